@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 import numpy as np
 
-from planner.calibration_steps import MeasuredSteps
-from planner.measured_rows import Unmodelled, read_measured
+from planner.calibration.steps import MeasuredSteps
+from planner.measured.rows import Unmodelled, read_measured
 from simulator.calibration import CalibratedConstant, Calibration, ConstantName
 from simulator.hardware import Precision
 from simulator.rank import Rank

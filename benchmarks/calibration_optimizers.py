@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.sheets import markdown_row
 from planner import calibrate
-from planner.calibration_fitting import OUTLIER_SCALE, Prior, settled
-from planner.calibration_rows import usable_rows
-from planner.calibration_steps import MeasuredSteps
-from planner.calibration_unknowns import prior_of, unknowns_of
+from planner.calibration.fitting import OUTLIER_SCALE, Prior, settled
+from planner.calibration.rows import usable_rows
+from planner.calibration.steps import MeasuredSteps
+from planner.calibration.unknowns import prior_of, unknowns_of
 from simulator.calibration import Calibration
 from simulator.job import Job
 from simulator.plan import PlanTable

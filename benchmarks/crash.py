@@ -26,9 +26,9 @@ import numpy as np
 
 from benchmarks.killing import Blow, has_half_a_batch, in_child
 from planner import Job, load_job
-from planner.durable import resume_study
-from planner.sending import Target
-from planner.study_facts import ANSWER
+from planner.study.durable import resume_study
+from planner.study.facts import ANSWER
+from planner.tracking.sending import Target
 from studies.journal import Journal
 from studies.plan_keys import Keys
 from studies.store import StudyStore

@@ -21,9 +21,9 @@ import numpy as np
 from benchmarks.crash import BEGUN_AT, EXAMPLE, KINDS, SEED, answer_of, compare_told, told_to_mlflow
 from benchmarks.mlflow_server import MlflowServer
 from planner import load_job
-from planner.delivery import deliver
-from planner.durable import resume_study
-from planner.sending import Target
+from planner.study.durable import resume_study
+from planner.tracking.delivery import deliver
+from planner.tracking.sending import Target
 from studies import design_parts, tracking
 from studies.design_log import read_designs
 from studies.store import StudyStore

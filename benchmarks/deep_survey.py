@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.deep_plans import difference, row
-from planner.deep_answer import checked_plan
+from planner.deep.answer import checked_plan
 from simulator.deep.plan_step import PlanStep, plan_step
 from simulator.errors import InputError
 from simulator.job import Job

@@ -21,7 +21,7 @@ import numpy as np
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import divisors
 from constraints.space import pruned_space
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator.job import Job
 from simulator.units import MIB
 from studies.archive import Archive

@@ -28,8 +28,8 @@ from benchmarks.kernel_tables import (
     read_gemms,
     read_launch_s,
 )
-from planner.calibration_fitting import describe
-from planner.calibration_kernel_models import (
+from planner.calibration.fitting import describe
+from planner.calibration.kernel_models import (
     ATTENTION_BOUNDS,
     ATTENTION_START,
     GEMM_BOUNDS,

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from benchmarks.training_steps import log_errors, models_of, over_measured_steps, sources_of
 from benchmarks.validate_held_out import are_inside, table_of
 from benchmarks.validate_steps import REPORT_FILE, with_tables
-from planner.calibration_fitting import Plane, Prior, damped, settled
-from planner.calibration_steps import MeasuredSteps
-from planner.host_uncertainty import host_log_ratios
+from planner.calibration.fitting import Plane, Prior, damped, settled
+from planner.calibration.steps import MeasuredSteps
+from planner.validation.host_uncertainty import host_log_ratios
 from simulator.rank import Rank
 from simulator.table import Floats
 from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants

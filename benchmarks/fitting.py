@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from planner.calibration_fitting import describe
-from planner.calibration_fitting import fit as fit_held_out
+from planner.calibration.fitting import describe
+from planner.calibration.fitting import fit as fit_held_out
 from simulator.table import Floats
 
 

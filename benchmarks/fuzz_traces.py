@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.fuzz_mutations import CSV, JSON, JSON_LINES, PROTOBUF, Form, mutations
-from planner.opendc_failures import read_failures
-from planner.opendc_files import CARBON, FAILURES, write_parquet
+from planner.opendc.failures import read_failures
+from planner.opendc.files import CARBON, FAILURES, write_parquet
 from simulator.deep.chakra import ChakraNode
 from simulator.deep.chakra_export import chakra_export
 from simulator.deep.chakra_files import read_chakra, write_chakra

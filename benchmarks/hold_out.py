@@ -2,10 +2,10 @@
 
     python -m benchmarks.hold_out --measured training_runs.csv --vtrain FOLDER
 
-Writes `planner/data/held_out_constants.csv`, from which `planner.whole_runs` predicts runs whose own steps the shipped
-constants have seen, the same without each model to `benchmarks/data`, and which shipped step is of which publisher. Errors
-are taken as a plane around the shipped constants, as in `benchmarks.fit_training`. A table of docs/validation.md simulates
-the published steps with these constants anew, so that a change of the simulator shows in it.
+Writes `planner/data/held_out_constants.csv`, from which `planner.validation.whole_runs` predicts runs whose own steps the
+shipped constants have seen, the same without each model to `benchmarks/data`, and which shipped step is of which publisher.
+Errors are taken as a plane around the shipped constants, as in `benchmarks.fit_training`. A table of docs/validation.md
+simulates the published steps with these constants anew, so that a change of the simulator shows in it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from benchmarks.fit_training import (
 )
 from benchmarks.training_steps import log_errors, models_of, over_measured_steps, sources_of
 from benchmarks.validate_held_out import MODELS_FILE, STEPS_FILE
-from planner import held_out
-from planner.calibration_fitting import Plane
-from planner.calibration_steps import MeasuredSteps
-from planner.measured_runs import read_rows
+from planner.calibration.fitting import Plane
+from planner.calibration.steps import MeasuredSteps
+from planner.measured.runs import read_rows
+from planner.validation import held_out
 from simulator.table import Floats
 from simulator.training import TrainingConstants, training_constants
 

@@ -21,8 +21,8 @@ import numpy as np
 from constraints.evaluation import evaluate
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import pruned_space
-from planner.infeasible import explain
-from planner.job_file import parse_job
+from planner.explain.infeasible import explain
+from planner.job.file import parse_job
 from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.plan import PlanTable

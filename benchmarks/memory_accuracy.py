@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.measured_rows import read_measured
-from planner.measured_runs import OUT_OF_MEMORY, Comparison, job_of, memory_kind, plan_of
-from planner.validation import Modelled, configurations, entries_of
+from planner.measured.rows import read_measured
+from planner.measured.runs import OUT_OF_MEMORY, Comparison, job_of, memory_kind, plan_of
+from planner.validation.comparison import Modelled, configurations, entries_of
 from simulator.memory import MemoryTable
 from simulator.plan import PlanTable
 from simulator.simulate import layout_memory

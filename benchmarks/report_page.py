@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from planner.answer import recommend
-from planner.job_file import load_job
-from planner.report_files import PAGE_FILE
+from planner.job.file import load_job
+from planner.report.files import PAGE_FILE
 from simulator.units import MEGA, MILLISECOND
 
 ROOT = Path(__file__).parents[1]

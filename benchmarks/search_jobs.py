@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from planner import Job, load_job
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FREE = ("limits.deadline_days=null", "limits.budget_usd=null")

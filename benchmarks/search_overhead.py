@@ -27,8 +27,8 @@ from benchmarks.search import job_of
 from benchmarks.search_jobs import FREE
 from benchmarks.throughput import jobs
 from planner import Job, recommend
-from planner.durable import run_study_of
-from planner.sending import Target
+from planner.study.durable import run_study_of
+from planner.tracking.sending import Target
 from simulator.plan import CheckpointScheme, Schedule
 from simulator.search_options import Algorithm, Search
 from studies.archive import Archive

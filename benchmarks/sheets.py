@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from planner.measured_runs import Comparison, Row
+from planner.measured.runs import Comparison, Row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@
     python -m benchmarks.step_error --write   writes the file
     python -m benchmarks.step_error --software    prints by how much surer software is that others ran on an architecture
 
-How wide the error of a kind of step is follows from its 80 % interval in `planner.validation_interval`. How it divides
+How wide the error of a kind of step is follows from its 80 % interval in `planner.validation.interval`. How it divides
 follows from a one-way analysis of variance with random groups (Searle, Casella, McCulloch: Variance Components, 1992,
 chapter 3): a group is what one publisher measured of one model on one accelerator in one number format, as the designs of
 one job are; layouts, sizes and sequence lengths differ inside.
@@ -29,8 +29,8 @@ from benchmarks.validate_held_out import (
     labelled_steps,
     unsure_ratios_without_sources,
 )
-from planner.measured_runs import Comparison, Row, compare, read_rows
-from planner.validation_interval import (
+from planner.measured.runs import Comparison, Row, compare, read_rows
+from planner.validation.interval import (
     INSIDE_FRACTION,
     NEW_SOURCE_RATIOS,
     Residual,

@@ -31,7 +31,7 @@ from benchmarks import calculon
 from benchmarks.rooms import module_shares, room_shares
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable, distinct_layouts
 from simulator.work_parts import equal_parts

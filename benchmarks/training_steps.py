@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.convert_vtrain import converted, write_runs
-from planner.calibration_steps import MeasuredSteps
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, reason_against
+from planner.calibration.steps import MeasuredSteps
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row, reason_against
 from simulator.rank import Rank
 from simulator.table import Floats
 from simulator.training import TrainingConstants

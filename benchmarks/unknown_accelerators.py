@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.fit_training import constants_of, constants_without, weights_of
 from benchmarks.hold_out import plane_of
 from benchmarks.training_steps import over_measured_steps, sources_of
-from planner.calibration_steps import MeasuredSteps
+from planner.calibration.steps import MeasuredSteps
 from simulator import catalog
 from simulator.job import Job
 from simulator.rank import Rank

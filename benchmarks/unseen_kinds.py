@@ -19,10 +19,10 @@ from benchmarks.fit_training import prior, weights_of
 from benchmarks.hold_out import plane_of
 from benchmarks.training_steps import over_measured_steps, sources_of
 from benchmarks.validate_held_out import kind_of
-from planner.calibration_fitting import Plane, damped
-from planner.calibration_steps import MeasuredSteps
-from planner.measured_runs import Row
-from planner.validation_interval import (
+from planner.calibration.fitting import Plane, damped
+from planner.calibration.steps import MeasuredSteps
+from planner.measured.runs import Row
+from planner.validation.interval import (
     INSIDE_FRACTION,
     development_residuals,
     half_width_of_others,

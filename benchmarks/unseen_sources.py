@@ -26,10 +26,10 @@ from benchmarks.validate_held_out import (
     sides_of,
     unsure_ratios_without_sources,
 )
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, read_rows
-from planner.validation import unsure_log_ratios
-from planner.validation_interval import (
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row, compare, read_rows
+from planner.validation.comparison import unsure_log_ratios
+from planner.validation.interval import (
     INSIDE_FRACTION,
     Sides,
     development_residuals,

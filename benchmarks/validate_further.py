@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.sheets import Sheet, by_group, statistics_sheet
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Comparison, compare
-from planner.validation import Choice, choices_among
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Comparison, compare
+from planner.validation.comparison import Choice, choices_among
 from simulator.errors import InputError, Problem
 
 FURTHER_FILE = Path(__file__).parent / "data" / "further_steps.csv"

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from benchmarks.sheets import Sheet
 from benchmarks.validate_further import FURTHER_FILE, SAMPLE
-from planner.calibration_steps import MeasuredSteps
-from planner.held_out import constants_in, constants_without
-from planner.host_uncertainty import host_log_ratios
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, read_rows
-from planner.open_choices import open_log_ratios
-from planner.validation_interval import Kind, development_residuals, half_widths, half_widths_of
+from planner.calibration.steps import MeasuredSteps
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row, compare, read_rows
+from planner.validation.held_out import constants_in, constants_without
+from planner.validation.host_uncertainty import host_log_ratios
+from planner.validation.interval import Kind, development_residuals, half_widths, half_widths_of
+from planner.validation.open_choices import open_log_ratios
 from simulator import catalog
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -124,7 +124,7 @@ def are_inside(steps: MeasuredSteps, errors: Floats, unsure_ratios: Iterable[Flo
     Args:
         steps: `n` configurations.
         errors: ln(simulated / measured), `(n,)`.
-        unsure_ratios: what hosts and open choices would change (`planner.validation.unsure_log_ratios`), row by row.
+        unsure_ratios: what hosts and open choices would change (`planner.validation.comparison.unsure_log_ratios`), row by row.
     """
     below, above = sides_of(steps, unsure_ratios)
     return np.asarray((errors <= below) & (-errors <= above))

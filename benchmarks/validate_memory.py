@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.sheets import Sheet, by_group, layout, statistics_sheet
-from planner.measured_runs import OUT_OF_MEMORY, Comparison, Row, compare
-from planner.validation import MemoryVerdicts, verdicts_of
+from planner.measured.runs import OUT_OF_MEMORY, Comparison, Row, compare
+from planner.validation.comparison import MemoryVerdicts, verdicts_of
 from simulator.units import GIB
 
 

@@ -29,9 +29,15 @@ from benchmarks.validate_further import further_sheets, jobs_sheet
 from benchmarks.validate_held_out import held_out_again_sheet
 from benchmarks.validate_memory import memory_sheets
 from planner import __version__
-from planner.measured_runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
-from planner.validation import MIN_RANKED, Choice, choices_among, rank_correlation, unsure_log_ratios
-from planner.validation_interval import Residual, interval_of, residual_of
+from planner.measured.runs import STEPS_FILE, Comparison, Row, compare, plan_of, read_rows
+from planner.validation.comparison import (
+    MIN_RANKED,
+    Choice,
+    choices_among,
+    rank_correlation,
+    unsure_log_ratios,
+)
+from planner.validation.interval import Residual, interval_of, residual_of
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError, Problem
 from simulator.units import GIB

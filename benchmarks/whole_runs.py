@@ -4,8 +4,8 @@
     python -m benchmarks.whole_runs --write   writes docs/whole-runs.md and its parts of docs/validation.md and
                                               docs/cost-energy-carbon.md
 
-`capplan validate` prints the same predictions. `planner.whole_runs` makes them, `planner/data/published_runs.csv` holds what
-was published, with its sources.
+`capplan validate` prints the same predictions. `planner.validation.whole_runs` makes them, `planner/data/published_runs.csv`
+holds what was published, with its sources.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from planner.lora_run import lora_text
-from planner.whole_run_inputs_page import deepseek_text, habit_text, inputs_table, mt_nlg_text, rules_table
-from planner.whole_runs_page import (
+from planner.validation.lora_run import lora_text
+from planner.validation.whole_run_inputs_page import (
+    deepseek_text,
+    habit_text,
+    inputs_table,
+    mt_nlg_text,
+    rules_table,
+)
+from planner.validation.whole_runs_page import (
     arithmetic_table,
     energy_table,
     hours_table,

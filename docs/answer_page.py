@@ -7,9 +7,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Literal, Union, get_args, get_origin
 
-from planner.deep_answer import DeepStep
-from planner.goodput import Goodput
-from planner.job_schema import record_in
+from planner.deep.answer import DeepStep
+from planner.goodput.answer import Goodput
+from planner.job.schema import record_in
 from planner.one_design import SimulatedDesign
 from planner.plan_input import SHORT_FORMS
 from planner.recommendation import Recommendation
@@ -94,7 +94,7 @@ leaves this out.
 `--depth deep` plays one step operator by operator and message by message on the network of the offer, and explains it:
 its parts beside those of the fast depth and why they differ, who waits for whom, which links are waited for longest
 ([what is assumed](deep.md#a-plan-at-the-deep-depth), [how to](how-to/explain-a-step.md)). `--json` prints one
-[DeepStep](#deepstep), which `planner.deep_answer.simulate_deep` returns as a value.
+[DeepStep](#deepstep), which `planner.deep.answer.simulate_deep` returns as a value.
 
 - `--speed RANK=FACTOR` makes an accelerator slower or faster than the others; `--slow-link KIND:N=SHARE` leaves a link a
   share of its bandwidth: `scale-up:3` and `card:3` of accelerator 3, `leaf:0` from a leaf to the spine. Both may be repeated.
@@ -130,7 +130,7 @@ closed form, stall, interval, restart and main memory. That is the answer to "wi
 
 Goodput here is work over wall time, and a straggler's slow-down is work. `goodput_fraction` of
 [a design](answer.md#design) counts only steps at full speed and has the first start in its wall time, so that it is
-lower; `design_goodput_fraction` repeats it. `planner.goodput_job.play_job_goodput` is the same for programs.
+lower; `design_goodput_fraction` repeats it. `planner.goodput.job.play_job_goodput` is the same for programs.
 
 This page is generated from the types: `python -m docs.generate`.
 """

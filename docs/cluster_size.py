@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from docs.readme import replaced
-from planner.sweep import AUTO, Sweep, load_sweep, run_sweep
-from planner.sweep_table import Row, is_auto, sweep_rows, write_rows
-from planner.sweep_view import best_by_scheme, number
+from planner.sweep.grid import AUTO, Sweep, load_sweep, run_sweep
+from planner.sweep.table import Row, is_auto, sweep_rows, write_rows
+from planner.sweep.view import best_by_scheme, number
 from simulator import catalog
 from simulator.run_columns import BackPressure
 from simulator.run_events import expected_goodput, optimal_interval_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from constraints.registry import CONSTRAINTS, Constraint
-from planner.explain_view import KINDS
+from planner.explain.view import KINDS
 
 CONSTRAINTS_PAGE = Path(__file__).with_name("constraints.md")
 PURCHASE_PAGE = Path(__file__).with_name("purchase.md")
@@ -40,7 +40,7 @@ capplan explain examples/bloom-176b.yaml --fewest-gpus
   least that the most loaded stage needs on every number of accelerators. The layout that needs least is named, and the
   nearest number of accelerators that has one that fits (`constraints.memory_model`).
 
-`--json` prints the same as values; `planner.explain` has `constraint_texts`, `explain_plan` and `explain_space` for
+`--json` prints the same as values; `planner.explain.answer` has `constraint_texts`, `explain_plan` and `explain_space` for
 programs. Letters are those of [the model](model.md#letters).
 
 This page is generated from the registry and the types: `python -m docs.generate`.
@@ -56,8 +56,8 @@ capplan purchase examples/fleet.yaml
 ```
 
 ```python
-from planner.fleet import load_fleet
-from planner.purchase import plan_purchase
+from planner.purchase.fleet import load_fleet
+from planner.purchase.answer import plan_purchase
 
 plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 ```

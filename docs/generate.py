@@ -39,12 +39,12 @@ from docs.network_page import NETWORK_INTRODUCTION, NETWORK_PAGE
 from docs.perfsim_page import PAGE as PERFSIM_PAGE
 from docs.perfsim_page import perfsim_page
 from docs.readme import README, filled_readme
-from planner.explanation import PlanExplanation, SpaceExplanation
-from planner.fleet import Fleet
-from planner.job_schema import Form, form_of, known_fields
-from planner.purchase_plan import PurchasePlan
+from planner.explain.explanation import PlanExplanation, SpaceExplanation
+from planner.job.schema import Form, form_of, known_fields
+from planner.purchase.fleet import Fleet
+from planner.purchase.plan import PurchasePlan
 from planner.schemas import NAMES, schema_text
-from planner.sweep import Sweep
+from planner.sweep.grid import Sweep
 from simulator.deep.described_cables import Cable
 from simulator.deep.network_file import KINDS, NetworkFile
 from simulator.job import Job
@@ -91,8 +91,8 @@ saves, tokens per second with and without interruptions, time, energy, cost and 
 From Python:
 
 ```python
-from planner.sweep import load_sweep, run_sweep
-from planner.sweep_table import sweep_rows
+from planner.sweep.grid import load_sweep, run_sweep
+from planner.sweep.table import sweep_rows
 
 sweep = load_sweep("examples/studies/cluster-size-and-checkpointing.yaml")
 rows = sweep_rows(sweep, run_sweep(sweep))

@@ -11,7 +11,7 @@ import numpy as np
 
 from constraints.best_cut import present_cut
 from constraints.evaluation import evaluate
-from planner.job_file import load_job
+from planner.job.file import load_job
 from planner.plan_input import plan_of, read_plan
 from simulator.cuts import stage_figures
 from simulator.memory import MemoryTable

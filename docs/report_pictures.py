@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from planner.answer import recommend
-from planner.job_file import load_job
-from planner.report_files import PAGE_FILE
+from planner.job.file import load_job
+from planner.report.files import PAGE_FILE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -34,9 +34,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from planner.answer import recommend
-    from planner.calibration import calibrate
-    from planner.calibration_file import load_calibration
-    from planner.job_file import load_job, parse_job
+    from planner.calibration.calibrate import calibrate
+    from planner.calibration.file import load_calibration
+    from planner.job.file import load_job, parse_job
     from planner.one_design import SimulatedDesign, simulate_plan
     from planner.recommendation import Design, Recommendation
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
@@ -51,10 +51,10 @@ _HOMES = {
     "SimulatedDesign": "planner.one_design",
     "StudyError": "simulator.errors",
     "TrackingError": "simulator.errors",
-    "calibrate": "planner.calibration",
-    "load_calibration": "planner.calibration_file",
-    "load_job": "planner.job_file",
-    "parse_job": "planner.job_file",
+    "calibrate": "planner.calibration.calibrate",
+    "load_calibration": "planner.calibration.file",
+    "load_job": "planner.job.file",
+    "parse_job": "planner.job.file",
     "recommend": "planner.answer",
     "simulate_plan": "planner.one_design",
 }

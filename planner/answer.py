@@ -19,17 +19,17 @@ from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.destination import Destination
-from planner.infeasible import explain
+from planner.explain.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
-from planner.mlflow_content import asked_params, inputs_profile, study_tags
+from planner.job.unused_search import search_notes
 from planner.output import FrontFormat, make_output_folder
 from planner.problems import Findings
 from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import Infeasibility, Recommendation, Status
 from planner.record_input import validated
+from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertainty import uncertainty_of
-from planner.unused_search import search_notes
-from planner.what_if import what_if_cases
+from planner.what_if.cases import what_if_cases
 from simulator.catalog import catalog_hash
 from simulator.job import Job
 from simulator.table import Integers

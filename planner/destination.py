@@ -6,11 +6,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.mlflow_content import finish, record_of
 from planner.output import FrontFormat, write_answer, write_job
 from planner.recommendation import Recommendation
-from planner.report_build import report_of_log
-from planner.report_files import PAGE_FILE, write_page, write_pictures
+from planner.report.build import report_of_log
+from planner.report.files import PAGE_FILE, write_page, write_pictures
+from planner.tracking.content import finish, record_of
 from simulator.job import Job
 from studies.design_log import DesignLog
 from studies.design_parts import PARTS

@@ -9,9 +9,11 @@ import numpy as np
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__, human
 from planner.designs import design_at
-from planner.goodput import MAX_EVENTS
+from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
+from planner.goodput.answer import MAX_EVENTS
 from planner.interleaving_note import interleaving_notes
 from planner.interval_note import interval_note
+from planner.job.unused_workload import narrowed_to
 from planner.limit_uses import LimitUse, limit_uses
 from planner.placement_note import placement_notes
 from planner.plan_input import plan_of
@@ -21,10 +23,8 @@ from planner.runnable_plan import obstacles
 from planner.sensitivity import Sensitivities, sensitivities
 from planner.simpler_models import SimplerModel, left_out, simpler_models
 from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
-from planner.timeline import TimelineSummary, summary_of
+from planner.timeline.stages import TimelineSummary, summary_of
 from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
-from planner.unused_workload import narrowed_to
-from planner.violations import Violation, degrees_violation, layout_violations, limit_violations
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError
 from simulator.job import Job

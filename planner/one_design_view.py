@@ -13,7 +13,7 @@ from planner.render import step_error_text, step_range
 from planner.sensitivity_view import show_sensitivities
 from planner.stage_memory import host_text, stage_rows
 from planner.text_blocks import bar, grid, headline, sentences, title
-from planner.timeline_view import show_timeline
+from planner.timeline.view import show_timeline
 from simulator.pipeline_timeline import StepTimeline
 
 if TYPE_CHECKING:

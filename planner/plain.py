@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 
-from planner.job_schema import Location
+from planner.job.schema import Location
 from planner.problems import Findings
 from planner.yaml_text import MAX_DEPTH
 from simulator.record import Record

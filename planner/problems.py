@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from planner.job_schema import Location, form_of, known_fields, model_at
+from planner.job.schema import Location, form_of, known_fields, model_at
 from planner.number_text import way_out
 from simulator.errors import InputError, Problem
 from simulator.record import Record

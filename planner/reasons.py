@@ -8,14 +8,14 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
 from planner import human
 from planner.accuracy_notes import accuracy_notes
-from planner.batch_size import batch_notes
-from planner.calibration_notes import calibration_notes
+from planner.calibration.notes import calibration_notes
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
+from planner.job.batch_size import batch_notes
+from planner.job.unused_fields import unused_notes
 from planner.placement_note import placement_notes
 from planner.price_notes import price_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
-from planner.unused_fields import unused_notes
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from planner.job_schema import model_at
+from planner.job.schema import model_at
 from planner.plain import plain_copy
 from planner.problems import Findings, shown
 from planner.yaml_text import read_document

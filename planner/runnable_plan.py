@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.explain.violations import AVAILABILITY, Violation, degrees_violation, layout_violations
 from planner.plan_input import plan_of
-from planner.violations import AVAILABILITY, Violation, degrees_violation, layout_violations
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan

@@ -6,12 +6,12 @@ import json
 
 from pydantic import BaseModel
 
-from planner.calibration_answer import CalibrationAnswer
-from planner.compare import Comparison
-from planner.deep_answer import DeepStep
-from planner.explanation import Explanation
-from planner.goodput import Goodput
-from planner.hop_simulation import HopAnswer
+from planner.calibration.answer import CalibrationAnswer
+from planner.compare.comparison import Comparison
+from planner.deep.answer import DeepStep
+from planner.explain.explanation import Explanation
+from planner.goodput.answer import Goodput
+from planner.job.schema_file import DIALECT, job_file_schema
 from planner.json_forms import (
     CatalogAnswer,
     StudyExport,
@@ -24,15 +24,15 @@ from planner.json_forms import (
 )
 from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
-from planner.opendc_failures import TracedFailures
-from planner.purchase_plan import PurchasePlan
+from planner.opendc.failures import TracedFailures
+from planner.purchase.plan import PurchasePlan
 from planner.recommendation import Recommendation
-from planner.report_data import Report
-from planner.schema_job import DIALECT, job_file_schema
-from planner.study_reports import StudyFront, StudyList, StudyStatus
-from planner.timeline_run import TimelineAnswer
-from planner.trace_play import PlayAnswer
-from planner.trace_simulation import TraceAnswer
+from planner.report.data import Report
+from planner.study.reports import StudyFront, StudyList, StudyStatus
+from planner.timeline.run import TimelineAnswer
+from planner.trace.hop_simulation import HopAnswer
+from planner.trace.play import PlayAnswer
+from planner.trace.simulation import TraceAnswer
 from simulator.deep.network_file import NetworkFile
 
 JOB, NETWORK = "job", "network"

@@ -13,7 +13,7 @@ from enum import Enum
 
 from objectives.unsure_inputs import straggler_excess_factors
 from planner.human import percent
-from planner.job_changes import Change, scaling, setting
+from planner.job.changes import Change, scaling, setting
 from simulator.accuracy import Accuracy
 from simulator.hardware import Site
 from simulator.job import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator.job import Job
 from simulator.plan import PlanTable
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from planner.cli import main
+from planner.cli.commands import main
 from studies.design_log import read_designs
 from studies.mlflow_session import mlflow_at
 

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 from pydantic import BaseModel
 
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from planner.yaml_text import parse_text
 from simulator.job import Job
 from tests.test_pages import RUN_PAGES

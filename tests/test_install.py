@@ -79,7 +79,7 @@ def test_the_wheel_holds_the_data(wheel: zipfile.ZipFile, name: str) -> None:
 
 def test_the_wheel_brings_command_license_and_metadata(wheel: zipfile.ZipFile) -> None:
     folder = f"capplan-{planner.__version__}.dist-info"
-    assert b"capplan = planner.cli:main" in wheel.read(f"{folder}/entry_points.txt")
+    assert b"capplan = planner.cli.commands:main" in wheel.read(f"{folder}/entry_points.txt")
     assert b"Apache License" in wheel.read(f"{folder}/licenses/LICENSE")
     metadata = wheel.read(f"{folder}/METADATA").decode()
     assert "License-Expression: Apache-2.0" in metadata
@@ -90,7 +90,7 @@ def test_the_packed_catalogue_can_be_read_without_the_checkout(
     wheel: zipfile.ZipFile, tmp_path: Path
 ) -> None:
     wheel.extractall(tmp_path)
-    code = "import sys; from planner.cli import main; sys.exit(main(['catalog', 'accelerators', 'h100-sxm5-80gb']))"
+    code = "import sys; from planner.cli.commands import main; sys.exit(main(['catalog', 'accelerators', 'h100-sxm5-80gb']))"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-P", "-c", code]
     done = subprocess.run(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from docs import site
-from planner.cli import main
+from planner.cli.commands import main
 from studies.store_address import DEFAULT_FILE
 
 ROOT = Path(__file__).parents[1]
@@ -97,7 +97,7 @@ def run_in_shell(folder: Path, code: str) -> None:
     if not command.exists():
         command.parent.mkdir()
         command.write_text(
-            f'#!/bin/sh\nexec {sys.executable} -c "import sys; from planner.cli import main; sys.exit(main())" "$@"\n'
+            f'#!/bin/sh\nexec {sys.executable} -c "import sys; from planner.cli.commands import main; sys.exit(main())" "$@"\n'
         )
         command.chmod(0o755)
     environment = {

@@ -10,7 +10,7 @@ import pytest
 
 from docs.perfsim import JOBS, SCENARIOS, Scenario
 from docs.perfsim_page import FEATURES, PAGE, perfsim_page
-from planner.cli import main
+from planner.cli.commands import main
 from planner.one_design import SimulatedDesign
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from planner.cli import commands
+from planner.cli.commands import commands
 from tests.planner.test_survey_table import SURVEYED
 
 ROOT = Path(__file__).parents[1]

@@ -13,11 +13,11 @@ import pytest
 from benchmarks.whole_runs import END, page, validation_section
 from objectives.input_uncertainty import NUM_DRAWS
 from planner import load_job
-from planner.fleet import load_fleet
-from planner.purchase_rules import WIDER
-from planner.purchase_ways import MOST_SIZES
-from planner.what_if import WORTH_WAITING_FRACTION
-from planner.whole_runs_page import arithmetic_table, metered_text
+from planner.purchase.fleet import load_fleet
+from planner.purchase.rules import WIDER
+from planner.purchase.ways import MOST_SIZES
+from planner.validation.whole_runs_page import arithmetic_table, metered_text
+from planner.what_if.cases import WORTH_WAITING_FRACTION
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.hardware import Precision

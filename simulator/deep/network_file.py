@@ -1,6 +1,6 @@
 """What does a network file say? The network of a step at the deep depth, what is slow in it, how ways are drawn.
 
-`planner.network_file` reads one; `examples/networks` has one of each kind.
+`planner.deep.network_file` reads one; `examples/networks` has one of each kind.
 """
 
 from __future__ import annotations

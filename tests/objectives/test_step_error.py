@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.step_error import log_ratios_by_job, variance_parts
-from planner.measured_runs import compare, read_rows
+from planner.measured.runs import compare, read_rows
 from simulator.step_error import StepError, step_error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from constraints.evaluation import Evaluation, evaluate
 from planner.comparisons import WhatIfCase
-from planner.what_if import what_if_cases
+from planner.what_if.cases import what_if_cases
 from simulator.job import Job
 from tests.support import plans_with
 

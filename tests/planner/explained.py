@@ -8,7 +8,7 @@ from functools import cache
 from constraints.evaluation import evaluate
 from constraints.limits import limited_quantities, with_limits
 from constraints.space import Space, pruned_space
-from planner.infeasible import explain
+from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.table import Booleans, Floats

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator.errors import InputError
 from simulator.job import Job
 

@@ -6,8 +6,8 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import (
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import (
     Comparison,
     Row,
     read_rows,

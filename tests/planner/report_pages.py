@@ -7,7 +7,7 @@ import gzip
 from html.parser import HTMLParser
 
 from planner.recommendation import Design
-from planner.report_data import Report
+from planner.report.data import Report
 from tests.planner.report_studies import drawn
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from planner.answer import recommend
-from planner.report_build import DrawnReport
-from planner.report_designs import METRICS, design_counts
-from planner.report_front import front_figure
-from planner.report_sources import report_of_folder
+from planner.report.build import DrawnReport
+from planner.report.designs import METRICS, design_counts
+from planner.report.front import front_figure
+from planner.report.sources import report_of_folder
 from simulator.job import Job
 from simulator.limits import Limits
 from simulator.offer import Estimate

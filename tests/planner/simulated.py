@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli
+from planner.cli import commands as cli
 from planner.one_design import SimulatedDesign
 
-EXAMPLES = Path(cli.__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")
 LLAMA = str(EXAMPLES / "llama-3.1-70b.yaml")
 AS_IT_WAS_RUN = "tp=4,pp=12,dp=8,mbs=2,recompute=full,checkpoint_scheme=sync_sharded"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.durable import StudyAnswer, run_study_of
+from planner.study.durable import StudyAnswer, run_study_of
 from simulator.job import Job
 from studies.identity import Keep
 from studies.journal import Journal

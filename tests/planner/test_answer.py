@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from rich.console import Console
 
 from planner import Recommendation, recommend
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from planner.output import answer_json
 from planner.reasons import cautions
 from planner.render import show

@@ -20,15 +20,15 @@ from benchmarks.calibration_example import (
 from constraints.evaluation import evaluate
 from objectives.unsure_inputs import step_error_of
 from planner import calibrate, load_calibration
-from planner.calibration_answer import CalibrationAnswer
-from planner.calibration_file import calibration_text, write_calibration
-from planner.calibration_residuals import REPEAT_DEVIATION, residuals_of
-from planner.cli import BROKEN_INPUT, OK, main
-from planner.job_file import parse_job
-from planner.measured_rows import Unmodelled, read_measured
-from planner.report_front import errors_of
+from planner.calibration.answer import CalibrationAnswer
+from planner.calibration.file import calibration_text, write_calibration
+from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
+from planner.cli.commands import BROKEN_INPUT, OK, main
+from planner.job.file import parse_job
+from planner.measured.rows import Unmodelled, read_measured
+from planner.report.front import errors_of
 from planner.uncertainty import accuracy_of
-from planner.validation import Modelled, entries_of
+from planner.validation.comparison import Modelled, entries_of
 from simulator.calibration import Calibration, ConstantName
 from simulator.errors import InputError
 from simulator.simulate import simulate

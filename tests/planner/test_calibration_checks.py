@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.calibration_example import made_up_rows
-from planner.calibration_checks import check_explained, on_ends
-from planner.calibration_fitting import Prior
-from planner.cli import BROKEN_INPUT, main
+from planner.calibration.checks import check_explained, on_ends
+from planner.calibration.fitting import Prior
+from planner.cli.commands import BROKEN_INPUT, main
 from simulator.errors import InputError
 
 

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner import calibration_device, calibration_torch
-from planner.calibration_device import NUM_REPETITIONS, Runs, grid, measure, time_s
-from planner.calibration_file import load_calibration
-from planner.calibration_kernel_models import Values, published_values, simulated_s
-from planner.calibration_kernels import calibrate_kernels
-from planner.calibration_table import (
+from planner.calibration import device as calibration_device
+from planner.calibration import torch as calibration_torch
+from planner.calibration.device import NUM_REPETITIONS, Runs, grid, measure, time_s
+from planner.calibration.file import load_calibration
+from planner.calibration.kernel_models import Values, published_values, simulated_s
+from planner.calibration.kernels import calibrate_kernels
+from planner.calibration.table import (
     COLUMNS,
     Kernel,
     KernelKind,
@@ -28,8 +29,8 @@ from planner.calibration_table import (
     read_kernels,
     write_kernels,
 )
-from planner.calibration_torch import TorchDevice, torch_device
-from planner.cli import BROKEN_INPUT, FAILED, OK, main
+from planner.calibration.torch import TorchDevice, torch_device
+from planner.cli.commands import BROKEN_INPUT, FAILED, OK, main
 from simulator.calibration import ConstantName
 from simulator.catalog import accelerator
 from simulator.errors import CapplanError, InputError

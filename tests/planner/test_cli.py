@@ -13,7 +13,7 @@ from typing import get_args
 
 import pytest
 
-from planner import cli
+from planner.cli import commands as cli
 from planner.output import FrontFormat
 from planner.recommendation import Recommendation
 from simulator.catalog import Kind, names
@@ -21,7 +21,7 @@ from simulator.errors import InputError, Problem, StudyError, TrackingError
 from tests.planner.hand_made import infeasible, interrupted, recommended
 from tests.planner.imports import printed_without_heavy_imports
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLE = str(ROOT / "examples" / "llama-3.1-70b.yaml")
 
 Search = Callable[..., Recommendation]
@@ -54,7 +54,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_help_and_version_answer_without_any_heavy_import() -> None:
     shown = printed_without_heavy_imports(
-        "from planner.cli import main\n"
+        "from planner.cli.commands import main\n"
         "assert [main([o]) for o in ('--help', '--version')] == [0, 0]\n"
         "assert main(['recommend', '--help']) == main(['catalog', '--help']) == 0\n"
         "assert main(['study', '--help']) == main(['study', 'resume', '--help']) == 0\n"
@@ -340,7 +340,7 @@ def test_a_package_of_the_same_name_from_elsewhere_is_named(arguments: list[str]
         sys.executable,
         "-P",
         "-c",
-        f"import sys; from planner.cli import main; sys.exit(main({arguments}))",
+        f"import sys; from planner.cli.commands import main; sys.exit(main({arguments}))",
     ]
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -353,7 +353,7 @@ def test_progress_goes_to_a_terminal_line_and_names_stage_count_and_best() -> No
 
     from rich.console import Console
 
-    from planner.progress_line import progress_line
+    from planner.cli.progress_line import progress_line
     from studies.progress import Progress
 
     stream = io.StringIO()

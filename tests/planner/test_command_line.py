@@ -16,12 +16,13 @@ from pathlib import Path
 import click
 import pytest
 
-from planner import cli, cli_output
-from planner.cli_completion import SHELLS, VARIABLE
-from planner.cli_help import CODES, SECTIONS
+from planner.cli import commands as cli
+from planner.cli import output as cli_output
+from planner.cli.completion import SHELLS, VARIABLE
+from planner.cli.help import CODES, SECTIONS
 from simulator.catalog import Kind, names
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
 PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
 SWEEP = """\
@@ -115,7 +116,7 @@ class TestCompletion:
             "COMP_WORDS": words,
             "COMP_CWORD": str(position),
         }
-        code = "import sys; from planner.cli import main; sys.exit(main())"
+        code = "import sys; from planner.cli.commands import main; sys.exit(main())"
         done = subprocess.run(
             [sys.executable, "-c", code],
             cwd=ROOT,
@@ -192,7 +193,7 @@ class TestProgress:
 
         from rich.console import Console
 
-        from planner.progress_line import progress_line
+        from planner.cli.progress_line import progress_line
         from studies.progress import Progress
 
         stream = io.StringIO()
@@ -207,7 +208,7 @@ class TestProgress:
 
         from rich.console import Console
 
-        from planner.progress_line import progress_line
+        from planner.cli.progress_line import progress_line
         from studies.progress import Progress
 
         stream = io.StringIO()
@@ -228,7 +229,7 @@ class TestInterrupts:
     def test_a_sweep_keeps_the_rows_until_then(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
-        from planner import sweep_table
+        from planner.sweep import table as sweep_table
 
         file, rows = tmp_path / "sweep.yaml", tmp_path / "rows.csv"
         file.write_text(SWEEP, encoding="utf-8")
@@ -264,6 +265,6 @@ class TestInterrupts:
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("planner.durable.run_study_of", interrupted)
+        monkeypatch.setattr("planner.study.durable.run_study_of", interrupted)
         assert cli.main(["study", "run", BLOOM, "--store", str(tmp_path), "--no-tracking"]) == 130
         assert "capplan study resume goes on with what was simulated" in capsys.readouterr().err

@@ -8,21 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli, recommend, simulate_plan
-from planner.cli_output import rendered
-from planner.compare import Comparison, compare
-from planner.compare_inputs import differences
-from planner.compare_sides import Side, read_side
-from planner.compare_view import show_comparison
-from planner.durable import run_study_of
+from planner import recommend, simulate_plan
+from planner.cli import commands as cli
+from planner.cli.output import rendered
+from planner.compare.comparison import Comparison, compare
+from planner.compare.inputs import differences
+from planner.compare.sides import Side, read_side
+from planner.compare.view import show_comparison
 from planner.output import SINGLE_FIGURES
 from planner.plan_input import plan_of
+from planner.study.durable import run_study_of
 from simulator.errors import InputError, StudyError
 from simulator.job import Job
 from studies.store import StudyStore
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
 PLAN = {"tp": 2, "dp": 16, "recompute": "full"}
 

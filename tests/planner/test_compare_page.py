@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from planner import cli
+from planner.cli import commands as cli
 from tests.planner.page_checks import CUT_OFF, OVERLAPS
 
-BLOOM = str(Path(cli.__file__).parent.parent / "examples" / "bloom-176b.yaml")
+BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
 SIDES = (f"{BLOOM}@tp=4,pp=12,dp=8,mbs=2,recompute=full", f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full")
 CUT_TEXT = """() => [...document.querySelectorAll("main :is(td, th, p, h1, h2, summary)")].filter(
   (element) => element.checkVisibility() && element.scrollWidth > element.clientWidth + 1 && element.clientWidth

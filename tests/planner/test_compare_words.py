@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.compare_words import name_words, value_words
+from planner.compare.words import name_words, value_words
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from constraints.layout import LAYOUT_RULES, layout_excess
 from constraints.limits import ExcessTable
 from constraints.purchase_problem import broken_rules
 from constraints.registry import CONSTRAINTS
-from planner import explain, plan_checks
+from planner.explain import answer as explain
+from planner.explain import plan_checks
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.table import Floats

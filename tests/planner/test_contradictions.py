@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator import catalog
 from simulator.errors import InputError
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
-from planner.deep_answer import DeepRequest, DeepStep, simulate_deep
-from planner.job_file import load_job
+from planner.cli.commands import main
+from planner.deep.answer import DeepRequest, DeepStep, simulate_deep
+from planner.job.file import load_job
 from planner.one_design import SimulatedDesign
-from planner.trace_events import COMPUTE, NETWORK
-from planner.trace_play import PlayAnswer
+from planner.trace.events import COMPUTE, NETWORK
+from planner.trace.play import PlayAnswer
 from simulator.deep.plan_cluster import Faults
 from simulator.deep.tasks import NONE
 from tests.simulator.deep.plan_cases import APART, FEW

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.deep_answer import DeepRequest, simulate_deep
+from planner.deep.answer import DeepRequest, simulate_deep
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.network_file import NetworkFile
 from simulator.errors import InputError

@@ -14,9 +14,9 @@ from constraints.limits import set_limits, with_limits
 from constraints.registry import CONSTRAINTS
 from docs.explain_page import CONSTRAINTS_PAGE, PURCHASE_PAGE
 from docs.generate import constraints_reference, purchase_reference
-from planner import cli
-from planner.explain import constraint_texts, explain_plan, explain_space
-from planner.explanation import Check, PlanExplanation, SpaceExplanation
+from planner.cli import commands as cli
+from planner.explain.answer import constraint_texts, explain_plan, explain_space
+from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation
 from planner.one_design import simulate_plan
 from simulator.job import Job
 from tests.support import A100_RENTED, job_with

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from planner.cli import main
-from planner.finite_range import FiniteRange
+from planner.cli.commands import main
+from planner.cli.finite_range import FiniteRange
 
 PLAY = ("trace", "play", "astra")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.durable import StudyAnswer, resume_study, run_study_of
-from planner.sending import Target
-from planner.study_reports import state_of
+from planner.study.durable import StudyAnswer, resume_study, run_study_of
+from planner.study.reports import state_of
+from planner.tracking.sending import Target
 from simulator.errors import EngineError, StudyError
 from simulator.job import Job
 from studies import design_log, design_parts
@@ -28,7 +28,7 @@ AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.
 FILL_UP = """
 import resource, sys
 from pathlib import Path
-from planner.durable import resume_study
+from planner.study.durable import resume_study
 from simulator.errors import StudyError
 path = Path(sys.argv[1])
 
@@ -126,7 +126,7 @@ def test_a_study_that_may_only_be_read_can_be_looked_at_and_says_why_it_does_not
     store.chmod(0o555)
 
     def capplan(*arguments: str) -> subprocess.CompletedProcess[str]:
-        code = "import sys; from planner.cli import main; sys.exit(main())"
+        code = "import sys; from planner.cli.commands import main; sys.exit(main())"
         return subprocess.run(
             [*AS_ANYBODY, sys.executable, "-c", code, *arguments, "--store", str(store)],
             cwd=ROOT,

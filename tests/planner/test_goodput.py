@@ -7,8 +7,9 @@ from typing import get_args
 
 import pytest
 
-from planner import cli, cli_goodput
-from planner.goodput import Goodput, Policy, RunInputs, play_goodput, run_inputs
+from planner.cli import commands as cli
+from planner.cli import goodput as cli_goodput
+from planner.goodput.answer import Goodput, Policy, RunInputs, play_goodput, run_inputs
 from simulator.errors import InputError
 from simulator.run_columns import BackPressure
 from tests.planner.imports import printed_without_heavy_imports
@@ -271,6 +272,6 @@ def test_the_policies_are_those_of_the_simulator() -> None:
 @pytest.mark.parametrize("command", ["goodput", "simulate"])
 def test_help_of_the_smaller_commands_answers_without_any_heavy_import(command: str) -> None:
     shown = printed_without_heavy_imports(
-        f"from planner.cli import main\nassert main(['{command}', '--help']) == 0\n"
+        f"from planner.cli.commands import main\nassert main(['{command}', '--help']) == 0\n"
     )
     assert f"Usage: capplan {command} [OPTIONS]" in shown

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from docs.answer_page import GOODPUT_PAGE, SIMULATE_PAGE, goodput_reference, simulate_reference
-from planner import cli, load_job, simulate_plan
-from planner.goodput import Goodput
-from planner.goodput_job import play_job_goodput
-from planner.goodput_schemes import JobRun, SchemeGoodput
-from planner.interval_text import Interval, parse_interval
+from planner import load_job, simulate_plan
+from planner.cli import commands as cli
+from planner.cli.interval_text import Interval, parse_interval
+from planner.goodput.answer import Goodput
+from planner.goodput.job import play_job_goodput
+from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.plan_input import read_plan
 from planner.plan_saves import with_saves
 from simulator.errors import InputError
 from simulator.plan import CheckpointScheme
 
-EXAMPLES = Path(cli.__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")
 PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full,checkpoint_scheme=sync_sharded"
 LLAMA = str(EXAMPLES / "llama-3.1-70b.yaml")

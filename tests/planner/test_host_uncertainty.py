@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.calibration_steps import batches_of
-from planner.host_uncertainty import host_log_ratios
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare
-from planner.validation import Modelled, entries_of
+from planner.calibration.steps import batches_of
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row, compare
+from planner.validation.comparison import Modelled, entries_of
+from planner.validation.host_uncertainty import host_log_ratios
 from simulator.calibration import CalibratedConstant, Calibration, ConstantName
 from simulator.table import Floats
 from tests.planner.measured import KORTHIKANTI_22B, shipped, written

@@ -13,7 +13,7 @@ from constraints.evaluation import Evaluation
 from constraints.limits import LIMIT_NAMES, with_limits
 from constraints.space import pruned_space
 from planner.answer import recommend
-from planner.infeasible import explain
+from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
 from simulator.search_options import Search
 from simulator.table import Booleans

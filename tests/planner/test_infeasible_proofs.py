@@ -10,7 +10,7 @@ import numpy as np
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import enumerate_layouts
 from constraints.space import pruned_space
-from planner.infeasible import explain
+from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.limits import Limits

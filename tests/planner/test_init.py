@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli, load_job
-from planner.cli_init import OPTIONS, SCHEMA_FILE
+from planner import load_job
+from planner.cli import commands as cli
+from planner.cli.init import OPTIONS, SCHEMA_FILE
 from planner.human import typed
-from planner.init_job import QUESTIONS, number
+from planner.job.init_job import QUESTIONS, number
 from planner.schemas import schema_text
 from planner.yaml_text import read_document
 from simulator.catalog import Kind, names
 from tests.json_schema import problems
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 OWN_MODEL = {
     "model_type": "llama",
     "hidden_size": 1024,

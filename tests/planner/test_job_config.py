@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.job_file import load_job, parse_job
+from planner.job.file import load_job, parse_job
 from simulator.errors import InputError
 from tests.planner.job_documents import WORKLOAD, changed, job_or_error
 

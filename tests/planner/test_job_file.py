@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from docs.generate import PAGE, job_file_reference
-from planner.batch_size import batch_notes
-from planner.job_file import load_job, parse_job
+from planner.job.batch_size import batch_notes
+from planner.job.file import load_job, parse_job
 from planner.yaml_text import parse_text
 from simulator import catalog
 from simulator.checkpointing import Checkpointing, SavePolicy

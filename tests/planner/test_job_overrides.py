@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator.job import Objective
 from simulator.offer import GpuRange
 from simulator.reliability import RELIABILITY_PRESETS

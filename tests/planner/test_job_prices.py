@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import recommend
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from planner.price_notes import price_notes
 from simulator.catalog import Kind, figures
 from simulator.catalog import rent as rent_of

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from planner.job_file import load_job, parse_job
+from planner.job.file import load_job, parse_job
 from planner.yaml_text import MAX_FILE_BYTES
 from simulator.errors import InputError
 from simulator.job import Job

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli
-from planner.job_file import load_job
+from planner.cli import commands as cli
+from planner.job.file import load_job
 from planner.layer_cut import LayerCut, cut_layers
 from planner.layer_cut_view import in_short
 from planner.one_design import simulate_plan

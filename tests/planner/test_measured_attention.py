@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from planner.framework_habits import habits_of
-from planner.measured_attention import told_kernel
-from planner.measured_file import Cells
-from planner.measured_told import Told
-from planner.told_habits import told_habits
+from planner.measured.attention import told_kernel
+from planner.measured.file import Cells
+from planner.measured.framework_habits import habits_of
+from planner.measured.told import Told
+from planner.measured.told_habits import told_habits
 from simulator.model import AttentionKernel
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.framework_habits import habits_of
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare, job_of, memory_kind
-from planner.validation import entries_of, memory_verdicts
+from planner.measured.framework_habits import habits_of
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row, compare, job_of, memory_kind
+from planner.validation.comparison import entries_of, memory_verdicts
 from tests.planner.measured import LLAMA_405B, QWEN3_30B, shipped, simulated_row, written
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured_rows import Unmodelled
-from planner.measured_runs import Row, compare, plan_of, reason_against
-from planner.validation import verdicts_of
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Row, compare, plan_of, reason_against
+from planner.validation.comparison import verdicts_of
 from tests.planner.measured import LLAMA_8B, LLAMA_405B, RUN, the_row
 
 ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured_runs import compare, job_of
+from planner.measured.runs import compare, job_of
 from simulator.attention_span import SlidingWindow
 from simulator.model import MixtureOfExperts
 from tests.planner.measured import simulated_row

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.hardware_names import accelerator_id
-from planner.measured_numbers import number_in
-from planner.measured_recompute import Recomputed, recomputed
-from planner.measured_rows import Unmodelled
-from planner.measured_runs import Row, job_of, known_reason, reason_against
-from planner.measured_sharding import zero_stage
+from planner.measured.hardware_names import accelerator_id
+from planner.measured.numbers import number_in
+from planner.measured.recompute import Recomputed, recomputed
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Row, job_of, known_reason, reason_against
+from planner.measured.sharding import zero_stage
 from simulator.errors import InputError
 from simulator.model import RecomputeModule
 from tests.planner.measured import RUN, the_row

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.cli import main
-from planner.deep_words import slow_links_in_words
-from planner.network_file import load_network
-from planner.trace_simulation import TraceAnswer
+from planner.cli.commands import main
+from planner.deep.network_file import load_network
+from planner.deep.words import slow_links_in_words
+from planner.trace.simulation import TraceAnswer
 from simulator.deep.network_file import KINDS
 from simulator.deep.routing import Router
 from simulator.deep.slow_links import LinkNames, shares_left, slowed

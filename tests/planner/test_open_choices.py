@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.fitting_batches import with_room
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import Row, compare
-from planner.open_choices import open_log_ratios
-from planner.validation import Modelled, entries_of, unsure_log_ratios
+from planner.measured.fitting_batches import with_room
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import Row, compare
+from planner.validation.comparison import Modelled, entries_of, unsure_log_ratios
+from planner.validation.open_choices import open_log_ratios
 from simulator.table import Floats
 from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 

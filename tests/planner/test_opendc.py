@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from planner.cli import main
-from planner.opendc_export import MOST_ROWS, Written, export_opendc
-from planner.opendc_failures import read_failures
+from planner.cli.commands import main
+from planner.opendc.export import MOST_ROWS, Written, export_opendc
+from planner.opendc.failures import read_failures
 from planner.plan_input import plan_of
 from simulator.errors import InputError
 from simulator.job import Job
@@ -214,7 +214,7 @@ class TestExport:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert MOST_ROWS > 1
-        monkeypatch.setattr("planner.opendc_export.MOST_ROWS", 1)
+        monkeypatch.setattr("planner.opendc.export.MOST_ROWS", 1)
         job, plan, _ = asked(OFTEN)
         with pytest.raises(InputError, match=r"fragments = .*must be at most 1, .*--every 3600"):
             exported(tmp_path, job, plan)

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.fuzz_mutations import mutations
 from benchmarks.fuzz_traces import num_refused, opendc_cases
-from planner.cli import main
-from planner.opendc_failures import TracedFailures, read_failures, weibull_shape
+from planner.cli.commands import main
+from planner.opendc.failures import TracedFailures, read_failures, weibull_shape
 from simulator.errors import InputError
 from simulator.traces import PRICE_TRACE, read_trace
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli, load_job, simulate_plan
+from planner import load_job, simulate_plan
+from planner.cli import commands as cli
 from planner.plan_input import plan_of, plan_text, read_plan
 from simulator.errors import InputError
 from simulator.plan import Plan

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli
-from planner.fleet import Fleet, load_fleet, parse_fleet
-from planner.purchase import plan_purchase
-from planner.purchase_notes import notes_of
-from planner.purchase_plan import PurchasePlan
-from planner.purchase_problem import node_prices
-from planner.purchase_ways import candidates_of, job_on
+from planner.cli import commands as cli
+from planner.purchase.answer import plan_purchase
+from planner.purchase.fleet import Fleet, load_fleet, parse_fleet
+from planner.purchase.notes import notes_of
+from planner.purchase.plan import PurchasePlan
+from planner.purchase.problem import node_prices
+from planner.purchase.ways import candidates_of, job_on
 from simulator.errors import InputError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from planner.calibration_file import load_calibration
-from planner.fleet import load_fleet
-from planner.job_file import load_job
-from planner.network_file import load_network
+from planner.calibration.file import load_calibration
+from planner.deep.network_file import load_network
+from planner.job.file import load_job
+from planner.purchase.fleet import load_fleet
 from planner.record_input import LONGEST_NAME, name_of, parse_record, read_record
-from planner.sweep import load_sweep
+from planner.sweep.grid import load_sweep
 from simulator.errors import InputError
 from simulator.record import Record
 

@@ -14,18 +14,18 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner.answer import recommend
-from planner.cli import main
-from planner.job_file import load_job
+from planner.cli.commands import main
+from planner.job.file import load_job
 from planner.reasons import cautions
-from planner.report_build import DrawnReport
-from planner.report_data import DesignCounts, Report
-from planner.report_designs import EXCESS_NAMES, METRICS, design_counts, packed
-from planner.report_files import write_page, write_pictures
-from planner.report_html import tag
-from planner.report_inputs import inputs
-from planner.report_page import page
-from planner.report_sources import report_of_folder
-from planner.report_units import log_ticks, size_ticks, text, tick_text, ticks
+from planner.report.build import DrawnReport
+from planner.report.data import DesignCounts, Report
+from planner.report.designs import EXCESS_NAMES, METRICS, design_counts, packed
+from planner.report.files import write_page, write_pictures
+from planner.report.html import tag
+from planner.report.inputs import inputs
+from planner.report.page import page
+from planner.report.sources import report_of_folder
+from planner.report.units import log_ticks, size_ticks, text, tick_text, ticks
 from simulator.accuracy import step_time_error
 from simulator.errors import InputError, StudyError
 from simulator.limits import Limits
@@ -335,7 +335,7 @@ def test_what_cannot_be_reported_says_so(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_damaged_table_is_an_error_with_its_name(tmp_path: Path) -> None:
-    from planner.report_designs import cloud_of_table
+    from planner.report.designs import cloud_of_table
 
     (tmp_path / "designs.parquet").write_bytes(b"no table")
     with pytest.raises(StudyError, match=r"designs\.parquet is not a table of designs of this version"):

@@ -8,8 +8,8 @@ import numpy as np
 from playwright.sync_api import Browser
 
 from planner import human
-from planner.report_files import write_page
-from planner.report_front import front_figure
+from planner.report.files import write_page
+from planner.report.front import front_figure
 from studies.design_log import read_designs
 from tests.planner.report_studies import answered, drawn, large
 from tests.planner.report_window import opened, picture, place_of

@@ -11,13 +11,13 @@ from constraints.evaluation import evaluate
 from planner import human
 from planner.answer import recommend
 from planner.recommendation import Design, Recommendation
-from planner.report_breakdowns import OBJECTIVE_FIELDS
-from planner.report_data import LinesFigure, RangesFigure
-from planner.report_fastest import FastestRuns
-from planner.report_flips import flips
-from planner.report_scaling import curve_of, curve_title
-from planner.report_units import text
-from planner.sweep import Sweep, run_sweep
+from planner.report.breakdowns import OBJECTIVE_FIELDS
+from planner.report.data import LinesFigure, RangesFigure
+from planner.report.fastest import FastestRuns
+from planner.report.flips import flips
+from planner.report.scaling import curve_of, curve_title
+from planner.report.units import text
+from planner.sweep.grid import Sweep, run_sweep
 from planner.uncertainty import accuracy_of
 from simulator.accuracy import Accuracy
 from simulator.job import Job, Objective

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from planner.answer import recommend
-from planner.report_files import write_page
+from planner.report.files import write_page
 from simulator.limits import Limits
 from tests.planner.page_checks import (
     CONTRASTS,

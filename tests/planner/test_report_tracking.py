@@ -11,11 +11,11 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from planner.answer import recommend
-from planner.cli import main
+from planner.cli.commands import main
 from planner.recommendation import Design, Recommendation
-from planner.report_data import Report
-from planner.report_files import write_pictures
-from planner.study_export import export_designs
+from planner.report.data import Report
+from planner.report.files import write_pictures
+from planner.study.export import export_designs
 from studies.design_log import read_designs
 from studies.store import StudyStore
 from tests.planner.report_pages import Page
@@ -25,7 +25,7 @@ from tests.planner.report_studies import NOON, drawn, job
 def test_a_study_and_its_folder_give_the_same_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.durable import run_study_of
+    from planner.study.durable import run_study_of
 
     store = StudyStore(tmp_path / "store")
     path = run_study_of(job(), seed=1, store=store, clock=lambda: NOON).path

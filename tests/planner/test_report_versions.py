@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
-from planner.report_files import write_page
-from planner.report_sources import report_of_folder
+from planner.cli.commands import main
+from planner.report.files import write_page
+from planner.report.sources import report_of_folder
 from studies.identity import hash_of, study_hash
 from studies.journal import Journal
 from studies.store import StudyStore
@@ -48,7 +48,7 @@ def test_a_folder_of_another_version_is_one_clear_error(
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from planner.durable import run_study_of
+    from planner.study.durable import run_study_of
 
     store = StudyStore(tmp_path_factory.mktemp("store"))
     return run_study_of(job(), seed=1, store=store, clock=lambda: NOON).path

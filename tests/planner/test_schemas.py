@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from planner import cli
-from planner.cli_schema import SCHEMA_NAMES
-from planner.job_file import parse_job
-from planner.job_schema import FORMS, known_fields
+from planner.cli import commands as cli
+from planner.cli.schema import SCHEMA_NAMES
+from planner.job.file import parse_job
+from planner.job.schema import FORMS, known_fields
 from planner.schemas import ANSWERS, NAMES, schema_text
 from planner.yaml_text import read_document
 from simulator.errors import InputError
@@ -19,7 +19,7 @@ from tests.json_schema import problems
 from tests.simulator.deep.traces import write_small
 from tests.support import H100_RENTED
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLES = [*(ROOT / "examples").glob("*.yaml"), *(ROOT / "examples" / "perfsim").glob("*.yaml")]
 JOBS = sorted(path for path in EXAMPLES if path.stem != "fleet")  # jobs, not fleets
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
@@ -226,8 +226,8 @@ def test_the_addresses_of_the_interface_keep_their_schema(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # A server shows itself: its address is printed, and nothing is started or asked.
-    monkeypatch.setattr("planner.tracking_page.store_to_show", str)
-    monkeypatch.setattr("planner.tracking_page.newest_experiment", lambda _: "7")
+    monkeypatch.setattr("planner.tracking.page.store_to_show", str)
+    monkeypatch.setattr("planner.tracking.page.newest_experiment", lambda _: "7")
     assert cli.main(["ui", "--tracking-uri", "http://127.0.0.1:9", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     schema = schema_of("ui")

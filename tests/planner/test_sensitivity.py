@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli, load_job, simulate_plan
+from planner import load_job, simulate_plan
+from planner.cli import commands as cli
 from planner.plan_input import plan_of, read_plan
 from planner.sensitivity import RESULTS, ResultSensitivity, Sensitivities, Swing, sensitivities
 from planner.uncertain_inputs import STEP_TIME, UncertainInput
 from simulator.accuracy import Accuracy
 from simulator.job import Job
 
-EXAMPLES = Path(cli.__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 BOUGHT = EXAMPLES / "bloom-176b.yaml"
 BOUGHT_PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full,checkpoint_scheme=sync_sharded,num_spare_nodes=1"
 RENTED = EXAMPLES / "llama-3.1-70b.yaml"

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner import cli, load_job, recommend, simulate_plan
+from planner import load_job, recommend, simulate_plan
+from planner.cli import commands as cli
+from planner.explain.violations import Violation
 from planner.one_design import SimulatedDesign
 from planner.stage_memory import stage_rows
-from planner.violations import Violation
 from simulator.plan import CheckpointScheme, Plan, Recompute
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, answer
 

@@ -16,10 +16,10 @@ from mlflow import MlflowClient
 
 from benchmarks.mlflow_server import MlflowServer
 from planner import recommend
-from planner.delivery import deliver
-from planner.durable import StudyAnswer, run_study_of
-from planner.sending import Target
-from planner.study_reports import state_of
+from planner.study.durable import StudyAnswer, run_study_of
+from planner.study.reports import state_of
+from planner.tracking.delivery import deliver
+from planner.tracking.sending import Target
 from simulator.errors import TrackingError
 from simulator.job import Job
 from studies import design_parts

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.durable import StudyAnswer, resume_study, run_study_of
-from planner.sending import Target
-from planner.study_export import export_designs
-from planner.study_facts import ANSWER
-from planner.study_merge import merge_studies
-from planner.study_reports import front_of, list_studies, state_of, status_of
+from planner.study.durable import StudyAnswer, resume_study, run_study_of
+from planner.study.export import export_designs
+from planner.study.facts import ANSWER
+from planner.study.merge import merge_studies
+from planner.study.reports import front_of, list_studies, state_of, status_of
+from planner.tracking.sending import Target
 from simulator.errors import StudyError
 from simulator.limits import Limits
 from studies import identity
@@ -76,8 +76,8 @@ def test_a_study_killed_at_random_moments_loses_no_design_and_repeats_none(
     for _ in range(3):
         before = keys_of(path)
         code = (
-            "import signal\nfrom pathlib import Path\nfrom planner.durable import resume_study\n"
-            "import planner.infeasible, pymoo.algorithms.moo.nsga2, optuna\n"
+            "import signal\nfrom pathlib import Path\nfrom planner.study.durable import resume_study\n"
+            "import planner.explain.infeasible, pymoo.algorithms.moo.nsga2, optuna\n"
             f"signal.setitimer(signal.ITIMER_REAL, {draw.uniform(0.2, 1.5)!r})\nresume_study(Path({str(path)!r}))"
         )
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)

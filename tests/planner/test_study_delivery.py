@@ -11,13 +11,13 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from constraints.evaluation import judge
-from planner.delivery import deliver
-from planner.durable import StudyAnswer, resume_study, run_study_of
-from planner.mlflow_content import asked_params, result_metrics
 from planner.recommendation import MlflowRecord, Recommendation
-from planner.sending import Sending, Target
-from planner.study_facts import ANSWER, DELIVERED_TO
-from planner.study_reports import front_of, state_of, status_of
+from planner.study.durable import StudyAnswer, resume_study, run_study_of
+from planner.study.facts import ANSWER, DELIVERED_TO
+from planner.study.reports import front_of, state_of, status_of
+from planner.tracking.content import asked_params, result_metrics
+from planner.tracking.delivery import deliver
+from planner.tracking.sending import Sending, Target
 from simulator.checkpointing import Checkpointing
 from simulator.errors import TrackingError
 from simulator.limits import Limits
@@ -39,7 +39,7 @@ from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, 
 def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     stopped = run(tmp_path, should_stop=stop_after(1), seed=2).path.stem
     ended = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1.0)})).path.stem
@@ -65,7 +65,7 @@ COMMANDS = [
 def test_the_address_of_no_kind_of_store_is_refused_before_anything_is_done(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     monkeypatch.chdir(tmp_path)
     assert main([*command, "--tracking-uri", "postgres://me:secret@db/runs"]) == 2
@@ -87,7 +87,7 @@ def test_addresses_of_the_kinds_that_mlflow_has_are_taken(address: str) -> None:
 
 
 def test_the_help_of_a_run_says_when_mlflow_gets_the_study(capsys: pytest.CaptureFixture[str]) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     assert main(["study", "run", "--help"]) == 0
     assert "MLflow gets the study while it runs" in " ".join(capsys.readouterr().out.split())
@@ -96,7 +96,7 @@ def test_the_help_of_a_run_says_when_mlflow_gets_the_study(capsys: pytest.Captur
 def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     stopped = run(tmp_path, should_stop=stop_after(1), seed=2).path.stem
     (tmp_path / "text.study").write_text("hello")
@@ -201,7 +201,7 @@ def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_pa
 def test_a_study_whose_store_was_removed_is_delivered_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     uri = f"sqlite:///{tmp_path}/removed.db"
     study = _delivered_to_a_removed_store(tmp_path, uri)
@@ -247,7 +247,7 @@ def test_a_study_that_the_store_has_is_not_sent_and_nothing_changes(
     deliver(study.path, tracking_uri=uri)
     files = (tmp_path / "mlflow.db", study.path)
     before = [file.read_bytes() for file in files]
-    monkeypatch.setattr("planner.delivery.sending", None)
+    monkeypatch.setattr("planner.tracking.delivery.sending", None)
     assert not deliver(study.path, tracking_uri=uri).is_new
     assert [file.read_bytes() for file in files] == before
 
@@ -493,7 +493,7 @@ def test_a_study_that_is_sent_again_from_its_middle_has_every_point_once(tmp_pat
 def test_a_store_that_is_away_costs_nothing_but_the_delivery(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     def refuse(*_: object, **__: object) -> None:
         raise TrackingError("MLflow store http://nowhere: no answer")

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.compare_sides import read_side
-from planner.delivery import deliver
-from planner.durable import resume_study
-from planner.sending import Target
-from planner.study_export import export_designs
-from planner.study_merge import merge_studies
-from planner.study_reports import front_of, list_studies, state_of, status_of
+from planner.compare.sides import read_side
+from planner.study.durable import resume_study
+from planner.study.export import export_designs
+from planner.study.merge import merge_studies
+from planner.study.reports import front_of, list_studies, state_of, status_of
+from planner.tracking.delivery import deliver
+from planner.tracking.sending import Target
 from simulator.errors import StudyError
 from simulator.limits import Limits
 from studies.journal import Journal
@@ -28,7 +28,7 @@ BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
 def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     study = run(tmp_path, job=exhaustive_job(), keep="front")
     text, table = tmp_path / "kept.csv", tmp_path / "kept.parquet"
@@ -61,7 +61,7 @@ def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> Non
 def test_the_list_tells_a_study_of_another_version_from_a_damaged_one_and_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     older = run(tmp_path, should_stop=stop_after(0)).path
     with sqlite3.connect(older) as database:
@@ -225,7 +225,7 @@ def test_a_file_that_is_not_called_like_a_study_is_said_to_lack_the_suffix(tmp_p
 def test_a_store_that_is_a_file_is_refused_by_every_command_and_nothing_is_written(
     tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     (tmp_path / "job.yaml").write_text("workload: {}")
     store = ["--store", str(tmp_path / place)]
@@ -247,7 +247,7 @@ def test_a_store_that_is_a_file_is_refused_by_every_command_and_nothing_is_writt
 def test_a_folder_of_studies_that_is_not_there_is_named_and_made_with_the_first_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     missing = tmp_path / "typed" / "wrong"
     assert main(["study", "list", "--store", str(missing)]) == 0

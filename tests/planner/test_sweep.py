@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.cli import main
-from planner.sweep import Sweep, SweepPoint, load_sweep, run_sweep
-from planner.sweep_table import is_auto, sweep_rows
-from planner.sweep_view import best_by_scheme, number
+from planner.cli.commands import main
+from planner.sweep.grid import Sweep, SweepPoint, load_sweep, run_sweep
+from planner.sweep.table import is_auto, sweep_rows
+from planner.sweep.view import best_by_scheme, number
 from simulator.errors import InputError
 
 JOB: dict[str, object] = {

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from planner import cli, load_job, simulate_plan
+from planner import load_job, simulate_plan
+from planner.cli import commands as cli
 from planner.one_design import SimulatedDesign, one_step
 from planner.plan_input import plan_of, read_plan
-from planner.timeline_view import show_timeline
+from planner.timeline.view import show_timeline
 from simulator.pipeline_timeline import StepTimeline, step_timeline
 
-EXAMPLES = Path(cli.__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")
 BLOOM_PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full,checkpoint_scheme=sync_sharded"
 LLAMA = str(EXAMPLES / "llama-3.1-70b.yaml")

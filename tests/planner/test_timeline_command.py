@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli, load_job, simulate_plan
+from planner import load_job, simulate_plan
+from planner.cli import commands as cli
 from planner.plan_input import read_plan
-from planner.timeline_run import TimelineAnswer
-from planner.timeline_trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
+from planner.timeline.run import TimelineAnswer
+from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
 from planner.uncertainty import NUM_REPLAYS
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
 BLOOM_PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
 LLAMA = str(ROOT / "examples" / "llama-3.1-70b.yaml")
@@ -286,7 +287,7 @@ def test_another_file_is_never_overwritten(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_the_replays_that_can_be_shown_are_those_of_the_answer() -> None:
-    from planner.cli_timeline import LAST_REPLAY
+    from planner.cli.timeline import LAST_REPLAY
 
     assert LAST_REPLAY == NUM_REPLAYS - 1
 

@@ -9,10 +9,10 @@ from textwrap import dedent
 
 import pytest
 
-from planner import trace_capture
-from planner.cli import BROKEN_INPUT, FAILED, OK, main
-from planner.trace_capture_script import Iterations
-from planner.trace_simulation import TraceAnswer
+from planner.cli.commands import BROKEN_INPUT, FAILED, OK, main
+from planner.trace import capture as trace_capture
+from planner.trace.capture_script import Iterations
+from planner.trace.simulation import TraceAnswer
 from simulator.deep.trace import OperatorTrace, Phase
 from simulator.deep.trace_file import read_trace_file, write_trace_file
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.cli import main
-from planner.hop_simulation import HopAnswer
-from planner.trace_events import COMPUTE, NETWORK
-from planner.trace_request import NetworkKind, TraceRequest
-from planner.trace_simulation import simulate_trace
+from planner.cli.commands import main
+from planner.trace.events import COMPUTE, NETWORK
+from planner.trace.hop_simulation import HopAnswer
+from planner.trace.request import NetworkKind, TraceRequest
+from planner.trace.simulation import simulate_trace
 from simulator import catalog
 from simulator.deep.collective_forms import Algorithm
 from simulator.deep.trace_file import write_trace_file

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli import main
-from planner.trace_play import PlayAnswer
+from planner.cli.commands import main
+from planner.trace.play import PlayAnswer
 from simulator.deep.chakra_files import read_chakra
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
 from tests.simulator.deep.profiles import EVENTS, NODES, written
@@ -147,8 +147,8 @@ class TestPlay:
     def test_too_large_a_timeline_is_refused_before_it_is_played(
         self, astra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("planner.trace_events.MOST_EVENTS", 9)
-        monkeypatch.setattr("planner.trace_play.play", lambda *_: pytest.fail("it is played"))
+        monkeypatch.setattr("planner.trace.events.MOST_EVENTS", 9)
+        monkeypatch.setattr("planner.trace.play.play", lambda *_: pytest.fail("it is played"))
         assert main(["trace", "play", str(astra), "--output", str(tmp_path / "step.json")]) == 2
         assert "--output: would hold " in capsys.readouterr().err
 

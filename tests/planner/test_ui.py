@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from planner import cli, recommend
-from planner.tracking_page import tracking_page
+from planner import recommend
+from planner.cli import commands as cli
+from planner.tracking.page import tracking_page
 from simulator.errors import TrackingError
 from tests.support import job_with
 
-ROOT = Path(cli.__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PATIENCE_S = 180
 
 
@@ -173,7 +174,7 @@ def test_ctrl_c_while_it_starts_is_no_failure(
 
     file = tmp_path / "mlflow.db"
     file.write_bytes(empty_store.read_bytes())
-    monkeypatch.setattr("planner.tracking_page._wait_until_it_answers", interrupted)
+    monkeypatch.setattr("planner.tracking.page._wait_until_it_answers", interrupted)
     assert cli.main(["ui", "--tracking-uri", f"sqlite:///{file}"]) == 0
     assert capsys.readouterr().err.splitlines()[-1] == "Stopped."
 

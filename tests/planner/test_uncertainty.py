@@ -13,8 +13,8 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
 from planner.accuracy_notes import accuracy_notes
 from planner.designs import designs_of
-from planner.measured_reach import reach_of_row
-from planner.measured_runs import job_of, plan_of, read_rows, reason_against
+from planner.measured.reach import reach_of_row
+from planner.measured.runs import job_of, plan_of, read_rows, reason_against
 from planner.ties import BATCH, surely_ordered, tied_designs
 from planner.uncertainty import accuracy_of, interval_log_half_width, uncertainty_of
 from simulator.accuracy import step_time_error

@@ -12,8 +12,8 @@ from objectives.break_even import rent_or_own
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import draw_objectives
 from objectives.usage import Usage
+from planner.job.unused_fields import unused_fields, unused_notes
 from planner.reasons import cautions
-from planner.unused_fields import unused_fields, unused_notes
 from simulator.catalog import node
 from simulator.job import Job
 from simulator.options import Factors, InputFactors
@@ -130,7 +130,7 @@ def test_every_figure_of_storage_and_ownership_is_tried() -> None:
     fields = {f"ownership.{name}" for name in type(job.ownership).model_fields}
     rates = {f"storage.{name}" for name in type(job.storage).model_fields if "bytes_per_s" in name}
     fields |= {f"storage.{name}" for name in type(job.storage).model_fields} - rates
-    # These exclude each other, which a job file must not do (`planner.job_contradictions`).
+    # These exclude each other, which a job file must not do (`planner.job.contradictions`).
     by_depreciation = {"depreciation", "economic_loss_per_year", "age_years", "residual_fraction"}
     assert fields - set(CHANGES) == {f"ownership.{name}" for name in by_depreciation}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from constraints.space import pruned_space
-from planner.unused_search import search_notes
+from planner.job.unused_search import search_notes
 from simulator.job import Job
 from simulator.search_options import Algorithm
 from studies.plan_keys import plan_keys

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from constraints.evaluation import evaluate
-from planner.unused_fields import unused_fields
-from planner.unused_workload import WORKLOAD_RULES, narrowed_to
+from planner.job.unused_fields import unused_fields
+from planner.job.unused_workload import WORKLOAD_RULES, narrowed_to
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.table import Floats

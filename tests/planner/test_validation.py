@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.cli import OK, main
-from planner.measured_runs import (
+from planner.cli.commands import OK, main
+from planner.measured.runs import (
     OUT_OF_MEMORY,
     Comparison,
     known_reason,
 )
-from planner.validation import (
+from planner.validation.comparison import (
     Modelled,
     choices,
     configurations,
     memory_verdicts,
     scores,
 )
-from planner.validation_interval import Interval
-from planner.validation_report import parallelism
+from planner.validation.interval import Interval
+from planner.validation.report import parallelism
 from simulator.units import GIB
 from tests.planner.measured import LLAMA_8B, compared, shipped, written
 
@@ -214,6 +214,6 @@ class TestCommand:
         assert "Nothing to score" in capsys.readouterr().out
 
     def test_asking_for_help_loads_nothing_heavy(self) -> None:
-        code = "import sys, planner.cli_validate; print(*{name.partition('.')[0] for name in sys.modules})"
+        code = "import sys, planner.cli.validate; print(*{name.partition('.')[0] for name in sys.modules})"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert set(done.stdout.split()) & {"numpy", "pydantic", "numba", "scipy", "rich"} == set()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.cli import BROKEN_INPUT, OK, main
-from planner.measured_rows import Unmodelled, read_measured
-from planner.validation import (
+from planner.cli.commands import BROKEN_INPUT, OK, main
+from planner.measured.rows import Unmodelled, read_measured
+from planner.validation.comparison import (
     entries_of,
 )
 from simulator.errors import InputError

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from benchmarks.unseen_sources import ratios_of_one_more
-from planner.measured_reach import reach_of_row
-from planner.measured_runs import (
+from planner.measured.reach import reach_of_row
+from planner.measured.runs import (
     read_rows,
 )
-from planner.software_families import software_family
-from planner.validation import (
+from planner.measured.software_families import software_family
+from planner.validation.comparison import (
     entries_of,
     timed,
 )
-from planner.validation_interval import (
+from planner.validation.interval import (
     NEW_SOURCE_RATIOS,
     UNSEEN_RATIOS,
     Residual,

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from planner.framework_habits import habits_of
-from planner.hardware_names import accelerator_id
-from planner.measured_rows import Unmodelled, read_measured
-from planner.measured_runs import (
+from planner.measured.framework_habits import habits_of
+from planner.measured.hardware_names import accelerator_id
+from planner.measured.network_names import network_of
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import (
     Row,
     compare,
     reason_against,
 )
-from planner.network_names import network_of
-from planner.validation import (
+from planner.validation.comparison import (
     Modelled,
     entries_of,
 )

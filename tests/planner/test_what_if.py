@@ -9,7 +9,7 @@ import pytest
 from constraints.evaluation import evaluate
 from planner import human
 from planner.comparisons_view import what_if_rows
-from planner.what_if import what_if_cases
+from planner.what_if.cases import what_if_cases
 from simulator.errors import InputError
 from simulator.job import Job
 from tests.planner.compared import HOURLY, case_of, chosen_of

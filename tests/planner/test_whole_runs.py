@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.whole_runs import END, page, placed, validation_section
 from constraints.evaluation import evaluate
-from planner.held_out import constants_without, evaluate_with, num_steps_left_out
-from planner.known_run import Input, Origin
-from planner.whole_run_inputs_page import (
+from planner.validation.held_out import constants_without, evaluate_with, num_steps_left_out
+from planner.validation.known_run import Input, Origin
+from planner.validation.whole_run_inputs_page import (
     DEEPSEEK,
     MT_NLG_STEPS_S,
     habit_text,
@@ -20,8 +20,8 @@ from planner.whole_run_inputs_page import (
     mt_nlg_text,
     rules_table,
 )
-from planner.whole_run_jobs import KNOWN_RUNS
-from planner.whole_runs import (
+from planner.validation.whole_run_jobs import KNOWN_RUNS
+from planner.validation.whole_runs import (
     METERED,
     Prediction,
     arithmetic_runs,
@@ -29,7 +29,7 @@ from planner.whole_runs import (
     published_runs,
     whole_runs_json,
 )
-from planner.whole_runs_page import llmcarbon_text, metered_text
+from planner.validation.whole_runs_page import llmcarbon_text, metered_text
 from simulator.accuracy import EXPERTS_ERROR_FRACTION
 from simulator.hardware import Storage
 from simulator.plan import Plan, PlanTable

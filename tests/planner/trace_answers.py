@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.cli import main
-from planner.trace_simulation import TraceAnswer
+from planner.cli.commands import main
+from planner.trace.simulation import TraceAnswer
 
 
 def answered(capsys: pytest.CaptureFixture[str], *arguments: str) -> TraceAnswer:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.catalog_view import as_json
-from planner.job_file import parse_job
-from planner.own_factors import FACTOR_FIELDS, PROCESS_FIELDS
+from planner.job.file import parse_job
+from planner.job.own_factors import FACTOR_FIELDS, PROCESS_FIELDS
 from simulator import catalog
 from simulator.catalog import Kind, overlaid, read_own_figures
 from simulator.errors import InputError

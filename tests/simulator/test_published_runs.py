@@ -17,8 +17,8 @@ from benchmarks.validate_steps import (
     versions_sheet,
     with_tables,
 )
-from planner.measured_runs import OUT_OF_MEMORY, RELIABILITY, Comparison, Row, compare, read_rows
-from planner.validation import rank_correlation, verdicts_of
+from planner.measured.runs import OUT_OF_MEMORY, RELIABILITY, Comparison, Row, compare, read_rows
+from planner.validation.comparison import rank_correlation, verdicts_of
 from simulator.accuracy import network_error, step_time_error
 from simulator.errors import InputError
 from simulator.hardware import Precision

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.job_file import load_job
+from planner.job.file import load_job
 from planner.plan_input import plan_of, read_plan
 from simulator import run_timeline as module
 from simulator.errors import InputError

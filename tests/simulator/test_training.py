@@ -13,8 +13,8 @@ from benchmarks.convert_vtrain import converted
 from benchmarks.fit_training import UNKNOWNS, column, constants_of
 from benchmarks.training_steps import log_errors, source_of
 from benchmarks.validate_steps import TRAINING_FILE
-from planner.calibration_steps import MeasuredSteps
-from planner.measured_runs import read_rows
+from planner.calibration.steps import MeasuredSteps
+from planner.measured.runs import read_rows
 from simulator import catalog
 from simulator.attention_costs import attention_core_s
 from simulator.eager_operators import eager_bytes, is_counted

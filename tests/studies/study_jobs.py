@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from constraints.evaluation import Evaluation
-from planner.job_file import parse_job
+from planner.job.file import parse_job
 from simulator.job import Job
 from simulator.limits import Limits
 from studies.archive import Archive

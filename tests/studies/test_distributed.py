@@ -19,9 +19,9 @@ from constraints.evaluation import evaluate
 from constraints.lattice import BlockIndex
 from constraints.limits import with_limits
 from constraints.space import PrunedBlock, pruned_space, space_of
-from planner.durable import Counts, StudyAnswer, resume_study, run_study_of
-from planner.study_machines import machines
-from planner.study_reports import front_of, status_of
+from planner.study.durable import Counts, StudyAnswer, resume_study, run_study_of
+from planner.study.machines import machines
+from planner.study.reports import front_of, status_of
 from simulator.errors import EngineError
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -336,7 +336,7 @@ def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there
 
 
 def test_both_ways_to_name_machines_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    from planner.cli import main
+    from planner.cli.commands import main
 
     both = ["--workers", "2", "--scheduler", "tcp://127.0.0.1:8786"]
     assert main(["study", "run", "job.yaml", *both]) == 2

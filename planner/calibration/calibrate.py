@@ -1,0 +1,271 @@
+"""Which constants fit a user's own cluster? Published ones as expectation, measured steps as evidence, errors on rows left out.
+
+    from planner import calibrate, load_calibration
+
+    answer = calibrate("steps.csv")
+    answer.calibration.constants, answer.warnings
+
+Damped least squares on log errors, as for the published constants (`benchmarks/fit_training.py`). Only constants that the
+rows can tell are fitted: those whose variance they halve. All others stay at their published values, and are named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.calibration.answer import CalibrationAnswer, Held, RowFit
+from planner.calibration.checks import check_explained, on_ends
+from planner.calibration.fitting import Plane, damped, log_deviations, settled
+from planner.calibration.residuals import residuals_of
+from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
+from planner.calibration.steps import MeasuredSteps
+from planner.calibration.unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
+from planner.human import percent
+from simulator.calibration import Calibration
+from simulator.errors import refusal
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.rank import Rank
+from simulator.table import Floats
+
+KNOWN_SHARE = 0.5**0.5
+"""A constant is fitted where the rows make its standard deviation at most this share of what it was: half the variance."""
+MOST_FOLDS = 40
+"""Fits without some configurations; with fewer configurations each of them is left out alone."""
+FAR_OFF = 0.2
+"""Error of a left-out configuration from which it is named, if it is three times the usual one as well."""
+
+Tell = Callable[[str], None]
+
+
+def calibrate(
+    measured: str | Path,
+    *,
+    accelerator: str | None = None,
+    date: str | None = None,
+    tell: Tell = lambda _: None,
+) -> CalibrationAnswer:
+    """Fits the constants of a cluster to its own measured steps.
+
+    Args:
+        measured: CSV file with the columns of `capplan validate --measured` (docs/validation.md).
+        accelerator: uses the rows of this accelerator only; left out: of all.
+        date: when it was measured; left out: the day on which the file was written.
+        tell: is told what is being done.
+
+    Returns:
+        The calibration, with what it rests on. The same file and version give the same one.
+
+    Raises:
+        InputError: the file is no table of measured runs, has too few usable rows, rows that contradict each other, or
+            rows that tell nothing of any constant, or that no constants come near.
+    """
+    path = Path(measured)
+    rows = usable_rows(path, accelerator)
+    steps = rows.steps
+    tell("simulating with published constants")
+    draft = _draft(path, rows, date)
+    all_unknowns = unknowns_of(steps.rows)
+    published = _published_plane(steps, draft, all_unknowns)
+    is_told, held = _told_apart(published, all_unknowns)
+    unknowns = [unknown for unknown, is_one in zip(all_unknowns, is_told, strict=True) if is_one]
+    if not unknowns:
+        rule = "tells nothing of any constant: measure runs that take longer, or other layouts and sizes"
+        raise refusal(path, rule)
+    tell("fitting")
+    fit = _Fit(steps, draft, unknowns, published.take(is_told))
+    check_explained(fit.plane.errors, str(path))
+    tell("fitting without single configurations")
+    left_out = fit.left_out_errors()
+    before, after = published.errors, fit.plane.errors
+    calibration = draft.model_copy(
+        update={
+            "error_before_fraction": _mean_error(before),
+            "error_after_fraction": _mean_error(after),
+            "error_left_out_fraction": _mean_error(left_out),
+            "constants": fit.constants(),
+            "residuals": residuals_of(steps.rows, left_out),
+        }
+    )
+    return CalibrationAnswer(
+        calibration=calibration,
+        held=held,
+        rows=_row_fits(steps, before, after, left_out),
+        warnings=(*rows.warnings, *fit.warnings(), *_on_errors(steps, calibration, left_out)),
+    )
+
+
+def _draft(path: Path, rows: UsableRows, date: str | None) -> Calibration:
+    """A calibration that changes nothing yet, with what it will rest on."""
+    return Calibration(
+        source=path.name[:200],
+        source_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        date=date or _day_of(path),
+        num_rows=rows.num_rows,
+        num_configurations=len(rows.steps.rows),
+        num_left_out=rows.num_left_out,
+        error_before_fraction=0.0,
+        error_after_fraction=0.0,
+        error_left_out_fraction=0.0,
+        constants=(),
+    )
+
+
+class _Fit:
+    """The best constants for some steps, and what they would be without some of these."""
+
+    def __init__(
+        self, steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown], start: Plane
+    ) -> None:
+        self.steps, self.draft, self.unknowns = steps, draft, unknowns
+        self.prior = prior_of(unknowns)
+        self.weights = np.ones(len(steps.rows))
+        self.plane: Plane = settled(
+            lambda logs: self._errors_at(steps, logs), self.weights, self.prior, start
+        )
+
+    def constants(self) -> tuple[object, ...]:
+        """Returns the constants with how sure each is."""
+        deviations = log_deviations(self.plane, self.weights, self.prior)
+        return tuple(
+            unknown.fitted(value, deviation)
+            for unknown, value, deviation in zip(
+                self.unknowns, np.exp(self.plane.at).tolist(), deviations.tolist(), strict=True
+            )
+        )
+
+    def warnings(self) -> list[str]:
+        """Returns a warning for every constant at an end of its range."""
+        return on_ends([unknown.words for unknown in self.unknowns], self.plane.at, self.prior)
+
+    def left_out_errors(self) -> Floats:
+        """Returns the log error of every configuration with constants fitted without it, `(n,)`.
+
+        These fits take the plane around the constants of all; what was left out is simulated.
+        """
+        errors = np.empty(len(self.steps.rows))
+        folds = np.arange(len(errors)) % min(MOST_FOLDS, len(errors))
+        for fold in np.unique(folds):
+            is_out: NDArray[np.bool_] = folds == fold
+            logs = damped(self.plane, np.where(is_out, 0.0, self.weights), self.prior)
+            errors[is_out] = self._errors_at(self.steps.take(is_out), logs)
+        return errors
+
+    def _errors_at(self, steps: MeasuredSteps, logs: Floats) -> Floats:
+        return _errors(steps, _with(self.draft, self.unknowns, logs))
+
+
+def _with(draft: Calibration, unknowns: Sequence[Unknown], logs: Floats) -> Calibration:
+    """Returns a calibration with the constants of a trial, `(k,)`."""
+    values = np.exp(logs).tolist()
+    tried = tuple(
+        unknown.fitted(value, 0.0).model_copy(update={"value": value})
+        for unknown, value in zip(unknowns, values, strict=True)
+    )
+    return draft.model_copy(update={"constants": tried})
+
+
+def _errors(steps: MeasuredSteps, calibration: Calibration) -> Floats:
+    """Returns ln(simulated / measured) of every configuration, `(n,)`."""
+
+    def rank_of(job: Job, plans: PlanTable) -> Rank:
+        return Rank.of(job.model_copy(update={"calibration": calibration}), plans)
+
+    return steps.log_errors(rank_of)
+
+
+def _published_plane(steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown]) -> Plane:
+    """Returns the errors with published constants, and how they change with each."""
+    prior = prior_of(unknowns)
+
+    def errors_at(logs: Floats) -> Floats:
+        return _errors(steps, _with(draft, unknowns, logs))
+
+    return Plane.of(errors_at, np.log(prior.expected), prior)
+
+
+def _told_apart(plane: Plane, unknowns: Sequence[Unknown]) -> tuple[NDArray[np.bool_], tuple[Held, ...]]:
+    """Returns which constants the steps can tell, `(k,)`, and the others.
+
+    The one that the steps tell least is held, until they halve the variance of all that are left and there are two
+    configurations or more for each.
+    """
+    prior, weights = prior_of(unknowns), np.ones(len(plane.errors))
+    chosen, held = np.ones(len(unknowns), dtype=bool), []
+    while chosen.any():
+        known = log_deviations(plane.take(chosen), weights, prior.take(chosen)) / prior.log_width[chosen]
+        worst = int(known.argmax())
+        if known[worst] <= KNOWN_SHARE and 2 * chosen.sum() <= len(weights):
+            break
+        position = int(np.flatnonzero(chosen)[worst])
+        chosen[position] = False
+        largest_slope = float(np.abs(plane.slopes[:, position]).max())
+        held.append(_held(unknowns[position], largest_slope, float(known[worst])))
+    return chosen, tuple(held)
+
+
+def _held(unknown: Unknown, largest_slope: float, known_share: float) -> Held:
+    if largest_slope * unknown.range.log_width < MEASUREMENT_SCATTER / 2:
+        why = "no step depends on it enough"
+    elif known_share > KNOWN_SHARE:
+        why = "the steps cannot tell it from the others"
+    else:
+        why = "there are too few configurations"
+    return Held(name=unknown.words, value=float(f"{unknown.published:.6g}"), why=why)
+
+
+def _mean_error(log_errors: Floats) -> float:
+    return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
+
+
+def _day_of(path: Path) -> str:
+    return datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).date().isoformat()
+
+
+def _row_fits(steps: MeasuredSteps, before: Floats, after: Floats, left_out: Floats) -> tuple[RowFit, ...]:
+    return tuple(
+        RowFit(
+            id=row["row_id"],
+            accelerator=row["accelerator"],
+            measured_step_time_s=measured_s,
+            error_before_fraction=error[0],
+            error_after_fraction=error[1],
+            error_left_out_fraction=error[2],
+        )
+        for row, measured_s, error in zip(
+            steps.rows,
+            steps.measured_s.tolist(),
+            np.expm1(np.array([before, after, left_out]).T).tolist(),
+            strict=True,
+        )
+    )
+
+
+def _on_errors(steps: MeasuredSteps, calibration: Calibration, left_out: Floats) -> list[str]:
+    """Says where the calibration does not help, and which rows it does not explain."""
+    notes = []
+    before, without = calibration.error_before_fraction, calibration.error_left_out_fraction
+    if without >= before:
+        notes.append(
+            f"It does not help: configurations that were left out are off by {percent(without)}, with published constants by "
+            f"{percent(before)}. Measure more layouts, or plan with published constants."
+        )
+    errors = np.abs(np.expm1(left_out))
+    is_far = errors > max(FAR_OFF, 3.0 * float(np.median(errors)))
+    far = [
+        f"{steps.rows[at]['row_id']} ({np.expm1(left_out[at]):+.0%})"
+        for at in np.argsort(-errors)
+        if is_far[at]
+    ]
+    if far:
+        rest = f" and {len(far) - MOST_NAMED} more" if len(far) > MOST_NAMED else ""
+        notes.append(
+            f"The other rows do not explain {', '.join(far[:MOST_NAMED])}{rest}: check layout, software and measured time."
+        )
+    return notes

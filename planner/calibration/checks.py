@@ -1,0 +1,58 @@
+"""Can constants of a cluster explain these steps at all, or is a unit or a batch mistaken? Asked behind the fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from planner.calibration.fitting import Prior
+from planner.human import digits
+from simulator.errors import InputError, Problem
+from simulator.table import Floats
+
+MOST_UNEXPLAINED_RATIO = 1.5
+"""Median of measured over fitted step times, either way up, beyond which constants are not what is wrong."""
+AT_THE_END = 0.02
+"""Share of the width of its range from an end of it within which a constant is at this end."""
+
+
+def check_explained(log_errors: Floats, source: str) -> None:
+    """Refuses steps that fitted constants do not come near.
+
+    Args:
+        log_errors: ln(simulated / measured) with the fitted constants, `(n,)`.
+        source: the file.
+
+    Raises:
+        InputError: half of the steps or more are off by so much that they cannot be steps of these designs.
+    """
+    log_ratio = -float(np.median(log_errors))
+    if abs(log_ratio) <= math.log(MOST_UNEXPLAINED_RATIO):
+        return
+    way = "longer" if log_ratio > 0 else "shorter"
+    rule = (
+        f"steps are {digits(math.exp(abs(log_ratio)))} times {way} than any constants explain; check that times are seconds, "
+        "of one optimizer step, and that global_batch counts sequences of all accelerators"
+    )
+    raise InputError([Problem(path="step_time_s", value="", rule=rule)], source)
+
+
+def on_ends(words: Sequence[str], logs: Floats, prior: Prior) -> list[str]:
+    """Returns a warning for every constant that the steps drive to an end of its range.
+
+    Args:
+        words: names of the constants, `k`.
+        logs: their fitted logarithms, `(k,)`.
+        prior: their ranges.
+    """
+    low, high = np.log(prior.low), np.log(prior.high)
+    margin = AT_THE_END * (high - low)
+    is_low, is_high = logs <= low + margin, logs >= high - margin
+    return [
+        f"{name} is at the {'lowest' if at_low else 'highest'} value that a cluster may have: something else than this "
+        "constant makes the steps what they are; check layout, software and measured times."
+        for name, at_low, at_high in zip(words, is_low.tolist(), is_high.tolist(), strict=True)
+        if at_low or at_high
+    ]

@@ -1,0 +1,146 @@
+"""Which rows of a file can a calibration use, and do they agree? What they cannot is said row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from planner.calibration.steps import MeasuredSteps, ideal_s
+from planner.human import percent
+from planner.measured.hardware_names import accelerator_id
+from planner.measured.rows import Unmodelled, read_measured
+from planner.measured.runs import OUT_OF_MEMORY, Row, reason_against
+from simulator.errors import InputError, Problem
+
+FEWEST_CONFIGURATIONS = 3
+"""Configurations of an accelerator below which a fit would say more of single measurements than of the cluster."""
+ENOUGH_CONFIGURATIONS = 8
+"""Configurations below which a reader is warned."""
+UNEQUAL_RATIO = 1.15
+"""Slowest over fastest measurement of one configuration from which a reader is warned."""
+CONTRADICTORY_RATIO = 1.5
+"""The same from which nothing can be learned from the rows."""
+MOST_NAMED = 5
+"""Rows or reasons that one message names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsableRows:
+    """The steps that constants are fitted on."""
+
+    steps: MeasuredSteps
+    num_rows: int
+    """Rows behind them."""
+    num_left_out: int
+    warnings: tuple[str, ...]
+
+
+def usable_rows(measured: Path, accelerator: str | None = None) -> UsableRows:
+    """Returns the timed rows of a file that can be simulated, by configuration.
+
+    Args:
+        measured: CSV file with the columns of `capplan validate --measured`.
+        accelerator: uses the rows of this accelerator only; left out: of all.
+
+    Raises:
+        InputError: the file is no table of measured runs, has too few usable rows, or rows that contradict each other.
+    """
+    read = read_measured(measured)
+    wanted = accelerator and accelerator_id(accelerator)
+    reasons = [_reason_against(row, wanted) for row in read]
+    rows = [
+        row
+        for row, reason in zip(read, reasons, strict=True)
+        if not reason and not isinstance(row, Unmodelled)
+    ]
+    counts = Counter(row["accelerator"] for row in {row["config_key"]: row for row in rows}.values())
+    enough = [row for row in rows if counts[row["accelerator"]] >= FEWEST_CONFIGURATIONS]
+    if not enough:
+        raise InputError([_too_few(counts, [reason for reason in reasons if reason])], str(measured))
+    steps = MeasuredSteps.of(enough)
+    return UsableRows(
+        steps=steps,
+        num_rows=len(enough),
+        num_left_out=len(read) - len(enough),
+        warnings=(
+            *_on_left_out([reason for reason in reasons if reason]),
+            *_on_counts(counts),
+            *_on_agreement(steps, str(measured)),
+        ),
+    )
+
+
+def _reason_against(row: Row | Unmodelled, wanted: str | None) -> str:
+    if isinstance(row, Unmodelled):
+        return row.reason
+    if wanted and row["accelerator"] != wanted:
+        return f"measured on {row['accelerator']}, not on {wanted}"
+    if row["left_out_because"] == OUT_OF_MEMORY or not row["step_time_s"]:
+        return "no step time"
+    return row["left_out_because"] or reason_against(row)
+
+
+def _too_few(counts: Counter[str], reasons: Sequence[str]) -> Problem:
+    known = ", ".join(f"{count} of {name}" for name, count in counts.items()) or "none"
+    rule = (
+        f"needs at least {FEWEST_CONFIGURATIONS} distinct configurations of one accelerator with a measured step; usable: "
+        f"{known}"
+    )
+    why = f" ({_named(reasons)})" if reasons else ""
+    return Problem(path="", value="", rule=f"{rule}{why}; measure other layouts, sizes or sequence lengths")
+
+
+def _on_left_out(reasons: Sequence[str]) -> list[str]:
+    return [f"{len(reasons)} rows are not used: {_named(reasons)}."] if reasons else []
+
+
+def _named(reasons: Sequence[str]) -> str:
+    """Returns the commonest reasons with their counts."""
+    found = Counter(reasons).most_common(MOST_NAMED)
+    more = len(set(reasons)) - len(found)
+    named = "; ".join(f"{count} x {reason}" for reason, count in found)
+    return named + (f"; {more} more reasons" if more else "")
+
+
+def _on_counts(counts: Counter[str]) -> list[str]:
+    notes = []
+    few = {name: count for name, count in counts.items() if count < FEWEST_CONFIGURATIONS}
+    for name, count in few.items():
+        notes.append(
+            f"{name} is not calibrated: it has {count} of the {FEWEST_CONFIGURATIONS} configurations that it needs."
+        )
+    fitted = {name: count for name, count in counts.items() if name not in few}
+    if len(fitted) > 1:
+        notes.append(
+            f"The rows are of {len(fitted)} accelerators ({', '.join(sorted(fitted))}): each gets constants of its own, but "
+            "those of software are shared; --accelerator takes the rows of one."
+        )
+    notes += [
+        f"{name} has only {count} configurations; {ENOUGH_CONFIGURATIONS} or more of different layouts are advised."
+        for name, count in fitted.items()
+        if count < ENOUGH_CONFIGURATIONS
+    ]
+    return notes
+
+
+def _on_agreement(steps: MeasuredSteps, source: str) -> list[str]:
+    """Compares measurements of the same configuration with each other."""
+    notes, problems = [], []
+    for members in steps.members:
+        times_s = np.array(ideal_s(members))
+        slowest, fastest = int(times_s.argmax()), int(times_s.argmin())
+        ratio = float(times_s[slowest] / times_s[fastest])
+        pair = f"{members[slowest]['row_id']} and {members[fastest]['row_id']}"
+        if ratio >= CONTRADICTORY_RATIO:
+            value = f"{times_s[slowest]:.4g} s and {times_s[fastest]:.4g} s"
+            rule = "measured the same configuration and contradict each other; take one out, or tell them apart by a column"
+            problems.append(Problem(path=pair, value=value, rule=rule))
+        elif ratio >= UNEQUAL_RATIO:
+            notes.append(f"{pair} measured the same configuration and differ by {percent(ratio - 1.0)}.")
+    if problems:
+        raise InputError(problems[:MOST_NAMED], source)
+    return notes[:MOST_NAMED]

@@ -1,0 +1,1 @@
+"""What do you type? The command line, a module for each command."""

@@ -1,0 +1,7 @@
+"""How is the command run without its name? `python -m planner.cli`."""
+
+import sys
+
+from planner.cli.commands import main
+
+sys.exit(main())

@@ -1,0 +1,147 @@
+"""What do you type to fit the simulator to a cluster? `capplan calibrate` with measured steps, kernels, or on the GPU itself.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import json_option, progress_options
+
+if TYPE_CHECKING:
+    from planner.calibration.answer import CalibrationAnswer
+
+KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
+"""What a suffix of --output asks for."""
+
+
+@click.command(
+    short_help="Fit constants to measurements on your own cluster.",
+    epilog=examples(
+        "capplan calibrate --measured steps.csv --output calibration.yaml",
+        "capplan calibrate --device --output kernels.csv --output calibration.yaml",
+        "capplan calibrate --kernels kernels.csv --output calibration.yaml",
+    ),
+)
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="Fit measured steps, one a row, as for capplan validate --measured.",
+)
+@click.option("--device", is_flag=True, help="Measure the GPU of this machine (needs capplan[torch]).")
+@click.option(
+    "--kernels",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="Fit kernels that --device --output FILE.csv measured.",
+)
+@click.option(
+    "--accelerator",
+    metavar="NAME",
+    help="With --measured: use its rows only. Otherwise: what the device is, where its own name does not say.",
+)
+@click.option(
+    "--date", metavar="DATE", help="When it was measured; otherwise the date of the file, or today."
+)
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the calibration (.yaml), or the kernels of --device (.csv), into a new file; may be repeated.",
+)
+@json_option
+@progress_options
+def calibrate(
+    *,
+    measured: Path | None,
+    device: bool,
+    kernels: Path | None,
+    accelerator: str | None,
+    date: str | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Fit the few physical constants of a cluster to measurements, with the published ones as expectation.
+
+    Give one of --measured, --device and --kernels. Constants that the measurements cannot tell stay as published and are
+    named. docs/calibrate.md shows the whole way in ten minutes.
+
+    Exit codes: 0 an answer, also one with warnings; 2 broken input, too few or contradictory rows; 1 no device.
+    """
+    if sum([measured is not None, device, kernels is not None]) != 1:
+        raise click.UsageError("give exactly one of --measured FILE.csv, --device and --kernels FILE.csv")
+    _check_outputs(outputs, has_table=device)
+    from planner.cli.output import quiet_libraries, working
+
+    with quiet_libraries(), working("calibrating", is_shown=not quiet):
+        if measured is not None:
+            from planner.calibration.calibrate import calibrate as fitted
+
+            answer = fitted(measured, accelerator=accelerator, date=date)
+        else:
+            answer = _of_kernels(kernels, accelerator, date, outputs)
+    _write(answer, outputs)
+    _print(answer, as_json=as_json)
+
+
+def _of_kernels(
+    kernels: Path | None, accelerator: str | None, date: str | None, outputs: tuple[Path, ...]
+) -> CalibrationAnswer:
+    """Measures the device or reads its kernels, keeps the table before anything is fitted, and fits."""
+    from planner.calibration.kernels import calibrate_kernels
+    from planner.calibration.table import read_kernels, write_kernels
+
+    if kernels is not None:
+        table = read_kernels(kernels, date=date)
+    else:
+        from planner.calibration.device import measure
+        from planner.calibration.torch import torch_device
+
+        table = measure(torch_device(), date=date)
+    for file in outputs:
+        if file.suffix == KERNEL_TABLE:
+            write_kernels(table, file)
+    return calibrate_kernels(table, accelerator=accelerator)
+
+
+def _check_outputs(outputs: tuple[Path, ...], *, has_table: bool) -> None:
+    """Raises before a measurement of minutes whose result could not be kept."""
+    from planner.calibration.file import check_new_file
+
+    known = (*CALIBRATION_FILES, *([KERNEL_TABLE] if has_table else []))
+    for file in outputs:
+        if file.suffix not in known:
+            raise click.UsageError(f"--output {file} must end in {' or '.join(known)}")
+        check_new_file(file)
+    if len(set(outputs)) != len(outputs):
+        raise click.UsageError("--output names a file twice")
+
+
+def _write(answer: CalibrationAnswer, outputs: tuple[Path, ...]) -> None:
+    from planner.calibration.file import write_calibration
+
+    for file in outputs:
+        if file.suffix in CALIBRATION_FILES:
+            write_calibration(answer.calibration, file)
+            click.echo(f"Calibration: {file} (use it with --calibration {file})", err=True)
+        else:
+            click.echo(f"Kernels: {file}", err=True)
+
+
+def _print(answer: CalibrationAnswer, *, as_json: bool) -> None:
+    from planner.calibration.view import show_calibration
+    from planner.cli.output import rendered, write
+
+    if as_json:
+        write(answer.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_calibration(answer, console)))

@@ -1,0 +1,69 @@
+"""What do you type to see what is different, and why? `capplan compare` with studies, answers, jobs and plans.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import json_option, progress_options, seed_option, store_option
+
+
+@click.command(
+    short_help="Compare studies, answers or plans, and say what makes the difference.",
+    epilog=examples(
+        "capplan compare job.yaml cheaper.yaml",
+        "capplan compare job.yaml@tp=8,pp=4,dp=16 job.yaml@tp=4,pp=8,dp=16 --html page.html",
+        "capplan compare llama-70b-1a2b3c4d answer/ --json",
+    ),
+)
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C...]")
+@seed_option("Of the search for jobs that come without a plan.")
+@store_option
+@click.option(
+    "--html",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Also write a page with every figure; it opens offline.",
+)
+@json_option
+@progress_options
+def compare(
+    *, sides: tuple[str, ...], seed: int, folder: Path, file: Path | None, as_json: bool, quiet: bool
+) -> None:
+    """Compare A with B, and with more: inputs, designs, figures, and which input makes which difference.
+
+    A side is a study (its name, the start of its hash, or its file), the folder of an answer (--output of capplan
+    recommend), a job with a plan (JOB.yaml@tp=8,pp=4,dp=16 or JOB.yaml@plan.yaml), or a job, which is searched for its
+    recommendation first. A difference of a figure is taken apart: each input of B alone under the design of A, what all
+    inputs make together beyond that, and the other design.
+
+    Exit codes: 0 an answer; 2 broken input; 1 a study that cannot be read; 130 interrupted.
+    """
+    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.compare.comparison import compare as compare_sides
+    from planner.compare.page import check_page_file, comparison_page
+    from planner.compare.sides import read_side
+    from planner.compare.view import show_comparison
+    from studies.store import StudyStore
+
+    if len(sides) < 2:
+        raise click.UsageError("give two or more of: study, folder of an answer, JOB.yaml@PLAN, JOB.yaml")
+    if file is not None:
+        check_page_file(file)
+    with quiet_libraries(), progress(is_shown=not quiet) as report:
+        store = StudyStore(folder)
+        found = compare_sides([read_side(side, store, seed=seed, progress=report) for side in sides])
+    write(
+        found.model_dump_json(indent=2) + "\n"
+        if as_json
+        else rendered(lambda console: show_comparison(found, console))
+    )
+    if file is not None:
+        file.write_text(comparison_page(found), encoding="utf-8")
+        click.echo(f"Page: {file}", err=True)

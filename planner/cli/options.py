@@ -1,0 +1,183 @@
+"""Which arguments do several commands have in common? A job file, values that replace its own, a plan, and a seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.gathered import Command, gathered
+from planner.cli.interval_text import Interval, parse_interval
+from planner.cli.output import VERBOSE
+
+if TYPE_CHECKING:
+    from simulator.job import Job
+
+LARGEST_SEED = 2**32 - 1
+
+job_argument = click.argument("job", type=click.Path(), metavar="JOB.yaml")
+CALIBRATION = "calibration file"
+"""Where the option of a calibration leaves it, in `click.Context.meta`."""
+
+
+def _remember_calibration(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+    context.meta[CALIBRATION] = value
+
+
+def _with_calibration(
+    context: click.Context, _: click.Parameter, overrides: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Returns the values that replace those of a job, the calibration first: paths in jobs start at the job's folder."""
+    file: Path | None = context.meta.get(CALIBRATION)
+    return overrides if file is None else (f"calibration={json.dumps(str(file.absolute()))}", *overrides)
+
+
+calibration_option = click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    is_eager=True,
+    expose_value=False,
+    callback=_remember_calibration,
+    help="Constants measured on the cluster, from capplan calibrate.",
+)
+
+
+def job_values_options(
+    meaning: str = "Replace a value of the job, such as limits.budget_usd=4e6; may be repeated.",
+) -> Callable[[Command], Command]:
+    """Returns --set, and --calibration, which is one more value of the job."""
+    values = click.option(
+        "--set", "overrides", multiple=True, metavar="FIELD=VALUE", callback=_with_calibration, help=meaning
+    )
+    return lambda command: values(calibration_option(command))
+
+
+set_option = job_values_options()
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
+
+store_option = click.option(
+    "--store",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("capplan-studies"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the studies.",
+)
+tracking_uri_option = click.option(
+    "--tracking-uri",
+    metavar="URI",
+    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
+)
+experiment_option = click.option(
+    "--experiment", default="capplan", show_default=True, help="MLflow experiment of the study."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Where MLflow gets a study: the values of `tracking_options`."""
+
+    tracking_uri: str | None
+    experiment: str
+    no_tracking: bool
+
+
+def tracking_options(without: str) -> Callable[[Command], Command]:
+    """Returns what adds the options of MLflow to a command, which gets them as `tracking`.
+
+    Args:
+        without: what `--no-tracking` does.
+    """
+    off = click.option("--no-tracking", is_flag=True, help=without)
+    options = (tracking_uri_option, experiment_option, off)
+    return lambda command: gathered(command, options, "tracking", Tracking)
+
+
+def parsed_interval(_context: click.Context, _option: click.Parameter, value: str | None) -> Interval | None:
+    """Returns what was typed as an interval between saves; `None` where nothing was."""
+    try:
+        return None if value is None else parse_interval(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}") from None
+
+
+plan_option = click.option(
+    "--plan",
+    required=True,
+    metavar="KEY=VALUE,...|FILE",
+    help="The decisions, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file of them.",
+)
+scheme_option = click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
+interval_option = click.option(
+    "--interval",
+    callback=parsed_interval,
+    metavar="SECONDS|STEPSsteps|auto",
+    help="Training between saves, such as 600 or 100steps; auto: what loses least.",
+)
+
+
+def _remember_verbose(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[VERBOSE] = value
+
+
+def progress_options(command: Command) -> Command:
+    """Adds --quiet, which the command gets as an argument, and --verbose, which `planner.cli.output` looks up."""
+    quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
+    verbose = click.option(
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_verbose,
+        help="Say on stderr what is being done, a line a stage, and show warnings of libraries.",
+    )
+    return quiet(verbose(command))
+
+
+def seed_option(meaning: str) -> Callable[[Command], Command]:
+    """Returns the option of a seed with what the same seed promises."""
+    return click.option(
+        "--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True, help=meaning
+    )
+
+
+def replay_option(last: int) -> Callable[[Command], Command]:
+    """Returns the option of a replay up to a last one."""
+    return click.option(
+        "--replay",
+        type=click.IntRange(0, last),
+        default=0,
+        show_default=True,
+        help="Which of the replays that the spread of an answer is made of.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob:
+    """Which plan of which job, and how it saves: the values of `planned_job_options`."""
+
+    job: str
+    """Path of the job file."""
+    plan: str
+    """Decisions, or a file of them."""
+    scheme: str | None
+    interval: Interval | None
+    overrides: tuple[str, ...]
+    """Values that replace those of the job."""
+
+    def read(self) -> tuple[Job, dict[str, object]]:
+        """Returns the job and the plan as it was written; raises as `planner.plan_saves.job_and_plan` does."""
+        from planner.plan_saves import job_and_plan
+
+        return job_and_plan(self.job, self.overrides, self.plan, scheme=self.scheme, interval=self.interval)
+
+
+def planned_job_options(command: Command) -> Command:
+    """Adds a job, a plan and how it saves to a command, which gets them as `planned`."""
+    options = (job_argument, plan_option, scheme_option, interval_option, set_option)
+    return gathered(command, options, "planned", PlannedJob)

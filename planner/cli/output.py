@@ -1,0 +1,110 @@
+"""How does a command talk? The answer on stdout; progress, and what is done at length, on stderr.
+
+A terminal gets colours and a line that renews itself; a pipe gets plain text. NO_COLOR turns colours off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from studies.progress import Progress, Report
+
+WIDTH = 100
+"""Columns of text that goes to a file or a pipe."""
+WIDEST_TERMINAL = 120
+"""Longer lines are hard to read."""
+NO_READER = 141
+"""Exit code when nobody reads the output any more."""
+VERBOSE = "capplan.verbose"
+"""Where a command's context keeps whether --verbose was typed."""
+
+
+def rendered(show: Callable[[Console], None]) -> str:
+    """Returns what is shown, in colour where stdout is a terminal, without blanks at the ends of lines elsewhere."""
+    from rich.console import Console
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else WIDTH
+    with console.capture() as capture:
+        show(console)
+    text = capture.get()
+    return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def write(text: str) -> None:
+    """Writes to stdout; what its encoding lacks becomes a question mark instead of an error."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, such as `head`, has gone. What is still in the buffer goes nowhere, without a complaint at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(NO_READER) from None
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Keeps stdout for the answer, and warnings meant for programmers from a user's eyes (--verbose shows them)."""
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        if not (sys.warnoptions or _is_verbose()):
+            warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def progress(*, is_shown: bool = True) -> Iterator[Report]:
+    """Yields what work reports to: a line that renews itself on a terminal; lines that stay with --verbose; else nothing."""
+    if _is_verbose():
+        yield _Log().report
+    elif is_shown and sys.stderr.isatty():
+        from planner.cli.progress_line import progress_line
+
+        with progress_line() as report:
+            yield report
+    else:
+        from studies.progress import ignore
+
+        yield ignore
+
+
+@contextlib.contextmanager
+def working(what: str, *, is_shown: bool = True) -> Iterator[None]:
+    """Says that something is being done whose length nobody knows, as `progress` does."""
+    from studies.progress import Progress
+
+    with progress(is_shown=is_shown) as report:
+        report(Progress(stage=what, num_done=0, num_total=None))
+        yield
+
+
+def _is_verbose() -> bool:
+    """Returns whether the running command was asked to tell what it does."""
+    context = click.get_current_context(silent=True)
+    return bool(context and context.meta.get(VERBOSE))
+
+
+class _Log:
+    """One line on stderr for every stage, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._stage = ""
+
+    def report(self, moment: Progress) -> None:
+        if moment.stage != self._stage:
+            self._stage = moment.stage
+            of = f" of {moment.num_total:,}" if moment.num_total else ""
+            elapsed_s = time.monotonic() - self._began
+            click.echo(f"[{elapsed_s:7.1f} s] {moment.stage} ({moment.num_done:,}{of})", err=True)

@@ -1,0 +1,57 @@
+"""What do you type to plan purchases for several jobs? `capplan purchase` with a fleet of jobs and offers.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli.finite_range import FiniteRange
+from planner.cli.help import examples
+from planner.cli.options import json_option, progress_options, seed_option
+
+INFEASIBLE, FAILED = 3, 1
+
+
+@click.command(
+    short_help="Choose what to buy, reserve and rent for several jobs.",
+    epilog=examples(
+        "capplan purchase examples/fleet.yaml", "capplan purchase examples/fleet.yaml --effort 60 --json"
+    ),
+)
+@click.argument("fleet", type=click.Path(path_type=Path), metavar="FLEET.yaml")
+@seed_option("The same fleet, version, seed and effort give the same plan.")
+@click.option(
+    "--effort",
+    type=FiniteRange(min=0.1, max=86_400.0),
+    metavar="SECONDS",
+    help="Deterministic seconds of the solver for the plan; 20 if not given.",
+)
+@json_option
+@progress_options
+def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, quiet: bool) -> int:
+    """Choose what to buy, reserve and rent for the jobs of FLEET.yaml, and when each of them runs on what.
+
+    The plan costs least within the horizon, subject to all deadlines, deliveries, the site's power and the money there is;
+    the answer says what is proven of that. docs/purchase.md lists the fields; examples/fleet.yaml is a fleet.
+
+    Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
+    """
+    from planner.cli.output import quiet_libraries, rendered, working, write
+    from planner.purchase.answer import EFFORT, plan_purchase
+    from planner.purchase.fleet import load_fleet
+    from planner.purchase.view import show_purchase
+
+    with quiet_libraries(), working("planning the purchases", is_shown=not quiet):
+        asked = load_fleet(fleet)
+        plan = plan_purchase(
+            asked, seed=seed, folder=fleet.parent, effort=EFFORT if effort is None else effort
+        )
+    if as_json:
+        write(plan.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_purchase(plan, console)))
+    return {"infeasible": INFEASIBLE, "unknown": FAILED}.get(plan.status, 0)

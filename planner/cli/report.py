@@ -1,0 +1,106 @@
+"""What do you type to show a study to others? `capplan report` with a study or a folder of `recommend --output`.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import progress_options, store_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.report.build import DrawnReport
+    from studies.progress import Report
+
+FORMATS = ("html", "png", "svg", "json")
+
+
+@click.command(
+    short_help="Write a study as a page that explains it, or as pictures.",
+    epilog=examples(
+        "capplan report llama-3.1-70b",
+        "capplan report answer-folder --output report.html",
+        "capplan report llama-3.1-70b --format svg --figure cost",
+    ),
+)
+@click.argument("study", metavar="STUDY|FOLDER")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    help="Page or record to write, or folder of the pictures; named after the study if not given.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMATS),
+    default="html",
+    show_default=True,
+    help="html: one page; png, svg: a picture of every figure; json: the record behind them.",
+)
+@click.option(
+    "--figure",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="With png and svg: only this figure, such as cost or front; may be repeated.",
+)
+@store_option
+@progress_options
+def report(
+    *, study: str, output: Path | None, kind: str, names: tuple[str, ...], folder: Path, quiet: bool
+) -> None:
+    """Write the report of a study, or of a FOLDER that `capplan recommend --output` wrote.
+
+    The page holds the recommendation with its reasons, the front to explore, where money, energy and time go, how
+    sure that is and what would change it, every input with its source, and how to get the same answer again. It is
+    one file that opens in any browser without a network.
+
+    Exit codes: 0 written; 2 FOLDER holds no answer, or a wrong option or target; 1 no such study, or it has not ended.
+    """
+    if names and kind not in ("png", "svg"):
+        raise click.UsageError("--figure goes with --format png or svg: give one of them")
+    from planner.cli.output import progress, quiet_libraries
+
+    target = output or _default_target(study, kind)
+    with quiet_libraries(), progress(is_shown=not quiet) as tell:
+        files = _written(lambda: _report_of(study, folder, tell), target, kind, names)
+    for path in files:
+        click.echo(path)
+
+
+def _default_target(study: str, kind: str) -> Path:
+    """A file or folder in the working folder that is called like the study."""
+    stem = Path(study).stem or "report"
+    return Path(f"{stem}-figures" if kind in ("png", "svg") else f"{stem}-report.{kind}")
+
+
+def _written(make: Callable[[], DrawnReport], target: Path, kind: str, names: tuple[str, ...]) -> list[Path]:
+    """Writes a report, which is not made before it is known that it can be written."""
+    from planner.report.files import check_target, write_page, write_pictures, write_record
+
+    match kind:
+        case "html" | "json":
+            check_target(target)
+            write = write_page if kind == "html" else write_record
+            return [write(make(), target)]
+        case "png" | "svg":
+            return write_pictures(make(), target, kind, names)
+    raise AssertionError(kind)
+
+
+def _report_of(study: str, folder: Path, progress: Report) -> DrawnReport:
+    """The report of a folder where there is one of that name, else of a study."""
+    from planner.report.sources import report_of_folder, report_of_study
+    from studies.store import StudyStore
+
+    if Path(study).is_dir():
+        return report_of_folder(Path(study), progress)
+    return report_of_study(StudyStore(folder).find(study), progress)

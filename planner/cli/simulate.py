@@ -1,0 +1,108 @@
+"""What do you type to simulate one plan? `capplan simulate` with a job and the decisions.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.deep import Deep, deep_options, play_deep, refuse_run_options
+from planner.cli.help import examples
+from planner.cli.options import PlannedJob, json_option, planned_job_options, progress_options, seed_option
+
+if TYPE_CHECKING:
+    from planner.one_design import SimulatedDesign
+    from simulator.pipeline_timeline import StepTimeline
+
+
+@click.command(
+    short_help="Simulate one plan in full and say what it breaks.",
+    epilog=examples(
+        "capplan simulate job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
+        "capplan simulate job.yaml --plan plan.yaml --scheme async --interval 100steps",
+        "capplan simulate job.yaml --plan tp=8,dp=64 --timeline step.json --json",
+        "capplan simulate job.yaml --plan tp=8,pp=4,dp=16 --depth deep --slow-link card:3=0.5",
+        "capplan simulate job.yaml --plan tp=8,dp=8 --depth deep --network dragonfly.yaml",
+    ),
+)
+@planned_job_options
+@seed_option("The same job, plan, version and seed give the same answer.")
+@click.option(
+    "--timeline",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every event of one step, for ui.perfetto.dev or chrome://tracing.",
+)
+@click.option("--no-sensitivities", is_flag=True, help="Leave out which inputs drive the result.")
+@deep_options
+@json_option
+@progress_options
+def simulate(
+    *,
+    planned: PlannedJob,
+    seed: int,
+    file: Path | None,
+    no_sensitivities: bool,
+    deep: Deep,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Simulate one plan for the training run that JOB.yaml describes.
+
+    Keys are the fields of a plan (docs/simulate.md), with the short forms tp, pp, vpp, cp, ep, dp and mbs. What is
+    left out has its default; num_gpus follows from the degrees, or dp from num_gpus.
+
+    --depth deep plays one step operator by operator and message by message on the network of the offer, or of a file, and
+    says who waits for whom, and which links are hot.
+
+    Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
+    input, such as an unknown key.
+    """
+    from planner.cli.output import quiet_libraries, working
+    from planner.job.file import load_job
+    from planner.one_design import one_step, simulate_plan
+    from planner.plan_input import read_plan
+    from planner.timeline.file import check_timeline_file
+
+    if file is not None:
+        check_timeline_file(file)
+    if deep.is_asked:
+        refuse_run_options(planned, no_sensitivities=no_sensitivities)
+        asked, written = load_job(planned.job, planned.overrides), read_plan(planned.plan)
+        play_deep(asked, written, deep, file=file, as_json=as_json, quiet=quiet)
+        return
+    deep.refuse()
+    with quiet_libraries(), working("simulating the plan", is_shown=not quiet):
+        asked, written = planned.read()
+        answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
+        step = one_step(asked, answer)
+    _print(answer, step, as_json=as_json)
+    if file is not None:
+        _write_timeline(answer, step, file)
+
+
+def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
+    from planner.cli.output import rendered, write
+    from planner.one_design_view import show_simulated
+
+    if as_json:
+        write(answer.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_simulated(answer, console, step)))
+
+
+def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
+    """Writes the timeline, and says on stderr where it is or why there is none."""
+    from planner.design_view import layout
+    from planner.timeline.file import write_timeline
+
+    if step is None or answer.plan is None:
+        click.echo("No timeline: the plan has no step that could be shown.", err=True)
+        return
+    write_timeline(file, job=answer.job, plan=layout(answer.plan), step=step)
+    click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

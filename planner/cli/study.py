@@ -1,0 +1,294 @@
+"""What do you type to run studies that survive crashes? `capplan study` with run, resume, status, list, front and more.
+
+Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.gathered import Command, gathered
+from planner.cli.help import examples
+from planner.cli.options import (
+    Tracking,
+    job_argument,
+    json_option,
+    progress_options,
+    seed_option,
+    set_option,
+    store_option,
+    tracking_options,
+)
+from planner.cli.study_files import export, merge, sync
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from planner.study.durable import StudyAnswer
+    from planner.tracking.sending import Target
+    from studies.identity import Keep
+    from studies.progress import Report, Stop
+    from studies.store import StudyStore
+
+
+_tracking_options = tracking_options("Do not deliver to MLflow; sync does so later.")
+_WHERE = (
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1, max=1024),
+        metavar="N",
+        help="Simulate in N processes on this machine (needs capplan[dask]).",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Simulate on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """On which machines designs are simulated: the values of `_where_options`."""
+
+    workers: int | None
+    scheduler: str | None
+
+    def check(self) -> None:
+        """Raises `click.UsageError` where two places are named."""
+        if self.workers and self.scheduler:
+            raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
+
+
+def _where_options(command: Command) -> Command:
+    """Adds where designs are simulated to a command, which gets it as `where`."""
+    return gathered(command, _WHERE, "where", Where)
+
+
+@click.group(
+    epilog=examples("capplan study run job.yaml", "capplan study list"),
+    short_help="Run, resume, compare and deliver studies that survive crashes.",
+)
+def study() -> None:
+    """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
+
+    NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
+    its file, with .study or without.
+
+    Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
+    """
+
+
+for command in (export, merge, sync):
+    study.add_command(command)
+
+
+@study.command(
+    short_help="Begin a study of a job.",
+    epilog=examples(
+        "capplan study run job.yaml", "capplan study run job.yaml --seed 2 --no-tracking --store studies"
+    ),
+)
+@job_argument
+@set_option
+@seed_option("The same job, version and seed are the same study.")
+@store_option
+@_tracking_options
+@_where_options
+@click.option(
+    "--keep",
+    type=click.Choice(["all", "front"]),
+    default="all",
+    show_default=True,
+    help="Designs that an exhaustive search keeps: all, or of each block of them the front and counts.",
+)
+@progress_options
+@json_option
+def run(
+    *,
+    job: str,
+    overrides: tuple[str, ...],
+    seed: int,
+    folder: Path,
+    tracking: Tracking,
+    where: Where,
+    keep: Keep,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
+
+    Every simulated design is in the study's file before anything else happens with it. MLflow gets the study while
+    it runs; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
+    result.
+    """
+    where.check()
+    target = _target(tracking)
+
+    def start(store: StudyStore, report: Report, should_stop: Stop) -> tuple[StudyAnswer, str]:
+        from planner.job.file import load_job
+        from planner.study.durable import run_study_of
+        from planner.study.machines import machines
+
+        loaded = load_job(job, overrides)
+        with machines(where.workers, where.scheduler) as engine_for:
+            found = run_study_of(
+                loaded,
+                seed=seed,
+                store=store,
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                keep=keep,
+                target=target,
+            )
+            return found, engine_for.idle_note(found.counts)
+
+    return _search(start, folder, quiet=quiet, as_json=as_json)
+
+
+@study.command(
+    short_help="Go on with a study that was stopped or killed.",
+    epilog=examples("capplan study resume job-1a2b3c4d"),
+)
+@click.argument("name")
+@store_option
+@_tracking_options
+@_where_options
+@progress_options
+@json_option
+def resume(
+    *,
+    name: str,
+    folder: Path,
+    tracking: Tracking,
+    where: Where,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Go on with the study NAME where it stopped; the answer is the one that it would have given in one go.
+
+    A study that has its answer shows it again.
+    """
+    where.check()
+    target = _target(tracking)
+
+    def start(store: StudyStore, report: Report, should_stop: Stop) -> tuple[StudyAnswer, str]:
+        from planner.study.durable import resume_study
+        from planner.study.machines import machines
+
+        path = store.find(name)
+        with machines(where.workers, where.scheduler) as engine_for:
+            found = resume_study(
+                path,
+                store=store,
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                target=target,
+            )
+            return found, engine_for.idle_note(found.counts)
+
+    return _search(start, folder, quiet=quiet, as_json=as_json)
+
+
+@study.command(
+    short_help="Say how far a study is.",
+    epilog=examples("capplan study status job-1a2b3c4d", "capplan study status 1a2b --json"),
+)
+@click.argument("name")
+@store_option
+@json_option
+def status(*, name: str, folder: Path, as_json: bool) -> None:
+    """Say how far the study NAME is and what it has found; it may be running."""
+    from planner.cli.output import rendered, write
+    from planner.study.reports import status_of
+    from planner.study.view import show_status
+    from studies.store import StudyStore
+
+    found = status_of(StudyStore(folder).find(name))
+    text = rendered(lambda console: show_status(found, console))
+    write(found.model_dump_json(indent=2) + "\n" if as_json else text)
+
+
+@study.command(
+    "list",
+    short_help="List all studies.",
+    epilog=examples("capplan study list", "capplan study list --store studies --json"),
+)
+@store_option
+@json_option
+def list_(*, folder: Path, as_json: bool) -> None:
+    """List the studies of the folder with their states."""
+    from planner.cli.output import rendered, write
+    from planner.study.reports import StudyList, list_studies
+    from planner.study.view import show_list
+    from studies.store import StudyStore
+
+    found = list_studies(StudyStore(folder))
+    if as_json:
+        write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_list(found, folder, console)))
+
+
+@study.command(
+    short_help="Show the front of a study as it is now.", epilog=examples("capplan study front job-1a2b3c4d")
+)
+@click.argument("name")
+@store_option
+@json_option
+def front(*, name: str, folder: Path, as_json: bool) -> None:
+    """Show the Pareto front of the study NAME; it may be running."""
+    from planner.cli.output import rendered, write
+    from planner.study.reports import front_of
+    from planner.study.view import show_front
+    from studies.store import StudyStore
+
+    found = front_of(StudyStore(folder).find(name))
+    if as_json:
+        write(found.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_front(found, console)))
+
+
+def _search(
+    start: Callable[[StudyStore, Report, Stop], tuple[StudyAnswer, str]],
+    folder: Path,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Searches and prints the answer, after a remark on the machines, where there is one."""
+    from planner.cli.commands import EXIT_CODES
+    from planner.cli.interrupt import stop_on_interrupt
+    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.output import answer_json
+    from planner.render import show
+    from planner.study.view import show_counts
+    from studies.store import StudyStore
+
+    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
+        found, remark = start(StudyStore(folder), report, should_stop)
+    if remark:
+        click.echo(remark, err=True)
+    if found.tracking_failure:
+        click.echo(f"{found.tracking_failure}\nDeliver later: capplan study sync {found.path.stem}", err=True)
+    if as_json:
+        write(answer_json(found.answer))
+    else:
+        write(rendered(lambda console: show(found.answer, console)))
+        write(rendered(lambda console: show_counts(found.path.stem, found.counts, console)))
+    return EXIT_CODES[found.answer.status]
+
+
+def _target(tracking: Tracking) -> Target | None:
+    from planner.tracking.sending import Target
+
+    if tracking.no_tracking:
+        return None
+    return Target(tracking_uri=tracking.tracking_uri, experiment=tracking.experiment)

@@ -1,0 +1,175 @@
+"""What do you type to see a step and a run as they pass? `capplan timeline` with a job and the decisions.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import (
+    PlannedJob,
+    json_option,
+    planned_job_options,
+    progress_options,
+    replay_option,
+    seed_option,
+)
+
+if TYPE_CHECKING:
+    from planner.one_design import SimulatedDesign
+    from planner.timeline.run import TimelineAnswer
+    from simulator.job import Job
+    from simulator.pipeline_timeline import StepTimeline
+    from simulator.plan import Plan
+    from simulator.run_timeline import RunTimeline
+
+LAST_REPLAY = 399
+"""`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
+STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
+"""What a file may hold. A viewer shows all of it at once, so that beside a run of days a step cannot be seen."""
+
+
+@click.command(
+    short_help="Show one step and one run of a plan as they pass.",
+    epilog=examples(
+        "capplan timeline job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
+        "capplan timeline job.yaml --plan plan.yaml --output step.json",
+        "capplan timeline job.yaml --plan plan.yaml --what run --output run.json",
+        "capplan timeline job.yaml --plan tp=8,dp=64 --replay 17 --seed 3 --json",
+    ),
+)
+@planned_job_options
+@seed_option("Of the replays, as for capplan simulate.")
+@replay_option(LAST_REPLAY)
+@click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every event, for ui.perfetto.dev or chrome://tracing.",
+)
+@click.option(
+    "--what",
+    type=click.Choice(DRAWN),
+    default=STEP,
+    show_default=True,
+    help="What --output writes. A viewer opened on both shows the run, and the step once zoomed in.",
+)
+@json_option
+@progress_options
+def timeline(
+    *,
+    planned: PlannedJob,
+    seed: int,
+    replay: int,
+    file: Path | None,
+    what: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show one step of a plan, stage by stage, and one run of it: saves, failures, restarts.
+
+    The step is the one that the answer's step time is made of; the run is one of the replays that its spread is made
+    of. --output writes the step as a trace: its stages, and the traffic between them. --what run writes the run.
+
+    Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
+    """
+    from planner.cli.output import quiet_libraries, working
+    from planner.timeline.file import check_timeline_file
+
+    if file is not None:
+        check_timeline_file(file, "--output")
+    with quiet_libraries(), working("playing the run", is_shown=not quiet):
+        asked, written = planned.read()
+        played = _played(asked, written, seed, replay)
+    if file is not None and what != RUN and played.step is None:
+        raise _no_step(what)
+    _print(played, as_json=as_json)
+    if file is not None:
+        _write(played, file, what)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    """One step and one run of a plan; `step` is missing where it has too many passes to be drawn."""
+
+    found: SimulatedDesign
+    plan: Plan
+    step: StepTimeline | None
+    run: RunTimeline
+    answer: TimelineAnswer
+
+
+def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> _Played:
+    from planner.one_design import one_step, simulate_plan
+    from planner.timeline.run import timeline_answer
+    from simulator.run_timeline import run_timeline
+
+    found = simulate_plan(job, written, seed, with_sensitivities=False)
+    plan = _plan_that_runs(found)
+    run = run_timeline(job, plan, seed=seed, replication=replay)
+    answer = timeline_answer(job, plan, found.timeline, run)
+    return _Played(found=found, plan=plan, step=one_step(job, found), run=run, answer=answer)
+
+
+def _print(played: _Played, *, as_json: bool) -> None:
+    from planner.cli.output import rendered, write
+    from planner.design_view import layout
+    from planner.text_blocks import headline
+    from planner.timeline.run_view import show_run
+    from planner.timeline.view import show_timeline
+
+    if as_json:
+        write(played.answer.model_dump_json(indent=2) + "\n")
+        return
+    title = f"{played.found.job}: {layout(played.plan)}"
+    write(rendered(lambda console: headline(console, title, is_good=True)))
+    if step := played.step:
+        write(rendered(lambda console: show_timeline(step, console)))
+    write(rendered(lambda console: show_run(played.run, played.answer.run, console)))
+
+
+def _write(played: _Played, file: Path, what: str) -> None:
+    from planner.design_view import layout
+    from planner.timeline.file import write_timeline
+
+    write_timeline(
+        file,
+        job=played.found.job,
+        plan=layout(played.plan),
+        step=played.step if what != RUN else None,
+        run=played.run if what != STEP else None,
+        option="--output",
+    )
+    click.echo(f"Timeline: {file} ({_TOLD[what]}; open it in ui.perfetto.dev or chrome://tracing)", err=True)
+
+
+_TOLD = {
+    STEP: "one step; --what run writes the run",
+    RUN: "one run; --what step writes a step",
+    BOTH: "a step at the very beginning, and one run",
+}
+
+
+def _no_step(what: str) -> Exception:
+    from simulator.errors import InputError, Problem
+
+    rule = "a step of more than 200,000 passes is not drawn: take --what run"
+    return InputError([Problem(path="--what", value=what, rule=rule)])
+
+
+def _plan_that_runs(found: SimulatedDesign) -> Plan:
+    """Returns the plan of an answer; raises with what it breaks where it cannot be run."""
+    from simulator.errors import InputError, Problem
+
+    if found.design is None or found.plan is None:
+        reasons = [violation.sentence for violation in found.violations]
+        raise InputError([Problem(path="", value="", rule=reason) for reason in reasons], "--plan")
+    return found.plan

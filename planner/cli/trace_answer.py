@@ -1,0 +1,47 @@
+"""How does a played trace reach its reader? The answer as text or JSON, and its events as a file for viewers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from planner.deep.played_step import StepRun
+    from simulator.record import Record
+
+
+def tell(
+    run: StepRun,
+    answer: Record,
+    show: Callable[[Console], None],
+    *,
+    about: Mapping[str, str],
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """Prints an answer, and writes the events behind it where they were asked for.
+
+    Args:
+        run: what was played.
+        answer: what is said of it.
+        show: prints the answer on a console.
+        about: what the head of the file says of it.
+        file: of the events; none by default.
+        as_json: whether the answer is printed as JSON.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from planner.cli.output import rendered, write
+    from planner.timeline.file import write_entries
+    from planner.trace.events import trace_entries
+
+    write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
+    if file is not None:
+        write_entries(file, about, trace_entries(run), option="--output")
+        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)

@@ -1,0 +1,96 @@
+"""What do you type to measure a training step of your own? `capplan trace capture` with the script that trains.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.trace_options import trace_file_option
+
+if TYPE_CHECKING:
+    from planner.trace.capture import Captured
+
+
+@click.command(
+    short_help="Run a training script of PyTorch, and make a trace of its step.",
+    epilog=examples(
+        "capplan trace capture train.py --batch-size 32 --output step-trace.json",
+        "capplan trace capture --batch-size 32 -o step-trace.json train.py -- --model small --epochs 1",
+    ),
+)
+@click.argument("script", type=click.Path(path_type=Path), metavar="SCRIPT.py")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENT...]")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1, 10**9),
+    required=True,
+    metavar="N",
+    help="Samples of one iteration, which the script alone knows.",
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(2, 10**6),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Iterations to let pass first.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Iterations to time; the median one is kept.",
+)
+@trace_file_option("-o", "--output")
+def capture(
+    *, script: Path, arguments: tuple[str, ...], batch_size: int, skip: int, iterations: int, file: Path
+) -> None:
+    """Run SCRIPT as `python SCRIPT ARGUMENT...` would, on one device, until a few of its iterations are seen.
+
+    An iteration ends with a step of an optimizer of torch.optim. One more than --skip and --iterations is run, to see the
+    tensors; then the script is stopped as by Ctrl-C. It needs PyTorch (capplan[torch]) beside capplan. What the script prints
+    is left alone; where it fails, its own traceback stands above the message.
+
+    Exit codes: 0 the trace is written; 1 the script failed, or there is no PyTorch; 2 broken input, such as no script, one
+    that takes no step of an optimizer, or too few.
+    """
+    from planner.cli.output import quiet_libraries
+    from planner.trace.capture import CaptureRequest
+    from planner.trace.capture import capture as captured_of
+
+    request = CaptureRequest(
+        script=script,
+        arguments=arguments,
+        batch_size=batch_size,
+        num_skipped=skip,
+        num_profiled=iterations,
+    )
+    with quiet_libraries():
+        found = captured_of(request, file)
+    for line in _told(found, file):
+        click.echo(line, err=True)
+
+
+def _told(found: Captured, file: Path) -> list[str]:
+    """What was captured, in words."""
+    trace, each_s = found.trace, found.operators_s
+    layers = "1 layer" if trace.num_layers == 1 else f"{trace.num_layers} layers"
+    spread = f"median of {len(each_s)}: {each_s.min():.6g} to {each_s.max():.6g}"
+    lines = [f"{file}: {len(trace)} operators in {layers}, {trace.single_device_s:.6g} s a step ({spread})"]
+    if found.clock_s is not None:
+        lines.append(f"On the clock an iteration took {found.clock_s:.6g} s before it was profiled.")
+    if found.num_backward_a_step > 1:
+        note = (
+            f"One iteration has {found.num_backward_a_step} backward passes, and all that comes after the first of them "
+            "counts as backward: trace one without accumulating gradients before you spread it as a pipeline."
+        )
+        lines.append(note)
+    return lines

@@ -1,0 +1,81 @@
+"""What do you type to bring traces in and out? `capplan trace convert` and `capplan trace export`.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import progress_options
+from planner.cli.trace_options import Division, chakra_output_options, division_options, trace_file_option
+
+
+@click.command(
+    short_help="Write a traced step on many accelerators as Chakra traces, for ASTRA-sim.",
+    epilog=examples(
+        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
+        "capplan trace export vgg13 --gpus 8 --parallel tp=4,pp=2 --format json --output astra",
+    ),
+)
+@division_options
+@chakra_output_options
+@progress_options
+def export(
+    *,
+    division: Division,
+    form: str,
+    folder: Path,
+    quiet: bool,
+) -> None:
+    """Write the step in TRACE, spread over many accelerators, as Chakra execution traces.
+
+    One file for each accelerator, step.RANK.et, with its operators and collectives, and the groups of these in
+    step.groups.json. Collectives stay whole: the other simulator chooses how to run them. Older files of these names are
+    replaced; a folder with traces of more accelerators, or in the other format, is refused.
+
+    Exit codes: 0 the files are written; 2 broken input.
+    """
+    from planner.cli.option_names import TRACE_OPTIONS, options_named
+    from planner.cli.output import quiet_libraries, working
+    from planner.trace.export import export_trace
+
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named(TRACE_OPTIONS):
+        num_nodes = export_trace(division.request(), folder, suffix=f".{form}")
+    click.echo(
+        f"{division.gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it",
+        err=True,
+    )
+
+
+@click.command(
+    short_help="Make a trace from a profile and an execution trace of PyTorch.",
+    epilog=examples(
+        "capplan trace convert profile.json graph.json --batch-size 512 --output step-trace.json"
+    ),
+)
+@click.argument("profile", type=click.Path(path_type=Path), metavar="PROFILE.json")
+@click.argument("graph", type=click.Path(path_type=Path), metavar="GRAPH.json")
+@click.option(
+    "--batch-size", type=click.IntRange(1, 10**9), required=True, metavar="N", help="Samples of the step."
+)
+@trace_file_option("--output")
+@progress_options
+def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: bool) -> None:
+    """Make a trace from what torch.profiler (PROFILE) and ExecutionTraceObserver (GRAPH) wrote of the same step.
+
+    Both may be gzipped. Times are those of the kernels, traffic between accelerators left out; of a profile of several
+    steps the last one counts.
+
+    Exit codes: 0 the trace is written; 2 broken input.
+    """
+    from planner.cli.output import quiet_libraries, working
+    from planner.trace.export import convert_profile
+
+    with quiet_libraries(), working("reading the profile", is_shown=not quiet):
+        made = convert_profile(profile, graph, file, batch_size=batch_size)
+    layers = "1 layer" if made.num_layers == 1 else f"{made.num_layers} layers"
+    click.echo(f"{file}: {len(made)} operators in {layers}, {made.single_device_s:.6g} s a step", err=True)

@@ -1,0 +1,162 @@
+"""Which arguments do the commands of operator traces share? The trace, how it is divided among accelerators, the network.
+
+A command gets the arguments that it shares as one value, which makes the request that the simulator's side understands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from planner.cli.gathered import Command, Option, gathered, with_options
+from planner.cli.given_options import refuse_unread_of_network
+from planner.cli.network import NETWORK_OPTIONS, Network
+
+if TYPE_CHECKING:
+    from planner.trace.request import TraceRequest
+
+MOST_GPUS = 65_536
+"""`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Division:
+    """A trace, and how it is divided: the values of `division_options`."""
+
+    path: Path
+    gpus: int
+    parallel: str
+    batch_size: int | None
+    trace_batch_size: int | None
+    microbatches: int | None
+    order: str
+    interleaved: int
+
+    def request(self) -> TraceRequest:
+        """Returns what is asked, on the network that is used where none is named."""
+        from planner.trace.request import TraceRequest
+        from simulator.deep.parallelism import PipelineOrder
+
+        return TraceRequest(
+            path=self.path,
+            num_gpus=self.gpus,
+            parallel=self.parallel,
+            batch_size=self.batch_size,
+            trace_batch_size=self.trace_batch_size,
+            num_microbatches=self.microbatches,
+            order=PipelineOrder(self.order),
+            num_chunks=self.interleaved,
+        )
+
+
+_OPTIONS = (
+    click.argument("path", type=click.Path(path_type=Path), metavar="TRACE"),
+    click.option(
+        "--gpus", type=click.IntRange(1, MOST_GPUS), required=True, metavar="N", help="Accelerators in all."
+    ),
+    click.option(
+        "--parallel",
+        default="ddp",
+        show_default=True,
+        metavar="KIND[=N],...",
+        help="ddp, dp (gradients at the end), fsdp (sharded), tp, pp; or degrees such as ddp=4,tp=2,pp=4; or hop "
+        "(decentralised).",
+    ),
+    click.option(
+        "--batch-size",
+        type=click.IntRange(1, 10**9),
+        metavar="N",
+        help="Samples of each replica; those of the trace if not given.",
+    ),
+    click.option(
+        "--trace-batch-size",
+        type=click.IntRange(1, 10**9),
+        metavar="N",
+        help="Samples of the trace, where it does not say; 128 if not given.",
+    ),
+    click.option(
+        "--microbatches",
+        type=click.IntRange(1, 4096),
+        metavar="N",
+        help="Equal parts of a batch, in whole samples; as many as stages if not given.",
+    ),
+    click.option(
+        "--order",
+        type=click.Choice(("1f1b", "gpipe")),
+        default="1f1b",
+        show_default=True,
+        help="Order of micro-batches in a stage, where there are several.",
+    ),
+    click.option(
+        "--interleaved",
+        type=click.IntRange(1, MOST_GPUS),
+        default=1,
+        show_default=True,
+        metavar="CHUNKS",
+        help="Runs of layers on each stage, in turn; above 1 the order is Megatron-LM's interleaved 1F1B.",
+    ),
+)
+
+
+_CHAKRA_OUTPUT = (
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(("et", "json")),
+        default="et",
+        show_default=True,
+        help="et: protobuf, which ASTRA-sim reads; json: its JSON form.",
+    ),
+    click.option(
+        "--output",
+        "folder",
+        type=click.Path(path_type=Path),
+        required=True,
+        metavar="DIR",
+        help="Folder of the files; it is made.",
+    ),
+)
+played_output_option = click.option(
+    "--output",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Also write every operator and message, for ui.perfetto.dev or chrome://tracing.",
+)
+
+
+def chakra_output_options(command: Command) -> Command:
+    """Adds the form and the folder of Chakra traces to a command, which gets them as `form` and `folder`."""
+    return with_options(command, _CHAKRA_OUTPUT)
+
+
+def trace_file_option(*names: str) -> Option:
+    """Returns the option, under these names, of the trace that a command writes; the command gets it as `file`."""
+    return click.option(
+        *names,
+        "file",
+        type=click.Path(path_type=Path),
+        required=True,
+        metavar="FILE.json",
+        help="The trace; an older trace is replaced, any other file left alone.",
+    )
+
+
+def network_options(command: Command) -> Command:
+    """Adds what joins the accelerators to a command, which gets it as `network`."""
+
+    @wraps(command)
+    def checked(*, network: Network, **given: object) -> object:
+        refuse_unread_of_network(network.network)
+        return command(network=network, **given)
+
+    return gathered(cast(Command, checked), NETWORK_OPTIONS, "network", Network)
+
+
+def division_options(command: Command) -> Command:
+    """Adds the trace and how it is divided to a command, which gets them as `division`."""
+    return gathered(command, _OPTIONS, "division", Division)

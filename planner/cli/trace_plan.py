@@ -1,0 +1,52 @@
+"""What do you type to bring a plan into another simulator? `capplan trace export-plan` with a job and the decisions.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import job_argument, plan_option, progress_options, set_option
+from planner.cli.trace_options import chakra_output_options
+
+
+@click.command(
+    "export-plan",
+    short_help="Write a step of a plan as Chakra traces, for ASTRA-sim.",
+    epilog=examples(
+        "capplan trace export-plan job.yaml --plan tp=8,pp=4,dp=4 --output astra",
+        "capplan trace export-plan job.yaml --plan plan.yaml --format json --output astra",
+    ),
+)
+@job_argument
+@plan_option
+@set_option
+@chakra_output_options
+@progress_options
+def export_plan(
+    *, job: str, plan: str, overrides: tuple[str, ...], form: str, folder: Path, quiet: bool
+) -> None:
+    """Write one step of a plan of JOB.yaml as Chakra execution traces.
+
+    One file for each accelerator, step.RANK.et, with its operators, messages and collectives, and the groups of these in
+    step.groups.json. Operators take as long as capplan says; collectives stay whole, with their bytes. capplan trace play
+    plays them, too.
+
+    Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
+    """
+    from planner.cli.output import quiet_libraries, working
+    from planner.deep.answer import checked_plan
+    from planner.job.file import load_job
+    from planner.plan_input import read_plan
+    from planner.trace.export import export_step
+
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet):
+        asked = load_job(job, overrides)
+        checked, _ = checked_plan(asked, read_plan(plan))
+        num_nodes = export_step(asked, checked, folder, suffix=f".{form}")
+    first = folder / f"step.0.{form}"
+    click.echo(f"{checked.num_gpus} traces with {num_nodes:,} nodes: {first} and beside it", err=True)

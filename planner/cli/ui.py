@@ -1,0 +1,91 @@
+"""What do you type to look at studies in a browser? `capplan ui`, which starts MLflow's interface on their store.
+
+Only click is imported here; MLflow waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import tracking_uri_option
+
+
+@click.command(
+    short_help="Look at recorded studies in a browser.",
+    epilog=examples(
+        "capplan ui",
+        "capplan ui --port 5000",
+        "capplan ui --tracking-uri sqlite:///studies/mlflow.db",
+    ),
+)
+@tracking_uri_option
+@click.option(
+    "--port", type=click.IntRange(1, 65_535), help="Where the interface listens; any free port if not given."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object.")
+def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
+    """Start MLflow's own interface on the store of the studies, and print its address.
+
+    It listens on 127.0.0.1 only, so that nobody but users of this machine reaches it, and runs until Ctrl-C. A store
+    that is a server shows itself: its address is printed, and nothing is started.
+
+    The addresses are those of the experiment that was changed last: its studies with what was asked and recommended, and
+    the designs of their fronts as parallel coordinates. Both are views that MLflow keeps with the experiment.
+
+    Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
+    """
+    from planner.cli.output import quiet_libraries
+    from planner.tracking.page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
+    from planner.tracking.views import FRONT, STUDIES, keep_views
+    from studies.mlflow_session import without_password
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    with _ended_by_ctrl_c():
+        with quiet_libraries():
+            uri = store_to_show(tracking_uri)
+            experiment = newest_experiment(uri)
+        if is_server(uri):
+            _tell(runs_page(without_password(uri), experiment), None, as_json=as_json)
+            return 0
+        click.echo("Starting MLflow, which takes some seconds; Ctrl-C stops it.", err=True)
+        has_views = experiment is not None and keep_views(uri, experiment)
+        with tracking_page(uri, port) as (address, process):
+            studies = runs_page(address, experiment, STUDIES if has_views else None)
+            front = runs_page(address, experiment, FRONT, has_pictures=True) if has_views else None
+            _tell(studies, front, as_json=as_json)
+            process.wait()
+        click.echo("Error: MLflow has stopped by itself", err=True)
+        return 1
+    return 0
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Ctrl-C is how the interface is stopped, also while it starts."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("Stopped.", err=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _tell(studies: str, front: str | None, *, as_json: bool) -> None:
+    from planner.cli.output import write
+
+    if as_json:
+        from planner.json_forms import TrackingPage
+
+        write(TrackingPage(address=studies, front_address=front).model_dump_json() + "\n")
+        return
+    write(f"Studies: {studies}\n")
+    if front is not None:
+        write(f"Fronts, as parallel coordinates: {front}\n")

@@ -1,0 +1,114 @@
+"""What does `capplan validate` take and print? Measured steps in, errors of the simulator out.
+
+Only click is imported here; the simulator waits until the command runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.help import examples
+from planner.cli.options import CALIBRATION, calibration_option, progress_options
+
+if TYPE_CHECKING:
+    from planner.measured.rows import Unmodelled
+    from planner.measured.runs import Row
+    from planner.validation.comparison import Entry
+    from simulator.calibration import Calibration
+    from studies.progress import Report
+
+
+ROWS_AT_ONCE = 20
+"""Rows between two moments of progress."""
+
+
+@click.command(
+    short_help="Compare simulated steps with measured ones.",
+    epilog=examples(
+        "capplan validate",
+        "capplan validate --measured steps.csv",
+        "capplan validate --measured steps.csv --json > errors.json",
+    ),
+)
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    metavar="FILE.csv",
+    help="Measured runs, one a row; docs/validation.md lists the columns. Left out: the published runs that come "
+    "with capplan.",
+)
+@calibration_option
+@click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
+@progress_options
+def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
+    """Simulate steps that were measured, and report the errors of time and memory.
+
+    Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
+    ordered; what was not modelled and why. Some constants of the simulator are fitted on the shipped rows.
+    """
+    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.validation.report import as_json as report_json
+    from planner.validation.report import report_of
+    from planner.validation.view import show, show_whole_runs
+    from planner.validation.whole_runs import whole_runs_json
+
+    calibration = _calibration()
+    with quiet_libraries(), progress(is_shown=not quiet) as tell:
+        entries = _entries(_rows(measured), tell, calibration)
+        report = report_of(entries)
+    if as_json:
+        runs = None if measured else whole_runs_json()
+        write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
+        return
+    source = str(measured) if measured else "published runs that come with capplan"
+    if calibration is not None:
+        source += f", with constants of {calibration.source} ({calibration.date})"
+        source += _whether_fitted_on(measured, calibration)
+    write(rendered(lambda console: show(report, console, source=source)))
+    if measured is None:
+        write(rendered(show_whole_runs))
+
+
+def _calibration() -> Calibration | None:
+    from planner.calibration.file import load_calibration
+
+    file = click.get_current_context().meta.get(CALIBRATION)
+    return load_calibration(file) if file else None
+
+
+def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
+    """Says where the constants were fitted on the very rows, so that their errors are too good."""
+    import hashlib
+
+    is_own = measured and hashlib.sha256(measured.read_bytes()).hexdigest() == calibration.source_sha256
+    return ", fitted on these very rows: capplan calibrate has the errors without each" if is_own else ""
+
+
+def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:
+    """Returns the rows with their simulation, some at a time, so that one sees how far it is."""
+    from planner.validation.comparison import entries_of
+    from planner.validation.interval import development_residuals
+    from studies.progress import Progress
+
+    tell(Progress(stage="simulating the published runs", num_done=0, num_total=None))
+    development_residuals()
+    entries: list[Entry] = []
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        tell(Progress(stage="simulating measured runs", num_done=first, num_total=len(rows)))
+        entries += entries_of(rows[first : first + ROWS_AT_ONCE], calibration)
+    return entries
+
+
+def _rows(measured: Path | None) -> list[Row | Unmodelled]:
+    if measured is None:
+        from planner.measured.runs import read_rows
+
+        return [*read_rows()]
+    from planner.measured.rows import read_measured
+
+    return read_measured(measured)

@@ -1,0 +1,1 @@
+"""What is different between answers, and what makes the difference?"""

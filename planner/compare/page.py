@@ -1,0 +1,107 @@
+"""How does a comparison look in a browser? One file that opens offline, with every figure and every cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from planner.compare.comparison import Comparison, Explanation
+from planner.compare.view import (
+    EXPLAINED,
+    GRID_HEADS,
+    SHOWN_METRICS,
+    explanation_notes,
+    explanation_rows,
+    figure_rows,
+    grid_rows,
+    letters,
+)
+from planner.compare.words import name_words, value_words
+from planner.human import words
+from planner.output import SINGLE_FIGURES
+from planner.own_files import check_own_file
+from planner.page_frame import page, table
+
+MARK = "<!-- capplan compare -->"
+"""In every page, so that only these are replaced."""
+
+STYLE = """\
+main { max-width: 84rem; }
+@media (max-width: 34rem) { table, tbody, tr { display: block; } thead { position: absolute; left: -99rem; }
+  tr { padding: 0.5rem 0; border-bottom: 1px solid var(--line); } td, td.number { display: block; padding: 0.1rem 0; border: 0;
+  text-align: left; white-space: normal; overflow-wrap: anywhere; } td:empty { display: none; }
+  td[data-head]::before { content: attr(data-head) ": "; color: var(--soft); } td:first-child { font-weight: 600; } }
+"""
+"""On a phone the columns of a table stand below each other, each with its head."""
+
+
+def comparison_page(found: Comparison) -> str:
+    """Returns the whole page."""
+    body = "\n".join(_sections(found))
+    return page(f"Comparison: {' and '.join(found.sides)}", f"{MARK}\n<main>\n{body}\n</main>", style=STYLE)
+
+
+def check_page_file(path: Path) -> None:
+    """Raises `InputError` where a page cannot be written, or would replace something else."""
+    check_own_file(path, "comparison", "--html", _is_comparison)
+
+
+def _is_comparison(path: Path) -> bool:
+    return MARK in path.read_text(encoding="utf-8", errors="replace")
+
+
+def _sections(found: Comparison) -> Iterator[str]:
+    sides = letters(len(found.sides))
+    yield "<h1>Comparison</h1>"
+    yield table(("", "what"), zip(sides, found.sides, strict=True))
+    yield "<h2>Inputs that differ</h2>"
+    rows = [
+        (
+            name_words(row.input),
+            *(value_words(row.input, value) for value in row.values),
+            "choice only" if row.decides_choice_only else "",
+        )
+        for row in found.inputs
+    ]
+    told = "Those marked as choice only decide which design is chosen, and change no figure of a design."
+    yield f'<p class="note">{told}</p>' if rows else "<p>All inputs are the same.</p>"
+    if rows:
+        yield table(("input", *sides, ""), rows)
+    yield "<h2>Designs</h2>"
+    decisions = [
+        (name_words(row.decision), *(value_words(row.decision, value) for value in row.values))
+        for row in found.decisions
+    ]
+    yield table(("decision", *sides), decisions)
+    yield "<h2>Figures</h2>"
+    yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
+    yield "<h2>Grids</h2>"
+    yield table(GRID_HEADS, grid_rows(found))
+    for letter, explanation in zip(sides[1:], found.explanations, strict=False):
+        yield from _explained(found, explanation, letter)
+    for warning in found.warnings:
+        yield f"<p><strong>Mind:</strong> {escape(warning)}</p>"
+    yield "<h2>All figures</h2>"
+    yield f"<details><summary>{len(found.metrics)} figures</summary>"
+    yield table(("figure", *sides), figure_rows(found, [row.metric for row in found.metrics]), numbers_from=1)
+    yield "</details>"
+    yield f'<p class="note">All sides were simulated anew by capplan {escape(found.capplan_version)}.</p>'
+
+
+def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iterator[str]:
+    yield f"<h2>What makes {letter} differ from A</h2>"
+    yield (
+        '<p class="note">Each input alone under the design of A, what all together make beyond their sum, '
+        "and the other design, by the inputs that choose it where answers are compared; the rows sum to the last one.</p>"
+    )
+    heads = [words(name) for name in EXPLAINED]
+    rows = explanation_rows(explanation, found.metrics, EXPLAINED)
+    yield table(("cause", *heads), rows, numbers_from=1, has_sum=True)
+    others = [name for name in SINGLE_FIGURES if name not in EXPLAINED]
+    yield "<details><summary>Other figures</summary>"
+    more = explanation_rows(explanation, found.metrics, others)
+    yield table(("cause", *(words(name) for name in others)), more, numbers_from=1, has_sum=True)
+    yield "</details>"
+    for note in explanation_notes(explanation):
+        yield f"<p>{escape(note)}</p>"

@@ -1,0 +1,148 @@
+"""What is to be compared? A study, an answer in a file, a job with a plan, or a job that is answered first.
+
+llama-70b-1a2b3c4d, FILE.study       a study by its name, the start of its hash, or the path of its file
+DIR, DIR/recommendation.json         what `capplan recommend --output DIR` wrote
+JOB.yaml@tp=8,pp=4,dp=16,mbs=2       a job and a plan of it; behind the @ also a file
+JOB.yaml                             a job, which is searched for its recommendation
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.answer import recommend
+from planner.job.file import load_job
+from planner.output import ANSWER_FILE, JOB_FILE
+from planner.plan_input import read_plan
+from planner.recommendation import Design, Recommendation
+from planner.runnable_plan import plan_that_runs
+from planner.study.facts import ANSWER, check_not_merged, job_of, stored_answer
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.plan import Plan
+from studies.journal import Journal
+from studies.progress import Report, Stop, ignore, never_stop
+from studies.store import StudyStore
+
+JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the things that are compared."""
+
+    name: str
+    """As it was asked for."""
+    job: Job
+    plan: Plan | None
+    """The recommended or given design; `None` where there is none."""
+    recorded: Design | None = None
+    """What an answer says of it."""
+    reasons: tuple[str, ...] = ()
+    """Why there is none."""
+    front: tuple[Plan, ...] = ()
+    """The designs that an answer chose among; none where the design was given."""
+
+
+def read_side(
+    text: str, store: StudyStore, *, seed: int = 0, progress: Report = ignore, should_stop: Stop = never_stop
+) -> Side:
+    """Returns what a user names.
+
+    Args:
+        text: one of the forms at the head of this module.
+        store: where studies are looked for.
+        seed: of the search for a job without a plan.
+        progress: told how far that search is.
+        should_stop: asked by that search.
+
+    Raises:
+        InputError: a file cannot be read or breaks rules, or a plan cannot be run.
+        StudyError: there is no such study, or it was merged from others.
+    """
+    if written := WRITTEN_PLAN.fullmatch(text):
+        return _planned(text, load_job(written["job"]), written["plan"])
+    path = Path(text)
+    if path.is_dir():
+        return _answered(text, path / ANSWER_FILE)
+    if path.suffix.lower() in JOB_SUFFIXES:
+        return _of_file(text, path, seed, progress, should_stop)
+    return _studied(text, store.find(text))
+
+
+def _of_file(text: str, path: Path, seed: int, progress: Report, should_stop: Stop) -> Side:
+    """A file is an answer where its text says so, else a job."""
+    if path.suffix.lower() == ".json" and _is_answer(path):
+        return _answered(text, path)
+    job = _resolved_job(path) if path.name == JOB_FILE else load_job(path)
+    answer = recommend(job, seed=seed, tracking=False, progress=progress, should_stop=should_stop)
+    return _with_answer(text, job, answer)
+
+
+def _is_answer(path: Path) -> bool:
+    try:
+        return '"recommendation"' in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False  # reading it as a job says what is wrong
+
+
+def _planned(text: str, job: Job, written: str) -> Side:
+    return Side(name=text, job=job, plan=plan_that_runs(job, read_plan(written), source=text))
+
+
+def _answered(text: str, path: Path) -> Side:
+    """An answer in a file; the job that it answers lies beside it."""
+    try:
+        answer = Recommendation.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise _problem(text, f"{path} cannot be read: {error}") from None
+    except ValidationError:
+        raise _problem(text, f"{path} is no answer of this version of capplan: answer the job anew") from None
+    job_file = path.with_name(JOB_FILE)
+    if not job_file.is_file():
+        rule = (
+            f"{job_file} is missing: an answer is compared with the job that `--output DIR` writes beside it"
+        )
+        raise _problem(text, rule)
+    return _with_answer(text, _resolved_job(job_file), answer)
+
+
+def _resolved_job(path: Path) -> Job:
+    """A job as `--output` writes it, with every name resolved; or a job file of the same name."""
+    try:
+        return Job.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValidationError):
+        return load_job(path)
+
+
+def _studied(text: str, path: Path) -> Side:
+    with Journal.read(path) as journal:
+        facts = journal.facts
+    job = job_of(facts)
+    check_not_merged(path.stem, facts, "compare")
+    if ANSWER not in facts:
+        rule = f"has no answer yet: go on with it by `capplan study resume {path.stem}`"
+        raise _problem(text, rule)
+    return _with_answer(text, job, stored_answer(facts))
+
+
+def _with_answer(text: str, job: Job, answer: Recommendation) -> Side:
+    best = answer.best
+    reasons = answer.infeasibility.reasons if answer.infeasibility else ()
+    return Side(
+        name=text,
+        job=job,
+        plan=best.plan if best else None,
+        recorded=best,
+        reasons=reasons,
+        front=tuple(design.plan for design in answer.front),
+    )
+
+
+def _problem(text: str, rule: str) -> InputError:
+    return InputError([Problem(path="compare", value=text, rule=rule)])

@@ -1,0 +1,182 @@
+"""How does a person read a comparison? Inputs, decisions and figures side by side, and what makes the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner import human
+from planner.compare.comparison import Comparison, Explanation, MetricRow
+from planner.compare.figures import Metrics
+from planner.compare.words import name_words, value_words
+from planner.figure_units import change_text, figure_text
+from planner.text_blocks import sentences, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SHOWN_METRICS = (
+    "time_to_train_days",
+    "cost_usd",
+    "energy_kwh",
+    "carbon_kgco2e",
+    "peak_power_w",
+    "step_time_s",
+    "mfu_fraction",
+    "goodput_fraction",
+    "num_failures",
+    "peak_memory_bytes",
+)
+"""Figures of the table; JSON and HTML hold every one."""
+EXPLAINED = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
+"""Figures whose differences are taken apart on the terminal."""
+SMALLEST_SHOWN = 5e-4
+"""Effects below this share of a figure are left out."""
+_INDENT = 2
+
+
+def letters(number: int) -> list[str]:
+    """Returns the short names of the sides: A, B, C."""
+    return [chr(ord("A") + index) if index < 26 else f"#{index + 1}" for index in range(number)]
+
+
+def show_comparison(found: Comparison, console: Console) -> None:
+    """Writes a comparison."""
+    sides = letters(len(found.sides))
+    console.print(Text(f"Compared: {', '.join(sides)}", style="bold"))
+    _table(console, ("", ""), zip(sides, found.sides, strict=True))
+    if found.inputs:
+        title(console, "inputs that differ")
+        rows = [
+            (
+                name_words(row.input),
+                *(value_words(row.input, value) for value in row.values),
+                "choice only" if row.decides_choice_only else "",
+            )
+            for row in found.inputs
+        ]
+        _table(console, ("input", *sides, ""), rows)
+        if any(row.decides_choice_only for row in found.inputs):
+            told = "choice only: decides which design is chosen, and changes no figure of a design."
+            sentences(console, [told])
+    else:
+        title(console, "inputs")
+        sentences(console, ["All inputs are the same."])
+    title(console, "designs")
+    _table(console, ("decision", *sides), _decisions(found))
+    title(console, "figures")
+    _table(console, ("figure", *sides), figure_rows(found, SHOWN_METRICS), from_right=1)
+    title(console, "grids")
+    _table(console, GRID_HEADS, grid_rows(found))
+    for letter, explanation in zip(sides[1:], found.explanations, strict=False):
+        _show_explanation(console, explanation, found.metrics, letter)
+    if found.warnings:
+        title(console, "mind")
+        sentences(console, found.warnings)
+
+
+def _decisions(found: Comparison) -> Iterator[tuple[str, ...]]:
+    """Yields what differs, and in one line what does not."""
+    alike = [row.decision for row in found.decisions if row.is_same]
+    for row in found.decisions:
+        if not row.is_same:
+            values = (value_words(row.decision, value) for value in row.values)
+            yield name_words(row.decision), *values
+    if alike:
+        yield f"the same: {len(alike)} of {len(found.decisions)}", *("" for _ in found.sides)
+
+
+def figure_rows(found: Comparison, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yields figures with their units, those of the others with the change from the first in per cent."""
+    for row in found.metrics:
+        if row.metric in names:
+            first = row.values[0]
+            yield (
+                name_words(row.metric),
+                *(
+                    _figure(row.metric, value, first if index else None)
+                    for index, value in enumerate(row.values)
+                ),
+            )
+
+
+GRID_HEADS = ("", "region", "kg CO2e/kWh", "counted", "source")
+
+
+def grid_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """Returns how the grid of each side is counted, and by whom."""
+    return [
+        (letter, each.region, f"{each.kgco2e_per_kwh:.3g}", each.words_with_area, each.source)
+        for letter, grids in zip(letters(len(found.sides)), found.grids, strict=False)
+        for each in grids
+    ]
+
+
+def _figure(name: str, value: float | None, first: float | None) -> str:
+    if value is None:
+        return "-"
+    text = figure_text(name, value)
+    return f"{text}  {value / first - 1.0:+.1%}" if first else text
+
+
+def explanation_rows(
+    explanation: Explanation, metrics: Sequence[MetricRow], names: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Returns one row for each cause whose effect can be seen in one of the figures, and the total."""
+    base = {row.metric: row.values[0] or 0.0 for row in metrics}
+    causes = [(name_words(cause.input), cause.effects) for cause in explanation.causes]
+    parts = [*causes, ("inputs together, beyond their sum", explanation.interaction), *_chosen(explanation)]
+    rows = [_effects(name, effects, names) for name, effects in parts if _is_seen(effects, base, names)]
+    return [*rows, _effects("in all", explanation.total, names)]
+
+
+def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
+    """What the other design makes, by the inputs that choose it where that is known."""
+    if not explanation.choices:
+        return [("another design", explanation.design)]
+    alone = [(f"another design by {name_words(each.input)}", each.effects) for each in explanation.choices]
+    return [*alone, ("another design by inputs together", explanation.choice_interaction)]
+
+
+def explanation_notes(explanation: Explanation) -> list[str]:
+    """Returns what stands below the rows: which design an input chooses, why a cause has no figure, and what to know."""
+    causes = [(name_words(cause.input), cause.note) for cause in (*explanation.causes, *explanation.choices)]
+    return [*(f"{name}: {note}" for name, note in causes if note), *explanation.notes]
+
+
+def _is_seen(effects: Metrics, base: Metrics, names: Sequence[str]) -> bool:
+    return any(abs(effects.get(name, 0.0)) > SMALLEST_SHOWN * abs(base.get(name, 0.0)) for name in names)
+
+
+def _effects(cause: str, effects: Metrics, names: Sequence[str]) -> tuple[str, ...]:
+    return (cause, *(change_text(name, effects.get(name, 0.0)) for name in names))
+
+
+def _show_explanation(
+    console: Console, explanation: Explanation, metrics: Sequence[MetricRow], letter: str
+) -> None:
+    title(console, f"what makes {letter} differ from A")
+    heads = [human.words(name) for name in EXPLAINED]
+    _table(console, ("cause", *heads), explanation_rows(explanation, metrics, EXPLAINED), from_right=1)
+    sentences(console, explanation_notes(explanation))
+
+
+def _table(
+    console: Console,
+    heads: Sequence[str],
+    rows: Iterator[Sequence[str]] | Sequence[Sequence[str]],
+    *,
+    from_right: int = 0,
+) -> None:
+    """Writes a table; columns from `from_right` on are numbers."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_header=any(heads))
+    for index, head in enumerate(heads):
+        is_number = bool(from_right) and index >= from_right
+        table.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(Padding(table, (0, 0, 0, _INDENT)))

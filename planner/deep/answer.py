@@ -1,0 +1,321 @@
+"""What does the deep depth say of one plan? The answer of `capplan simulate --depth deep`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner import __version__
+from planner.deep.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
+from planner.deep.words import (
+    differences_in_words,
+    faults_in_words,
+    network_in_words,
+    slow_links_in_words,
+    waits_in_words,
+)
+from planner.explain.violations import layout_violations, limit_violations
+from planner.runnable_plan import plan_that_runs
+from planner.trace.events import check_size
+from simulator.catalog import catalog_hash
+from simulator.deep.collective_forms import Algorithm
+from simulator.deep.described_network import NodesNetwork
+from simulator.deep.network_file import NetworkFile
+from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
+from simulator.deep.plan_cluster import Faults
+from simulator.deep.plan_on_network import plan_on
+from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
+from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
+from simulator.deep.slow_links import shares_left, slowed
+from simulator.deep.topology import Topology
+from simulator.deep.waits import of_stages
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+from simulator.record import Record
+from simulator.table import Floats, Integers
+
+ROUNDING_FRACTION = 1e-8
+"""A part below this share of the step is what is left of differences of equal times."""
+
+
+class DeepPart(Record):
+    """One part of the step at both depths, of the average accelerator."""
+
+    name: str
+    """As in the [breakdown of a step](answer.md#design), such as `tensor_comm_s`."""
+    fast_s: float
+    """By the fast depth."""
+    deep_s: float
+    """By the deep depth. Waits for what replicas exchange count here wherever they fall, in the fast depth by how much the
+    step is longer for them."""
+
+
+class DeepRole(Record):
+    """What one accelerator that was played does in a step; the parts sum to the step."""
+
+    accelerator: int
+    """Its number: tensor, context, data, pipeline ranks, the first fastest."""
+    stage: int
+    """Pipeline stage, from 0."""
+    stands_for: int
+    """Accelerators of its stage that do the same at the same time, itself included."""
+    speed: float
+    """Over the usual one."""
+    seconds: dict[str, float]
+    """What the step goes into, named as in `parts`."""
+    waits_for_s: dict[str, float]
+    """How long it waits for others to compute, by the accelerator that is played; the longest few."""
+
+
+class DeepStep(Record):
+    """One step of a plan, operator by operator and message by message."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    capplan_version: str
+    """Version that simulated."""
+    catalog_hash: str
+    """Content of the catalogue that was used."""
+    job: str
+    """Name of the job."""
+    plan: Plan
+    """The decisions, defaults filled in."""
+    step_time_s: float
+    """From the first operator to the last weight update."""
+    fast_step_time_s: float
+    """The same at the fast depth, without anything slow."""
+    difference_fraction: float
+    """Of the deep depth from the fast one."""
+    shared_links_s: float
+    """By how much the step is longer because flows share links."""
+    slow_parts_s: float
+    """By how much it is longer because of what is slow, slow links of the network file included; 0 where nothing is."""
+    differences: tuple[str, ...]
+    """Why the depths differ, in sentences."""
+    parts: tuple[DeepPart, ...]
+    """What the step of the average accelerator goes into; the parts of either depth sum to its step."""
+    waits: tuple[str, ...]
+    """Who waits for whom, in sentences."""
+    hot_links: tuple[HotLink, ...]
+    """Links that are waited for longest, at most 10; their bytes count what efficiency loses, and their waits are those of
+    the accelerators that were played."""
+    roles: tuple[DeepRole, ...]
+    """The accelerators that were played."""
+    slow: tuple[str, ...]
+    """What is slow, in words; of links what they have left by the network file and `--slow-link` together."""
+    network: str | None = None
+    """Name of the network file that it was played on; `null`: the network of the offer."""
+    is_folded: bool
+    """Whether accelerators that do the same were played once."""
+    num_tasks: int
+    """Operators and flows that were played."""
+    warnings: tuple[str, ...] = ()
+    """What the reader should know, such as limits that the plan breaks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepRequest:
+    """What is asked of one plan at the deep depth."""
+
+    plan: Plan | Mapping[str, object]
+    """The decisions, with the short forms of the command line."""
+    faults: Faults = field(default_factory=Faults)
+    """What is slow."""
+    is_folded: bool = True
+    """Whether accelerators that do the same are played once; on a network of one's own only what is too large otherwise is."""
+    network: NetworkFile | None = None
+    """What joins the accelerators; `None`: the network of the offer."""
+    slow_links: Mapping[str, float] = field(default_factory=dict)
+    """Share of what the file leaves them that links of `network` have left; those of the offer are in `faults`."""
+    algorithm: Algorithm = Algorithm.AUTO
+    """Of collectives on `network`."""
+
+    def play(self, job: Job, plan: Plan, *, is_usual: bool = False) -> PlanStep:
+        """Returns the step of a checked plan, with what is slow or, as `is_usual`, without; its `played` plays it."""
+        faults = Faults() if is_usual else self.faults
+        if self.network is None:
+            return plan_step(job, plan, faults=faults, is_folded=self.is_folded)
+        nodes = self._regular_nodes()
+        if nodes is not None and plan.num_gpus > MOST_UNFOLDED:
+            return plan_on_nodes(job, plan, nodes, faults=faults)
+        topology = self.network.without_slow_links.build() if is_usual else self._topology(self.network)
+        return plan_on(job, plan, topology, faults=faults, algorithm=self.algorithm)
+
+    def _topology(self, network: NetworkFile) -> Topology:
+        return slowed(network.build(), self.slow_links)
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether anything is slow."""
+        return self.faults != Faults() or bool(self.names_of_slow_links)
+
+    @property
+    def names_of_slow_links(self) -> tuple[str, ...]:
+        """Links of `network` that the file or the request calls slow."""
+        return (*self.network.slow_links, *self.slow_links) if self.network is not None else ()
+
+    def slow_in_words(self) -> Iterator[str]:
+        """Yields what is slow, of links the share that file and request leave together."""
+        yield from faults_in_words(self.faults)
+        if self.network is not None and (names := self.names_of_slow_links):
+            yield from slow_links_in_words(shares_left(self._topology(self.network), names))
+
+    def _regular_nodes(self) -> NodesNetwork | None:
+        """The nodes of the network, where many of them can be played as one."""
+        is_plain = self.algorithm is Algorithm.NCCL and not self.slow_links
+        return regular_nodes(self.network) if self.network is not None and is_plain else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepRun(StepRun):
+    """A played plan with all that is known of it."""
+
+    answer: DeepStep
+    rows: tuple[str, ...]
+    """What the accelerators that were played are called."""
+
+
+def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> DeepRun:
+    """Plays one step of a plan at the deep depth.
+
+    Args:
+        job: the job.
+        request: what is asked.
+        is_drawn: whether there is to be a timeline.
+
+    Raises:
+        InputError: the layout cannot run, has what this depth does not play, what is slow does not exist, or the step is too
+            large to be drawn.
+
+    Example:
+        >>> from planner import load_job
+        >>> bloom = {"tp": 4, "pp": 12, "dp": 8, "mbs": 2, "recompute": "full"}
+        >>> run = simulate_deep(load_job("examples/bloom-176b.yaml"), DeepRequest(plan=bloom))
+        >>> len(run.answer.roles), abs(run.answer.difference_fraction) < 0.02
+        (12, True)
+    """
+    plan, broken = checked_plan(job, request.plan)
+    step = request.play(job, plan)
+    if is_drawn:
+        check_size(step.graph, "--timeline")
+    return DeepRun(
+        answer=_answer(job, plan, request, step).model_copy(update={"warnings": broken}),
+        graph=step.graph,
+        topology=step.topology,
+        paths=step.paths,
+        played=step.played,
+        rows=accelerator_names(step),
+    )
+
+
+def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
+    """Returns a plan that can run, and in sentences which limits it breaks.
+
+    Raises:
+        InputError: the layout cannot run.
+    """
+    plan = plan_that_runs(job, written, source="--plan")
+    from constraints.evaluation import evaluate
+
+    over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))
+    return plan, tuple(each.sentence for each in (*layout_violations(job, plan), *over_limits))
+
+
+def accelerator_names(step: PlanStep) -> tuple[str, ...]:
+    """Returns what the played accelerators are called: by their stage, and by their number where a stage has several."""
+    if step.roles.ranks.shape[1] == 1:
+        return tuple(f"stage {stage}" for stage in range(step.roles.num_played))
+    return tuple(
+        f"stage {stage}, accelerator {rank}" for stage, ranks in enumerate(step.roles.ranks) for rank in ranks
+    )
+
+
+def _answer(job: Job, plan: Plan, request: DeepRequest, step: PlanStep) -> DeepStep:
+    usual = request.play(job, plan, is_usual=True) if request.has_faults else step
+    found, names = plan_breakdown(step), accelerator_names(step)
+    parts, stages = _parts(step, found), of_stages(len(names), step.cluster.num_stages)
+    fast_s = float(step.fast.step_time_s[0])
+    shared_s, slow_s = step.step_time_s - step.unshared_step_time_s, step.step_time_s - usual.step_time_s
+    differences = differences_in_words(
+        {part.name: part.deep_s - part.fast_s for part in parts},
+        plan,
+        step_s=(step.step_time_s, fast_s),
+        shared_s=shared_s,
+        slow_s=slow_s,
+    )
+    return DeepStep(
+        capplan_version=__version__,
+        catalog_hash=catalog_hash(),
+        job=job.name,
+        plan=plan,
+        step_time_s=step.step_time_s,
+        fast_step_time_s=fast_s,
+        difference_fraction=step.step_time_s / fast_s - 1.0,
+        shared_links_s=shared_s,
+        slow_parts_s=slow_s,
+        differences=_of_network(request, step, tuple(differences)),
+        parts=parts,
+        waits=tuple(waits_in_words(found, names, stages, _stands_for(step), step.step_time_s)),
+        hot_links=hot_links(step.topology, step.paths, step.played, found.path_s),
+        roles=_roles(step, found, names),
+        slow=tuple(request.slow_in_words()),
+        network=request.network.name if request.network else None,
+        is_folded=step.roles.is_folded,
+        num_tasks=len(step.graph),
+    )
+
+
+def _of_network(request: DeepRequest, step: PlanStep, differences: tuple[str, ...]) -> tuple[str, ...]:
+    """Why the depths differ: on a network of one's own this says what it has otherwise than that of the offer."""
+    if request.network is None:
+        return differences
+    told = network_in_words(request.network.build(), is_folded=step.roles.is_folded)
+    return (*differences[:1], *told)
+
+
+def _stands_for(step: PlanStep) -> Integers:
+    """Returns for how many accelerators each of the played ones stands, `(r,)`."""
+    return np.tile(step.roles.counts, step.cluster.num_stages)
+
+
+def _parts(step: PlanStep, found: PlanBreakdown) -> tuple[DeepPart, ...]:
+    mean_s = _stands_for(step) @ found.seconds / step.cluster.num_gpus
+    fast_s = np.array([float(getattr(step.fast, name)[0]) for name in BUCKETS])
+    told = (_without_rounding(seconds, step) for seconds in (fast_s, mean_s))
+    return tuple(
+        DeepPart(name=name, fast_s=fast, deep_s=deep) for name, fast, deep in zip(BUCKETS, *told, strict=True)
+    )
+
+
+def _without_rounding(seconds: Floats, step: PlanStep) -> list[float]:
+    """Returns parts of a step; what is left of differences of equal times is none."""
+    told: list[float] = np.where(
+        np.abs(seconds) < ROUNDING_FRACTION * step.step_time_s, 0.0, seconds
+    ).tolist()
+    return told
+
+
+def _roles(step: PlanStep, found: PlanBreakdown, names: tuple[str, ...]) -> tuple[DeepRole, ...]:
+    num_roles = step.roles.ranks.shape[1]
+    roles = []
+    for row, name in enumerate(names):
+        stage, role = divmod(row, num_roles)
+        waits = dict(zip(names, found.waited_for_s[row].tolist(), strict=True))
+        longest = sorted((other for other in waits if other != name), key=lambda other: -waits[other])[:3]
+        roles.append(
+            DeepRole(
+                accelerator=int(step.roles.ranks[stage, role]),
+                stage=stage,
+                stands_for=int(step.roles.counts[role]),
+                speed=float(step.roles.speed[stage, role]),
+                seconds=dict(zip(BUCKETS, _without_rounding(found.seconds[row], step), strict=True)),
+                waits_for_s={
+                    other: waits[other]
+                    for other in longest
+                    if waits[other] > SMALLEST_FRACTION * step.step_time_s
+                },
+            )
+        )
+    return tuple(roles)

@@ -1,0 +1,70 @@
+"""How does a step at the deep depth read on a terminal? Its parts beside the fast depth's, waits and hot links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner import human
+from planner.deep.answer import DeepStep
+from planner.design_view import layout, part_words
+from planner.text_blocks import bar, grid, headline, sentences, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_SLOW = 10
+"""Slow parts that are named."""
+
+
+def show_deep(answer: DeepStep, console: Console) -> None:
+    """Writes the whole answer."""
+    step, fast = human.duration(answer.step_time_s), human.duration(answer.fast_step_time_s)
+    headline(
+        console,
+        f"{answer.job}: {layout(answer.plan)}: {step} a step ({fast} at the fast depth)",
+        is_good=True,
+    )
+    sentences(console, answer.differences)
+    title(console, "what a step of the average accelerator goes into: deep, fast")
+    grid(console, _parts(answer, console))
+    title(console, "who waits for whom")
+    sentences(console, answer.waits)
+    if answer.hot_links:
+        title(
+            console,
+            "the links that are waited for longest, and how long by an average accelerator that was played",
+        )
+        grid(console, _links(answer))
+    title(console, "mind")
+    sentences(console, _notes(answer))
+
+
+def _parts(answer: DeepStep, console: Console) -> Iterator[tuple[str, ...]]:
+    for part in answer.parts:
+        if max(part.deep_s, part.fast_s) > 0.0:
+            fraction = part.deep_s / answer.step_time_s
+            figures = human.duration(part.deep_s), human.duration(part.fast_s), human.percent(fraction)
+            yield part_words(part.name), *figures, bar(console, fraction)
+
+
+def _links(answer: DeepStep) -> Iterator[tuple[str, str, str, str]]:
+    for link in answer.hot_links:
+        full = f"full {human.percent(link.full_fraction)} of the step"
+        waited = human.duration(link.waited_s / len(answer.roles))
+        yield link.link, f"{human.short(link.num_bytes)}B", full, waited
+
+
+def _notes(answer: DeepStep) -> list[str]:
+    num_gpus, num_played = answer.plan.num_gpus, len(answer.roles)
+    if answer.is_folded:
+        played = (
+            f"{human.count(num_played)} of {human.count(num_gpus)} accelerators were played, one for each role, in "
+            f"{human.count(answer.num_tasks)} tasks; the others do the same at the same time."
+        )
+    else:
+        played = f"Every message of all {human.count(num_gpus)} accelerators was played: {human.count(answer.num_tasks)} tasks."
+    slow, hidden = answer.slow[:MOST_SLOW], len(answer.slow) - MOST_SLOW
+    more = f"; and {human.count(hidden)} more" if hidden > 0 else ""
+    told = [f"Slow: {'; '.join(slow)}{more}."] if slow else []
+    return [*told, played, "One step, without failures and random stragglers.", *answer.warnings]

@@ -1,0 +1,198 @@
+"""How is a step at the deep depth explained in words? Why the depths differ, and who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from planner import human
+from planner.deep.wait_words import waits_of_all
+from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown
+from simulator.deep.plan_cluster import Faults
+from simulator.deep.topology import Topology
+from simulator.plan import Plan
+from simulator.table import Integers
+
+SMALLEST_FRACTION = 0.0005
+"""Of the step; what is less is not spoken of."""
+MOST_NAMED = 3
+"""Waits that are named."""
+SAME_FRACTION = 1e-9
+"""Accelerators whose computing differs by less compute equally long."""
+ZERO_GATHERS = 3
+"""The ZeRO stage whose weights are gathered in every pass."""
+_EXCHANGES = {
+    "tensor_comm_s": "collectives between tensor- and context-parallel ranks",
+    "expert_comm_s": "tokens on their way to experts",
+    "pipeline_send_s": "messages between stages",
+}
+"""Traffic that a pass waits for."""
+
+
+def differences_in_words(
+    beyond_s: Mapping[str, float], plan: Plan, *, step_s: tuple[float, float], shared_s: float, slow_s: float
+) -> Iterator[str]:
+    """Yields why the step differs between the depths, the part that differs most first; only causes that are known.
+
+    Args:
+        beyond_s: how much longer each part is at the deep depth.
+        plan: the decisions.
+        step_s: the step at the deep and at the fast depth.
+        shared_s: what sharing links costs.
+        slow_s: what slow parts cost.
+    """
+    deep_s, fast_s = step_s
+    least_s = SMALLEST_FRACTION * fast_s
+    if abs(deep_s - fast_s) < least_s:
+        yield "The step takes as long as at the fast depth."
+    else:
+        longer = "longer" if deep_s > fast_s else "shorter"
+        apart = human.duration(abs(deep_s - fast_s))
+        yield f"The step is {apart} ({human.percent(abs(deep_s / fast_s - 1.0))}) {longer} than at the fast depth."
+    if slow_s >= least_s:
+        yield f"What is slow makes it {human.duration(slow_s)} longer."
+    if shared_s >= least_s:
+        yield f"Flows that share links make it {human.duration(shared_s)} longer than if each had its links for itself."
+    for name in sorted(beyond_s, key=lambda name: -abs(beyond_s[name])):
+        seconds = beyond_s[name]
+        if seconds > 0.0:
+            # What is slow makes everything longer, and the two causes cannot be told apart.
+            why = "" if slow_s >= least_s else _why_longer(name, plan, is_shared=shared_s >= least_s)
+        else:
+            why = _why_shorter(name, plan)
+        if abs(seconds) >= least_s and why:
+            longer = "longer" if seconds > 0.0 else "shorter"
+            yield f"{_words(name).capitalize()}: {human.duration(abs(seconds))} {longer}; {why}."
+
+
+def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
+    """Returns why a part may take longer at the deep depth; nothing where no cause is known."""
+    if name in _EXCHANGES:
+        return f"here {_EXCHANGES[name]} meet other traffic on their links" if is_shared else ""
+    if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
+        return (
+            "the fast depth hides such traffic behind whole passes, here a part hides what the next one needs"
+        )
+    if plan.pipeline_parallel == 1:
+        return ""
+    match name:
+        case "shard_comm_s":
+            return "gradients are reduced behind the last of a group of micro-batches, and the fast depth takes the mean of all"
+        case "gradient_sync_s":
+            return "here all waits for what replicas exchange count, in the fast depth by how much the step is longer for them"
+        case "pipeline_bubble_s":
+            return "here waits for a stage that waits for traffic itself are bubbles"
+        case _:
+            return ""
+
+
+def _why_shorter(name: str, plan: Plan) -> str:
+    """Returns why a part may take less time at the deep depth; nothing where no cause is known."""
+    if name in _EXCHANGES:
+        return f"here {_EXCHANGES[name]} count only where their rank waits for nothing later meanwhile"
+    if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
+        return "here weights are gathered while gradients are reduced, and the fast depth adds the latencies of the two"
+    if name == "pipeline_bubble_s" and plan.pipeline_parallel > 1:
+        return "waits for the traffic of the own stage and of replicas are not bubbles here"
+    return ""
+
+
+def faults_in_words(faults: Faults) -> Iterator[str]:
+    """Yields what is slow, or fast."""
+    kinds = {
+        "accelerator {} at {:g} of the usual speed": faults.speed,
+        "scale-up link of accelerator {} at {:g} of its bandwidth": faults.scale_up,
+        "card of accelerator {} at {:g} of its bandwidth": faults.card,
+        "links of leaf {} to the spine at {:g} of their bandwidth": faults.leaf,
+    }
+    for words, given in kinds.items():
+        yield from (words.format(number, factor) for number, factor in given.items())
+
+
+def slow_links_in_words(shares: Mapping[str, tuple[float, float]]) -> Iterator[str]:
+    """Yields what slow links have left, by their names; links of one name may differ where others name them, too."""
+    for name, (least, most) in shares.items():
+        share = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        if least < 1.0:
+            yield f"{name} at {share} of its bandwidth"
+
+
+def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
+    """Yields what another network than that of the offer changes, and how it was played."""
+    yield f"The fast depth has the network of the offer, this step that of {topology.name}."
+    if is_folded:
+        yield "Its nodes are alike, and those that do the same were played once, with the collectives of the fast depth."
+    if not topology.ramp_s.any():
+        yield "There collectives of all sizes reach the whole bandwidth, so that small ones are too fast: it gives no ramp."
+
+
+def _words(name: str) -> str:
+    from planner.design_view import part_words
+
+    return part_words(name)
+
+
+def waits_in_words(
+    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, weights: Integers, step_s: float
+) -> Iterator[str]:
+    """Yields who waits longest for whom to compute, and how long all wait for which traffic.
+
+    Args:
+        found: what played accelerators wait for.
+        names: what these are called.
+        stages: the stage of each.
+        weights: for how many each stands.
+        step_s: how long the step is.
+    """
+    least_s = SMALLEST_FRACTION * step_s
+    told = [
+        *_computing_in_words(found, _called(found, names, stages), weights, step_s),
+        *_traffic_in_words(found, names, weights, least_s),
+    ]
+    yield from told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+
+
+def _computing_in_words(
+    found: PlanBreakdown, called: list[str], weights: Integers, step_s: float
+) -> Iterator[str]:
+    groups, names = list(dict.fromkeys(called)), np.array(called)
+    members = [np.flatnonzero(names == name) for name in groups]
+    for_each_s = np.stack([found.waited_for_s[:, other].sum(axis=1) for other in members], axis=1)
+    by_name = np.stack([np.average(for_each_s[one], axis=0, weights=weights[one]) for one in members])
+    least_s = SMALLEST_FRACTION * step_s
+    longest = np.argsort(-by_name, axis=None, kind="stable")[:MOST_NAMED]
+    for one, other in zip(*np.unravel_index(longest, by_name.shape), strict=True):
+        waits_s = float(by_name[one, other])
+        if waits_s >= least_s:
+            told = f"{human.duration(waits_s)} ({human.percent(waits_s / step_s)} of the step)"
+            yield f"{groups[one].capitalize()} waits {told} for {groups[other]} to compute."
+    held_s = weights @ for_each_s
+    if len(groups) > 2 and held_s.max() >= least_s:
+        most = int(np.argmax(held_s))
+        together = human.duration(float(held_s[most]))
+        yield f"The others wait longest for {groups[most]} to compute: {together} together."
+
+
+def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> list[str]:
+    """The name of each accelerator, and that of their stage for all that compute as long as the others there."""
+    compute_s = found.seconds[:, 0]
+    called = list(names)
+    for stage in np.unique(stages):
+        here = np.flatnonzero(stages == stage)
+        if np.ptp(compute_s[here]) <= SAME_FRACTION * compute_s[here].max():
+            for row in here.tolist():
+                called[row] = f"stage {stage}"
+    return called
+
+
+def _traffic_in_words(
+    found: PlanBreakdown, names: tuple[str, ...], weights: Integers, least_s: float
+) -> Iterator[str]:
+    for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
+        what = "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part)}"
+        told = waits_of_all(
+            seconds.tolist(), what, name=names.__getitem__, least_s=least_s, weights=weights.tolist()
+        )
+        if told:
+            yield told

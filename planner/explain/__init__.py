@@ -1,0 +1,1 @@
+"""Why may a design not exist, and what would help? Constraints, checks, proofs."""

@@ -1,0 +1,162 @@
+"""Which constraints are there, how does a plan stand against each, and what do they leave of a space of designs?
+
+constraint_texts()                  every constraint in words
+explain_plan(job, {"tp": 8, ...})   one plan against each of them
+explain_space(job)                  how many designs each one removes, and which limits bind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from constraints.answers import space_of_answers
+from constraints.bounds import WHOLE, least_needs
+from constraints.feasibility import fewest_accelerators
+from constraints.limits import LIMIT_NAMES, set_limits
+from constraints.registry import CONSTRAINTS
+from constraints.relaxation import LeastValues
+from constraints.removal import count_designs
+from constraints.space import Space, pruned_space
+from planner.designs import design_at
+from planner.explain.explanation import (
+    Binding,
+    ConstraintText,
+    FewestAccelerators,
+    PlanExplanation,
+    RemovedDesigns,
+    SpaceExplanation,
+)
+from planner.explain.infeasible import NO_ID
+from planner.explain.infeasible import explain as why_infeasible
+from planner.explain.plan_checks import checks_of
+from planner.plan_input import plan_of
+from planner.problems import nearest
+from planner.recommendation import Infeasibility
+from simulator.errors import InputError, Problem
+from simulator.job import Job, Objective
+from simulator.plan import Plan
+from studies.progress import Stop, never_stop
+
+SIMULATED_DESIGNS = 200_000
+"""Designs of a space that are simulated to be counted, unless the caller says otherwise: some seconds."""
+SAME_FRACTION = 1e-6
+"""Share by which a least value must fall for a limit to bind."""
+QUANTITIES = {
+    Objective.TIME: "deadline_days",
+    Objective.COST: "budget_usd",
+    Objective.CARBON: "carbon_kgco2e",
+}
+"""Objectives whose least value is searched by bounds, and the limit on the same quantity."""
+
+
+def constraint_texts(name: str | None = None) -> tuple[ConstraintText, ...]:
+    """Returns every constraint in words, or the one of a name.
+
+    Raises:
+        InputError: there is no constraint of that name.
+
+    Example:
+        >>> constraint_texts("feed_forward")[0].formula
+        't | ffn_hidden_size'
+    """
+    if name is not None and name not in CONSTRAINTS:
+        rule = f"is no constraint; {nearest(name, tuple(CONSTRAINTS))}"
+        raise InputError([Problem(path="constraint", value=repr(name), rule=rule)])
+    chosen = CONSTRAINTS.values() if name is None else (CONSTRAINTS[name],)
+    return tuple(ConstraintText.model_validate(asdict(one)) for one in chosen)
+
+
+def explain_plan(job: Job, plan: Plan | Mapping[str, object]) -> PlanExplanation:
+    """Returns how one plan stands against every constraint of a job.
+
+    Args:
+        job: the question.
+        plan: the decisions, or a mapping of them as for `simulate_plan`.
+
+    Raises:
+        InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job.
+    """
+    checked, num_gpus = plan_of(job, plan)
+    checks = checks_of(job, checked, num_gpus)
+    is_feasible = all(check.state in ("kept", "not_set") for check in checks)
+    return PlanExplanation(job=job.name, plan=checked, is_feasible=is_feasible, checks=checks)
+
+
+def explain_space(
+    job: Job,
+    *,
+    simulate_up_to: int = SIMULATED_DESIGNS,
+    with_fewest: bool = False,
+    should_stop: Stop = never_stop,
+) -> SpaceExplanation:
+    """Returns how many designs each constraint of a job removes, and which limits bind.
+
+    A limit binds where the least time, cost or carbon of all designs that keep the limits would be smaller without it.
+    These least values are exact: layouts are simulated in the order of their bounds until none can win. They include what
+    only refinement tries (`constraints.answers`), which the counts do not.
+
+    Args:
+        job: the question.
+        simulate_up_to: a space of more designs is counted by rules and bounds, without simulating all of it.
+        with_fewest: whether the smallest cluster that keeps the limits is looked for.
+        should_stop: asked between batches of simulations.
+    """
+    space = pruned_space(job)
+    counted = count_designs(job, space, simulate_up_to=simulate_up_to, should_stop=should_stop)
+    whole = space_of_answers(space)
+    least = LeastValues(whole, should_stop)
+    reason = None if len(whole.layouts) and least.can_keep(set_limits(job)) else _infeasibility(job, space)
+    return SpaceExplanation(
+        job=job.name,
+        num_tried=counted.num_tried,
+        num_valid=counted.num_valid,
+        num_admitted=counted.num_admitted,
+        num_feasible=counted.num_feasible,
+        removed=tuple(RemovedDesigns.model_validate(asdict(one)) for one in counted.removals),
+        binding=() if reason else _binding(job, least),
+        fewest=_fewest(job, whole, least) if with_fewest and reason is None else None,
+        infeasibility=reason,
+    )
+
+
+def _infeasibility(job: Job, space: Space) -> Infeasibility | None:
+    """The proof; none where it was stopped."""
+    finding = why_infeasible(job, space)
+    return finding if isinstance(finding, Infeasibility) else None
+
+
+def _binding(job: Job, least: LeastValues) -> tuple[Binding, ...]:
+    limits = set_limits(job)
+    found = []
+    for quantity in (QUANTITIES[one] for one in QUANTITIES if one in job.objectives):
+        held = least.of(quantity, limits)
+        for name in limits:
+            free = least.of(quantity, [other for other in limits if other != name])
+            if held and free and name != quantity and free.value < held.value * (1.0 - SAME_FRACTION):
+                found.append(
+                    Binding(constraint=name, quantity=quantity, least=held.value, least_without=free.value)
+                )
+    return tuple(sorted(found, key=lambda one: (LIMIT_NAMES.index(one.constraint), one.quantity)))
+
+
+def _fewest(job: Job, space: Space, least: LeastValues) -> FewestAccelerators | None:
+    limits = set_limits(job)
+    found = least.of("num_gpus", limits)
+    needs = least_needs(space.bounds, limits)
+    bound = fewest_accelerators(space.all_layouts.num_gpus, needs, WHOLE | limits)
+    if found is None or bound is None:
+        return None
+    num_smaller = int((space.layouts.num_gpus < found.value).sum())
+    simulated = (
+        f"; all {num_smaller:,} layouts of fewer that the bounds admit were simulated, and none keeps them"
+    )
+    return FewestAccelerators(
+        num_gpus=int(found.value),
+        bound=bound,
+        design=design_at(job, found.design, 0, NO_ID),
+        proof=(
+            f"CP-SAT: no layout of fewer than {bound:,} accelerators fits its memory and keeps the limits even at the "
+            f"bounds that no simulation beats{simulated if num_smaller else ''}"
+        ),
+    )

@@ -1,0 +1,266 @@
+"""What share of its time does a run with these saves and failures make good? Replications, closed form and optimum.
+
+The event loop and the closed form are those of every recommendation (`simulator.run_events`); here their numbers
+are given directly instead of being derived from a job.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal, cast
+
+import numpy as np
+from pydantic import Field
+
+from planner import __version__, human
+from planner.goodput.schemes import JobRun
+from planner.job.schema import model_at
+from planner.problems import Findings
+from planner.record_input import validated
+from simulator.errors import InputError, Problem
+from simulator.record import Record
+from simulator.run_columns import BackPressure, RunColumns
+from simulator.run_events import (
+    RunLedger,
+    RunReplications,
+    expected_goodput,
+    expected_ledger,
+    optimal_interval_s,
+    simulate_runs,
+)
+from simulator.run_kernel import MAX_FAILURES
+from simulator.table import Floats
+
+Policy = Literal["skip", "wait", "widen"]
+"""Names of `simulator.run_columns.BackPressure`, in small letters."""
+
+NUM_FAILURES = 1000.0
+"""Failures that the default amount of work meets: the mean of 400 replications is then known to about 0.02 %."""
+LEAST_INTERVALS, MOST_INTERVALS = 100.0, 30_000.0
+"""Bounds of the default amount of work, so that the run is one of many saves and takes seconds to play."""
+MAX_EVENTS = 1e9
+"""Saves due and failures, over all replications, that are played: about half a minute on two cores."""
+SHORTEST_OPTIMUM_S = 1.0
+"""The best interval is not looked for below one second, less than a training step takes."""
+SHORTEST_S, LONGEST_S = 1e-3, 1e12
+"""A millisecond and thirty thousand years; saves and failures closer together, and times beyond, are mistakes."""
+
+BUCKETS = tuple(name for name in RunLedger.names() if name.endswith("_s"))
+"""Where the seconds of a run can go."""
+
+
+class RunInputs(Record):
+    """The numbers of one run, and how often it is played."""
+
+    mtbf_s: float = Field(ge=SHORTEST_S, le=LONGEST_S)
+    """Mean up-time between failures; nothing fails during a restart."""
+    interval_s: float | None = Field(default=None, ge=SHORTEST_S, le=LONGEST_S)
+    """Work between saves; left out: the one of the largest expected goodput."""
+    stall_s: float = Field(default=0.0, ge=0, le=LONGEST_S)
+    """Training stopped per save; the state is copied at its start."""
+    commit_s: float = Field(default=0.0, ge=0, le=LONGEST_S)
+    """From the stall's end until the save can be restored."""
+    restart_s: float = Field(default=0.0, ge=0, le=LONGEST_S)
+    """From a failure to the next useful work."""
+    tax_fraction: float = Field(default=0.0, ge=0, le=1000)
+    """Extra time per second of work while a save is on its way."""
+    slots: int = Field(default=1, ge=1, le=1000)
+    """Saves that may be uncommitted at once."""
+    policy: Policy = "skip"
+    """What happens when a save is due and no slot is free: it is left out (skip), training stands still (wait), or
+    training goes on and the save starts as soon as it can (widen)."""
+    work_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
+    """Work to do; left out: as much as meets 1,000 failures, but 100 to 30,000 intervals."""
+    num_replications: int = Field(default=400, ge=1, le=1_000_000)
+    """Runs that are played."""
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+    """Seed of the failures; the same inputs, version and seed give the same answer."""
+
+
+class Percentiles(Record):
+    """How the replications spread."""
+
+    p5: float
+    """One replication in twenty stays below."""
+    p50: float
+    """Median."""
+    p95: float
+    """One replication in twenty goes beyond."""
+
+
+class Goodput(Record):
+    """What becomes of a run; every share is work over wall time."""
+
+    schema_version: int = 1
+    """Of this form; it rises when a field goes or changes its meaning."""
+    capplan_version: str
+    """Version that answered."""
+    inputs: RunInputs
+    """What was asked, with the interval and the work that were used."""
+    goodput: float
+    """Mean over the replications; 0 for a run that never ends."""
+    goodput_standard_error: float | None
+    """Standard error of that mean; null for a single replication."""
+    percentiles: Percentiles
+    """Of the replications' goodput."""
+    ledger: dict[str, float] | None
+    """Mean seconds by what they were spent on; sums to `wall_time_s`. Null where a replication never ends."""
+    wall_time_s: float | None
+    """Mean wall time; null where a replication never ends."""
+    num_failures: float | None
+    """Mean number of failures; null where a replication never ends."""
+    expected_goodput: float
+    """Closed form: the same work over the expected wall time."""
+    optimal_interval_s: float
+    """Interval of the largest expected goodput of a long run; at least one second, and no saves queue for slots."""
+    optimal_goodput: float
+    """Closed form at that interval."""
+    of_job: JobRun | None = None
+    """The job and the plan behind the inputs, and what other checkpoint schemes would do; null without a job."""
+
+
+def run_inputs(values: dict[str, object], option_names: dict[str, str] | None = None) -> RunInputs:
+    """Returns the inputs of a run.
+
+    Args:
+        values: fields of `RunInputs`.
+        option_names: under which names problems are reported, where these are not the fields'.
+
+    Raises:
+        InputError: values break rules; all of them are in `problems`.
+    """
+    findings = Findings(partial(model_at, root=RunInputs))
+    for field, option in (option_names or {}).items():
+        findings.rename((field,), (option,))
+    return validated(RunInputs, values, findings)
+
+
+def play_goodput(inputs: RunInputs, *, interval_name: str = "interval_s") -> Goodput:
+    """Plays a run event by event and sets its closed form beside it.
+
+    Args:
+        inputs: the run; `run_inputs` checks them.
+        interval_name: under which name an interval that is too short is reported.
+
+    Raises:
+        InputError: the run has too many saves or failures to be played.
+
+    Example:
+        >>> answer = play_goodput(RunInputs(mtbf_s=10980, interval_s=371, stall_s=0.8, commit_s=60, restart_s=390))
+        >>> round(answer.goodput, 3), round(answer.expected_goodput, 3)
+        (0.942, 0.942)
+    """
+    best_s = _best_interval_s(inputs)
+    used = inputs.model_copy(update={"interval_s": inputs.interval_s or best_s})
+    used = used.model_copy(update={"work_s": inputs.work_s or _default_work_s(used)})
+    return play_run(used, _columns(used), best_s, interval_name=interval_name)
+
+
+def play_run(
+    used: RunInputs, columns: RunColumns, best_s: float, *, interval_name: str = "interval_s"
+) -> Goodput:
+    """Plays a run of which everything is known.
+
+    Args:
+        used: its numbers as a reader knows them.
+        columns: the same and what else it takes to play it; one row.
+        best_s: interval of the largest expected goodput.
+        interval_name: under which name an interval that is too short is reported.
+
+    Raises:
+        InputError: the run has too many saves or failures to be played.
+    """
+    _refuse_what_takes_hours(used, columns, interval_name)
+    runs = simulate_runs(num_replications=used.num_replications, seed=used.seed, **columns)
+    return _answer(used, columns, runs, best_s)
+
+
+def _answer(used: RunInputs, columns: RunColumns, runs: RunReplications, best_s: float) -> Goodput:
+    optimum: RunColumns = {**columns, "interval_s": np.array([best_s])}
+    wall_s = runs.wall_s[0]
+    goodput = runs.productive_s[0] / np.where(np.isfinite(wall_s), wall_s, 1.0) * np.isfinite(wall_s)
+    ends = bool(np.isfinite(wall_s).all())
+    return Goodput(
+        capplan_version=__version__,
+        inputs=used,
+        goodput=float(np.mean(goodput)),
+        goodput_standard_error=_standard_error(goodput),
+        percentiles=_percentiles(goodput),
+        ledger={name: float(np.mean(getattr(runs, name)[0])) for name in BUCKETS} if ends else None,
+        wall_time_s=float(np.mean(wall_s)) if ends else None,
+        num_failures=float(np.mean(runs.num_failures[0])) if ends else None,
+        expected_goodput=float(expected_goodput(**columns)[0]),
+        optimal_interval_s=best_s,
+        optimal_goodput=float(expected_goodput(**optimum)[0]),
+    )
+
+
+def _columns(inputs: RunInputs) -> RunColumns:
+    """Returns one run as columns of one row."""
+    return {
+        "work_s": np.array([inputs.work_s], dtype=np.float64),
+        "mtbf_s": inputs.mtbf_s,
+        "interval_s": np.array([inputs.interval_s], dtype=np.float64),
+        "stall_s": inputs.stall_s,
+        "commit_s": inputs.commit_s,
+        "tax_fraction": inputs.tax_fraction,
+        "slots": inputs.slots,
+        "policy": BackPressure[inputs.policy.upper()],
+        "restart_s": inputs.restart_s,
+    }
+
+
+def _best_interval_s(inputs: RunInputs) -> float:
+    best_s = optimal_interval_s(
+        mtbf_s=inputs.mtbf_s,
+        stall_s=inputs.stall_s,
+        commit_s=inputs.commit_s,
+        tax_fraction=inputs.tax_fraction,
+        slots=inputs.slots,
+        restart_s=inputs.restart_s,
+        minimum_interval_s=SHORTEST_OPTIMUM_S,
+    )
+    return float(best_s[0])
+
+
+def _default_work_s(inputs: RunInputs) -> float:
+    """Returns how much work meets `NUM_FAILURES` failures, within the bounds in intervals."""
+    endless: RunColumns = {**_columns(inputs), "work_s": np.array([np.inf])}
+    work_per_up_time = float(expected_goodput(**endless)[0]) * (1.0 + inputs.restart_s / inputs.mtbf_s)
+    work_s = NUM_FAILURES * inputs.mtbf_s * work_per_up_time
+    interval_s = cast(float, inputs.interval_s)
+    return min(LONGEST_S, max(LEAST_INTERVALS * interval_s, min(work_s, MOST_INTERVALS * interval_s)))
+
+
+def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_name: str) -> None:
+    """Raises where more saves come due and more failures happen than can be played."""
+    num_events = inputs.num_replications * _num_run_events(columns)
+    if num_events <= MAX_EVENTS:
+        return
+    work = human.duration(cast(float, inputs.work_s))
+    rule = (
+        f"makes {num_events:.2g} saves and failures in {human.count(inputs.num_replications)} replications of "
+        f"{work} of work; at most {MAX_EVENTS:.0e} are played: give a longer interval, less work or fewer replications"
+    )
+    raise InputError([Problem(path=interval_name, value=f"{inputs.interval_s:g}", rule=rule)])
+
+
+def _num_run_events(columns: RunColumns) -> float:
+    """Returns about how many saves come due and failures happen in one replication of a run of one row.
+
+    Work that is lost is done again, and its saves with it. The event loop gives up after `MAX_FAILURES` failures.
+    """
+    ledger = expected_ledger(**columns)
+    num_failures = min(float(ledger.num_failures[0]), float(MAX_FAILURES))
+    done_s = float(np.asarray(columns["work_s"]).reshape(-1)[0] + ledger.lost_work_s[0])
+    most_s = MAX_FAILURES * float(np.asarray(columns["mtbf_s"]).reshape(-1)[0])
+    return min(done_s, most_s) / float(np.asarray(columns["interval_s"]).reshape(-1)[0]) + num_failures
+
+
+def _standard_error(values: Floats) -> float | None:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+
+
+def _percentiles(values: Floats) -> Percentiles:
+    p5, p50, p95 = np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf").tolist()
+    return Percentiles(p5=p5, p50=p50, p95=p95)

@@ -1,0 +1,156 @@
+"""How does a person read the goodput of a run? A headline, the figures, where the time goes, and what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner import human
+from planner.design_view import layout, part_words
+from planner.goodput.answer import LONGEST_S, Goodput
+from planner.goodput.schemes import JobRun, SchemeGoodput
+from planner.text_blocks import bar, grid, headline, sentences, title
+from simulator.run_kernel import MAX_FAILURES
+from simulator.units import MINUTE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WORK = {"productive_s": "work that counts"}
+"""Other words than those of a job, whose run has steps."""
+_UNITLESS = ("slots", "policy", "num_replications", "seed")
+_DIGITS = 5
+LEAST_GAIN = 0.00005
+"""Smaller gains do not show in the table of schemes."""
+_NEVER = f"none; {human.count(MAX_FAILURES)} failures do not end a run"
+
+
+def show_goodput(answer: Goodput, console: Console) -> None:
+    """Writes the whole answer."""
+    never = answer.wall_time_s is None
+    found = _NEVER if never else _percent(answer.goodput)
+    headline(console, f"Goodput: {found}", is_good=not never)
+    if answer.of_job:
+        console.print(f"Job {answer.of_job.job}, {_plan(answer.of_job)}.")
+    grid(console, _figures(answer))
+    if answer.ledger and answer.wall_time_s:
+        title(console, f"where the time goes: {human.duration(answer.wall_time_s)} on average")
+        grid(console, _ledger(console, answer.ledger, answer.wall_time_s))
+    if answer.of_job:
+        _show_schemes(answer.of_job, console)
+    title(console, "the run" if answer.of_job else "what was asked")
+    grid(console, _inputs(answer))
+    if answer.of_job:
+        sentences(console, _notes(answer, answer.of_job))
+    elif answer.inputs.interval_s == answer.optimal_interval_s:
+        sentences(console, ["The interval is the best one for a long run."])
+
+
+def _plan(run: JobRun) -> str:
+    return f"{human.count(run.plan.num_gpus)} GPUs, {layout(run.plan)}, saving with {run.plan.checkpoint_scheme.value}"
+
+
+def _show_schemes(run: JobRun, console: Console) -> None:
+    """Writes what each checkpoint scheme would come to."""
+    title(console, "with what to save: each scheme with this plan, at its best interval")
+    heads = ("", "scheme", "goodput", "interval", "stall", "restart", "host memory")
+    grid(console, [heads, *(_scheme(row, run) for row in run.schemes if not row.problem)])
+    sentences(console, [f"{row.scheme.value}: {row.problem}." for row in run.schemes if row.problem])
+
+
+def _scheme(row: SchemeGoodput, run: JobRun) -> tuple[str, ...]:
+    stall_s = None if row.interval_s is None else row.stall_s
+    seconds = (row.interval_s, stall_s, row.restart_s)
+    interval, stall, restart = ("-" if value is None else human.duration(value) for value in seconds)
+    is_own = row.scheme is run.plan.checkpoint_scheme
+    share = row.host_memory_bytes or 0.0
+    used = f"{human.memory(share)}, {human.percent(share / run.host_memory_capacity_bytes)}"
+    return (
+        "*" if is_own else "",
+        row.scheme.value,
+        _percent(row.goodput or 0.0),
+        interval,
+        stall,
+        restart,
+        used,
+    )
+
+
+def _notes(answer: Goodput, run: JobRun) -> Iterator[str]:
+    """Sentences on a run that comes from a job."""
+    yield from _better_scheme(answer, run)
+    if run.interval_steps:
+        steps = f"{human.digits(run.interval_steps)} steps of {human.duration(run.iteration_time_s)}"
+        best = ", the best interval" if answer.inputs.interval_s == answer.optimal_interval_s else ""
+        loads = f"; restarts include {human.duration(run.load_s)} for loading a save"
+        yield f"The interval is {steps}{best}{'' if 'restart_s' in run.overridden else loads}."
+    if run.overridden:
+        yield f"Given instead of the job's: {', '.join(human.words(name) for name in run.overridden)}."
+    yield (
+        "Here the slow-down by stragglers counts as work; capplan simulate counts it and the first start as losses, and "
+        f"calls {human.percent(run.design_goodput_fraction)} the goodput of this plan."
+    )
+    yield from run.warnings
+
+
+def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
+    """A sentence where another scheme makes more good, by at least what the table shows."""
+    best = run.schemes[0]
+    gain = (best.goodput or 0.0) - answer.expected_goodput
+    if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
+        servers = best.num_servers or 0
+        price = f" It needs {human.count(servers)} servers, whose price is not counted." if servers else ""
+        yield f"{best.scheme.value} would make good {_points(best.goodput)}: {gain * 100:.2f} points more.{price}"
+
+
+def _points(goodput: float | None) -> str:
+    return f"{(goodput or 0.0) * 100:.2f} %"
+
+
+def _figures(answer: Goodput) -> Iterator[tuple[str, str]]:
+    spread = answer.percentiles
+    if answer.goodput_standard_error is not None:
+        yield "standard error of the mean", f"{answer.goodput_standard_error * 100:.2g} %"
+    yield "percentiles 5, 50, 95", ", ".join(_percent(value) for value in (spread.p5, spread.p50, spread.p95))
+    yield "closed form", _percent(answer.expected_goodput)
+    if answer.optimal_interval_s < LONGEST_S:
+        best_s = human.duration(answer.optimal_interval_s)
+        yield "best interval", f"{best_s}, with {_percent(answer.optimal_goodput)} by the closed form"
+    if answer.num_failures is not None:
+        yield "failures", f"{human.digits(answer.num_failures)} in each of {_replications(answer)}"
+
+
+def _replications(answer: Goodput) -> str:
+    count = answer.inputs.num_replications
+    return f"{human.count(count)} replication{'s' if count > 1 else ''}"
+
+
+def _ledger(console: Console, ledger: dict[str, float], wall_s: float) -> Iterator[tuple[str, ...]]:
+    for name, value in sorted(ledger.items(), key=lambda part: -part[1]):
+        if value > 0:
+            share = value / wall_s
+            yield (
+                _WORK.get(name) or part_words(name),
+                human.duration(value),
+                _percent(share),
+                bar(console, share),
+            )
+
+
+def _inputs(answer: Goodput) -> Iterator[tuple[str, str]]:
+    for name, value in answer.inputs:
+        words = human.words(name).removesuffix(" fraction").replace("num ", "")
+        if name in _UNITLESS:
+            yield words, str(value)
+        elif name == "tax_fraction":
+            yield words, human.percent(value)
+        elif name == "interval_s" and value >= LONGEST_S:
+            yield words, "never saves"
+        else:
+            exact = f"{human.figure(value)} s"
+            is_short = value < MINUTE
+            yield words, exact if is_short else f"{human.duration(value)} ({exact})"
+
+
+def _percent(fraction: float) -> str:
+    return f"{human.digits(fraction * 100, significant=_DIGITS)} %"

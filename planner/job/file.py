@@ -1,0 +1,85 @@
+"""What does a job file ask for? A file, or a mapping of its form, becomes a `Job` or one error.
+
+    load_job("job.yaml", ["limits.budget_usd=4e6"])      a file in YAML, JSON or TOML
+    parse_job({"workload": {...}, "offers": [...], ...})   the same from a Python program
+
+The steps, each a module of its own: text to values (`planner.yaml_text`), values replaced (`overrides`), plain values
+only (`planner.plain`), names to figures (`resolve`, `offers`), the rules of the domain types, limits that exclude
+everything (`limits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from planner.job.limits import contradictions
+from planner.job.overrides import with_overrides
+from planner.job.own_catalog import own_figures
+from planner.job.own_factors import with_own_factors
+from planner.job.resolve import resolve
+from planner.plain import plain_copy
+from planner.problems import Findings
+from planner.record_input import name_of, read_mapping, validated
+from planner.yaml_text import JOB_FIELDS
+from simulator.catalog import overlaid
+from simulator.errors import InputError
+from simulator.job import Job
+
+
+def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
+    """Returns the job in a file, with all names resolved to figures.
+
+    Args:
+        path: File in YAML, JSON or TOML; `docs/job-file.md` lists its fields. Its name without the suffix
+            names a job that has no name.
+        overrides: Values that replace those of the file, such as `limits.budget_usd=4e6`; later ones win.
+
+    Raises:
+        InputError: The file cannot be read, or breaks rules; all broken rules are in `problems`.
+    """
+    file = Path(path)
+    document = read_mapping(file, least=JOB_FIELDS)
+    return parse_job(document, name=name_of(file), folder=file.parent, source=str(file), overrides=overrides)
+
+
+def parse_job(
+    document: Mapping[str, object],
+    *,
+    name: str = "job",
+    folder: Path | None = None,
+    source: str = "",
+    overrides: Sequence[str] = (),
+) -> Job:
+    """Returns the job that a mapping describes, with all names resolved to figures.
+
+    Args:
+        document: Fields as in a job file; domain types, such as a `Site`, may stand for their fields.
+        name: Name of a job that gives none.
+        folder: Where relative paths of `config.json` files start; left out: the current folder.
+        source: Where the document comes from, for error messages.
+        overrides: Values that replace those of the document, as for `load_job`.
+
+    Raises:
+        InputError: The document breaks rules; all broken rules are in `problems`.
+
+    Example:
+        >>> job = parse_job({
+        ...     "workload": {"model": "llama-3.1-8b", "tokens": 1e12, "sequence_length": 8192,
+        ...                  "global_batch_tokens": 4e6},
+        ...     "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": {"min": 64, "max": 256}}],
+        ...     "site": "us-iowa",
+        ... })
+        >>> job.workload.global_batch_size
+        512
+    """
+    findings = Findings()
+    plain = plain_copy(with_overrides(document, overrides, findings), findings)
+    own = own_figures(plain.pop("catalog", None), folder or Path(), findings)
+    with overlaid(own):
+        fields = resolve(plain, name=name, folder=folder or Path(), findings=findings)
+        fields = with_own_factors(fields, own.get("factors.csv", {}))
+        job = validated(Job, fields, findings, source)
+    if problems := contradictions(job):
+        raise InputError(problems, source)
+    return job

@@ -1,0 +1,334 @@
+"""What is a first job file made of? A few answers, each checked as it is given, become commented YAML that loads.
+
+Numbers may have a suffix: 2T tokens, 4M tokens a batch, 2.5M dollars (k, M, B, T; decimal).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.human import short, typed
+from planner.job.init_model import is_config, longest_sequence, model_shape, model_value
+from planner.number_text import number_in_words
+from simulator import catalog
+from simulator.catalog import Kind
+from simulator.errors import CatalogError
+
+USUAL_SEQUENCE_LENGTH = 8192
+TOKENS_PER_PARAMETER = 20.0
+"""Tokens for each parameter with which a model of given compute learns most (Hoffmann et al., arXiv 2203.15556)."""
+LARGEST_RANGE = 1_000_000
+"""As `simulator.offer.GpuRange` allows."""
+NEAREST = 3
+LEAST_INSIDE = 3
+"""Letters from which on a name is looked for inside others."""
+Answers = Mapping[str, str]
+"""What was answered, by the name of the question; empty text: nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One thing that a job file needs."""
+
+    name: str
+    """Also the name of its option."""
+    text: str
+    """What is asked."""
+    default: Callable[[Answers], str]
+    """What holds when nothing is answered, given the answers before."""
+    checked: Callable[[str, Answers], str]
+    """Returns an answer, given those before, as the file has it; raises `ValueError` with the rule that it breaks."""
+    needs: str = ""
+    """Name of the answer without which this one cannot be checked."""
+
+
+def number(text: str, example: str = "5e11, 500B or 2T") -> float:
+    """Returns `2T` as 2e12; raises `ValueError` for what is no positive number, with an example of one."""
+    value = number_in_words(text)
+    if value is None or not 0.0 < value < 1e30:
+        raise ValueError(f"must be a positive number, such as {example}")
+    return value
+
+
+def _amount(example: str) -> Callable[[str, Answers], str]:
+    return lambda text, _: typed(number(text, example))
+
+
+def _optional(example: str) -> Callable[[str, Answers], str]:
+    def checked(text: str, _: Answers) -> str:
+        return typed(number(text, f"{example}; empty for none")) if _is_given(text) else ""
+
+    return checked
+
+
+def _is_given(text: str) -> bool:
+    return text.strip().lower() not in ("", "none")
+
+
+def _whole(text: str, _: Answers) -> str:
+    return str(_count(text, "8192"))
+
+
+def _count(text: str, example: str) -> int:
+    value = number(text, example)
+    if value != int(value):
+        raise ValueError(f"must be a whole number, such as {example}")
+    return int(value)
+
+
+def _known(kind: Kind) -> Callable[[str, Answers], str]:
+    def checked(text: str, _: Answers) -> str:
+        name, known = text.strip().lower(), catalog.names(kind)
+        if name not in known:
+            raise ValueError(_unknown(name, known, kind))
+        return name
+
+    return checked
+
+
+def _unknown(name: str, known: Sequence[str], kind: Kind) -> str:
+    near = _alike(name, known)
+    proposed = f"nearest: {', '.join(near)}; " if near else ""
+    return f"is not in the catalogue; {proposed}all: capplan catalog {kind.value}"
+
+
+def _alike(name: str, known: Sequence[str]) -> Sequence[str]:
+    """Returns the names that begin so, else hold it, else look like it; a letter or two stand in names of anything."""
+    begun = [each for each in known if name and each.startswith(name)]
+    inside = [each for each in known if len(name) >= LEAST_INSIDE and name in each]
+    return (begun or inside or difflib.get_close_matches(name, known, NEAREST))[:NEAREST]
+
+
+def _model(text: str, answers: Answers) -> str:
+    """A name of the catalogue, or the path of a file that holds a model's shape."""
+    if not is_config(text.strip()):
+        return _known(Kind.MODELS)(text, answers)
+    model_shape(text.strip())
+    return text.strip()
+
+
+def _accelerators(text: str, _: Answers) -> str:
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ValueError("needs at least one accelerator, such as h100-sxm5-80gb")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"names {', '.join(twice)} more than once: name each accelerator once")
+    known = catalog.names(Kind.ACCELERATORS)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError("; ".join(f"{name} {_unknown(name, known, Kind.ACCELERATORS)}" for name in unknown))
+    return ", ".join(names)
+
+
+def _rents(text: str, answers: Answers) -> str:
+    """One rent for all accelerators, one for each, or none where the catalogue has them."""
+    names, parts = answers["accelerators"].split(", "), [part for part in text.split(",") if part.strip()]
+    unknown = [name for name in names if not _has_rent(name)]
+    if not parts and unknown:
+        raise ValueError(f"is needed: the catalogue has no rent of {', '.join(unknown)}")
+    if len(parts) not in (0, 1, len(names)):
+        raise ValueError(f"must be one number, or one for each of {', '.join(names)}")
+    return ", ".join(typed(number(part, "2.5")) for part in parts)
+
+
+def _has_rent(name: str) -> bool:
+    try:
+        catalog.rent(name)
+    except CatalogError:
+        return False
+    return True
+
+
+def _range(text: str, _: Answers) -> str:
+    rule = f"must be a range such as 64-1024: whole numbers from 1 to {LARGEST_RANGE:,}, the smaller number first"
+    try:
+        values = [_count(end, "64") for end in re.split(r"\s*(?:-|to|\.\.)\s*", text.strip().lower())]
+    except ValueError:
+        raise ValueError(rule) from None
+    least, most = values[0], values[-1]
+    if len(values) > 2 or least > most or most > LARGEST_RANGE:
+        raise ValueError(rule)
+    return f"{least}-{most}"
+
+
+def _objectives(text: str, _: Answers) -> str:
+    known = ("time_to_train", "cost", "energy", "carbon")
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names or any(name not in known for name in names):
+        raise ValueError(f"must be one or more of {', '.join(known)}, with commas between them")
+    return ", ".join(names)
+
+
+def _tokens(answers: Answers) -> str:
+    parameters = model_shape(answers["model"]).num_active_parameters
+    return short(float(f"{TOKENS_PER_PARAMETER * parameters:.1g}")).replace(" ", "").replace("G", "B")
+
+
+def _sequence_length(answers: Answers) -> str:
+    return str(min(USUAL_SEQUENCE_LENGTH, longest_sequence(answers["model"]) or USUAL_SEQUENCE_LENGTH))
+
+
+def _always(value: str) -> Callable[[Answers], str]:
+    return lambda _: value
+
+
+QUESTIONS = (
+    Question(
+        name="model",
+        text="Which model is trained? (a name of `capplan catalog models`, or the path of a config.json)",
+        default=_always("llama-3.1-8b"),
+        checked=_model,
+    ),
+    Question(name="tokens", text="On how many tokens?", default=_tokens, checked=_amount("5e11, 500B or 2T")),
+    Question(
+        name="sequence-length", text="Tokens of one sequence?", default=_sequence_length, checked=_whole
+    ),
+    Question(
+        name="batch-tokens",
+        text="Tokens of one optimizer step?",
+        default=_always("4M"),
+        checked=_amount("4M or 4e6"),
+    ),
+    Question(
+        name="accelerators",
+        text="Which accelerators are on offer? (names of `capplan catalog accelerators`, commas between them)",
+        default=_always("h100-sxm5-80gb"),
+        checked=_accelerators,
+    ),
+    Question(
+        name="gpus", text="How many may be taken, fewest to most?", default=_always("64-1024"), checked=_range
+    ),
+    Question(
+        name="rent",
+        text="Rent in USD per GPU-hour, one number or one for each? (empty: the catalogue's)",
+        default=_always(""),
+        checked=_rents,
+        needs="accelerators",
+    ),
+    Question(
+        name="site",
+        text="In which region? (a name of `capplan catalog sites`)",
+        default=_always("us-iowa"),
+        checked=_known(Kind.SITES),
+    ),
+    Question(
+        name="budget",
+        text="Budget in USD? (empty: none)",
+        default=_always(""),
+        checked=_optional("2.5M or 2.5e6"),
+    ),
+    Question(
+        name="deadline-days",
+        text="Deadline in days? (empty: none)",
+        default=_always(""),
+        checked=_optional("45"),
+    ),
+    Question(
+        name="power-w",
+        text="Power of the site in watts? (empty: no limit)",
+        default=_always(""),
+        checked=_optional("3M or 3e6"),
+    ),
+    Question(
+        name="objectives",
+        text="What is to be small?",
+        default=_always("time_to_train, cost, carbon"),
+        checked=_objectives,
+    ),
+)
+"""In the order in which they are asked."""
+
+_COMMENT_COLUMN = 44
+_SCHEMA_LINE = "# yaml-language-server: $schema="
+
+
+def job_text(answers: Answers, *, file: str, schema: str) -> str:
+    """Returns a commented job file.
+
+    Args:
+        answers: checked answers to all of `QUESTIONS`.
+        file: its name, for the command in its head.
+        schema: path of the JSON Schema for editors, relative to the file; empty: none.
+    """
+    least, most = answers["gpus"].split("-")
+    head = [f"{_SCHEMA_LINE}{schema}"] if schema else []
+    head += [
+        f"# Which cluster for {answers['model']}, and how is the training laid out on it?",
+        f"#   capplan recommend {file}",
+        "# Written by `capplan init`. Every field with its unit and default: docs/job-file.md",
+        "",
+    ]
+    lines = [
+        "workload:",
+        _line(
+            "  model",
+            model_value(answers["model"], Path(file)),
+            "capplan catalog models; or {config: path/to/config.json}",
+        ),
+        _line("  tokens", answers["tokens"], "of the whole run"),
+        _line("  sequence_length", answers["sequence-length"], "tokens"),
+        _line(
+            "  global_batch_tokens",
+            answers["batch-tokens"],
+            "of one step; rounded to sequences that split well",
+        ),
+        _line("  # precisions", "[bf16, fp8]", "number formats that the run may use; left out: bf16"),
+        "",
+        "offers:",
+        *_offers(answers, least, most),
+        "",
+        _line("site", answers["site"], "capplan catalog sites; or your own grid, electricity price and PUE"),
+        "",
+        "limits:",
+        _limit("budget_usd", answers["budget"], "2e6", "for the whole run"),
+        _limit("deadline_days", answers["deadline-days"], "45", "from start to end"),
+        _limit("power_w", answers["power-w"], "3e6", "peak of the facility, cooling included"),
+        "",
+        _line("objectives", f"[{answers['objectives']}]", "what is made small"),
+        _line(
+            "reliability", "typical", "failures of a published fleet: mature, frontier, typical, young, harsh"
+        ),
+        _line("# catalog", "prices.csv", "your own prices and hardware: docs/how-to/own-prices.md"),
+    ]
+    return "\n".join([*head, *_without_empty_limits(lines, answers)]) + "\n"
+
+
+def _offers(answers: Answers, least: str, most: str) -> list[str]:
+    names = answers["accelerators"].split(", ")
+    rents = answers["rent"].split(", ")
+    lines = []
+    for index, name in enumerate(names):
+        rent = rents[index] if len(rents) == len(names) else rents[0]
+        lines.append(_line("  - accelerator", name, "capplan catalog accelerators"))
+        lines.append(_line("    num_gpus", f"{{min: {least}, max: {most}}}", "how many may be taken"))
+        hint = (
+            "your quote; or {low, mid, high}"
+            if rent
+            else "left out: the catalogue's; {low, mid, high} is a range"
+        )
+        key = "rent_usd_per_gpu_hour"
+        lines.append(_line(f"    {key}" if rent else f"    # {key}", rent or "2.5", hint))
+        lines.append(
+            _line("    # purchase_usd_per_node", "280000", "bought, in place of the rent; see ownership")
+        )
+    return lines
+
+
+def _limit(name: str, value: str, example: str, meaning: str) -> str:
+    return _line(f"  {name}", value, meaning) if value else _line(f"  # {name}", example, meaning)
+
+
+def _without_empty_limits(lines: Sequence[str], answers: Answers) -> Sequence[str]:
+    """A section that holds comments only is a comment, too."""
+    if any(answers[name] for name in ("budget", "deadline-days", "power-w")):
+        return lines
+    return ["# limits:" if line == "limits:" else line for line in lines]
+
+
+def _line(key: str, value: str, comment: str) -> str:
+    return f"{f'{key}: {value}':<{_COMMENT_COLUMN}}# {comment}"

@@ -1,0 +1,79 @@
+"""Can the job be asked at all? Contradictions that no change of layout could resolve.
+
+Limits on money, time and power are no matter of form: whether they leave anything over is proven in the study, which
+also says what would.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from planner.job.contradictions import contradictory_options
+from simulator.errors import Problem
+from simulator.hardware import Precision
+from simulator.job import Job
+from simulator.offer import Offer
+
+
+def contradictions(job: Job) -> list[Problem]:
+    """Returns every rule that shuts out all designs, and options that exclude each other; none for a job that can be asked."""
+    return [
+        *_partial_nodes(job),
+        *_missing_formats(job),
+        *_too_few_gpus(job),
+        *_idle_calibration(job),
+        *contradictory_options(job),
+    ]
+
+
+def _partial_nodes(job: Job) -> Iterator[Problem]:
+    for index, offer in enumerate(job.offers):
+        node, wanted = offer.node.num_accelerators, offer.num_gpus
+        if _fewest(offer) > wanted.max:
+            below, above = wanted.max // node * node, _fewest(offer)
+            near = f"{below}, {above}" if below else f"{above}"
+            value = str(wanted.min) if wanted.min == wanted.max else f"{wanted.min}..{wanted.max}"
+            rule = f"must contain a multiple of the node's {node} accelerators; nearest: {near}"
+            yield Problem(path=f"offers[{index}].num_gpus", value=value, rule=rule)
+
+
+def _missing_formats(job: Job) -> Iterator[Problem]:
+    if not any(_peak_flop_per_s(job, offer) for offer in job.offers):
+        formats = ", ".join(job.workload.precisions)
+        missing = "fp16" if Precision.BF16 in job.workload.precisions else "bf16"
+        rule = f"is not computed by any offered accelerator; add {missing} or another accelerator"
+        yield Problem(
+            path="workload.precisions",
+            value=formats,
+            rule=rule if formats else "must name at least one number format; leave it out for bf16",
+        )
+
+
+def _too_few_gpus(job: Job) -> Iterator[Problem]:
+    limit = job.limits.num_gpus
+    fewest = min(_fewest(offer) for offer in job.offers)
+    if limit is not None and limit < fewest:
+        rule = f"must be at least {fewest}, the fewest that any offer allows"
+        yield Problem(path="limits.num_gpus", value=str(limit), rule=rule)
+
+
+def _idle_calibration(job: Job) -> Iterator[Problem]:
+    """A calibration that says nothing of what is on offer was meant for another job."""
+    offered = {offer.accelerator.id for offer in job.offers}
+    if job.calibration is not None and not offered & set(job.calibration.accelerators):
+        known = ", ".join(job.calibration.accelerators) or "no accelerator"
+        rule = f"is of {known}, and the job offers {', '.join(sorted(offered))}; leave it out, or calibrate what is offered"
+        yield Problem(path="calibration", value=job.calibration.source, rule=rule)
+
+
+def _fewest(offer: Offer) -> int:
+    """Returns the accelerators of the fewest whole nodes that reach the minimum."""
+    node = offer.node.num_accelerators
+    return math.ceil(offer.num_gpus.min / node) * node
+
+
+def _peak_flop_per_s(job: Job, offer: Offer) -> float:
+    """Returns the dense peak of one accelerator over the allowed formats; 0 where it has none of them."""
+    rates = (offer.accelerator.peak_flop_per_s(precision) for precision in job.workload.precisions)
+    return max((rate or 0.0 for rate in rates), default=0.0)

@@ -1,0 +1,146 @@
+"""What does an offer stand for? Accelerator, node, network and price: its own or the catalogue's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from planner.job.schema import Location
+from planner.job.short_forms import Entry, Fields, entry, found, lengthen
+from planner.job.sites import resolved_site
+from planner.problems import Findings
+from simulator import catalog
+from simulator.catalog.rents import CONTRACTS
+from simulator.errors import CatalogError
+from simulator.hardware import Accelerator
+from simulator.offer import Estimate
+
+COMMITTED_DAYS: Mapping[str, float] = {"reserved_1y": 365.0, "reserved_3y": 3 * 365.0}
+"""Days for which the reserved prices of the catalogue commit their buyers."""
+_NO_PRICE = Estimate(low=0.0, mid=0.0, high=0.0)
+"""Stands in for a price that was not found, so that the rest of the offer is still checked."""
+
+
+RANGES = (
+    "num_gpus",
+    "rent_usd_per_gpu_hour",
+    "purchase_usd_per_node",
+    "other_rent_usd_per_gpu_hour",
+    "other_purchase_usd_per_node",
+)
+"""Fields that a single number may stand for."""
+
+
+def resolved_offer(
+    given: Fields, job_fabric: object, location: Location, folder: Path, findings: Findings
+) -> Fields:
+    """Returns the fields of an `Offer`: accelerator, node, fabric, site and price found, ranges written out."""
+    offer = {**given}
+    contract = offer.get("rent_usd_per_gpu_hour")
+    if isinstance(contract, str) and contract in CONTRACTS and contract != "planned":
+        offer = _under_contract(offer, contract, location, findings)
+    for field in RANGES:
+        lengthen(offer, field, location, findings)
+    if "site" in offer:
+        offer["site"] = resolved_site(offer, location, folder, findings)
+    accelerator = offer.get("accelerator")
+    if accelerator is not None:
+        offer["accelerator"] = entry(accelerator, catalog.accelerator, (*location, "accelerator"), findings)
+    name = accelerator if isinstance(accelerator, str) else _own_id(accelerator)
+    offer["node"] = entry(offer.get("node"), catalog.node, (*location, "node"), findings)
+    if "node" not in given:
+        offer["node"] = _usual(catalog.default_node, name, (*location, "node"), findings)
+    offer["fabric"] = entry(offer.get("fabric"), catalog.fabric, (*location, "fabric"), findings)
+    if "fabric" not in given:
+        offer["fabric"] = _common_fabric(job_fabric, name, location, findings)
+    return _priced(offer, name, location, findings)
+
+
+def _own_id(accelerator: object) -> str | None:
+    """Returns the id of an accelerator that is written out, if it is text."""
+    match accelerator:
+        case Accelerator(id=name) | {"id": str(name)}:
+            return name
+        case _:
+            return None
+
+
+def _is_known(name: str | None) -> bool:
+    return name in catalog.names(catalog.Kind.ACCELERATORS)
+
+
+def _usual(
+    find: Callable[[str], Entry], name: str | None, location: Location, findings: Findings
+) -> Entry | None:
+    """Returns what the catalogue has for an accelerator; an own accelerator must come with its own."""
+    if name is not None and _is_known(name):
+        return found(find, name, location, findings)
+    if name is None or findings.is_hidden((*location[:-1], "accelerator")):
+        findings.hide(location)
+    else:
+        findings.add(location, None, "is missing: the catalogue knows none for an accelerator of your own")
+    return None
+
+
+def _common_fabric(fabric: object, name: str | None, location: Location, findings: Findings) -> object:
+    """Returns the job's fabric if there is one, else the usual one of the accelerator."""
+    here = (*location, "fabric")
+    if fabric is not None:
+        findings.rename(here, ("fabric",))
+        return fabric
+    if findings.is_hidden(("fabric",)):
+        findings.hide(here)
+        return None
+    return _usual(catalog.default_fabric, name, here, findings)
+
+
+def _priced(offer: Fields, name: str | None, location: Location, findings: Findings) -> Fields:
+    """Returns an offer with the catalogue's rent where it has no price, and with the source of its price."""
+    has_price = any(
+        offer.get(field) is not None or findings.is_hidden((*location, field))
+        for field in ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
+    )
+    if name is None or not _is_known(name):
+        return offer
+    if has_price:
+        return _compared(offer, name)
+    here = (*location, "rent_usd_per_gpu_hour")
+    rent, source = found(catalog.rent, name, here, findings) or (_NO_PRICE, "")
+    return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
+
+
+def _under_contract(offer: Fields, contract: str, location: Location, findings: Findings) -> Fields:
+    """Returns an offer with the catalogue's rent under one kind of contract; spot prices come with interruptions."""
+    here = (*location, "rent_usd_per_gpu_hour")
+    if contract == "spot" and offer.get("interruptions_per_1000_node_days") is None:
+        findings.add(here, contract, "needs interruptions_per_1000_node_days: how often nodes are taken back")
+    committed, least = offer.get("commitment_days"), COMMITTED_DAYS.get(contract, 0.0)
+    if committed is not None and _days(committed) != least and not 0.0 < least <= _days(committed):
+        rule = f"must be {least:g} or more" if least else "must be left out"
+        findings.add(
+            (*location, "commitment_days"), committed, f"{rule} under rent_usd_per_gpu_hour: {contract}"
+        )
+    name = str(offer.get("accelerator"))
+    known = found(lambda wanted: catalog.rent(wanted, contract=contract), name, here, findings)
+    rent, source = known or (_NO_PRICE, "")
+    return {**offer, "rent_usd_per_gpu_hour": rent, "price_source": offer.get("price_source", source)}
+
+
+def _days(value: object) -> float:
+    """Returns a number of days as it is or as text; what is none is reported by its type."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.inf
+
+
+def _compared(offer: Fields, name: str) -> Fields:
+    """Returns a bought offer with the catalogue's rent to compare it with, where there is one."""
+    if offer.get("purchase_usd_per_node") is None or offer.get("other_rent_usd_per_gpu_hour") is not None:
+        return offer
+    try:
+        rent, _ = catalog.rent(name)
+    except CatalogError:
+        return offer
+    return {**offer, "other_rent_usd_per_gpu_hour": rent}

@@ -1,0 +1,85 @@
+"""Which values of a job file does the caller replace? Texts such as `limits.budget_usd=4e6`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from planner.job.schema import Location, long_form
+from planner.problems import Findings
+from planner.yaml_text import parse_value
+from simulator.errors import InputError
+from simulator.record import Record
+
+_NAME = r"[A-Za-z_][\w\-]*"
+_INDEX = r"\[[0-9]{1,6}\]"
+_PATH = re.compile(rf"{_NAME}(?:{_INDEX})*(?:\.{_NAME}(?:{_INDEX})*)*", re.ASCII)
+_STEP = re.compile(rf"({_NAME})|\[([0-9]+)\]", re.ASCII)
+
+
+def with_overrides(
+    document: Mapping[str, object], overrides: Sequence[str], findings: Findings
+) -> Mapping[str, object]:
+    """Returns a document with values replaced or added in the order of the overrides; the given one stays.
+
+    An override is a path, `=` and a value in YAML; `null` takes a value out, nothing at all is a mistake. Where the file has
+    a short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
+    """
+    for override in overrides:
+        location, value = _parsed(override, findings)
+        if location:
+            replaced = _replaced(document, location, value, (), findings)
+            assert isinstance(replaced, Mapping)
+            document = replaced
+    return document
+
+
+def _parsed(override: str, findings: Findings) -> tuple[Location, object]:
+    path, equals, text = override.partition("=")
+    if equals and not text.strip():
+        findings.add(("override",), override, "needs a value after =; null takes a value out")
+        return (), None
+    if not equals or not _PATH.fullmatch(path.strip()):
+        rule = "must be a path, = and a value, such as limits.budget_usd=4e6 or offers[0].num_gpus.max=512"
+        findings.add(("override",), override, rule)
+        return (), None
+    location = tuple(name or int(index) for name, index in _STEP.findall(path))
+    try:
+        return location, parse_value(text, source=override)
+    except InputError as error:
+        for problem in error.problems:
+            findings.add(location, text, problem.rule)
+        return (), None
+
+
+def _replaced(node: object, rest: Location, value: object, done: Location, findings: Findings) -> object:
+    """Returns a copy of a value with the part at `rest` replaced; `done` is the way to it from the top."""
+    if not rest:
+        return value
+    step, here = rest[0], (*done, rest[0])
+    if isinstance(step, int):
+        items = list(node) if isinstance(node, (list, tuple)) else []
+        if step >= len(items):
+            findings.add(here, None, f"cannot be replaced: there are {len(items)} entries, counted from 0")
+            return node
+        items[step] = _replaced(items[step], rest[1:], value, here, findings)
+        return items
+    fields = _fields(node, done)
+    if fields is None:
+        findings.add(done, node, f"has no field {step}: it is a single value or a list")
+        return node
+    return {**fields, step: _replaced(fields.get(step), rest[1:], value, here, findings)}
+
+
+def _fields(node: object, location: Location) -> Mapping[str, object] | None:
+    """Returns the fields of a mapping, a record or a short form, `{}` for `None`, else `None`."""
+    long = long_form(str(location[-1]), node) if location else node
+    match long:
+        case None:
+            return {}
+        case Record():
+            return long.model_dump()
+        case Mapping():
+            return long
+        case _:
+            return None

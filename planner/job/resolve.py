@@ -1,0 +1,183 @@
+"""Which figures do the short forms of a job file stand for? Names become catalogue entries, gaps defaults.
+
+What cannot be resolved is reported and left as `None`; the report hides what validation then says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from planner.calibration.file import load_calibration
+from planner.job.batch_size import whole_sequences
+from planner.job.offers import resolved_offer
+from planner.job.schema import Location
+from planner.job.short_forms import Fields, entry, found, lengthen, without_nulls
+from planner.job.sites import resolved_site, resolved_what_if
+from planner.number_text import way_out
+from planner.plain import plain_copy
+from planner.problems import Findings, nearest
+from planner.yaml_text import read_document
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.huggingface import LANGUAGE_KEY, language_part, shape_from_config
+from simulator.reliability import RELIABILITY_PRESETS
+from simulator.stragglers import STRAGGLER_PRESETS
+
+_MOST_SEQUENCES = 100_000_000
+_DEFAULT_RELIABILITY = "typical"
+
+
+def resolve(document: Fields, *, name: str, folder: Path, findings: Findings) -> Fields:
+    """Returns the fields of a `Job`: every short form replaced, every default of a file filled in.
+
+    Args:
+        document: Plain values, as `plain_copy` returns them.
+        name: Name of a job that gives none.
+        folder: Where relative paths start.
+        findings: Takes the problems.
+    """
+    job = {"name": name, **without_nulls(document, ())}
+    if isinstance(workload := job.get("workload"), dict):
+        job["workload"] = _workload(workload, folder, findings)
+    fabric = entry(job.pop("fabric", None), catalog.fabric, ("fabric",), findings)
+    if isinstance(offers := job.get("offers"), list):
+        located = [(("offers", index), offer) for index, offer in enumerate(offers)]
+        job["offers"] = [
+            resolved_offer(offer, fabric, place, folder, findings) if isinstance(offer, dict) else offer
+            for place, offer in located
+        ]
+    if "site" in job:
+        job["site"] = resolved_site(job, (), folder, findings)
+    if isinstance(what_if := job.get("what_if"), dict):
+        job["what_if"] = resolved_what_if(what_if, folder, findings)
+    if isinstance(path := job.get("calibration"), str):
+        job["calibration"] = _calibration(path, folder, findings)
+    job["reliability"] = _reliability(job, findings)
+    return job
+
+
+def _calibration(path: str, folder: Path, findings: Findings) -> Fields | None:
+    """Returns the fields of a calibration file."""
+    try:
+        return plain_copy(load_calibration(folder / path).model_dump(mode="json"), findings)
+    except InputError as error:
+        for problem in error.problems:
+            findings.add(("calibration",), path, str(problem))
+        return None
+
+
+def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
+    workload = {**given}
+    location = ("workload", "model")
+    model = entry(workload.get("model"), catalog.model, location, findings)
+    if isinstance(model, dict) and "config" in model:
+        model = _configured_model(model, folder, location, findings)
+    if "model" in workload:
+        workload["model"] = model
+    tokens = workload.pop("global_batch_tokens", None)
+    if tokens is not None:
+        workload["global_batch_size"] = _batch_size(tokens, workload, findings)
+    return workload
+
+
+def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
+    """Returns the shape in a `config.json`, named as given, else after the file or its folder."""
+    for field in model.keys() - {"config", "name"}:
+        findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
+    text, here = model["config"], (*location, "config")
+    if not isinstance(text, str):
+        findings.add(here, text, "must be the path of a config.json")
+    elif (config := found(lambda name: read_document(folder / name), text, here, findings)) is not None:
+        file = Path(text)
+        name = (
+            model.get("name") or (file.parent.name if file.stem == "config" else file.stem) or "config.json"
+        )
+        if isinstance(config, Mapping) and isinstance(name, str):
+            return _shape(config, name, here, findings)
+        findings.add(here, text, "must name a file that holds one mapping, and name must be text")
+    findings.hide(location)
+    return None
+
+
+def _shape(config: Mapping[str, object], name: str, location: Location, findings: Findings) -> Fields | None:
+    """Returns the fields of a shape, so that they meet the same rules as fields that are written out."""
+    try:
+        shape = shape_from_config(config, name)
+    except InputError as error:
+        for problem in error.problems:
+            key = problem.path.removeprefix(f"{LANGUAGE_KEY}.")
+            findings.add((*location, problem.path), language_part(config).get(key), problem.rule)
+        findings.hide(location[:-1])
+        return None
+    findings.rename(location[:-1], location)
+    return plain_copy(shape.model_dump(), findings)
+
+
+def _batch_size(tokens: object, workload: Fields, findings: Findings) -> int | None:
+    """Returns the sequences of a global batch that is given in tokens, as `FORMS` says."""
+    here = ("workload", "global_batch_tokens")
+    findings.hide(("workload", "global_batch_size"))
+    length, wanted = _number(workload.get("sequence_length")), _number(tokens)
+    if workload.get("global_batch_size") is not None:
+        findings.add(here, tokens, "give either global_batch_size or global_batch_tokens, not both")
+    elif wanted is None:
+        findings.add(here, tokens, f"must be a number{way_out(tokens)}")
+    elif length is not None and length > 0:
+        if not length <= wanted <= length * _MOST_SEQUENCES:
+            rule = f"must be 1 to {_MOST_SEQUENCES:,} sequences of sequence_length ({length:.15g}) tokens"
+            findings.add(here, tokens, rule)
+        else:
+            return whole_sequences(wanted / length)
+    return None
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, (int, float, str)) else None
+    except ValueError:
+        return None
+
+
+def _reliability(job: Fields, findings: Findings) -> object:
+    """Returns the job's reliability: its own figures over those of its preset."""
+    if job.get("reliability") is None:
+        return RELIABILITY_PRESETS[_DEFAULT_RELIABILITY]
+    lengthen(job, "reliability", (), findings)
+    given = job["reliability"]
+    if not isinstance(given, dict):
+        return given
+    given = _with_stragglers(given, findings)
+    if given.get("preset") is None:
+        return _without(given, "preset")
+    preset, own = given["preset"], _without(given, "preset")
+    if not isinstance(preset, str) or preset not in RELIABILITY_PRESETS:
+        known = tuple(RELIABILITY_PRESETS)
+        findings.add(("reliability", "preset"), preset, f"must be a preset; {nearest(str(preset), known)}")
+        findings.hide(("reliability", "failures_per_1000_node_days"))
+        return own
+    return {**RELIABILITY_PRESETS[preset].model_dump(), **own}
+
+
+def _with_stragglers(given: Fields, findings: Findings) -> Fields:
+    """Returns the fields with the causes of a preset; causes and the distribution over jobs exclude each other."""
+    here = ("reliability", "stragglers")
+    causes = given.get("stragglers")
+    if causes is None:
+        return given
+    prior = [
+        name for name in ("straggler_log_mean", "straggler_log_deviation") if given.get(name) is not None
+    ]
+    if prior:
+        findings.add(here, causes, f"give causes here, or {' and '.join(prior)}, not both")
+    if not isinstance(causes, str):
+        return given
+    presets = {str(name): preset for name, preset in STRAGGLER_PRESETS.items()}
+    if causes not in presets:
+        findings.add(here, causes, f"must be a preset; {nearest(causes, tuple(presets))}")
+        return _without(given, "stragglers")
+    return {**given, "stragglers": presets[causes].model_dump()}
+
+
+def _without(fields: Fields, key: str) -> Fields:
+    return {name: value for name, value in fields.items() if name != key}

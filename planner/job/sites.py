@@ -1,0 +1,143 @@
+"""What does a site stand for? A region's figures under the user's own, and profiles from files or a few numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from planner.job.schema import Location, long_form
+from planner.job.short_forms import Fields, found, lengthen
+from planner.problems import Findings
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.hardware import Site
+from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, synthetic_profile
+from simulator.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
+
+PROFILES: Mapping[str, TraceUnit] = {"grid_profile": GRID_TRACE, "electricity_profile": PRICE_TRACE}
+"""Fields that hold profiles, and in what their files count."""
+MEAN_OF: Mapping[str, str] = {
+    "grid_profile": "grid_kgco2e_per_kwh",
+    "electricity_profile": "electricity_usd_per_kwh",
+}
+"""The flat figure that each profile replaces."""
+PLAUSIBLE: Mapping[str, float] = {
+    "grid_profile": MOST_KGCO2E_PER_KWH,
+    "electricity_profile": MOST_USD_PER_KWH,
+}
+"""The largest value of each profile."""
+SAME_MEAN_FRACTION = 0.01
+"""A flat figure that is the mean of the profile, but for rounding, contradicts nothing."""
+REQUIRED = tuple(name for name, field in Site.model_fields.items() if field.is_required())
+_SWINGS = ("mean", "daily_amplitude", "yearly_amplitude")
+
+
+def resolved_site(owner: Fields, location: Location, folder: Path, findings: Findings) -> object:
+    """Returns the site of a job or an offer with everything filled in that its region is known for.
+
+    Args:
+        owner: the job or the offer, whose `site` may be a region or fields.
+        location: where the owner stands.
+        folder: where relative paths of profiles start.
+        findings: takes the problems.
+    """
+    lengthen(owner, "site", location, findings)
+    given = owner.get("site")
+    return _written_out(given, (*location, "site"), folder, findings) if isinstance(given, dict) else given
+
+
+def _written_out(given: Fields, here: Location, folder: Path, findings: Findings) -> Fields:
+    """Returns the fields of a site that stands at a place."""
+    site = {**given}
+    for field, unit in PROFILES.items():
+        if field in site:
+            site[field] = _profile(site[field], unit, (*here, field), folder, findings)
+            _meet_mean(site, field, here, findings)
+    return _with_region(site, here, findings)
+
+
+def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> None:
+    """Gives a site the mean of a profile where it names no other figure; one that differs would be dropped, and is refused."""
+    mean_field, profile = MEAN_OF[field], site[field]
+    per_hour = profile.get("per_hour") if isinstance(profile, dict) else getattr(profile, "per_hour", None)
+    if not per_hour or not all(isinstance(value, (int, float)) for value in per_hour):
+        return
+    mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
+    if given is None:
+        if mean <= PLAUSIBLE[field]:  # else the profile itself is refused, by its own name
+            site[mean_field] = mean
+    elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
+        rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"
+        findings.add((*here, mean_field), given, rule)
+
+
+def resolved_what_if(given: Fields, folder: Path, findings: Findings) -> Fields:
+    """Returns what a job asks to be compared with, its sites written out."""
+    sites = given.get("sites")
+    if not isinstance(sites, list):
+        return given
+    written = []
+    for index, site in enumerate(sites):
+        here: Location = ("what_if", "sites", index)
+        if isinstance(site, str):
+            findings.rename((*here, "region"), here)
+        long = long_form("site", site)
+        written.append(_written_out(long, here, folder, findings) if isinstance(long, dict) else site)
+    return {**given, "sites": written}
+
+
+def _with_region(given: Fields, location: Location, findings: Findings) -> Fields:
+    """Returns a site whose missing figures are those of its region; an own region must have all that are required."""
+    region = given.get("region")
+    missing = [field for field in Site.model_fields if given.get(field) is None]
+    if not isinstance(region, str) or not missing:
+        return given
+    if region not in catalog.names(catalog.Kind.SITES) and not set(missing) & set(REQUIRED):
+        return given
+    known = found(catalog.site, region, (*location, "region"), findings)
+    if known is None:
+        for field in missing:
+            findings.hide((*location, field))
+        return given
+    return {**given, **{field: getattr(known, field) for field in missing}}
+
+
+def _profile(value: object, unit: TraceUnit, location: Location, folder: Path, findings: Findings) -> object:
+    """Returns the profile that a path, a list of numbers or a mean with its swings stands for."""
+    match value:
+        case str():
+            return _found_profile(lambda: read_trace(folder / value, unit), value, location, findings)
+        case list():
+            return {"per_hour": value}
+        case dict() if value and value.keys() <= set(_SWINGS):
+            if not _are_numbers(value, location, findings):
+                return None
+            swings = {"mean": 0.0, **{name: float(str(swing)) for name, swing in value.items()}}
+            return _found_profile(lambda: synthetic_profile(**swings), str(value), location, findings)
+        case _:
+            return value
+
+
+def _are_numbers(swings: Fields, location: Location, findings: Findings) -> bool:
+    """Whether a mean and its swings are numbers; what is none is reported."""
+    wrong = {
+        name: value
+        for name, value in swings.items()
+        if isinstance(value, bool) or not isinstance(value, (int, float))
+    }
+    for name, value in wrong.items():
+        findings.add((*location, name), value, "must be a number, as all of mean and its swings are")
+    return not wrong
+
+
+def _found_profile(
+    make: Callable[[], HourlyProfile], shown: str, location: Location, findings: Findings
+) -> HourlyProfile | None:
+    try:
+        return make()
+    except InputError as error:
+        for problem in error.problems:
+            place = f"{problem.path} = {problem.value}: " if problem.path else ""
+            findings.add(location, shown, f"{place}{problem.rule}")
+        return None

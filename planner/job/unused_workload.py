@@ -1,0 +1,166 @@
+"""Which fields of a workload change nothing, because no layout that may be searched or no other field needs them?"""
+
+from __future__ import annotations
+
+from planner.job.unused_rule import UnusedRule
+from simulator.hardware import Precision
+from simulator.job import Job
+from simulator.plan import Plan, Recompute
+
+_DEGREES = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel", "expert_parallel")
+
+
+def narrowed_to(job: Job, plan: Plan) -> Job:
+    """Returns the job with nothing to search but one plan's layout, so that remarks are those on that plan."""
+    lists = {name: (getattr(plan, name),) for name in _DEGREES}
+    layers = None if plan.recompute_num_layers is None else (plan.recompute_num_layers,)
+    search = job.search.model_copy(
+        update={
+            **lists,
+            "zero_stages": (plan.zero_stage,),
+            "recompute": (plan.recompute,),
+            "recompute_num_layers": layers,
+        }
+    )
+    workload = job.workload.model_copy(update={"precisions": (plan.precision,)})
+    return job.model_copy(
+        update={"offers": (job.offers[plan.offer],), "workload": workload, "search": search}
+    )
+
+
+def _splits(job: Job, degree: str) -> bool:
+    allowed = getattr(job.search, degree)
+    return allowed is None or max(allowed) > 1
+
+
+def _has_experts(job: Job) -> bool:
+    return job.workload.model.experts is not None
+
+
+def _has_shared_experts(job: Job) -> bool:
+    experts = job.workload.model.experts
+    return experts is not None and experts.shared_ffn_hidden_size > 0
+
+
+def _shares_heads(job: Job) -> bool:
+    model = job.workload.model
+    return model.latent_attention is None and model.num_kv_heads < model.num_heads
+
+
+def _drops_tokens(job: Job) -> bool:
+    capacity = job.workload.expert_capacity_factor
+    return capacity is not None and job.workload.expert_imbalance > capacity
+
+
+def _can_free_stage_inputs(job: Job) -> bool:
+    keeping = {Recompute.NONE}
+    if not job.workload.needs_layer_inputs:
+        keeping.add(Recompute.SELECTIVE)
+    return not keeping.isdisjoint(job.search.recompute)
+
+
+def _allows(job: Job, *precisions: Precision) -> bool:
+    return any(precision in job.workload.precisions for precision in precisions)
+
+
+def _paths(*names: str) -> tuple[str, ...]:
+    return tuple(f"workload.{name}" for name in names)
+
+
+WORKLOAD_RULES = (
+    UnusedRule(
+        is_used=_has_experts,
+        why="the model has no experts",
+        paths=_paths(
+            "expert_dispatch",
+            "overlaps_expert_exchange",
+            "expert_products",
+            "overlaps_shared_experts",
+            "dispatches_in_8_bits",
+            "fills_expert_rows",
+            "expert_tensor_parallel",
+            "expert_imbalance",
+            "expert_capacity_factor",
+        ),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.expert_products == "separate",
+        why="expert_products is not separate",
+        paths=_paths("fills_expert_rows"),
+    ),
+    UnusedRule(
+        is_used=_has_shared_experts,
+        why="the model has no shared experts",
+        paths=_paths("overlaps_shared_experts"),
+    ),
+    UnusedRule(
+        is_used=_drops_tokens,
+        why="expert_imbalance does not exceed it",
+        paths=_paths("expert_capacity_factor"),
+    ),
+    UnusedRule(
+        is_used=lambda job: _allows(job, Precision.FP8),
+        why="precisions do not allow fp8",
+        paths=_paths("fp8_recipe", "dispatches_in_8_bits"),
+    ),
+    UnusedRule(
+        is_used=lambda job: _allows(job, Precision.FP8, Precision.FP4),
+        why="precisions allow neither fp8 nor fp4",
+        paths=_paths("gathers_cast_inputs", "keeps_cast_weights", "fills_expert_rows"),
+    ),
+    UnusedRule(
+        is_used=lambda job: min(job.search.zero_stages) < 3,
+        why="under ZeRO stage 3 weights are cast when they are gathered",
+        paths=_paths("keeps_cast_weights"),
+    ),
+    UnusedRule(
+        is_used=lambda job: 3 in job.search.zero_stages,
+        why="ZeRO stage 3 is not allowed",
+        paths=_paths("weight_prefetch", "most_gathered_weights", "sharded_copies"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.optimizer_offload_fraction > 0 and max(job.search.zero_stages) >= 2,
+        why="no optimizer states are offloaded under ZeRO-2 or 3",
+        paths=_paths("offloads_gradients"),
+    ),
+    UnusedRule(
+        is_used=lambda job: Recompute.SELECTIVE in job.search.recompute,
+        why="selective recomputation is not allowed",
+        paths=_paths("selective_recompute", "recompute_modules"),
+    ),
+    UnusedRule(
+        is_used=lambda job: bool(job.search.recompute_num_layers) and Recompute.FULL in job.search.recompute,
+        why="recompute_num_layers is not given",
+        paths=_paths("recompute_method"),
+    ),
+    UnusedRule(
+        is_used=lambda job: _splits(job, "context_parallel"),
+        why="context_parallel is 1",
+        paths=_paths("context_exchange"),
+    ),
+    UnusedRule(
+        is_used=_shares_heads,
+        why="every query head has keys and values of its own",
+        paths=_paths("copies_shared_heads"),
+    ),
+    UnusedRule(
+        is_used=lambda job: _splits(job, "pipeline_parallel"),
+        why="pipeline_parallel is 1",
+        paths=_paths("keeps_stage_outputs", "frees_stage_inputs"),
+    ),
+    UnusedRule(
+        is_used=_can_free_stage_inputs,
+        why="every layer is computed again from its input",
+        paths=_paths("frees_stage_inputs"),
+    ),
+    UnusedRule(
+        is_used=lambda job: _splits(job, "tensor_parallel"),
+        why="tensor_parallel is 1",
+        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel", "gathers_cast_inputs"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.has_sequence_parallel,
+        why="has_sequence_parallel is false",
+        paths=_paths("overlaps_tensor_comm", "gathers_cast_inputs"),
+    ),
+)

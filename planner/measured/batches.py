@@ -1,0 +1,83 @@
+"""How many sequences does a measured run take at a time, and how many in a step? Micro-batch and global batch."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from planner.measured import notes as measured_notes
+from planner.measured.framework_releases import release_year
+from planner.measured.told import CannotModelError, Told
+
+FIRST_MICRO_BATCH_SIZE_YEAR = 2025
+"""Since April 2025 torchtitan passes single sequences through a pipeline (`pipeline_parallel_microbatch_size`, its pull request
+1073). Before, a local batch was cut into as many micro-batches as there are stages (`pipeline_parallel_microbatches or
+parallel_dims.pp` in `pipeline_llama.py`)."""
+_TORCHTITAN = "torchtitan"
+_NUMBERED_RELEASE = re.compile(_TORCHTITAN + r"\W*v?0\.[1-9]")
+"""Releases with numbers; the first, 0.1.0, is of June 2025."""
+
+
+def is_torchtitan(framework: str) -> bool:
+    """Returns whether a run is one of torchtitan, perhaps below another name."""
+    return _TORCHTITAN in framework.lower()
+
+
+def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool) -> tuple[int, int]:
+    """Returns micro-batch and global batch, in sequences.
+
+    Frameworks that shard everything seldom accumulate gradients, unless they have a pipeline to fill.
+
+    Raises:
+        CannotModelError: neither of them is given.
+    """
+    micro_batch, batch = told.cells.count("micro_batch"), told.cells.count("global_batch")
+    steps = measured_notes.accumulation_steps(told.text("notes"))
+    if batch is None:
+        if micro_batch is None:
+            raise CannotModelError("neither global_batch nor micro_batch is given")
+        batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
+    local = max(1, batch // data_parallel)
+    if num_stages > 1 and is_torchtitan(told.text("framework")):
+        micro_batch = _of_torchtitan(told, micro_batch, local, num_stages)
+    elif steps is not None and micro_batch is None:
+        micro_batch = _of_accumulation(told, local, steps)
+    elif micro_batch is None:
+        micro_batch = told.default("micro_batch", local if is_sharded and num_stages == 1 else 1)
+    _remark_idle_stages(told, local // micro_batch, num_stages)
+    return micro_batch, batch
+
+
+def _of_accumulation(told: Told, local: int, steps: int) -> int:
+    """Returns the micro-batch of a rank whose share of a batch is cut into that many; the nearest where it cannot be."""
+    micro_batch = max(1, local // steps)
+    if micro_batch * steps == local:
+        return micro_batch
+    size = next(size for size in range(micro_batch, 0, -1) if local % size == 0)
+    meaning = f"{steps} micro-batches do not share out the {local} sequences of a rank; taken as {local // size} of {size}"
+    told.remark("notes", meaning)
+    return told.default("micro_batch", size)
+
+
+def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -> int:
+    """Returns the micro-batch: as given, unless that is the local batch, which torchtitan cuts."""
+    if given is not None and (given != local or local == 1):
+        return given
+    name = told.text("framework").lower()
+    is_late = (release_year(name) or 0) >= FIRST_MICRO_BATCH_SIZE_YEAR or _NUMBERED_RELEASE.search(name)
+    num_micro_batches = local if is_late else math.gcd(local, num_stages)
+    habit = "of single sequences, as since 2025" if is_late else "one for each stage, as until 2024"
+    told.remark(
+        "micro_batch",
+        f"torchtitan cuts a local batch of {local} for its pipeline into {num_micro_batches} micro-batches ({habit})",
+    )
+    return told.default("micro_batch", local // num_micro_batches)
+
+
+def _remark_idle_stages(told: Told, num_micro_batches: int, num_stages: int) -> None:
+    if num_micro_batches < num_stages:
+        meaning = (
+            f"fewer micro-batches in a step ({num_micro_batches}) than stages ({num_stages}), some of which always wait; "
+            "give what goes through the pipeline at a time, not the batch of a rank"
+        )
+        told.remark("micro_batch", meaning)

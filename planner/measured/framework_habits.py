@@ -1,0 +1,178 @@
+"""How does a framework train where a measurement does not say? Attention kernel, gradients, sharding.
+
+The habits are those of the published configurations behind docs/validation.md where there are any, and otherwise the
+frameworks' documented defaults. Two were looked up because steps came out too fast: that hosts of DeepSpeed's pipelines of
+2021-22 wait for their kernels, and that vTrain's model of one node does not fill up its vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from planner.measured.deepspeed_habits import DEEPSPEED, EARLY_DEEPSPEED, EARLY_ZERO_3, SIXTEEN_BIT_ZERO
+from planner.measured.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
+from planner.measured.fsdp_habits import COMPILED, COMPILED_TORCHTITAN, FOUNDRY, SHARDED, TORCHTITAN
+from planner.measured.habits import FULL_OPTIMIZER_BYTES, Habits
+from planner.measured.kernel_releases import attention_kernel
+from planner.measured.megatron_habits import (
+    BRIDGE,
+    EARLY_MEGATRON,
+    MEGATRON_CORE,
+    MEGATRON_LM,
+    NANOTRON,
+    NEMO,
+    NEMO_2023,
+    NEMO_APEX,
+    VTRAIN,
+    VTRAIN_RUNS,
+)
+from planner.measured.other_habits import HAI_LLM, JAX, META, UNKNOWN
+from planner.measured.sharding import LAST_STAGE, named_stage, sharded_copies
+from planner.measured.software_families import DEEPSPEED as DEEPSPEED_WORDS
+
+OLD_FAMILIES = ("volta", "ampere")
+"""Architectures that Megatron-LM trained on before it had fused attention (2023)."""
+_SHARDING = "automodel|torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
+"""NeMo Automodel and torchtune are PyTorch's FSDP2, not Megatron; metaseq is fairscale's FSDP."""
+_SHARDING_OF_ANY = "fsdp|axolotl"
+"""Words that others use, too: Megatron and JAX have an FSDP of their own, axolotl runs DeepSpeed as well."""
+_HUGGING_FACE = (
+    r"^(?!.*(deepspeed|megatron|ddp)).*(\baccelerate\b|hugging ?face|\bhf\b|\btrainer\b|\btransformers\b)"
+)
+"""Hugging Face's Trainer and Accelerate shard by PyTorch's FSDP unless they are told to use another engine."""
+_NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Framework:
+    """Habits of a framework, by what its name contains."""
+
+    words: str
+    habits: Habits
+    early: Habits | None = None
+    """Those of releases until `last_early_year`; where a name has no date, of architectures up to 2022."""
+    last_early_year: int = 2022
+    on_old_families: Habits | None = None
+    """Those of the same release on architectures up to 2022."""
+    needs_release: bool = False
+    """Whether releases before the usual ones had other habits."""
+
+
+_FRAMEWORKS = (
+    _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
+    _Framework(words="vtrain", habits=VTRAIN),
+    _Framework(words="megatron-?deepspeed|gpt-?neo-?x", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
+    _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=NEMO_APEX, on_old_families=NEMO_2023),
+    _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=NEMO_APEX),
+    _Framework(words=r"megatron-?bridge", habits=BRIDGE),
+    _Framework(words=f"{_NEMO_PROPER}|nvidia release", habits=NEMO, needs_release=True),
+    _Framework(
+        words="composer|foundry",
+        habits=FOUNDRY,
+        early=replace(FOUNDRY, attention="flash-1"),
+        last_early_year=2023,
+    ),
+    _Framework(words="torchtitan.*compile|compile.*torchtitan", habits=COMPILED_TORCHTITAN),
+    _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=COMPILED),
+    _Framework(words="torchtitan", habits=TORCHTITAN),
+    _Framework(words=r"\blingua\b", habits=COMPILED),  # FSDP2 with `compile: true`
+    _Framework(words=_SHARDING, habits=SHARDED),
+    _Framework(
+        words="intern-?(evo|lm)",
+        habits=SIXTEEN_BIT_ZERO,
+        early=replace(SIXTEEN_BIT_ZERO, attention="flash-1"),
+        last_early_year=2023,
+    ),
+    _Framework(words="colossal", habits=SIXTEEN_BIT_ZERO),
+    _Framework(words="nanotron", habits=NANOTRON),
+    _Framework(words=r"\bhai-?llm", habits=HAI_LLM),
+    _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=JAX),
+    _Framework(words=DEEPSPEED_WORDS, habits=DEEPSPEED),
+    _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),
+    _Framework(words="megatron-?lm.*core", habits=MEGATRON_LM),
+    _Framework(words="megatron-?lm|^megatron$", habits=MEGATRON_LM, early=EARLY_MEGATRON),
+    _Framework(words="megatron|mcore|primus|megascale", habits=MEGATRON_CORE),
+    _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
+    _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
+    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=META),
+)
+"""Frameworks in the order in which their names are looked for; the first that fits counts."""
+
+
+def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: bool = False) -> Habits:
+    """Returns the habits of a framework on an architecture (`Accelerator.family`) in a number format.
+
+    Args:
+        framework: its name, perhaps with a release; FSDP and stages of ZeRO in it hold where nothing else is said.
+        family: architecture of the accelerators.
+        precision: number format of the products.
+        is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
+    """
+    name = framework.lower()
+    habits = _by_name(name, is_old=family in OLD_FAMILIES)
+    stage = named_stage(name)
+    if (is_fully_sharded or stage == LAST_STAGE) and habits in (
+        EARLY_MEGATRON,
+        EARLY_DEEPSPEED,
+    ):
+        habits = EARLY_ZERO_3
+    elif stage is not None:
+        habits = replace(habits, zero_stage=stage)
+    attention = attention_kernel(habits.attention, family, name, precision)
+    year = release_year(name) or 0
+    copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
+    habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
+    habits = replace(habits, sharded_copies=sharded_copies(name))
+    has_compiled_loss = habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR
+    return replace(habits, split_logit_bytes=None) if has_compiled_loss else habits
+
+
+def _in_format(habits: Habits, precision: str) -> Habits:
+    # 8-bit products of PyTorch need its compiler
+    if precision in ("fp8", "fp4") and habits in (SHARDED, TORCHTITAN):
+        return replace(habits, has_fused_operators=True)
+    if precision != "bf16":  # the half that apex leaves out of a master weight is in a bf16 weight
+        habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
+    if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
+        return replace(
+            habits,
+            gradient_bytes=2,
+            sync_bytes=2,
+            update_bytes=habits.fp16_update_bytes,
+            step_bytes=habits.fp16_step_bytes,
+        )
+    return habits
+
+
+def in_pipeline(habits: Habits) -> Habits:
+    """Returns the habits of a framework where the model is split over a pipeline.
+
+    What PyTorch reduces behind the last backward pass of a stage, nothing of that stage hides: its final callback waits.
+    """
+    if not habits.keeps_weights_in_pipelines:
+        return habits
+    return replace(habits, zero_stage=1, overlaps_gradient_sync=False)
+
+
+def tells_habits(framework: str) -> bool:
+    """Returns whether a name says enough: that of a framework which is known, with a release where habits changed."""
+    name = framework.lower()
+    found = _framework(name)
+    is_dated = release_year(name) is not None
+    return found is not None and (is_dated or not (found.needs_release or found.early))
+
+
+def _by_name(name: str, *, is_old: bool) -> Habits:
+    found = _framework(name)
+    if found is None:
+        return UNKNOWN
+    if is_old and found.on_old_families is not None:
+        return found.on_old_families
+    year = release_year(name)
+    is_early = is_old if year is None else year <= found.last_early_year
+    return found.early if found.early and is_early else found.habits
+
+
+def _framework(name: str) -> _Framework | None:
+    return next((found for found in _FRAMEWORKS if re.search(found.words, name)), None)

@@ -1,0 +1,45 @@
+"""How do frameworks train that shard by PyTorch's FSDP? PyTorch itself, llm-foundry, torchtitan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.measured.habits import Habits
+
+SHARDED = Habits(
+    name="FSDP",
+    attention="flash-2",
+    copies_shared_heads=True,
+    has_fused_operators=False,
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gathers_cast_inputs=False,
+    zero_stage=3,
+    logit_bytes=10,
+    memory_kind="reserved",
+)
+"""PyTorch computes the loss in 32 bits without fusion, and attention with FlashAttention-2, as transformers and llm-foundry do;
+torchtitan, torchtune, litgpt and transformers copy shared keys and values for it. torchtitan prints the allocator's peak."""
+FOUNDRY = replace(SHARDED, name="llm-foundry", copies_shared_heads=False, sync_bytes=2, logit_bytes=4)
+"""Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
+weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
+is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
+COMPILED = replace(SHARDED, has_fused_operators=True)
+TORCHTITAN = replace(
+    SHARDED,
+    name="torchtitan",
+    has_sequence_parallel=True,
+    gathers_tensor_scaled_inputs=True,
+    selective_recompute="every_other_product",
+    context_exchange="gathered_ring",
+    split_logit_bytes=16,
+    keeps_weights_in_pipelines=True,
+)
+"""Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
+default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default.
+Context parallelism is PyTorch's, whose ring gathers keys and values (`context_parallel_rotate_method: allgather`), until August
+2026 (its pull request 4218). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`), nor are
+gradients reduced before a stage's last backward pass (`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch
+pull request 124319 calls that ZeRO-1. Its tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward:
+log-softmax, exponential, gradient, their sum (`_nll_loss_and_log_softmax_backward` of PyTorch)."""
+COMPILED_TORCHTITAN = replace(TORCHTITAN, has_fused_operators=True)

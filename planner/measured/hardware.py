@@ -1,0 +1,117 @@
+"""Which node and network did a measured run use? From its cells, and from the usual node of its accelerator."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from planner.measured.batches import is_torchtitan
+from planner.measured.file import Cells
+from planner.measured.hardware_names import accelerator_id, link_domain_of
+from planner.measured.network_names import Network, network_of
+from planner.measured.told import Told
+from planner.measured.words import affirmed
+from simulator import catalog
+from simulator.errors import InputError, Problem
+from simulator.hardware import Node
+
+_DIES = {"mi250x": "mi250x-gcd"}
+"""Entries of the catalogue whose accelerators are the two dies of a card, which frameworks count."""
+
+_BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
+"""Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in
+prose only."""
+LESS_POWERFUL_H100 = "h100-sxm5-96gb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredNode:
+    """A node as a row describes it."""
+
+    cells: dict[str, object]
+    """Fields of an offer and of its `Node`."""
+    num_accelerators: int
+    link_domain_size: int
+    assumed: tuple[str, ...]
+    """Columns that say too little, so that the usual node or network stands in."""
+    is_network_understood: bool
+    network_remark: str = ""
+    """What is taken for the description of the network, or left out of it, that it does not say itself."""
+
+
+def accelerator_of(told: Told) -> str:
+    """Returns the catalogue name of a row's accelerators: that of the dies of a card where they are what it counts.
+
+    Raises:
+        CapplanError: the catalogue has no such accelerator.
+    """
+    name = accelerator_id(told.text("gpu") or "not named")
+    if _BARE_H100.fullmatch(told.text("gpu")) and is_torchtitan(told.text("framework")):
+        return told.default("gpu", name)
+    die = _DIES.get(name)
+    if die is None or not _counts_dies(told, catalog.default_node(die).num_accelerators):
+        return name
+    told.remark("gpu", f"counted in dies (GCDs), two a card: taken as {die}")
+    return die
+
+
+def _counts_dies(told: Told, dies_per_node: int) -> bool:
+    given = told.cells.count("gpus_per_node")
+    return given == dies_per_node or (given is None and bool(affirmed(r"\bgcds?\b", told.text("notes"))))
+
+
+def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
+    """Returns the node of a row.
+
+    Raises:
+        InputError: nodes of the written size do not make up the run, or no such link domain exists.
+    """
+    node, given = catalog.default_node(accelerator), cells.count("gpus_per_node")
+    counts_domain = given is not None and _is_domain(node, given)
+    gpus = node.num_accelerators if counts_domain or given is None else given
+    num_gpus = cells.count("n_gpus") or gpus
+    _check_whole_nodes(num_gpus, None if counts_domain else given)
+    network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
+    usual_domain = given if given is not None and counts_domain else _usual_domain(node, gpus)
+    domain = network.link_domain_size or min(
+        usual_domain, link_domain_of(cells.text.get("gpu", "")) or usual_domain
+    )
+    columns = {"gpus_per_node": given is not None, "interconnect": _is_told(network, num_gpus, domain)}
+    return MeasuredNode(
+        cells={
+            "accelerator": accelerator,
+            "node": node.id,
+            "fabric": network.fabric,
+            "num_accelerators": gpus,
+            "link_domain_size": domain,
+            "network_bytes_per_s": network.node_bytes_per_s
+            or node.network_bytes_per_s_per_accelerator * gpus,
+            "num_network_cards": network.num_cards,
+        },
+        num_accelerators=gpus,
+        link_domain_size=domain,
+        assumed=tuple(column for column, is_told in columns.items() if not is_told),
+        is_network_understood=network.is_understood,
+        network_remark=network.remark if num_gpus > domain else "",
+    )
+
+
+def _is_domain(node: Node, gpus: int) -> bool:
+    """Returns whether a number of accelerators is that of a rack, such as 72 of GB200, whose nodes are small."""
+    return node.num_accelerators < gpus <= node.link_domain_size and gpus % node.num_accelerators == 0
+
+
+def _check_whole_nodes(num_gpus: int, gpus_per_node: int | None) -> None:
+    """Refuses nodes that do not add up to the run; a run within one node may leave some of it idle."""
+    if gpus_per_node and num_gpus > gpus_per_node and num_gpus % gpus_per_node:
+        rule = f"must divide n_gpus ({num_gpus}); leave it empty for the usual node of the accelerator"
+        raise InputError([Problem(path="gpus_per_node", value=str(gpus_per_node), rule=rule)])
+
+
+def _usual_domain(node: Node, gpus: int) -> int:
+    return node.link_domain_size if gpus == node.num_accelerators else gpus
+
+
+def _is_told(network: Network, num_gpus: int, domain: int) -> bool:
+    """Returns whether a description says how fast the links are that the run uses."""
+    return network.node_bytes_per_s is not None or (network.names_scale_up and num_gpus <= domain)

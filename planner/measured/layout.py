@@ -1,0 +1,113 @@
+"""How was a measured run laid out over its accelerators? Degrees, chunks of the pipeline and batches, from a row's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.measured import notes as measured_notes
+from planner.measured.batches import batches
+from planner.measured.habits import Habits
+from planner.measured.sequences import splits_sequence_only
+from planner.measured.sharding import LAST_STAGE, zero_stage
+from planner.measured.told import CannotModelError, Told
+
+MOST_ADDED_FRACTION = 0.1
+"""Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest, and sequences
+that make up whole micro-batches of all replicas."""
+_GUESSED_GPUS = 8
+"""Accelerators up to which a run without degrees is taken to split nothing."""
+
+
+def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
+    """Returns the fields of a plan that say how the work is split, and the sizes of batches and sequences.
+
+    Raises:
+        CannotModelError: a column is missing that cannot be guessed.
+    """
+    num_gpus = told.count("n_gpus")
+    is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
+    is_split = is_sharded or num_gpus <= _GUESSED_GPUS or told.cells.count("dp") == num_gpus
+    for column in ("tp", "pp"):
+        if not is_split and not told.cells.count(column):
+            raise CannotModelError(
+                f"{column} is not given, and a layout on more than one node cannot be guessed"
+            )
+    names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
+    degrees = {f"{name}_parallel": told.count(column, 1) for column, name in names.items()}
+    is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
+    if is_split_by_sequence and degrees["context_parallel"] > 1:
+        told.remark("sp", "tp splits products here, as cp says which ranks share the sequence")
+    elif is_split_by_sequence:
+        degrees |= {
+            "tensor_parallel": 1,
+            "context_parallel": degrees["tensor_parallel"],
+        }
+    t, p, c, _ = degrees.values()
+    data = _replicas(told, t * p, c)
+    micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
+    batch = _whole_batch(told, batch, data, micro_batch)
+    return {
+        **degrees,
+        "num_gpus": num_gpus,
+        "virtual_pipeline": _chunks_per_stage(told, habits, p, num_layers),
+        "data_parallel": data,
+        "micro_batch_size": micro_batch,
+        "global_batch_size": batch,
+        "sequence_length": told.count("seq_len"),
+    }
+
+
+def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int:
+    """Returns the batch, or a little more where replicas cannot share it evenly: those with most micro-batches set the pace."""
+    whole = -(-batch // (replicas * micro_batch)) * replicas * micro_batch
+    if whole == batch or whole > batch * (1.0 + MOST_ADDED_FRACTION):
+        return batch
+    meaning = f"{replicas} replicas with micro-batches of {micro_batch} do not divide it; taken as {whole}"
+    told.remark("global_batch", meaning)
+    return told.default("global_batch", whole)
+
+
+def _replicas(told: Told, ranks: int, context: int) -> int:
+    """Returns the replicas: as given, or what is left; some publishers count context-parallel ranks as replicas."""
+    given, num_gpus = told.cells.count("dp"), told.count("n_gpus")
+    if given is None:
+        return max(1, num_gpus // (ranks * context))
+    if context > 1 and given * ranks == num_gpus and given % context == 0:
+        told.remark("dp", f"counts the {context} ranks of context parallelism; taken as {given // context}")
+        return given // context
+    return given
+
+
+def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: int) -> int:
+    """Returns the chunks of a stage: as given, or what the framework's usual chunks come to, embedding and output counted."""
+    if "vpp" in told.cells.numbers or num_stages == 1:
+        return told.cells.count("vpp") or 1
+    noted = measured_notes.virtual_pipeline(told.text("notes"))
+    if noted:
+        told.remark("vpp", f"{noted}, as the notes say")
+        return told.default("vpp", noted)
+    if habits.chunk_layers is None:
+        return told.default("vpp", 1)
+    chunks, rest = divmod(num_layers + 2, num_stages * habits.chunk_layers)
+    return told.default("vpp", 1 if rest else chunks)
+
+
+def can_split(num_layers: int, layout: Mapping[str, int], chunks_per_stage: int) -> bool:
+    """Returns whether stages can have so many chunks, with a few more layers at most."""
+    chunks = layout["pipeline_parallel"] * chunks_per_stage
+    return chunks_per_stage == 1 or _even_layers(num_layers, chunks) is not None
+
+
+def split_layers(told: Told, num_layers: int, layout: Mapping[str, int]) -> int:
+    """Returns the layers, or a few more where they do not split evenly: the fullest stage sets the pace."""
+    layers = _even_layers(num_layers, layout["pipeline_parallel"] * layout["virtual_pipeline"]) or num_layers
+    return layers if layers == num_layers else told.default("layers", layers)
+
+
+def _even_layers(num_layers: int, chunks: int) -> int | None:
+    """Returns the fewest layers from those that there are which split evenly; `None` where too many would be added."""
+    most = int(num_layers * (1.0 + MOST_ADDED_FRACTION))
+    splits = (
+        layers for layers in range(num_layers, most + 1) if not layers % chunks or not (layers + 2) % chunks
+    )
+    return next(splits, None)

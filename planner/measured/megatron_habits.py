@@ -1,0 +1,53 @@
+"""How do Megatron and what is built on it train? Megatron-LM, Megatron-Core, NeMo, Megatron-Bridge, vTrain, nanotron."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.measured import deepspeed_bytes
+from planner.measured.habits import Habits
+
+EARLY_MEGATRON = Habits(
+    name="Megatron of 2021-22",
+    attention="unfused",
+    kernel_launch="eager-2022",
+    has_sequence_parallel=False,
+    overlaps_gradient_sync=False,
+    zero_stage=0,
+)
+VTRAIN = replace(EARLY_MEGATRON, name="vTrain", pads_vocabulary=False)
+"""Its code splits GPT-2's 50,257 words without filling them up (`src/model/gpt_modeling.py`)."""
+VTRAIN_RUNS = replace(
+    EARLY_MEGATRON, name="vTrain's runs (Megatron-DeepSpeed)", fp16_step_bytes=deepspeed_bytes.STEP
+)
+"""Its iterations on several nodes ran in DeepSpeed."""
+MEGATRON_LM = Habits(name="Megatron-LM", overlaps_gradient_sync=False, expert_products="separate")
+"""Megatron-LM overlaps the synchronisation of gradients only on request (`--overlap-grad-reduce`); experts of Megatron are
+those of Transformer Engine."""
+MEGATRON_CORE = Habits(name="Megatron-Core", overlaps_tensor_comm=True, expert_products="separate")
+"""Its published runs overlap data-, tensor- and pipeline-parallel traffic (README of NVIDIA/Megatron-LM; MegaScale, arXiv
+2402.15627)."""
+NEMO = Habits(
+    name="NeMo, Megatron-Bridge",
+    overlaps_tensor_comm=True,
+    gradient_bytes=2,
+    sync_bytes=2,
+    expert_products="separate",
+    pads_to_capacity=True,
+)
+BRIDGE = replace(NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
+"""Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
+Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""
+NEMO_APEX = replace(NEMO, optimizer_bytes=10.0, update_bytes=0.0)
+"""Until 24.05 its optimizer was that of apex, which works on gradients as they are and keeps of a bf16 weight's master only
+the other 16 bits (`store_param_remainders` in `megatron_gpt_model.py` and `distributed_fused_adam.py`)."""
+NEMO_2023 = Habits(
+    name="NeMo 23 on A100",
+    attention="unfused",
+    has_sequence_parallel=False,
+    optimizer_bytes=NEMO_APEX.optimizer_bytes,
+    update_bytes=NEMO_APEX.update_bytes,
+)
+NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)
+"""Megatron's layouts with gradients that are summed in 32 bits (`accumulate_grad_in_fp32`) and reduced behind the backward
+pass; `make_vocab_size_divisible_by` is 1 by default."""

@@ -1,0 +1,34 @@
+"""How do frameworks train that are built on none of the others? JAX, Meta's, DeepSeek's, and those nobody knows."""
+
+from __future__ import annotations
+
+from planner.measured.habits import Habits
+from simulator.plan import Schedule
+
+JAX = Habits(
+    name="JAX",
+    kernel_launch="graph",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gathers_cast_inputs=False,
+    zero_stage=3,
+)
+META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1)
+"""An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
+either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, 3.3.2)."""
+HAI_LLM = Habits(
+    name="HAI-LLM",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gathers_cast_inputs=False,
+    optimizer_bytes=8.0,
+    expert_dispatch="deduplicated",
+    overlaps_far_experts=True,
+    dispatches_in_8_bits=True,
+    expert_schedule=Schedule.ZB_V,
+    fp8_recipe="blockwise",
+)
+"""DeepSeek-V3's report (arXiv 2412.19437): DualPipe hides the dispatch of experts across nodes (section 3.2.1; `zb_v` is the
+nearest schedule, and DeepSeek-V2's were zero-bubble, too), tokens travel once to a node (3.2.2) in 8 bits (3.3.3), blocks of
+128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of 32 (3.3.3)."""
+UNKNOWN = Habits(name="unknown framework")

@@ -1,0 +1,102 @@
+"""In which number format does a measured run compute its products, and how are their inputs scaled? From one cell."""
+
+from __future__ import annotations
+
+import re
+
+from planner.measured.told import CannotModelError, Told
+from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed
+from simulator import catalog
+from simulator.hardware import Precision
+
+_WITHOUT_CONSTANTS = re.compile("mxfp4|int8")
+_FORMATS = (
+    ("fp4", "fp4"),
+    ("fp8|float8|e4m3|e5m2|hybrid8|ms-?amp", "fp8"),
+    ("bf16|bfloat16", "bf16"),
+    (r"fp16|float16|half|\b16-mixed|\bo[12]\b", "fp16"),
+)
+"""Number formats by what their names contain, narrowest first: beside a narrow one, a wide one is that of the other products,
+and 32 bits are those of sums and of master weights."""
+_NARROW = r"(?:fp8|float8|mxfp8|int8|8[- ]?bit)"
+_MOVED = (
+    r"(?:comm\w*|dispatch\w*|gradients?|grads?|wire|moments?"
+    r"|optim\w*(?: states?)?|kv[- ]?cache|all-?to-?all|a2a|all-?reduce)"
+)
+_NOT_COMPUTED = re.compile(rf"{_NARROW}[- ]+{_MOVED}|\b{_MOVED}\s*(?:in|at|:|=)\s*{_NARROW}", re.IGNORECASE)
+"""Numbers of 8 bits that are sent or kept, not multiplied."""
+_SOME_PRODUCTS = re.compile(
+    rf"{_NARROW}\w*[- ]+(?:(?:for|in|the|routed|only)[- ]+)*(?:experts?|grouped[- ]gemm|moe|mlps?|ffn|attention)\b",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"(?:automatic |native |torch )?(?:mixed(?:[- ]precision)?|amp)(?: training)?", re.IGNORECASE
+)
+"""Words that leave open which format of 16 bits it is."""
+_RECIPES = (
+    ("mx-?fp8|fp8-?mx", "mxfp8"),
+    (r"block|sub-?channel|fp8-?sc\b", "blockwise"),
+    (r"delayed|fp8-?ds\b", "delayed"),
+    (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8-?cs\b", "tensorwise"),
+)
+"""Scalings by the words that mean them, Megatron-Bridge's `cs`, `ds`, `mx` and `sc` (sub-channel) included."""
+
+
+def precision_of(told: Told, accelerator: str) -> str:
+    """Returns the number format of a row; that of 16 bits which the accelerator has where the row leaves it open.
+
+    Raises:
+        CannotModelError: the simulator has no constants for it.
+    """
+    written = told.text("precision")
+    if written.lower() in NOTHING_SAID or _OPEN.fullmatch(written):
+        written = told.default("precision", _usual(accelerator))
+    for meaning in _remarks_on(written):
+        told.remark("precision", meaning)
+    if scales_rows(written):
+        told.assumed.append("fp8_recipe")
+    if found := number_format(written):
+        return found
+    raise CannotModelError(f"precision {written}: only fp16, bf16, fp8 and nvfp4 are modelled")
+
+
+def _usual(accelerator: str) -> str:
+    has_bf16 = catalog.accelerator(accelerator).peak_flop_per_s(Precision.BF16) is not None
+    return (Precision.BF16 if has_bf16 else Precision.FP16).value
+
+
+def number_format(written: str) -> str:
+    """Returns a `simulator.hardware.Precision`; empty where the simulator has no constants for what is written."""
+    text = _computed(written)
+    if affirmed(_WITHOUT_CONSTANTS, text):
+        return ""
+    return first_affirmed(_FORMATS, text) or ""
+
+
+def _computed(written: str) -> str:
+    """Returns what a cell says of products, where it says anything of them."""
+    text = written.lower()
+    rest = _NOT_COMPUTED.sub("", text)
+    return rest if first_affirmed(_FORMATS, rest) else text
+
+
+def _remarks_on(written: str) -> list[str]:
+    """Returns what is simulated in another way than a cell says."""
+    remarks = []
+    if scales_rows(written):
+        remarks.append("scales of rows are simulated as scales of whole tensors")
+    if _computed(written) != written.lower():
+        remarks.append("8 bits of what is sent or kept are not read here; products in the other format")
+    elif number_format(written) == "fp8" and affirmed(_SOME_PRODUCTS, written):
+        remarks.append("all products of layers are simulated in 8 bits, not some of them alone")
+    return remarks
+
+
+def fp8_recipe(written: str) -> str:
+    """Returns how inputs of 8-bit products are scaled, a `simulator.model.CastRecipe`; empty where nothing is said."""
+    return first_affirmed(_RECIPES, re.sub(r"[_\s]+", "-", written.lower())) or ""
+
+
+def scales_rows(written: str) -> bool:
+    """Returns whether every row has a scale of its own, which is simulated as one scale for the tensor."""
+    return bool(affirmed(r"row[-_ ]?wise|per[-_ ]?row", written))

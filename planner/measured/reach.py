@@ -1,0 +1,19 @@
+"""How far does a measured row reach, in the parts of a step of which the largest bound what was compared?"""
+
+from __future__ import annotations
+
+from planner.measured.runs import Row, node_of_row
+from simulator.step_reach import Reach, num_domains
+
+
+def reach_of_row(row: Row) -> Reach:
+    """Returns the reach of one step."""
+    domain_size = node_of_row(row).link_domain_size
+    return Reach(
+        sequence_tokens=int(row["sequence_length"]),
+        context_ranks=int(row["context_parallel"] or 1),
+        tensor_domains=num_domains(int(row["tensor_parallel"] or 1), domain_size),
+        is_latent=bool(row.get("key_value_rank")),
+        has_adapters=bool(row.get("lora_rank")),
+        is_in_4_bits=row["precision"] == "fp4",
+    )

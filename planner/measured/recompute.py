@@ -1,0 +1,243 @@
+"""What does a measured run compute again? From what people write in one cell, and in the notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from planner.measured import notes as measured_notes
+from planner.measured.told import Told
+from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+from simulator.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
+from simulator.recompute_modules import CORE, RESTORED, Parts
+
+_NONE = re.compile(
+    r"(none|no|off|false|0(\.0+)?|disabled|everything_saveable|without)"
+    r"( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
+)
+_EITHER = re.compile(
+    r"(none|no|off|false)\s*(/|,|;|or\b|and\b)\s*(full|selective|yes|on|true)"
+    r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
+)
+_FULL = re.compile(
+    r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bac\b|\bgc\b"
+    r"|\bremat\b|nothing_saveable|save_nothing",
+    re.IGNORECASE,
+)
+_ATTENTION = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
+_CORE = re.compile(r"core[ _-]?att|\battention\b|\battn\b")
+_MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
+    "core_attn": _CORE,
+    "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),
+    "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
+    "moe_act": re.compile(r"\bmoe[ _-]?act"),
+    "shared_experts": re.compile(r"shared[ _-]?experts?"),
+    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ -]?forward"),
+    "moe": re.compile(r"\bmoe(?![ _-]?act)"),
+}
+"""Modules of a layer by the words that mean them (Megatron Core's names, and those of reports)."""
+_POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
+    (r"save_dot\w*except_mlp|save_(qkv|out)_proj", ("core_attn", "mlp")),
+    (r"dots\w*_saveable|checkpoint_dots|save_dots|\bminimal", ()),
+)
+"""What policies of JAX and MaxText compute again that keep some results of products, the nearest that there is."""
+_OTHER_MODULES = re.compile(r"modules?\b")
+_IN_NOTES = re.compile(r"recompute[ _-]?modules?\b[^;.]*", re.IGNORECASE)
+_LAYERS = re.compile(
+    r"(?<!\d)(\d{1,9})(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d{1,9}))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d{1,9}))?"
+)
+"""Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
+_NUMBERED = re.compile(
+    r"(?:block|uniform|num[-_ ]layers)[ ,:=(_-]*(\d{1,5})(?![\d.%])(?!\s*(?:/|(?:out )?of\b))|full ?@ ?(\d{1,5})\b"
+)
+"""The same behind Megatron's words: `block 4`, `uniform, 2`, `num-layers 10`."""
+_EVERY_NTH = re.compile(r"(?<!of )(?:every|each) (?:(other)|(\d{1,3})(?:st|nd|rd|th))\b|\b1 in (\d{1,3})\b")
+_EVERY_LAYERS = re.compile(r"(?<!of )(?:every|each) (\d{1,3}) layers")
+_OFFLOADED = re.compile(
+    r"[,;+ ]*(?:cpu[- ]?)?(?:activations?[- ])?offload\w*[^\d,;+]{0,24}\d+ ?layers(?: to cpu)?"
+)
+_NOT_SURE = re.compile(r"@|(?<!of )(?:every|each) \d+ layers|^[\d./% ]+$")
+"""Numbers of which only the likeliest meaning is taken."""
+_SHARE = re.compile(
+    r"(\d{1,9})\s*(?:/|(?:out )?of)\s*(?:the )?(\d{1,9})|(\d{1,9}) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
+)
+"""The same without that word, of which whole layers have a share: `full (20 of 80)`, `AC 25 %`, and `selective 1/2` or 0.5 of
+fms-fsdp (`apply_fsdp_checkpointing`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputed:
+    """What is computed again, in the words of `Plan.recompute` and its neighbours."""
+
+    kind: Literal["none", "selective", "full"]
+    num_layers: int | None = None
+    """`Plan.recompute_num_layers`."""
+    method: RecomputeMethod | None = None
+    """`Workload.recompute_method`, where layers are counted."""
+    of_layers: int | None = None
+    """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
+    modules: tuple[RecomputeModule, ...] = ()
+    """`Workload.recompute_modules`, where modules are named."""
+    is_exact: bool = True
+    """Whether this is all that was written; modules without a name, and some layers, may be any."""
+    is_understood: bool = True
+    """Whether it says anything of recomputation that is known."""
+
+    def keeps_inputs(self, habit: SelectiveRecompute) -> bool:
+        """Returns whether inputs of all products wait for weight gradients, selective recomputation being as is habit."""
+        if self.kind != "selective":
+            return self.kind == "none"
+        return RESTORED.issuperset(self.modules) if self.modules else habit == "attention"
+
+
+NOT_GIVEN = Recomputed(kind="none", is_exact=False)
+"""What is assumed where nothing is said."""
+
+
+def recomputed(written: str, notes: str) -> Recomputed | None:
+    """Returns what a cell and the notes mean; `None` where the cell says nothing.
+
+    Layers that are counted are the first ones of a chunk, as in Megatron's `block`; those of `full` recomputation without that
+    word are groups of so many, as in its `uniform`.
+
+    Words that mean nothing here are taken as none, and are not understood.
+
+    Raises:
+        InputError: the cell says none and some in one.
+    """
+    text = written.lower()
+    if text in NOTHING_SAID:
+        return None
+    if _EITHER.fullmatch(text):
+        rule = "says both; write none, selective, full, or the layers: full block 5 layers"
+        raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
+    if _NONE.fullmatch(text):
+        return Recomputed(kind="none")
+    if not (text := _OFFLOADED.sub("", text)):
+        return NOT_GIVEN
+    num_layers, of_layers = _count(text)
+    is_exact = not _NOT_SURE.search(text)
+    if num_layers == 0:
+        return Recomputed(kind="none")
+    if "partial" in text or of_layers:
+        some = _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
+        return replace(some, is_exact=some.is_exact and is_exact)
+    if selective := _selective(text, notes):
+        return selective
+    if not affirmed(_FULL, text):
+        is_known = any(is_denied(words, text) for words in (_ATTENTION, *_MODULES.values(), _FULL))
+        return replace(NOT_GIVEN, is_understood=is_known)
+    method = None if num_layers is None else _method(text)
+    return Recomputed(kind="full", num_layers=num_layers, method=method, is_exact=is_exact or not num_layers)
+
+
+def _selective(text: str, notes: str) -> Recomputed | None:
+    """Returns the parts of layers that are named; `None` where there are none."""
+    policy = first_affirmed(_POLICIES, text)
+    if policy is not None:
+        return Recomputed(kind="selective", modules=policy, is_exact=False)
+    if modules := _modules(text) or _modules_in_notes(text, notes):
+        return Recomputed(kind="selective", modules=modules)
+    has_others = bool(affirmed(_OTHER_MODULES, text))
+    return (
+        Recomputed(kind="selective", is_exact=not has_others)
+        if has_others or affirmed(_ATTENTION, text)
+        else None
+    )
+
+
+def _method(text: str) -> RecomputeMethod:
+    is_grouped = "full" in text and "block" not in text and "@" not in text
+    return "uniform" if is_grouped or "uniform" in text or _EVERY_LAYERS.search(text) else "block"
+
+
+def _modules(text: str) -> tuple[RecomputeModule, ...]:
+    """Returns the modules that a text names, nothing where that is the attention core alone."""
+    found = tuple(module for module, words in _MODULES.items() if affirmed(words, text))
+    return () if found == CORE else found
+
+
+def _modules_in_notes(text: str, notes: str) -> tuple[RecomputeModule, ...]:
+    """Returns those of notes such as `recompute modules mlp`, where the cell says no more than `selective`."""
+    found = affirmed(_IN_NOTES, notes) if text == "selective" else None
+    return _modules(found[0].lower()) if found else ()
+
+
+def in_model(told: Told, again: Recomputed, sizes: Mapping[str, object]) -> dict[str, object]:
+    """Returns the cells of the modules that a network of such sizes has; of others there is a remark."""
+    if not again.modules:
+        return {}
+    parts = _parts(sizes)
+    reasons = {module: parts.reason_against(module) for module in again.modules}
+    for module, reason in reasons.items():
+        if reason:
+            told.remark("recompute", f"{module} {reason}; left out")
+    fitting = [module for module, reason in reasons.items() if not reason]
+    if not fitting:
+        return {"recompute": "none"}
+    return {"selective_recompute": "attention", "recompute_modules": " ".join(fitting)}
+
+
+def _parts(sizes: Mapping[str, object]) -> Parts:
+    """Returns what the layers of a network have."""
+    has_experts = bool(sizes["num_experts"])
+    return Parts(
+        latent_attention=bool(sizes.get("key_value_rank")),
+        experts=has_experts,
+        shared_experts=has_experts and bool(sizes.get("shared_ffn_hidden_size")),
+        dense_layers=not has_experts or bool(sizes.get("num_dense_layers")),
+    )
+
+
+def _some_layers(num_layers: int | None, of_layers: int | None) -> Recomputed:
+    if num_layers is None:
+        return NOT_GIVEN
+    if num_layers == of_layers:
+        return Recomputed(kind="full")
+    return Recomputed(kind="full", num_layers=num_layers, of_layers=of_layers, method="block")
+
+
+def _count(text: str) -> tuple[int | None, int | None]:
+    """Returns the layers that are computed again and those of the whole network, as far as they are told."""
+    groups = _EVERY_LAYERS.search(text)
+    if groups and not affirmed(_ATTENTION, text):
+        return int(groups[1]) if int(groups[1]) > 1 else None, None
+    if found := _EVERY_NTH.search(text) or groups:
+        return 1, int(next(filter(str.isdigit, filter(None, found.groups())), 2))
+    if found := _LAYERS.search(text):
+        part, whole = int(found[1]), int(found[2] or found[3] or 0)
+        return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
+    if found := _NUMBERED.search(text):
+        number = int(found[1] or found[2])
+        return (None if number == 1 and "uniform" in text else number), None
+    is_share = re.search(r"full|partial|selective|block|ratio|\bac\b", text) or _SHARE.fullmatch(text)
+    if is_share and (found := _SHARE.search(text)):
+        per_cent = found[3] or (found[4] and found[4].ljust(2, "0"))
+        part, whole = int(found[1] or per_cent), int(found[2] or 100)
+        return (part, whole) if part <= whole else (None, None)
+    return None, None
+
+
+def of_a_chunk(again: Recomputed, *, num_layers: int, num_chunks: int) -> Recomputed:
+    """Returns the same with the layers of one chunk, rounded up; all of the network are full recomputation.
+
+    Args:
+        again: what was written.
+        num_layers: layers of the network.
+        num_chunks: those of the whole pipeline, which all compute the same number again.
+    """
+    if again.num_layers is None:
+        return again
+    if again.of_layers is None:
+        most = -(-num_layers // num_chunks)
+        if again.method == "uniform" and again.num_layers > most:
+            return replace(again, num_layers=most)
+        is_all = again.num_layers > most or (again.num_layers == num_layers and num_chunks > 1)
+        return Recomputed(kind="full") if is_all else again
+    total = max(1, round(num_layers * again.num_layers / again.of_layers))
+    each = -(-total // num_chunks)
+    return replace(again, num_layers=each, is_exact=again.is_exact and each * num_chunks == total)

@@ -1,0 +1,352 @@
+"""What did this run train, on what, and how was it laid out? From the cells of a file to a row that can be simulated.
+
+The columns are those of compiled lists of training runs: `gpu`, `n_gpus`, `layers`, `hidden`, `tp`, `pp`, .... What a
+row leaves open is taken from a catalogue model of the same name and size, from the framework's habits or from the
+defaults below, and named in `assumed`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.measured import notes as measured_notes
+from planner.measured.adapters import adapter_cells
+from planner.measured.experts import expert_habits
+from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
+from planner.measured.framework_habits import in_pipeline
+from planner.measured.habits import Habits
+from planner.measured.hardware import accelerator_of, node_of
+from planner.measured.layout import layout_cells, split_layers
+from planner.measured.model_names import known_shape
+from planner.measured.named import remark_named
+from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
+from planner.measured.precision import fp8_recipe, precision_of, scales_rows
+from planner.measured.recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
+from planner.measured.runs import OUT_OF_MEMORY, Row
+from planner.measured.schedule import Order, ordered
+from planner.measured.sequences import (
+    context_exchange,
+    counts_ranks,
+    document_cells,
+    splits_for_context,
+    splits_sequence,
+    window_cells,
+)
+from planner.measured.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
+from planner.measured.sharding import (
+    keeps_weights,
+    says_to_shard_again,
+    shard_ranks,
+    told_stage,
+    zero_stage,
+)
+from planner.measured.software_families import software_family
+from planner.measured.told import CannotModelError, Told
+from planner.measured.told_habits import UNTOLD_HABITS, told_habits
+from planner.measured.unmodelled import remark_window, simulates_checkpoints
+from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
+from simulator import catalog
+from simulator.errors import InputError
+from simulator.model import ModelShape
+from simulator.units import GIB
+
+PADDED_VOCABULARY = 128
+"""Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
+LONGEST_NOTES = 200
+"""Characters of the notes that a row keeps."""
+
+_UNLIKE_A_DECODER = re.compile(
+    r"mamba|nemotron-?h\b|nemotron-?3\b|jamba|zamba|deepseek-?v4|\bt5\b|\bbert\b|\bvit\b|diffusion|flux|whisper",
+    re.IGNORECASE,
+)
+_PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
+_PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
+_OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmodelled:
+    """A row that is not simulated."""
+
+    row_id: str
+    group: str
+    reason: str
+    step_time_s: str
+    """What was measured; empty where nothing was."""
+
+
+def read_measured(path: Path) -> list[Row | Unmodelled]:
+    """Returns the rows of a file in its order, each ready to be simulated or with the reason why not.
+
+    Raises:
+        InputError: the file is no table of measured runs.
+    """
+    rows = read_cells(path)
+    count = Counter(_id_of(cells) for cells in rows)
+    return [_translated(cells, is_shared=count[_id_of(cells)] > 1) for cells in rows]
+
+
+def _id_of(cells: Cells) -> str:
+    return cells.text.get("id") or f"row {cells.line}"
+
+
+def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
+    """Returns a row; one that shares its id with another is told apart by where it stands."""
+    row_id = _id_of(cells) + (f" (row {cells.line})" if is_shared else "")
+    group = cells.text.get("source") or "source not named"
+    try:
+        return _Translation(cells, row_id, group).row()
+    except CannotModelError as error:
+        reason = str(error)
+    except InputError as error:
+        reason = "; ".join(str(problem) for problem in error.problems)
+    return Unmodelled(row_id=row_id, group=group, reason=reason, step_time_s=_as_text(cells.step_time_s))
+
+
+class _Translation:
+    """One row on its way; collects what had to be assumed."""
+
+    def __init__(self, cells: Cells, row_id: str, group: str) -> None:
+        self.cells, self.row_id, self.group = cells, row_id, group
+        self.told = Told(cells)
+        self.model = self.told.text("model")
+        self._refuse_broken_cells()
+        self.kind = self._known_kind()
+        self.splits_sequence = splits_sequence(self.told.text("sp"))
+        self._refuse_what_is_no_pretraining_of_a_decoder()
+        self.accelerator = accelerator_of(self.told)
+        self.node = node_of(cells, self.accelerator)
+        self.told.assumed += self.node.assumed
+        self._remark_network()
+        self.precision = precision_of(self.told, self.accelerator)
+        family = catalog.accelerator(self.accelerator).family
+        self.habits: Habits = told_habits(self.told, family, self.precision)
+        remark_named(self.told, self.habits.kernel_launch)
+        self.known: ModelShape | None = known_shape(
+            self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
+        )
+
+    def row(self) -> Row:
+        """Returns the row, its sizes as text like all its cells."""
+        shape = shape_cells(self.told, self.known)
+        layout = layout_cells(self.told, self.habits, shape["num_layers"])
+        if self.habits.pads_vocabulary:
+            unit = PADDED_VOCABULARY * layout["tensor_parallel"]
+            shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
+        habits, stage = self._sharding(layout)
+        order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
+        layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
+        self._remark_whole_gradients(habits, stage)
+        shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
+        habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
+        sizes = {
+            **shape,
+            **expert_cells(self.told, self.known, shape["ffn_hidden_size"]),
+            "parallel_block": parallel_block(self.told, self.known),
+            "qk_norm": qk_norm(self.told, self.known),
+            **layout,
+            **self.node.cells,
+            **habit_cells,
+        }
+        sizes |= in_model(self.told, self._recomputed(), sizes)
+        cells: dict[str, object] = {
+            "row_id": self.row_id,
+            "group": self.group,
+            "model": self.model[:100] or "model not named",
+            "precision": self.precision,
+            "is_production": bool(_PRODUCTION.search(self.kind)),
+            "tier": self.told.text("tier"),
+            "software": software_family(self.told.text("framework")),
+            **sizes,
+            **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
+            **self._sequences(layout),
+            **self._measured(),
+            "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
+            "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
+            "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
+            "assumed": " ".join(dict.fromkeys(self.told.assumed)),
+            "remarks": "\n".join(self.told.remarks),
+        }
+        row = {name: _as_text(value) for name, value in cells.items()}
+        design = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
+        return {**row, "config_key": self.told.text("config_key") or design}
+
+    def _known_kind(self) -> str:
+        """Returns what was measured; a time is not lost because of unknown words beside it."""
+        written = self.told.text("metric_kind")
+        if is_known_kind(written) or self.cells.step_time_s is None:
+            return known_kind(written)
+        self.told.remark("metric_kind", "is not understood; the measured time is taken as that of a step")
+        return ""
+
+    def _remark_network(self) -> None:
+        if self.told.text("interconnect").lower() in NOTHING_SAID:
+            return
+        unknown = "is not understood; the usual links of the accelerator stand in"
+        if meaning := self.node.network_remark if self.node.is_network_understood else unknown:
+            self.told.remark("interconnect", meaning)
+
+    def _refuse_broken_cells(self) -> None:
+        if self.cells.problems:
+            raise CannotModelError("; ".join(self.cells.problems))
+
+    def _refuse_what_is_no_pretraining_of_a_decoder(self) -> None:
+        if _UNLIKE_A_DECODER.search(self.model):
+            raise CannotModelError(f"model {self.model}: only decoder-only transformers are modelled")
+        if _PARTLY_TRAINED.search(f"{self.kind} {self.model}"):
+            raise CannotModelError(f"metric_kind {self.kind or self.model}: only steps of training")
+        if not is_usable(self.told.text("usable")):
+            raise CannotModelError("usable: the row is marked as unusable")
+
+    def _order(self, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
+        """Returns schedule and chunks of the pipeline where they are not the usual ones."""
+        is_kept = self._recomputed().keeps_inputs(self.habits.selective_recompute)
+        return ordered(
+            self.told,
+            self.habits.expert_schedule if has_experts(self.told, self.known) else None,
+            layout,
+            num_layers,
+            keeps_inputs=is_kept and zero_stage <= 1,
+        )
+
+    def _recomputed(self) -> Recomputed:
+        return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
+
+    def _recomputed_of_a_chunk(self, layout: dict[str, int], num_layers: int) -> Recomputed:
+        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
+        again = of_a_chunk(self._recomputed(), num_layers=num_layers, num_chunks=num_chunks)
+        if again.is_exact:
+            return again
+        self.told.default("recompute", again.kind)
+        if not again.is_understood:
+            self.told.remark("recompute", "is not understood; taken as none")
+        if again.method == "uniform":
+            self.told.remark("recompute", f"taken as groups of {again.num_layers} layers")
+        elif again.num_layers:
+            self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
+        return again
+
+    def _habit_cells(
+        self, layout: dict[str, int], num_layers: int, habits: Habits, stage: int | None
+    ) -> dict[str, object]:
+        notes = self.told.text("notes")
+        again = self._recomputed_of_a_chunk(layout, num_layers)
+        told_overlaps = {
+            "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
+            "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
+        }
+        return {
+            "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
+            "recompute": again.kind,
+            "recompute_num_layers": again.num_layers,
+            "recompute_method": again.method,
+            "zero_stage": self.told.default("zero_stage_or_fsdp", habits.zero_stage)
+            if stage is None
+            else stage,
+            "shard_ranks": self._shard_ranks(layout),
+            "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
+            "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
+            "activation_offload_fraction": activation_offload_fraction(self.told, num_layers),
+            "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
+            **{name: getattr(habits, name) for name in UNTOLD_HABITS},
+            "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
+            **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
+            **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
+            **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
+            **adapter_cells(self.told, self.kind, has_experts=has_experts(self.told, self.known)),
+        }
+
+    def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
+        """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
+        written = self.told.text("zero_stage_or_fsdp")
+        habits = self.habits
+        stage = told_stage(self.told, habits.zero_stage)
+        is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
+        if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
+            return habits, stage
+        habits = in_pipeline(habits)
+        return habits, None if stage is None else habits.zero_stage
+
+    def _remark_whole_gradients(self, habits: Habits, stage: int | None) -> None:
+        written = self.told.text("zero_stage_or_fsdp")
+        if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
+            meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
+            self.told.remark("zero_stage_or_fsdp", meaning)
+
+    def _gathers_tensor_scaled(self) -> bool:
+        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those in 8 bits."""
+        written = self.told.text("precision")
+        has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
+        return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
+
+    def _logit_bytes(self, layout: dict[str, int]) -> int:
+        split = self.habits.split_logit_bytes if layout["tensor_parallel"] > 1 else None
+        return split or self.habits.logit_bytes
+
+    def _splits_sequence(self) -> bool:
+        if counts_ranks(self.told.text("sp")):
+            self.told.remark("sp", "taken as yes, of the tensor-parallel ranks")
+        if self.splits_sequence is None:
+            return self.told.default("sp", self.habits.has_sequence_parallel)
+        return self.splits_sequence
+
+    def _shard_ranks(self, layout: dict[str, int]) -> int | None:
+        replicas = layout["data_parallel"] * layout["context_parallel"]
+        node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
+        column = "zero_stage_or_fsdp"
+        try:
+            return shard_ranks(self.told.text(column), replicas=replicas, node_ranks=node_ranks)
+        except ValueError as error:
+            self.told.remark(column, f"{error}; taken as sharded over all of them")
+            return None
+
+    def _has_far_experts(self, layout: dict[str, int]) -> bool:
+        return layout["expert_parallel"] > self.node.link_domain_size
+
+    def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
+        """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
+        window = window_cells(self.cells, self.known)
+        remark_window(self.told, has_window=bool(window))
+        found = {**window, **document_cells(self.cells)}
+        if layout["context_parallel"] == 1:
+            if splits_for_context(self.told.text("sp")):
+                self.told.remark("sp", "no ranks share the sequence; say in cp how many do")
+            return found
+        exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)
+        return {
+            **found,
+            "context_exchange": self.told.default("context_exchange", exchange) if is_assumed else exchange,
+        }
+
+    def _measured(self) -> dict[str, object]:
+        memory = self.cells.numbers.get("peak_mem_gib_per_gpu")
+        written = f"{self.kind} {self.told.text('notes')}"
+        return {
+            "step_time_s": self.cells.step_time_s,
+            "peak_memory_bytes": memory and memory * GIB,
+            "memory_kind": measured_notes.memory_kind(written) or self.habits.memory_kind,
+        }
+
+
+_NO_PART_OF_THE_DESIGN = (
+    "row_id",
+    "tier",
+    "software",
+    "step_time_s",
+    "peak_memory_bytes",
+    "memory_kind",
+    "left_out_because",
+    "notes",
+    "assumed",
+    "remarks",
+)
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,332 @@
+"""Which steps did people measure, and what does the simulator say of the same designs?
+
+A measured run is a row of text cells named as in `data/published_steps.csv`: fields of `ModelShape`, `MixtureOfExperts`,
+`Workload` and `Plan`, catalogue names of the hardware, what was measured (`step_time_s`, `peak_memory_bytes`) and its
+source. What a source leaves open and had to be assumed is named in the column `assumed`; rows that cannot be compared
+say why in `left_out_because`. `planner.measured.file` turns files of other columns into such rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import get_args
+
+import numpy as np
+from pydantic import ValidationError
+
+from constraints.layout import LAYOUT_RULES, layout_excess
+from planner.measured.framework_habits import habits_of
+from planner.measured.limits import format_reason, speed_reason
+from simulator import catalog
+from simulator.attention_span import SlidingWindow
+from simulator.calibration import Calibration
+from simulator.documents import Documents
+from simulator.errors import InputError
+from simulator.hardware import Node, Site
+from simulator.job import Job
+from simulator.memory import MemoryKind
+from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+from simulator.offer import Estimate, GpuRange, Offer
+from simulator.plan import Plan, PlanTable
+from simulator.reliability import RELIABILITY_PRESETS
+from simulator.shipped import shipped_rows
+from simulator.simulate import simulate
+from simulator.training import training_constants
+from simulator.workload import Workload
+
+STEPS_FILE = "data/published_steps.csv"
+RELIABILITY = RELIABILITY_PRESETS["typical"]
+NOWHERE = Site(region="any", grid_kgco2e_per_kwh=0, electricity_usd_per_kwh=0, power_usage_effectiveness=1)
+"""Place and prices play no part in a step."""
+OUT_OF_MEMORY = "ran out of memory: no step time"
+"""Why a row has no step time although its layout is known: it tests memory instead."""
+RULES_OF_LEASING = ("gpu_range", "whole_nodes")
+"""Layout rules that concern what may be rented; a measured run had the accelerators that it had."""
+MOST_PASSES = 4_000_000
+"""Micro-batches times chunks of one step, beyond which its play would not fit into memory; real steps have 1e5."""
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One measured configuration beside its simulation."""
+
+    row: Row
+    """The measured configuration."""
+    family: str
+    """Architecture of the accelerator."""
+    simulated_s: float
+    """Step without stragglers."""
+    simulated_memory_bytes: float
+    """Peak of the fullest stage on its device, with all that stands there; larger than the device where it cannot run."""
+    planned_memory_bytes: float
+    """The same where nothing presses the allocator: what a plan has to have room for."""
+    memory_kind: MemoryKind
+    """What the publisher of a peak counted; the device where none was published."""
+    comparable_memory_bytes: float
+    """The peak of that kind."""
+    capacity_bytes: float
+    """Memory of one accelerator."""
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Architecture, number format, and `dense` or `experts`: what errors are kept by."""
+        return self.family, self.row["precision"], "experts" if self.row["num_experts"] else "dense"
+
+    @property
+    def is_production(self) -> bool:
+        """Whether the measured time is the average of a run with its fleet's stragglers."""
+        return self.row["is_production"] == "true"
+
+    @property
+    def measured_s(self) -> float:
+        """Measured step; NaN where none was published."""
+        return float(self.row["step_time_s"] or "nan")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a step time was published."""
+        return math.isfinite(self.measured_s)
+
+    @property
+    def expected_s(self) -> float:
+        """The simulated time that is comparable with the measured one."""
+        return self.simulated_s * (fleet_slowdown(int(self.row["num_gpus"])) if self.is_production else 1.0)
+
+    @property
+    def error_fraction(self) -> float:
+        """Relative error of the comparable time."""
+        return self.expected_s / self.measured_s - 1.0
+
+    @property
+    def ideal_error_fraction(self) -> float:
+        """Relative error of the step without stragglers."""
+        return self.simulated_s / self.measured_s - 1.0
+
+    @property
+    def memory_error_fraction(self) -> float:
+        """Relative error of the peak memory; NaN where none was published, or nothing to compare it with is simulated."""
+        published = self.row["peak_memory_bytes"] if self.has_memory_verdict else ""
+        return self.comparable_memory_bytes / float(published or "nan") - 1.0
+
+    @property
+    def has_memory_verdict(self) -> bool:
+        """Whether the run keeps what it is simulated to keep; its remarks say where it does not."""
+        return self.row.get("has_memory_verdict", "true") == "true"
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether the measured run did not fit."""
+        return self.row["left_out_because"] == OUT_OF_MEMORY
+
+    @property
+    def ran(self) -> bool:
+        """Whether it is told that the run fitted: by its step, its peak memory, or as a production run."""
+        is_told = self.is_timed or self.is_production or bool(self.row["peak_memory_bytes"])
+        return is_told and not self.ran_out_of_memory
+
+    @property
+    def may_recompute(self) -> bool:
+        """Whether the run is simulated without recomputation only because it does not say what it recomputes."""
+        return self.row["recompute"] in ("", "none") and "recompute" in self.row["assumed"].split()
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the simulated run does not fit."""
+        return self.simulated_memory_bytes > self.capacity_bytes
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether the simulated run leaves nothing of its device, so that the allocator has to free what it keeps."""
+        return self.simulated_memory_bytes >= self.capacity_bytes
+
+    @property
+    def may_be_too_large(self) -> bool:
+        """Whether the run does not fit, or nothing is known of it since its memory is not judged."""
+        return self.is_too_large or not self.has_memory_verdict
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Tokens of one step."""
+        return float(self.row["global_batch_size"]) * float(self.row["sequence_length"])
+
+
+def fleet_slowdown(num_gpus: int) -> float:
+    """Returns by how much the average step of a fleet is slower than the simulated one.
+
+    The published statistic of stragglers compares with accelerators that are all alike (arXiv 2505.05713), so it holds the
+    slowest of them, which the simulated step waits for already.
+    """
+    slowest = float(training_constants().slowest_of(np.array([num_gpus]))[0])
+    return max(1.0, RELIABILITY.straggler_slowdown / slowest)
+
+
+def read_rows() -> list[Row]:
+    """Returns all shipped configurations, the left-out ones included."""
+    return list(shipped_rows(STEPS_FILE, "planner"))
+
+
+def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list[Comparison]:
+    """Returns every row beside its simulation, in the given order; rows that share a job are one batch.
+
+    Args:
+        rows: measured configurations.
+        calibration: constants of the cluster that they ran on; left out: published ones.
+    """
+    keys = [job_of(row).model_dump_json() for row in rows]
+    found: dict[int, Comparison] = {}
+    for _, batch in groupby(sorted(range(len(rows)), key=keys.__getitem__), key=keys.__getitem__):
+        positions = list(batch)
+        found |= zip(
+            positions, _simulated([rows[position] for position in positions], calibration), strict=True
+        )
+    return [found[position] for position in range(len(rows))]
+
+
+def reason_against(row: Row) -> str:
+    """Returns why a configuration cannot be simulated; empty where it can."""
+    try:
+        job, plan = job_of(row), plan_of(row)
+    except ValidationError as error:
+        return "; ".join(_rule_text(str(e["loc"][-1]) if e["loc"] else "", e["msg"]) for e in error.errors())
+    except InputError as error:
+        return "; ".join(str(problem) for problem in error.problems)
+    passes = job.workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
+    if passes * plan.pipeline_parallel * plan.virtual_pipeline > MOST_PASSES:
+        return f"more than {MOST_PASSES:,} passes of micro-batches through chunks of the model in one step"
+    if reason := format_reason(job, plan):
+        return reason
+    broken = layout_excess(job, PlanTable.from_plans([plan]))[0] != 0.0
+    reasons = [
+        rule.sentence
+        for rule, is_broken in zip(LAYOUT_RULES, broken, strict=True)
+        if is_broken and rule.name not in RULES_OF_LEASING
+    ]
+    return "; ".join(reasons) or speed_reason(job, plan, float(row["step_time_s"] or math.inf))
+
+
+def _rule_text(field: str, message: str) -> str:
+    text = message.removeprefix("Value error, ")
+    return f"{field}: {text}" if field else text
+
+
+def job_of(row: Row) -> Job:
+    """Returns the job of a measured configuration."""
+    offer = Offer(
+        accelerator=catalog.accelerator(row["accelerator"]),
+        node=node_of_row(row),
+        fabric=catalog.fabric(row["fabric"]),
+        num_gpus=GpuRange(min=1, max=1_000_000),
+        rent_usd_per_gpu_hour=Estimate(low=1, mid=1, high=1),
+    )
+    return Job(
+        name=row["model"], workload=_workload(row), offers=(offer,), site=NOWHERE, reliability=RELIABILITY
+    )
+
+
+def remarks_of(row: Row) -> list[str]:
+    """Returns which cells were taken for something near, or not understood."""
+    return row.get("remarks", "").splitlines()
+
+
+def known_reason(row: Row) -> str | None:
+    """Returns what may explain the error of a row: remarks and notes, or what had to be assumed; `None` where nothing is."""
+    if said := "; ".join([*remarks_of(row), *filter(None, [row.get("notes")])]):
+        return said
+    assumed = row["assumed"].split()
+    return f"assumed: {', '.join(assumed)}" if assumed else None
+
+
+def plan_of(row: Row) -> Plan:
+    """Returns the layout of a measured configuration."""
+    return Plan.model_validate(_filled(row, Plan) | {"offer": 0})
+
+
+def whole_share(row: Row) -> int:
+    """Returns the sequences of a step that a rank has."""
+    return int(row["global_batch_size"]) // int(row["data_parallel"])
+
+
+def node_of_row(row: Row) -> Node:
+    """Returns the node from the catalogue with what the row says otherwise."""
+    known = catalog.node(row["node"])
+    given = {
+        name: row[name]
+        for name in ("num_accelerators", "link_domain_size", "network_bytes_per_s", "num_network_cards")
+        if row.get(name)
+    }
+    return Node.model_validate(known.model_dump() | given) if given else known
+
+
+def _workload(row: Row) -> Workload:
+    experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
+    latent = (
+        LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
+    )
+    model = ModelShape.model_validate(
+        _filled(row, ModelShape)
+        | {"name": row["model"], "experts": experts, "latent_attention": latent, "source": "measured"}
+        | {"sliding_window": _filled(row, SlidingWindow) if row.get("window_tokens") else None}
+    )
+    documents = _filled(row, Documents) if row.get("mean_tokens") else None
+    given = _filled(row, Workload) | {
+        "precisions": (row["precision"],),
+        "model": model,
+        "documents": documents,
+    }
+    if row.get("lora_rank"):
+        given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
+    if row.get("recompute_modules"):
+        given["recompute_modules"] = row["recompute_modules"].split()
+    one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
+    return Workload.model_validate(given | {"tokens": one_step})
+
+
+def _filled(
+    row: Row,
+    record: type[
+        Plan | ModelShape | MixtureOfExperts | LatentAttention | SlidingWindow | Documents | Workload
+    ],
+) -> dict[str, object]:
+    """Returns the cells that are fields of a record and not empty."""
+    return {
+        name: row[name] for name in record.model_fields if row.get(name) and name not in ("model", "source")
+    }
+
+
+def memory_kind(row: Row) -> MemoryKind:
+    """Returns what the published peak of a row counts; where it does not say, what users of its framework publish.
+
+    The memory of the device where no peak was published.
+    """
+    if not row["peak_memory_bytes"]:
+        return "device"
+    family = catalog.accelerator(row["accelerator"]).family
+    found = row.get("memory_kind") or habits_of(row["group"], family, row["precision"]).memory_kind
+    return next(kind for kind in get_args(MemoryKind) if kind == found)
+
+
+def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
+    job = job_of(rows[0]).model_copy(update={"calibration": calibration})
+    outcomes = simulate(job, PlanTable.from_plans([plan_of(row) for row in rows]))
+    accelerator = job.offers[0].accelerator
+    peaks = outcomes.memory.peak_on(accelerator.memory_bytes)
+    return [
+        Comparison(
+            row=row,
+            family=accelerator.family,
+            simulated_s=float(outcomes.steps.step_time_s[position]),
+            simulated_memory_bytes=float(peaks[position]),
+            planned_memory_bytes=float(outcomes.summary.peak_memory_bytes[position]),
+            memory_kind=memory_kind(row),
+            comparable_memory_bytes=float(
+                outcomes.memory.peak_of(memory_kind(row), accelerator.memory_bytes)[position]
+            ),
+            capacity_bytes=accelerator.memory_bytes,
+        )
+        for position, row in enumerate(rows)
+    ]

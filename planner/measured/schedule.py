@@ -1,0 +1,145 @@
+"""In which order do the pipeline stages of a measured run work? From its columns, its notes or the framework's habit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.measured.batches import is_torchtitan
+from planner.measured.layout import can_split
+from planner.measured.told import Told
+from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed
+from simulator.plan import Schedule
+
+COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
+"""Columns that name it; the first that says something counts."""
+_SCHEDULES = (
+    ("gpipe|all-?forward|fill-?drain", Schedule.GPIPE),
+    (r"zb-?h1|zb-?1p", Schedule.ZB_H1),
+    (r"zb-?(v|2p|h2)|zb\b|zero-?bubble|dual-?pipe", Schedule.ZB_V),
+    ("interleav|vpp|virtual|looped|1f1b|one-?forward|pipedream-?flush", Schedule.ONE_F_ONE_B),
+)
+"""Schedules by the words that mean them or something near; the first that fits holds."""
+_ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
+_IN_NOTES = re.compile(
+    r"gpipe|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE
+)
+"""Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks, but for torchtitan: its
+schedules of several have two if nothing else is said (`stages_per_rank` in `pipeline_parallel.py`)."""
+_INTERLEAVED = re.compile("interleav|looped", re.IGNORECASE)
+_KEEPS_TWICE = re.compile("zb-?(2p|h2)")
+"""Schedules of one chunk that keep up to 2 p - 1 micro-batches on p stages; 1F1B keeps p (arXiv 2401.10241, section 2.2)."""
+_LEAST_CHUNKS = 2
+"""Of a stage that is interleaved, or of one that is passed to and fro."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a row says of its pipeline; `None` where it is as usual."""
+
+    schedule: Schedule | None = None
+    chunks_per_stage: int | None = None
+    """`Plan.virtual_pipeline`."""
+    has_memory: bool = True
+    """Whether what the schedule keeps is simulated, too."""
+
+
+_USUAL = Order()
+
+
+def ordered(
+    told: Told, habit: Schedule | None, layout: Mapping[str, int], num_layers: int, *, keeps_inputs: bool
+) -> Order:
+    """Returns the schedule of a pipeline and its chunks; nothing where they are as usual.
+
+    One that the layout cannot have is plain 1F1B, which is remarked.
+
+    Args:
+        told: the row.
+        habit: schedule of the framework where the row names none.
+        layout: degrees and batches.
+        num_layers: layers of the network.
+        keeps_inputs: whether inputs of all products wait for their weight gradients, which zero bubbles need.
+    """
+    column, name = _named(told)
+    schedule = first_affirmed(_SCHEDULES, name) if name else habit
+    if layout["pipeline_parallel"] == 1:
+        return _USUAL
+    if schedule is None and not name:
+        _remark_unknown_chunks(told, layout)
+        return _USUAL
+    if schedule is None:
+        told.remark(column, "names no known schedule; taken as 1F1B")
+        return _USUAL
+    if schedule is Schedule.ONE_F_ONE_B:
+        return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
+    fitting = _fitting(schedule, layout, num_layers)
+    if fitting is not Schedule.GPIPE and not keeps_inputs:
+        meaning = f"{schedule.value} needs what is computed again, and shards no gradients; taken as 1F1B"
+        told.remark(column, meaning)
+        return _USUAL
+    keeps_twice = bool(_KEEPS_TWICE.search(name))
+    _remark_schedule(told, column, schedule, fitting, is_near=bool(_ONLY_NEAR.search(name)))
+    if keeps_twice:
+        told.remark(
+            column, "keeps up to twice the activations of 1F1B, which is not simulated: memory is not judged"
+        )
+    if not name:
+        told.default("pipeline_schedule", fitting)
+    chunks = _chunks(fitting)
+    if (told.cells.count("vpp") or 1) not in (1, chunks):
+        told.remark("vpp", f"left out; chunks of a stage with {fitting.value}: {chunks}")
+    return Order(schedule=fitting, chunks_per_stage=chunks, has_memory=not keeps_twice)
+
+
+def _chunks(schedule: Schedule) -> int:
+    return _LEAST_CHUNKS if schedule is Schedule.ZB_V else 1
+
+
+def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> Schedule:
+    """Returns the same, or the zero bubble of one chunk where the layers do not make up two on each stage."""
+    return schedule if can_split(num_layers, layout, _chunks(schedule)) else Schedule.ZB_H1
+
+
+def _remark_schedule(
+    told: Told, column: str, schedule: Schedule, fitting: Schedule, *, is_near: bool
+) -> None:
+    if fitting is not schedule:
+        meaning = f"{schedule.value} needs layers for {_chunks(schedule)} chunks on each stage; taken as {fitting.value}"
+        told.remark(column, meaning)
+    elif is_near:
+        told.remark(column, f"taken as {schedule.value}, the nearest schedule")
+
+
+def _remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
+    is_told = "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1
+    if not is_told and affirmed(_INTERLEAVED, told.text("notes")):
+        told.remark("vpp", "the notes say interleaved, but not of how many chunks; taken as 1F1B")
+
+
+def _named(told: Told) -> tuple[str, str]:
+    """Returns the column that names a schedule, and the name; empty where only the framework tells."""
+    for column in COLUMNS:
+        if told.text(column).lower() not in NOTHING_SAID:
+            return column, _plain(told.text(column))
+    notes = told.text("notes")
+    found = affirmed(_IN_NOTES, notes)
+    if found is None and is_torchtitan(told.text("framework")):
+        found = affirmed(_INTERLEAVED, notes)
+    return ("notes", _plain(found[0])) if found else ("framework", "")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[_\s]+", "-", name.lower())
+
+
+def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers: int) -> Order:
+    """Returns the least chunks that interleaving has, where a row does not say how many."""
+    if "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1:
+        return _USUAL
+    rounds = layout["global_batch_size"] // (layout["data_parallel"] * layout["micro_batch_size"])
+    if rounds % layout["pipeline_parallel"] or not can_split(num_layers, layout, _LEAST_CHUNKS):
+        told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
+        return _USUAL
+    return Order(chunks_per_stage=told.default("vpp", _LEAST_CHUNKS))

@@ -1,0 +1,120 @@
+"""What of a measured run shortens or splits its attention? Windows, packed documents, context parallelism.
+
+Columns say it, or the notes, or the catalogue's model of the same name, or else the framework's habit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from planner.measured.file import Cells
+from planner.measured.habits import Habits
+from planner.measured.words import NO, NOTHING_SAID, YES, is_yes
+from planner.problems import shown
+from simulator.errors import InputError, Problem
+from simulator.model import ContextExchange, ModelShape
+
+_EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
+    (r"\ba2a ?\+ ?p2p\b|hybrid (cp|context)|\busp\b", "hybrid"),
+    (r"ulysses|\bcp[ _=:]*(comm[ _]type)?[ _=:]*a2a\b", "all_to_all"),
+    (r"rotate[ _]method[ _=:]*all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
+    (r"\bcp[ _=:]*(comm[ _]type)?[ _=:]*all[-_ ]?gather", "all_gather"),
+    (r"ring attention|\bcp[ _=:]*(comm[ _]type)?[ _=:]*p2p\b", "ring"),
+)
+"""Ways to exchange keys and values by the words that mean them; the first that fits holds."""
+_BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
+_SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)
+_OF_TENSOR_RANKS = (
+    *("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel", "sp", "sequence parallel"),
+    *("tp-sp", "tp+sp", "tp/sp", "tp sp", "megatron-sp", "megatron sp", "megatron sequence parallel"),
+)
+_OF_NO_RANKS = ("none", "mtp", "ulysses", "isp", "ring", "ring attention", "cp", "context parallel")
+_RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
+"""Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
+_WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
+_DOCUMENTS = re.compile(
+    r"(?:mean|average) (?:document|sample|sequence) length[^\d,;]{0,10}?(\d+)", re.IGNORECASE
+)
+
+
+def window_cells(cells: Cells, known: ModelShape | None) -> dict[str, object]:
+    """Returns the fields of `SlidingWindow`; nothing where every token sees all before it.
+
+    A window that a column or the notes name is one of every layer, unless `full_every` says otherwise; 0 is none.
+    """
+    if cells.numbers.get("window") == 0.0:
+        return {}
+    tokens = cells.count("window") or _number(_WINDOW, cells.text.get("notes", ""))
+    if tokens:
+        return {"window_tokens": tokens, "full_every": cells.count("full_every")}
+    return known.sliding_window.model_dump() if known and known.sliding_window else {}
+
+
+def document_cells(cells: Cells) -> dict[str, object]:
+    """Returns the fields of `Documents`: a mean length, dealt out by chance; nothing where none is named."""
+    mean = cells.count("mean_document") or _number(_DOCUMENTS, cells.text.get("notes", ""))
+    return {"mean_tokens": mean} if mean else {}
+
+
+def splits_sequence(written: str) -> bool | None:
+    """Returns whether tensor-parallel ranks also split norms by sequence; `None` where nothing is said.
+
+    Raises:
+        InputError: the cell says something else.
+    """
+    first = re.sub(r"\s*\(.*|[ =]+\d+$", "", written)
+    if counts_ranks(written):
+        return True
+    return is_yes("sp", first, yes=(*YES, *_OF_TENSOR_RANKS), no=(*NO, *_OF_NO_RANKS))
+
+
+def counts_ranks(written: str) -> bool:
+    """Returns whether a cell gives no yes or no, but ranks that share the sequence, as configurations of InternEvo do."""
+    return bool(_RANKS.fullmatch(written))
+
+
+def splits_for_context(written: str) -> bool:
+    """Returns whether a cell names context parallelism, whose ranks are those of the column `cp`."""
+    return _exchanges_heads(written) or bool(re.search(r"\bring\b|^(cp|context)", written, re.IGNORECASE))
+
+
+def _exchanges_heads(written: str) -> bool:
+    """Returns whether parts of the sequence are exchanged for heads, as in DeepSpeed Ulysses."""
+    return bool(_BY_HEADS.search(written))
+
+
+def splits_sequence_only(written: str) -> bool:
+    """Returns whether what is called tensor parallelism splits the sequence and no product, as InternEvo's ISP does."""
+    return bool(_SEQUENCE_ONLY.search(written))
+
+
+def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
+    """Returns how context-parallel ranks attend to the whole sequence, and whether that had to be assumed.
+
+    A ring knows no windows, so that keys and values are taken to be gathered where there are some.
+
+    Raises:
+        InputError: the column says something else.
+    """
+    column = cells.text.get("cp_comm_type", "")
+    if column.lower() not in NOTHING_SAID:
+        if found := _exchange(f"cp_comm_type={column}"):
+            return found, False
+        rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
+        raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
+    if _exchanges_heads(cells.text.get("sp", "")):
+        return "all_to_all", False
+    if re.search(r"\bring\b", cells.text.get("sp", ""), re.IGNORECASE):
+        return "ring", False
+    if found := _exchange(cells.text.get("notes", "")):
+        return found, False
+    return ("all_gather" if has_window else habits.context_exchange), True
+
+
+def _exchange(said: str) -> ContextExchange | None:
+    return next((meaning for words, meaning in _EXCHANGES if re.search(words, said, re.IGNORECASE)), None)
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[1]) if found and 0 < int(found[1]) < 10**9 else None

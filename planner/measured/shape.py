@@ -1,0 +1,109 @@
+"""Which network did a measured run train? From the columns of its shape, and from a known model of the same name and size."""
+
+from __future__ import annotations
+
+import re
+
+from planner.measured.model_names import norms_heads, ties_embeddings
+from planner.measured.told import Told
+from planner.measured.words import affirmed, is_denied
+from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
+
+USUAL_VOCABULARY = 51_200
+"""GPT-2's vocabulary, padded as Megatron-LM pads it."""
+USUAL_HEAD_DIM = 128
+_OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases"
+"""Fields of experts for which rows have no columns."""
+PLAIN_FFN_RATIO = 4
+"""Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
+
+_PARALLEL_BLOCK = re.compile(
+    r"(?<!tensor[- ])(?<!data[- ])(?<!context[- ])(?<!sequence[- ])(?<!pipeline[- ])(?<!expert[- ])(?<!model[- ])"
+    r"\bparallel[-_ ](?:transformer[- ])?(?:blocks?\b|attention\b|attn\b|residual)|\bptb\b|gpt[-_]j[-_]residual",
+    re.IGNORECASE,
+)
+"""Attention and feed-forward network of a block that work on the same input (arXiv 2204.02311)."""
+_QK_NORM = re.compile(r"\bqk[-_ ]?(?:layer[-_ ]?)?norm", re.IGNORECASE)
+_MEGASCALE = re.compile(r"\bmegascale\b(?![- ]?(?:moe|infer))", re.IGNORECASE)
+_OF_MEGASCALE = re.compile(r"^gpt|megascale", re.IGNORECASE)
+"""Networks of the runs that MegaScale's paper compares with Megatron-LM (arXiv 2402.15627, sections 3.1 and 6.1)."""
+
+
+def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
+    """Returns the fields of `ModelShape`, without experts; a known model fills what the row leaves open.
+
+    Raises:
+        CannotModelError: there are neither layers nor a hidden size.
+    """
+    fields = known.model_dump() if known else {}
+    hidden = told.count("hidden", fields.get("hidden_size"))
+    head_dim = told.cells.count("head_dim")
+    usual_heads = max(1, hidden // (head_dim or USUAL_HEAD_DIM))
+    heads = told.count("heads", fields.get("num_heads"), usual_heads)
+    plain = PLAIN_FFN_RATIO * hidden
+    ffn = told.count("ffn_hidden", fields.get("ffn_hidden_size"), plain)
+    is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or ffn < plain)
+    return {
+        "num_layers": told.count("layers", fields.get("num_layers")),
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "num_kv_heads": told.count("kv_heads", fields.get("num_kv_heads"), heads),
+        "head_dim": told.count("head_dim", fields.get("head_dim"), max(1, hidden // heads)),
+        "ffn_hidden_size": ffn,
+        "is_gated": told.count("mlp_matrices", 3 if is_gated else 2) == 3,
+        "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
+        "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.text("model"))),
+    }
+
+
+def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None:
+    """Returns whether attention and feed-forward network of a block work on the same input, and behind how many norms.
+
+    Notes, framework or model say it, or a known model; the dense ones of MegaScale's paper do where nothing is said.
+    """
+    said = "; ".join(told.text(column) for column in ("notes", "framework", "model"))
+    usual = known.parallel_block if known else None
+    if affirmed(_PARALLEL_BLOCK, said):
+        return usual or "one_norm"
+    if is_denied(_PARALLEL_BLOCK, said):
+        return None
+    is_of_megascale = _MEGASCALE.search(told.text("framework")) and _OF_MEGASCALE.search(told.text("model"))
+    return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
+
+
+def qk_norm(told: Told, known: ModelShape | None) -> QueryKeyNorm | None:
+    """Returns the norms of queries and keys: those of a known model or its family, unless notes or model say otherwise."""
+    said = "; ".join(told.text(column) for column in ("notes", "model"))
+    if is_denied(_QK_NORM, said) or (known and known.latent_attention):
+        return None
+    usual = known.qk_norm if known else norms_heads(told.text("model"))
+    return usual or ("per_head" if affirmed(_QK_NORM, said) else None)
+
+
+def has_experts(told: Told, known: ModelShape | None) -> bool:
+    """Returns whether a row has routed experts; 0 says that it has none, an empty cell as little as no column."""
+    is_known = bool(known and known.experts) and "experts" not in told.cells.numbers
+    return bool(told.cells.count("experts")) or is_known
+
+
+def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> dict[str, int | None]:
+    """Returns the fields of `MixtureOfExperts` and of `LatentAttention`, as far as the network has either.
+
+    Raises:
+        CannotModelError: nothing says how many experts there are, or how many a token goes to.
+    """
+    experts, latent = (known.experts, known.latent_attention) if known else (None, None)
+    parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
+    if not has_experts(told, known):
+        return {**parts, "num_experts": None}
+    fields = experts.model_dump() if experts else {}
+    width = fields.get("expert_ffn_hidden_size", ffn_hidden_size)
+    return {
+        **parts,
+        "num_experts": told.count("experts", fields.get("num_experts")),
+        "experts_per_token": told.count("topk", fields.get("experts_per_token")),
+        "expert_ffn_hidden_size": told.count("moe_ffn_hidden", width),
+        "shared_ffn_hidden_size": told.or_known("shared_expert_ffn", fields.get("shared_ffn_hidden_size")),
+        "num_dense_layers": told.or_known("dense_layers", fields.get("num_dense_layers")),
+        **{name: fields[name] for name in _OF_KNOWN_EXPERTS if name in fields},
+    }

@@ -1,0 +1,56 @@
+"""What does a row of a file say, and what had to be assumed because it does not? Its cells, and the defaults taken for them."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from planner.measured.file import Cells
+from planner.problems import shown
+from simulator.errors import CapplanError
+
+_Value = TypeVar("_Value")
+
+
+class CannotModelError(CapplanError):
+    """A row says too little, or something that the simulator does not know."""
+
+
+class Told:
+    """The cells of one row; collects what was assumed in the place of columns, and what was read with care."""
+
+    def __init__(self, cells: Cells) -> None:
+        self.cells = cells
+        self.assumed: list[str] = []
+        self.remarks: list[str] = []
+        for column, meaning in cells.remarks:
+            self.remark(column, meaning)
+
+    def text(self, column: str) -> str:
+        """Returns what is written in a column; empty where there is nothing."""
+        return self.cells.text.get(column, "")
+
+    def count(self, column: str, *defaults: int | None) -> int:
+        """Returns the number in a column or the first default that there is.
+
+        Raises:
+            CannotModelError: there is neither.
+        """
+        if found := self.cells.count(column):
+            return found
+        default = next((value for value in defaults if value is not None), None)
+        if default is None:
+            raise CannotModelError(f"{column} is not given")
+        return self.default(column, default)
+
+    def or_known(self, column: str, known: int | None) -> int:
+        """Returns a number for which 0 is a value; of a known model where the cell is empty."""
+        return int(self.cells.numbers.get(column, known or 0))
+
+    def default(self, column: str, value: _Value) -> _Value:
+        """Returns a value that is assumed in the place of a column."""
+        self.assumed.append(column)
+        return value
+
+    def remark(self, column: str, meaning: str) -> None:
+        """Says what a cell is taken for that does not quite say it, or that it is not understood."""
+        self.remarks.append(f"{column} = {shown(self.text(column))}: {meaning}")

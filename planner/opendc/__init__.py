@@ -1,0 +1,1 @@
+"""How does a run look in OpenDC? Its formats, written and read."""

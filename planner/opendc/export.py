@@ -1,0 +1,236 @@
+"""How does a plan's run get into OpenDC? As a workload, a topology, a carbon trace and an experiment that joins them.
+
+Every node that trains is a host, and every host has one task, whose fragments are the pieces of the run. What a fragment
+uses is chosen so that its host draws what capplan says (`planner.opendc.topology`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+
+from planner.opendc.files import (
+    CARBON,
+    FAILURES,
+    FRAGMENTS,
+    POWER_SOURCE,
+    TASKS,
+    Columns,
+    broken,
+    write_parquet,
+)
+from planner.opendc.run import DrawnRun, drawn_run
+from planner.opendc.topology import FULL_MHZ, ExportedRun, experiment, topology
+from simulator.hourly import HOURS_PER_DAY
+from simulator.job import Job
+from simulator.plan import Plan
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind
+from simulator.table import Floats, Integers
+from simulator.units import HOUR, JOULES_PER_KWH, KILO, MILLISECOND
+
+MOST_ROWS = 20_000_000
+"""Fragments that are written; OpenDC keeps them in memory."""
+ROWS_PER_GROUP = 1_000_000
+"""Fragments that are made at once."""
+FILES = (
+    "experiment.json",
+    "topology.json",
+    "carbon.parquet",
+    "failures.parquet",
+    "powerSource.parquet",
+    "workload",
+)
+"""What a folder of an experiment holds."""
+NEVER = -1
+"""OpenDC's word for a task without a deadline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What an export holds."""
+
+    num_tasks: int
+    num_fragments: int
+    """Of all tasks together."""
+    energy_kwh: float
+    """Of the whole run, spare nodes included: what OpenDC should come to."""
+
+
+def export_opendc(
+    job: Job,
+    plan: Plan,
+    folder: Path,
+    *,
+    start: datetime,
+    seed: int = 0,
+    replication: int = 0,
+    period_s: float | None = None,
+) -> Written:
+    """Writes one run of a plan as an experiment of OpenDC.
+
+    Args:
+        job: the job.
+        plan: a plan whose run ends.
+        folder: of the files; it is made.
+        start: when the run begins, in UTC without a zone.
+        seed: of the replays of an answer.
+        replication: which of them, from 0.
+        period_s: length of the fragments; left out: one for each event of the run.
+
+    Raises:
+        InputError: the run cannot be written out, or the folder not be written to, or it holds an experiment already.
+    """
+    _check_folder(folder)
+    run = drawn_run(job, plan, seed=seed, replication=replication)
+    exported = ExportedRun(job=job, plan=plan, run=run if period_s is None else run.every(period_s))
+    _check_size(exported.run)
+    _make(folder / "workload")
+    intensities, lengths_ms = _intensities(exported), _milliseconds(exported.run)[0]
+    write_parquet(folder / "workload" / "tasks.parquet", TASKS, [_tasks(exported, start)])
+    write_parquet(folder / "workload" / "fragments.parquet", FRAGMENTS, _fragments(exported))
+    write_parquet(folder / "carbon.parquet", CARBON, [_carbon(intensities, start)])
+    write_parquet(folder / "failures.parquet", FAILURES, [_failures(exported)])
+    write_parquet(folder / "powerSource.parquet", POWER_SOURCE, [_power_source(exported, intensities, start)])
+    _write_json(folder / "topology.json", topology(exported))
+    _write_json(folder / "experiment.json", experiment(exported))
+    return Written(
+        num_tasks=run.num_nodes, num_fragments=run.num_nodes * len(lengths_ms), energy_kwh=_energy_kwh(run)
+    )
+
+
+def _check_size(run: DrawnRun) -> None:
+    num_rows = run.num_nodes * len(run.power_w)
+    if num_rows > MOST_ROWS:
+        rule = f"must be at most {MOST_ROWS:,}, nodes times pieces of the run; --every 3600 makes one piece of an hour"
+        raise broken("fragments", f"{num_rows:,}", rule)
+
+
+def _check_folder(folder: Path) -> None:
+    """A file of such a name may be somebody's own: nothing is replaced."""
+    if taken := [name for name in FILES if (folder / name).exists()]:
+        rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
+        raise broken("--output", str(folder), rule)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise broken("--output", str(folder), f"cannot be made: {error.strerror or error}") from error
+
+
+def _energy_kwh(run: DrawnRun) -> float:
+    lengths_s = np.diff(run.edges_s)
+    return float(np.sum((run.power_w + run.spares_w) * lengths_s)) / JOULES_PER_KWH
+
+
+def _milliseconds(run: DrawnRun) -> tuple[Integers, Floats]:
+    """Returns lengths in whole milliseconds whose sum is that of the run, and the powers, of pieces that last one."""
+    edges_ms = np.round(run.edges_s / MILLISECOND).astype(np.int64)
+    lengths_ms = edges_ms[1:] - edges_ms[:-1]
+    return lengths_ms[lengths_ms > 0], run.power_w[lengths_ms > 0]
+
+
+def _tasks(exported: ExportedRun, start: datetime) -> Columns:
+    """Returns one task for each node that trains."""
+    import pyarrow as pa
+
+    num, node = exported.run.num_nodes, exported.node
+    none = pa.array([[]] * num, type=pa.list_(pa.int32()))
+    return {
+        "id": np.arange(num),
+        "name": pa.array([f"{exported.cluster_name}-{index}" for index in range(num)]),
+        "submission_time": pa.array([start] * num, type=pa.timestamp("ms")),
+        "duration": np.full(num, int(_milliseconds(exported.run)[0].sum())),
+        "cpu_count": np.ones(num),
+        "cpu_capacity": np.full(num, FULL_MHZ),
+        # One task for each host: what it takes of the memory decides nothing, but has to be there.
+        "mem_capacity": np.full(num, int(node.host_memory_bytes / 2.0 / KILO)),
+        "gpu_count": np.full(num, node.num_accelerators),
+        "gpu_capacity": np.full(num, node.num_accelerators * FULL_MHZ),
+        "parents": none,
+        "children": none,
+        "deferrable": np.zeros(num, dtype=np.bool_),
+        "deadline": np.full(num, NEVER),
+    }
+
+
+def _fragments(exported: ExportedRun) -> Iterator[Columns]:
+    """Yields the fragments of whole tasks, some tasks at a time."""
+    run, num_accelerators = exported.run, exported.node.num_accelerators
+    lengths_ms, power_w = _milliseconds(run)
+    used_mhz = (power_w - run.idle_w) / (run.most_w - run.idle_w) * FULL_MHZ
+    at_once = max(1, ROWS_PER_GROUP // len(lengths_ms))
+    for first in range(0, run.num_nodes, at_once):
+        ids = np.arange(first, min(first + at_once, run.num_nodes))
+        yield {
+            "id": np.repeat(ids, len(lengths_ms)),
+            "duration": np.tile(lengths_ms, len(ids)),
+            "cpu_usage": np.tile(used_mhz, len(ids)),
+            "gpu_usage": np.tile(used_mhz * num_accelerators, len(ids)),
+        }
+
+
+def _intensities(exported: ExportedRun) -> Floats:
+    """Returns the grid's intensity in every hour of whole days that cover the run, g/kWh."""
+    site = exported.site
+    num_days = int(exported.run.edges_s[-1] // (HOURS_PER_DAY * HOUR)) + 1
+    per_hour = site.grid_profile.per_hour if site.grid_profile else (site.grid_kgco2e_per_kwh,)
+    return np.resize(np.asarray(per_hour) * KILO, num_days * HOURS_PER_DAY)
+
+
+def _carbon(intensities: Floats, start: datetime) -> Columns:
+    import pyarrow as pa
+
+    times = [start + timedelta(hours=hour) for hour in range(len(intensities))]
+    return {"timestamp": pa.array(times, type=pa.timestamp("ms")), "carbon_intensity": intensities}
+
+
+def _failures(exported: ExportedRun) -> Columns:
+    """Returns the interruptions: time since the one before, until training goes on, and the share of nodes that stop."""
+    run, reliability = exported.run, exported.job.reliability
+    events = run.timeline.events
+    stops = events.take((events.kind < NUM_INTERRUPTIONS) & ~events.is_background)
+    trains = events.take(events.kind == RunEventKind.TRAINING.code)
+    later = np.searchsorted(trains.start_s, stops.start_s)
+    goes_on_s = np.append(trains.start_s, run.timeline.wall_time_s)[later]
+    is_domain = stops.kind == RunEventKind.DOMAIN_FAULT.code
+    num_down = np.where(is_domain, reliability.nodes_per_domain, 1.0)
+    return {
+        "failure_interval": np.diff(np.round(stops.start_s / MILLISECOND), prepend=0.0).astype(np.int64),
+        "failure_duration": np.round((goes_on_s - stops.start_s) / MILLISECOND).astype(np.int64),
+        "failure_intensity": np.minimum(1.0, num_down / run.num_nodes),
+    }
+
+
+def _power_source(exported: ExportedRun, intensities: Floats, start: datetime) -> Columns:
+    """Returns what OpenDC would write every hour for the source of the cluster's power."""
+    import pyarrow as pa
+
+    hourly = exported.run.every(HOUR)
+    power_w = hourly.power_w + hourly.spares_w
+    energy_j, num = power_w * np.diff(hourly.edges_s), len(power_w)
+    ends_ms = np.round(hourly.edges_s[1:] / MILLISECOND).astype(np.int64)
+    began_ms = int(start.replace(tzinfo=UTC).timestamp() / MILLISECOND)
+    return {
+        "timestamp": ends_ms,
+        "timestamp_absolute": ends_ms + began_ms,
+        "source_name": pa.array([exported.source_name] * num),
+        "cluster_name": pa.array([exported.cluster_name] * num),
+        "power_draw": power_w.astype(np.float32),
+        "energy_usage": energy_j.astype(np.float32),
+        "carbon_intensity": intensities[:num].astype(np.float32),
+        "carbon_emission": (energy_j / JOULES_PER_KWH * intensities[:num]).astype(np.float32),
+    }
+
+
+def _write_json(file: Path, document: dict[str, object]) -> None:
+    try:
+        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise broken("--output", str(file), f"cannot be written: {error.strerror or error}") from error

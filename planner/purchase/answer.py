@@ -1,0 +1,222 @@
+"""What should be bought, reserved and rented for a year of jobs, and when does each run on what? The one call that answers.
+
+    plan_purchase(load_fleet("fleet.yaml"))
+
+Designs of each job come from its Pareto fronts (`planner.purchase.ways`), CP-SAT chooses among them together with lots,
+terms and dates (`constraints.purchase_model`), and every figure of the answer is counted again from the choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from constraints.purchase_model import Solution, cheapest
+from constraints.purchase_problem import Choice, PurchaseProblem, capital_usd, site_power_w
+from planner import __version__
+from planner.purchase.fleet import Fleet
+from planner.purchase.notes import notes_of
+from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
+from planner.purchase.problem import NodePrices, PooledProblem, node_prices, pooled_problem
+from planner.purchase.rules import Rule, rules_of
+from planner.purchase.ways import Candidate, candidates_of, job_on
+from simulator.catalog import catalog_hash
+from simulator.units import DAY, HOUR
+
+EFFORT = 20.0
+"""Deterministic seconds of CP-SAT for the plan."""
+SIDE_EFFORT = 5.0
+"""The same for each plan that it is compared with."""
+
+
+def plan_purchase(
+    fleet: Fleet, *, seed: int = 0, folder: Path | None = None, effort: float = EFFORT
+) -> PurchasePlan:
+    """Returns the cheapest plan for the jobs of a fleet.
+
+    Args:
+        fleet: jobs and offers; `load_fleet` reads them from a file.
+        seed: of the searches for designs; the same fleet, version, seed and effort give the same plan.
+        folder: where paths of job files start; left out: the current folder.
+        effort: deterministic seconds of the solver for the plan.
+
+    Raises:
+        InputError: a job breaks rules.
+    """
+    question = _Question(fleet=fleet, seed=seed, folder=folder or Path())
+    problem = question.pooled.problem
+    solution = cheapest(problem, effort=effort)
+    conflict = () if solution.status != "infeasible" else _conflict(question, effort)
+    choice = solution.choice
+    cost = solution.cost_usd
+    return PurchasePlan(
+        capplan_version=__version__,
+        catalog_hash=catalog_hash(),
+        fleet=fleet.name,
+        seed=seed,
+        status=solution.status,
+        cost_usd=cost,
+        bound_usd=solution.bound_usd,
+        gap_fraction=None if cost is None else (cost - solution.bound_usd) / max(1, cost),
+        capital_usd=capital_usd(problem, choice) if choice else 0.0,
+        peak_power_w=site_power_w(problem, choice) if choice else 0.0,
+        carbon_kgco2e=sum(question.pooled.candidates[way].carbon_kgco2e for way in choice.ways) if choice else 0.0,
+        acquisitions=_acquisitions(question, choice) if choice else (),
+        runs=_runs(question, choice) if choice else (),
+        all_rent_usd=cheapest(_only(problem, "rented"), effort=SIDE_EFFORT).cost_usd,
+        all_buy_usd=cheapest(_only(problem, "bought"), effort=SIDE_EFFORT).cost_usd,
+        binding=_binding(question, solution) if choice else (),
+        conflict=conflict,
+        num_designs={
+            job.name: sum(one.job == index for one in question.candidates)
+            for index, job in enumerate(fleet.jobs)
+        },
+        notes=notes_of(fleet, question.folder),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """A fleet with its designs and prices, each searched once."""
+
+    fleet: Fleet
+    seed: int
+    folder: Path
+
+    @cached_property
+    def _found(self) -> tuple[tuple[NodePrices, ...], tuple[Candidate, ...]]:
+        prices: list[NodePrices] = []
+        candidates: list[Candidate] = []
+        for number, offer in enumerate(self.fleet.offers):
+            jobs = [job_on(self.fleet, job, offer, self.folder) for job in self.fleet.jobs]
+            prices.append(node_prices(self.fleet, jobs[0], offer))
+            for index, job in enumerate(jobs):
+                candidates += candidates_of(job, (index, number), self.seed)
+        return tuple(prices), tuple(candidates)
+
+    @property
+    def prices(self) -> tuple[NodePrices, ...]:
+        """What a node of each offer costs."""
+        return self._found[0]
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Designs of all jobs on all offers."""
+        return self._found[1]
+
+    @cached_property
+    def pooled(self) -> PooledProblem:
+        """The problem of the model."""
+        return pooled_problem(self.fleet, self.prices, self.candidates)
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """Every constraint that can be left out."""
+        return rules_of(self.fleet, self.prices, self.pooled)
+
+
+def _only(problem: PurchaseProblem, kind: str) -> PurchaseProblem:
+    """The problem with one kind of pools, whatever money there is."""
+    ways = tuple(way for way in problem.ways if problem.pools[way.pool].kind == kind)
+    return replace(problem, ways=ways, budget_usd=None, capital_usd=None)
+
+
+def _binding(question: _Question, solution: Solution) -> tuple[BindingRule, ...]:
+    """Constraints without which a plan was found that costs less than the bound on plans with them."""
+    found = []
+    for rule in question.rules:
+        freed = rule.leave_out(question.pooled.problem)
+        cheaper = replace(freed, budget_usd=solution.bound_usd - 1)  # nothing else would be news
+        other = cheapest(cheaper, effort=SIDE_EFFORT)
+        if other.cost_usd is not None:
+            found.append(
+                BindingRule(
+                    constraint=rule.constraint,
+                    subject=rule.subject,
+                    saving_usd=solution.bound_usd - other.cost_usd,
+                )
+            )
+    return tuple(sorted(found, key=lambda one: -one.saving_usd))
+
+
+def _conflict(question: _Question, effort: float) -> tuple[str, ...]:
+    """Rules of which no plan keeps all, by leaving out one after another what is not needed for that."""
+    has_design = {one.job for one in question.candidates}
+    jobs = question.fleet.jobs
+    if missing := [job.name for index, job in enumerate(jobs) if index not in has_design]:
+        return tuple(f"no design: {name}" for name in missing)
+    left_out = question.pooled.problem
+    conflict = []
+    for rule in question.rules:
+        without = rule.leave_out(left_out)
+        if cheapest(without, effort=effort).status == "infeasible":
+            left_out = without
+        else:
+            conflict.append(str(rule))
+    return tuple(conflict)
+
+
+def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...]:
+    """Lots and terms that have nodes, by day."""
+    pooled, horizon = question.pooled, question.pooled.problem.horizon_h
+    found = []
+    for index, (pool, nodes_of_lots) in enumerate(zip(pooled.problem.pools, choice.lot_nodes, strict=True)):
+        used = _used_fraction(pooled.problem, choice, index)
+        for lot, nodes in zip(pool.lots, nodes_of_lots, strict=True):
+            if nodes and pool.kind != "rented":
+                found.append(
+                    Acquisition(
+                        kind=pool.kind,
+                        accelerator=question.fleet.offers[pooled.offers[index]].accelerator,
+                        num_nodes=nodes,
+                        num_gpus=nodes * question.prices[pooled.offers[index]].gpus,
+                        from_day=_days(lot.start_h),
+                        to_day=_days(lot.end_h if pool.kind == "reserved" else horizon),
+                        cost_usd=lot.usd_per_node * nodes,
+                        capital_usd=lot.capital_usd_per_node * nodes,
+                        used_fraction=used,
+                    )
+                )
+    return tuple(sorted(found, key=lambda one: (one.from_day, one.accelerator, one.kind)))
+
+
+def _used_fraction(problem: PurchaseProblem, choice: Choice, pool: int) -> float:
+    """Share of the node-hours of a pool within the horizon in which jobs run."""
+    lots = zip(problem.pools[pool].lots, choice.lot_nodes[pool], strict=True)
+    there = sum(nodes * (min(lot.end_h, problem.horizon_h) - lot.start_h) for lot, nodes in lots)
+    ways = [problem.ways[way] for way in choice.ways]
+    used = sum(way.num_nodes * way.duration_h for way in ways if way.pool == pool)
+    return used / there if there else 0.0
+
+
+def _runs(question: _Question, choice: Choice) -> tuple[ScheduledRun, ...]:
+    pooled = question.pooled
+    return tuple(
+        _run(question, job, pooled.candidates[way], pooled.problem.ways[way].usd, way, start)
+        for job, (way, start) in enumerate(zip(choice.ways, choice.starts_h, strict=True))
+    )
+
+
+def _run(
+    question: _Question, job: int, candidate: Candidate, usd: int, way: int, start_h: int
+) -> ScheduledRun:
+    problem, asked = question.pooled.problem, question.fleet.jobs[job]
+    return ScheduledRun(
+        job=asked.name,
+        kind=problem.pools[problem.ways[way].pool].kind,
+        accelerator=question.fleet.offers[candidate.offer].accelerator,
+        num_nodes=candidate.num_nodes,
+        num_gpus=candidate.num_nodes * question.prices[candidate.offer].gpus,
+        start_day=_days(start_h),
+        end_day=_days(start_h + candidate.duration_h),
+        deadline_day=asked.deadline_day,
+        cost_usd=usd,
+        energy_kwh=candidate.energy_kwh,
+        carbon_kgco2e=candidate.carbon_kgco2e,
+        plan=candidate.plan,
+    )
+
+
+def _days(whole_hours: int) -> float:
+    return whole_hours * HOUR / DAY

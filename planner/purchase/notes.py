@@ -1,0 +1,62 @@
+"""What of a fleet does a purchase plan leave aside or read otherwise than meant? A sentence for each, whatever the plan is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from planner.purchase.fleet import Fleet
+from planner.purchase.ways import document_of
+
+
+def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
+    """Returns the sentences.
+
+    Args:
+        fleet: jobs and offers.
+        folder: where paths of job files start.
+    """
+    return (*_budgets(fleet, folder), *_late_offers(fleet), *_repeated_offers(fleet))
+
+
+def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
+    """Budgets of single jobs, which a plan for all of them cannot keep."""
+    for job in fleet.jobs:
+        limits = document_of(job, folder).get("limits")
+        budget = limits.get("budget_usd") if isinstance(limits, Mapping) else None
+        if budget is not None:
+            yield (
+                f"{job.name}: limits.budget_usd ({budget}) of the job is not looked at; limits.budget_usd of the fleet "
+                "bounds the cost of all jobs"
+            )
+
+
+def _late_offers(fleet: Fleet) -> Iterator[str]:
+    """Offers whose first nodes come when no job can run any more."""
+    last_day = max(job.deadline_day for job in fleet.jobs)
+    for number, offer in enumerate(fleet.offers):
+        first_days = []
+        if offer.buy:
+            first_days.append(("buy.first_delivery_day", offer.buy.first_delivery_day, "bought"))
+        if offer.reserve:
+            first_days.append(("reserve.first_start_day", offer.reserve.first_start_day, "reserved"))
+        for field, day, had in first_days:
+            if day >= last_day:
+                yield (
+                    f"offers[{number}].{field} ({day:g}) is not before the last deadline (day {last_day:g}): no "
+                    f"{offer.accelerator} is {had} there"
+                )
+
+
+def _repeated_offers(fleet: Fleet) -> Iterator[str]:
+    """Accelerators of several offers, such as steps of a price, or one offer that was written twice."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for number, offer in enumerate(fleet.offers):
+        places[offer.accelerator].append(f"offers[{number}]")
+    for accelerator, found in places.items():
+        if len(found) > 1:
+            yield (
+                f"{accelerator} stands in {' and '.join(found)}: each is a supply of its own, so that the nodes of all of "
+                "them can be had; leave one out where they mean the same nodes"
+            )

@@ -1,0 +1,228 @@
+"""What does everything cost that a fleet can have? Offers and candidates become the whole hours, nodes and dollars of a model.
+
+A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance, staff,
+building, and the electricity of an idle node; a run adds the electricity above that. Electricity is at the flat price of the
+site. A reservation costs its whole term; rent on demand costs the hours of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window
+from objectives.cost import MONTH, owned_parts, purchase
+from objectives.usage import Usage
+from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
+from planner.purchase.ways import Candidate
+from simulator.job import Job
+from simulator.offer_table import OfferTable
+from simulator.plan import Plan, PlanTable
+from simulator.power import phase_power, power_levels
+from simulator.units import DAY, HOUR, KILO
+
+OWNED_PARTS = ("capital_usd", "maintenance_usd", "staff_usd", "facility_usd")
+"""Costs of owning that do not depend on what runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePrices:
+    """What one node of an offer costs and draws, in a cluster of all that can be bought."""
+
+    gpus: int
+    """Accelerators in it."""
+    owned_usd_per_hour: float
+    """Cost of owning it, without electricity."""
+    capital_usd: float
+    """Price with its share of network and installation."""
+    idle_w: float
+    """Facility power when nothing runs."""
+    usd_per_kwh: float
+    """Price of electricity."""
+    usd_per_w_month: float
+    """Demand charge."""
+
+    def electricity_usd(self, energy_kwh: float, peak_w: float, hours: float) -> float:
+        """Electricity with the demand charge for its peak."""
+        return self.usd_per_kwh * energy_kwh + self.usd_per_w_month * peak_w * hours * HOUR / MONTH
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledProblem:
+    """The problem of the model, and what its pools and ways stand for."""
+
+    problem: PurchaseProblem
+    offers: tuple[int, ...]
+    """Offer of each pool."""
+    candidates: tuple[Candidate, ...]
+    """Candidate of each way."""
+
+
+def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
+    """Returns what a node costs, from a job that has this offer alone, with the fleet's site and terms of ownership."""
+    node = job.offers[0].node
+    buy = offer.buy
+    size = node.num_accelerators * (buy.max_nodes if buy else offer.max_nodes)
+    whole = Plan(offer=0, num_gpus=size, data_parallel=size, num_spare_nodes=1)
+    plans = PlanTable.from_plans([whole])
+    alone = replace(plans, num_spare_nodes=np.zeros(1, dtype=np.int64))
+    offers = OfferTable.from_job(job).take(plans.offer)
+    usage = Usage(
+        wall_s=np.array([fleet.horizon_days * DAY]),
+        energy_j=np.zeros(1),
+        peak_power_w=power_levels(job, alone, offers).peak_power_w,
+    )
+    num_nodes, hours = size / node.num_accelerators, fleet.horizon_days * DAY / HOUR
+    site = job.site_of(job.offers[0])
+    price = np.array([buy.usd_per_node if buy else 0.0])
+    parts, bought = owned_parts(job, alone, usage, price), purchase(job, alone, usage, price)
+    return NodePrices(
+        gpus=node.num_accelerators,
+        owned_usd_per_hour=sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes / hours,
+        capital_usd=float(
+            (bought.nodes + bought.node_installation + bought.network + bought.network_installation)[0]
+        )
+        / num_nodes,
+        idle_w=float(phase_power(job, plans, offers).spares_w[0]),
+        usd_per_kwh=site.electricity_usd_per_kwh,
+        usd_per_w_month=site.demand_usd_per_w_month,
+    )
+
+
+def pooled_problem(
+    fleet: Fleet, prices: Sequence[NodePrices], candidates: Sequence[Candidate]
+) -> PooledProblem:
+    """Returns the problem of the model for a fleet."""
+    pools: list[Pool] = []
+    offers: list[int] = []
+    for index, (offer, price) in enumerate(zip(fleet.offers, prices, strict=True)):
+        for pool in _pools(fleet, offer, price):
+            pools.append(pool)
+            offers.append(index)
+    ways, chosen = [], []
+    for candidate in candidates:
+        for index, pool in enumerate(pools):
+            if offers[index] == candidate.offer and candidate.num_nodes <= pool.max_nodes:
+                ways.append(_way(fleet, candidate, index, pool, prices[candidate.offer]))
+                chosen.append(candidate)
+    limits = fleet.limits
+    problem = PurchaseProblem(
+        horizon_h=_whole_h(fleet.horizon_days),
+        windows=tuple(
+            Window(start_h=_next_h(job.earliest_start_day), end_h=_whole_h(job.deadline_day))
+            for job in fleet.jobs
+        ),
+        pools=tuple(pools),
+        ways=tuple(ways),
+        power_w=_whole(limits.power_w),
+        budget_usd=_whole(limits.budget_usd),
+        capital_usd=_whole(limits.capital_usd),
+    )
+    return PooledProblem(problem=problem, offers=tuple(offers), candidates=tuple(chosen))
+
+
+def _pools(fleet: Fleet, offer: FleetOffer, price: NodePrices) -> list[Pool]:
+    """What one offer has: bought nodes, reserved ones, rented ones."""
+    pools = []
+    if buy := offer.buy:
+        lots = tuple(bought_lot(fleet, price, start) for start in _days(fleet, buy))
+        pools.append(
+            Pool(
+                name=f"{offer.accelerator} bought",
+                kind="bought",
+                max_nodes=buy.max_nodes,
+                lots=lots,
+                max_lots=buy.max_lots,
+                idle_w_per_node=math.ceil(price.idle_w),
+            )
+        )
+    if reserve := offer.reserve:
+        pools.append(
+            Pool(
+                name=f"{offer.accelerator} reserved",
+                kind="reserved",
+                max_nodes=reserve.max_nodes,
+                lots=tuple(_term(reserve, price, start) for start in _days(fleet, reserve)),
+                max_lots=reserve.max_terms,
+            )
+        )
+    if rent := offer.rent:
+        pools.append(Pool(name=f"{offer.accelerator} rented", kind="rented", max_nodes=rent.max_nodes))
+    return pools
+
+
+def _days(fleet: Fleet, terms: Buy | Reserve) -> list[float]:
+    """Days within the horizon on which nodes can come."""
+    first, every = (
+        (terms.first_delivery_day, terms.delivery_every_days)
+        if isinstance(terms, Buy)
+        else (terms.first_start_day, terms.start_every_days)
+    )
+    count = max(0, math.ceil((fleet.horizon_days - first) / every))
+    return [first + number * every for number in range(count)]
+
+
+def bought_lot(fleet: Fleet, price: NodePrices, start_day: float) -> Lot:
+    """Returns bought nodes that come on a day and stay to the end of the horizon."""
+    start, end = _next_h(start_day), _whole_h(fleet.horizon_days)
+    held = end - start
+    idle = price.electricity_usd(price.idle_w / KILO * held, price.idle_w, held)
+    return Lot(
+        start_h=start,
+        end_h=end,
+        usd_per_node=round(price.owned_usd_per_hour * held + idle),
+        capital_usd_per_node=round(price.capital_usd),
+    )
+
+
+def _term(reserve: Reserve, price: NodePrices, start_day: float) -> Lot:
+    start = _next_h(start_day)
+    term = _next_h(reserve.term_days)
+    return Lot(
+        start_h=start,
+        end_h=start + term,
+        usd_per_node=round(reserve.usd_per_gpu_hour * price.gpus * term),
+    )
+
+
+def _way(fleet: Fleet, candidate: Candidate, pool_index: int, pool: Pool, price: NodePrices) -> Way:
+    """A candidate in a pool, with what the run alone costs there."""
+    usd, above_w = 0.0, 0.0
+    hours = candidate.wall_s / HOUR
+    match pool.kind:
+        case "bought":
+            idle_w = price.idle_w * candidate.num_nodes
+            above_w = max(0.0, candidate.peak_power_w - idle_w)
+            above_kwh = max(0.0, candidate.energy_kwh - idle_w / KILO * hours)
+            usd = price.electricity_usd(above_kwh, above_w, hours)
+        case "rented":
+            rent = fleet.offers[candidate.offer].rent
+            assert rent is not None, "a rented pool has terms of rent"
+            usd = rent.usd_per_gpu_hour * price.gpus * candidate.num_nodes * candidate.duration_h
+        case "reserved":
+            pass  # the term is paid, whatever runs
+    return Way(
+        job=candidate.job,
+        pool=pool_index,
+        num_nodes=candidate.num_nodes,
+        duration_h=candidate.duration_h,
+        usd=round(usd),
+        above_idle_w=math.ceil(above_w),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else math.floor(value)
+
+
+def _whole_h(days: float) -> int:
+    """The last whole hour before the end of some days."""
+    return math.floor(days * DAY / HOUR + 1e-9)
+
+
+def _next_h(days: float) -> int:
+    """The first whole hour after some days."""
+    return math.ceil(days * DAY / HOUR - 1e-9)

@@ -1,0 +1,111 @@
+"""How does a person read a purchase plan? What to have, which job runs when, what it costs beside other ways, what binds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from planner import human
+from planner.purchase.plan import PlanStatus, PurchasePlan
+from planner.text_blocks import grid, headline, sentences, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+VERDICTS: dict[PlanStatus, str] = {
+    "optimal": "Cheapest plan",
+    "feasible": "Best plan that was found",
+    "infeasible": "No plan keeps all deadlines and limits",
+    "unknown": "No plan was found with this effort",
+}
+"""First words of the answer."""
+
+
+def show_purchase(plan: PurchasePlan, console: Console) -> None:
+    """Writes the whole answer."""
+    cost = f": {human.dollars(plan.cost_usd)}" if plan.cost_usd is not None else ""
+    headline(console, f"{VERDICTS[plan.status]} for {plan.fleet}{cost}", is_good=plan.cost_usd is not None)
+    sentences(console, [_proof(plan)])
+    if plan.conflict:
+        title(console, "In conflict")
+        sentences(console, plan.conflict)
+    if plan.notes:
+        title(console, "Mind")
+        sentences(console, plan.notes)
+    if plan.cost_usd is None:
+        return
+    title(console, "What to have")
+    if plan.acquisitions:
+        grid(console, _acquisition_rows(plan))
+    else:
+        sentences(console, ["Nothing: all runs rent on demand."])
+    title(console, "Which job runs when")
+    grid(console, _run_rows(plan))
+    title(console, "Beside other ways")
+    grid(console, _comparison_rows(plan))
+    title(console, "What binds")
+    sentences(console, _binding_sentences(plan))
+
+
+def _proof(plan: PurchasePlan) -> str:
+    designs = f"{sum(plan.num_designs.values()):,} designs of {len(plan.num_designs)} jobs"
+    match plan.status:
+        case "optimal":
+            return f"CP-SAT: no plan over {designs} costs less."
+        case "feasible":
+            gap = human.percent(plan.gap_fraction or 0.0)
+            return (
+                f"CP-SAT: no plan over {designs} costs less than {human.dollars(plan.bound_usd)}; gap {gap}."
+            )
+        case "infeasible":
+            return f"CP-SAT: proven over {designs}."
+        case "unknown":
+            return f"CP-SAT found none over {designs}, and has not proven that there is none; try --effort."
+
+
+def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
+    yield "", "nodes", "accelerators", "from day", "to day", "cost", "to pay at once", "used"
+    for one in plan.acquisitions:
+        at_once = human.dollars(one.capital_usd) if one.capital_usd else "-"
+        yield (
+            "buy" if one.kind == "bought" else "reserve",
+            human.count(one.num_nodes),
+            f"{one.num_gpus:,} x {one.accelerator}",
+            human.digits(one.from_day),
+            human.digits(one.to_day),
+            human.dollars(one.cost_usd),
+            at_once,
+            human.percent(one.used_fraction),
+        )
+
+
+def _run_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
+    yield "job", "on", "accelerators", "from day", "to day", "deadline", "cost of the run"
+    for run in sorted(plan.runs, key=lambda run: run.start_day):
+        yield (
+            run.job,
+            run.kind,
+            f"{run.num_gpus:,} x {run.accelerator}",
+            human.digits(run.start_day),
+            human.digits(run.end_day),
+            human.digits(run.deadline_day),
+            human.dollars(run.cost_usd),
+        )
+
+
+def _comparison_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
+    others = {"all rented on demand": plan.all_rent_usd, "all bought": plan.all_buy_usd}
+    yield "this plan", human.dollars(plan.cost_usd or 0.0)
+    for name, cost in others.items():
+        yield name, "not possible" if cost is None else human.dollars(cost)
+    yield "money for purchases", human.dollars(plan.capital_usd)
+    yield "peak power at the site", human.power(plan.peak_power_w)
+    yield "carbon of all runs", human.carbon(plan.carbon_kgco2e)
+
+
+def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:
+    for rule in plan.binding:
+        subject = f" ({rule.subject})" if rule.subject else ""
+        yield f"{rule.constraint}{subject}: without it the plan costs {human.dollars(rule.saving_usd)} less at least"
+    if not plan.binding:
+        yield "Nothing: no plan is proven cheaper without one of the deadlines, limits and numbers of nodes."

@@ -1,0 +1,125 @@
+"""How does a study become a report? Its answer, its designs, and what simulating the recommended one again tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from constraints.evaluation import evaluate
+from planner.output import JOB_FILE
+from planner.recommendation import Design, Recommendation
+from planner.report.breakdowns import breakdowns
+from planner.report.data import Figure, InputGroup, Report, Reproduction
+from planner.report.designs import DesignCloud, cloud_of_table, design_counts
+from planner.report.fastest import FastestRuns
+from planner.report.flips import flips
+from planner.report.front import errors_of, front_figure
+from planner.report.inputs import inputs
+from planner.report.scaling import scaling
+from planner.report.spread import spreads
+from planner.report.tornado import tornados
+from planner.uncertainty import accuracy_at, accuracy_of, calibrated_accuracy
+from simulator.accuracy import step_time_error
+from simulator.job import Job
+from simulator.plan import PlanTable
+from studies.design_log import DesignLog
+from studies.experiments import software_tags
+from studies.progress import Progress, ignore
+from studies.progress import Report as Told
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnReport:
+    """A report with the designs that its page draws behind the front."""
+
+    report: Report
+    cloud: DesignCloud
+
+    def answering(self, answer: Recommendation) -> DrawnReport:
+        """Returns the same report of an answer that differs in where it is recorded."""
+        return replace(self, report=self.report.model_copy(update={"answer": answer}))
+
+
+def report_of_log(
+    job: Job, answer: Recommendation, log: DesignLog, progress: Told = ignore
+) -> DrawnReport | None:
+    """Returns the report of a search that has just ended, whose log is closed by this.
+
+    None for one that was interrupted: whoever does that does not want to wait.
+    """
+    if answer.status == "interrupted":
+        return None
+    log.close()
+    return build_report(job, answer, cloud_of_table(log.path), progress)
+
+
+def build_report(
+    job: Job, answer: Recommendation, cloud: DesignCloud, progress: Told = ignore
+) -> DrawnReport:
+    """Returns the report of an answer.
+
+    Args:
+        job: what was asked.
+        answer: what came out.
+        cloud: the designs that were simulated.
+        progress: told which part of the report is being worked out.
+    """
+    drawn = cloud.thinned()
+    best = answer.recommendation
+    errors = errors_of(job, answer)
+    report = Report(
+        job=job,
+        answer=answer,
+        errors=errors,
+        figures=tuple(_figures(job, answer, best, errors, cloud, progress)) if best else (),
+        inputs=_inputs(job, best),
+        reproduction=_reproduction(answer),
+        designs=design_counts(cloud, drawn),
+    )
+    return DrawnReport(report=report, cloud=drawn)
+
+
+def _figures(
+    job: Job,
+    answer: Recommendation,
+    best: Design,
+    errors: dict[int, float],
+    cloud: DesignCloud,
+    progress: Told,
+) -> Iterator[Figure]:
+    """Yields all figures in reading order."""
+    chosen = evaluate(job, PlanTable.from_plans([best.plan]))
+    accuracy = accuracy_of(job, chosen)
+    fastest = FastestRuns(job, best)
+    parts: dict[str, Callable[[], Sequence[Figure]]] = {
+        "the front": lambda: [front_figure(answer, errors)],
+        "where it goes": lambda: breakdowns(job, answer, best),
+        "how sure it is": lambda: spreads(job, answer, chosen),
+        "what would change it": lambda: [flips(job, answer, best, accuracy, fastest)],
+        "what drives it": lambda: tornados(job, best, accuracy),
+        "how it scales": lambda: scaling(job, answer, best, cloud, fastest),
+    }
+    for number, (name, make) in enumerate(parts.items()):
+        progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))
+        yield from make()
+
+
+def _inputs(job: Job, best: Design | None) -> tuple[InputGroup, ...]:
+    """The inputs for the recommended offer; for the first one where nothing is recommended."""
+    if best is not None:
+        plans = PlanTable.from_plans([best.plan])
+        return inputs(job, best.plan.offer, accuracy_at(job, plans, 0))
+    accelerator, precision = job.offers[0].accelerator, job.workload.precisions[0]
+    has_experts = job.workload.model.experts is not None
+    published = step_time_error(accelerator.family, precision.value, has_experts=has_experts)
+    return inputs(job, 0, calibrated_accuracy(job, accelerator.id, precision) or published)
+
+
+def _reproduction(answer: Recommendation) -> Reproduction:
+    return Reproduction(
+        command=f"capplan recommend {JOB_FILE} --seed {answer.seed}",
+        capplan_version=answer.capplan_version,
+        seed=answer.seed,
+        catalog_hash=answer.catalog_hash,
+        libraries=software_tags(),
+    )

@@ -1,0 +1,220 @@
+"""What can be explored, and how without a mouse? The empty stage on which the page's script draws the front, and its table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from planner import human
+from planner.design_view import layout
+from planner.recommendation import Design
+from planner.report.data import DesignCounts, FrontFigure, Quantity, Report
+from planner.report.front import role_of
+from planner.report.html import Html, joined, tag
+from planner.report.tables import number, table
+from planner.report.units import text
+
+MOST_ROWS: Final = 500
+"""Designs in the table of the front; the record has all of them."""
+COLUMNS: tuple[tuple[str, str, Quantity], ...] = (
+    ("time", "time_to_train_days", "days"),
+    ("cost", "cost_usd", "usd"),
+    ("energy", "energy_kwh", "kwh"),
+    ("carbon", "carbon_kgco2e", "kgco2e"),
+    ("peak power", "peak_power_w", "w"),
+    ("memory", "peak_memory_bytes", "bytes"),
+    ("MFU", "mfu_fraction", "fraction"),
+    ("goodput", "goodput_fraction", "fraction"),
+)
+"""What the table of the front shows of each design, with its field and unit."""
+
+
+def explorer(report: Report) -> Html:
+    """Returns the figure of the front with its controls, and the table of the front."""
+    figures = [figure for figure in report.figures if isinstance(figure, FrontFigure)]
+    return joined(*(_stage(report, figure) for figure in figures), _front_table(report))
+
+
+def _stage(report: Report, figure: FrontFigure) -> Html:
+    return tag(
+        "figure",
+        tag(
+            "figcaption",
+            tag("h3", figure.title, id="front-title"),
+            tag("p", f"{figure.note} {_drawn_text(report.designs)}", class_="note", id="front-note"),
+        ),
+        tag(
+            "div",
+            _controls(),
+            _scatter(),
+            tag("p", class_="note", id="num-beyond", role="status"),
+            _legend(report, figure),
+            _details(),
+            _parallel(),
+            class_="scripted",
+        ),
+        tag("noscript", tag("p", "The picture needs JavaScript; the table below has all of its designs.")),
+        id="front",
+        role="group",
+        aria_labelledby="front-title",
+    )
+
+
+def _drawn_text(counts: DesignCounts) -> str:
+    """How many designs of each kind the picture shows."""
+    kinds = (
+        (counts.num_feasible_drawn, counts.num_feasible, "feasible designs"),
+        (counts.num_broken_drawn, counts.num_broken, "designs that break a limit"),
+    )
+    drawn = [f"{human.count(shown)} of {human.count(total)} {kind}" for shown, total, kind in kinds if total]
+    endless = counts.num_designs - counts.num_feasible - counts.num_broken
+    never = f"; {human.count(endless)} whose run never ends are not" if endless else ""
+    return f"Drawn: {' and '.join(drawn)}{never}."
+
+
+def _controls() -> Html:
+    boxes = {
+        "show-beaten": "beaten designs",
+        "show-broken": "designs that break a limit",
+        "show-far": "designs far from the front",
+        "show-errors": "error bars",
+    }
+    return tag(
+        "form",
+        *(
+            tag("label", f"{name} ", tag("select", id=f"axis-{axis}"))
+            for axis, name in (("x", "across"), ("y", "up"))
+        ),
+        *(
+            tag("label", tag("input", type="checkbox", id=key, checked=key != "show-far"), f" {name}")
+            for key, name in boxes.items()
+        ),
+        tag("label", tag("input", type="checkbox", id="log-scale"), " logarithmic"),
+        class_="controls",
+        aria_label="What the picture shows",
+    )
+
+
+def _scatter() -> Html:
+    return tag(
+        "div",
+        tag("canvas", id="cloud"),
+        tag("canvas", id="overlay"),
+        tag("div", id="tip", class_="tip", hidden=True),
+        id="scatter",
+        class_="stage",
+        tabindex="0",
+        role="application",
+        aria_roledescription="scatter plot",
+        aria_labelledby="front-title",
+        aria_describedby="front-help",
+    )
+
+
+def _legend(report: Report, figure: FrontFigure) -> Html:
+    names = {
+        "recommended": "recommended",
+        "tied": "cannot be told from it",
+        "front": "on the front",
+        "beaten": "beaten by another",
+        "broken": "breaks a limit",
+    }
+    roles = {point.role for point in figure.points}
+    counts = report.designs
+    is_drawn = {
+        **{role: role in roles for role in ("recommended", "tied", "front")},
+        "beaten": counts.num_feasible_drawn > len(report.answer.front),
+        "broken": counts.num_broken_drawn > 0,
+    }
+    keys = {key: name for key, name in names.items() if is_drawn[key]}
+    return tag(
+        "ul",
+        *(tag("li", tag("span", class_=f"symbol {key}"), name) for key, name in keys.items()),
+        class_="legend",
+        aria_hidden="true",
+    )
+
+
+def _details() -> Html:
+    return joined(
+        tag(
+            "p",
+            "Point at a design, or move through the front with the arrow keys. Drag over the picture, or along a line "
+            "below, to keep only designs within; Escape clears.",
+            class_="note",
+            id="front-help",
+        ),
+        tag("div", id="chosen", class_="chosen", aria_live="polite"),
+    )
+
+
+def _parallel() -> Html:
+    return joined(
+        tag("h4", "All figures of a design at once", id="parallel-title"),
+        tag(
+            "p",
+            "Every line is a design of the front and crosses each scale at its figure; low is left.",
+            class_="note",
+        ),
+        tag(
+            "div",
+            tag("canvas", id="parallel-lines"),
+            id="parallel",
+            class_="stage",
+            role="img",
+            aria_labelledby="parallel-title",
+        ),
+        tag(
+            "p",
+            tag("span", id="num-kept", role="status"),
+            " ",
+            tag("button", "Clear filters", id="clear-filters", type="button"),
+        ),
+        tag(
+            "details",
+            tag("summary", "Type the filters"),
+            tag("div", id="typed-filters", class_="typed"),
+        ),
+    )
+
+
+def _front_table(report: Report) -> Html:
+    """The front, or as many of its designs, evenly spread, as a page can hold."""
+    front = report.answer.front
+    shown = np.linspace(0, len(front) - 1, min(len(front), MOST_ROWS)).astype(np.intp).tolist()
+    rows = [_row(report, front[row], row) for row in shown]
+    heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "error", "role"]
+    designs = f"{human.count(len(front))} designs"
+    title = designs if len(rows) == len(front) else f"{human.count(len(rows))} of {designs}"
+    return tag(
+        "details",
+        tag("summary", f"The front as a table, {title}"),
+        table("Designs of the front, by rising first objective", heading, rows),
+        id="front-table",
+    )
+
+
+def _row(report: Report, design: Design, row: int) -> list[str]:
+    place = f"answer.front.{row}"
+    button = tag(
+        "button",
+        str(design.design_id),
+        type="button",
+        class_="pick",
+        data_design=design.design_id,
+        aria_label=f"Show design {design.design_id} in the picture",
+    )
+    role, error = role_of(report.answer, design), report.errors[design.design_id]
+    figures = [
+        number(getattr(design, field), text(getattr(design, field), quantity), f"{place}.{field}")
+        for _, field, quantity in COLUMNS
+    ]
+    return [
+        button,
+        f"{human.count(design.plan.num_gpus)} x {design.accelerator}",
+        layout(design.plan),
+        *figures,
+        number(error, human.percent(error), f"errors.{design.design_id}"),
+        "" if role == "front" else role,
+    ]

@@ -1,0 +1,89 @@
+"""Where does a report go? Into a page, a record as JSON, or a folder of pictures; never over somebody else's file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from planner.own_files import check_own_file
+from planner.report.build import DrawnReport
+from planner.report.data import FAMILY
+from planner.report.page import page
+from planner.report.plots import PictureFormat, save_picture
+from simulator.errors import InputError, Problem
+
+PAGE_FILE: Final = "report.html"
+RECORD_FILE: Final = "report.json"
+HEAD_CHARACTERS: Final = 2_000
+"""Within so many characters every report says what it is."""
+
+
+def write_page(drawn: DrawnReport, path: Path) -> Path:
+    """Writes the page, an older report being replaced as a whole, and returns the file.
+
+    Raises:
+        InputError: the file cannot be written, or is no report.
+    """
+    return _write(path, page(drawn))
+
+
+def write_record(drawn: DrawnReport, path: Path) -> Path:
+    """Writes the record behind the page as JSON; raises as `write_page` does."""
+    return _write(path, drawn.report.model_dump_json(indent=2) + "\n")
+
+
+def write_pictures(
+    drawn: DrawnReport, folder: Path, picture_format: PictureFormat, names: Sequence[str] = ()
+) -> list[Path]:
+    """Draws figures into a folder, which is made where it is missing, and returns the files.
+
+    Args:
+        drawn: the report.
+        folder: where to; pictures of the same name are replaced.
+        picture_format: `png` or `svg`.
+        names: figures to draw; all where none is named.
+
+    Raises:
+        InputError: a figure is not in the report, or a file cannot be written.
+    """
+    figures = {figure.name: figure for figure in drawn.report.figures}
+    unknown = [name for name in names if name not in figures]
+    if unknown:
+        rule = f"is not a figure of this report; there are: {', '.join(figures) or 'none'}"
+        raise InputError([Problem(path="figure", value=name, rule=rule) for name in unknown])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = {name: folder / f"{name}.{picture_format}" for name in names or figures}
+        for name, path in paths.items():
+            save_picture(figures[name], drawn.cloud, path)
+    except OSError as error:
+        raise _problem(folder, f"cannot be written to: {error.strerror or error}") from error
+    return list(paths.values())
+
+
+def check_target(path: Path) -> None:
+    """Raises `InputError` where a report cannot be written, or would replace something else than a report."""
+    check_own_file(path, "report", "output", _is_report)
+
+
+def _is_report(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return FAMILY in file.read(HEAD_CHARACTERS)
+
+
+def _write(path: Path, text: str) -> Path:
+    check_target(path)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise _problem(path, f"cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _problem(path: Path, rule: str) -> InputError:
+    return InputError([Problem(path="output", value=str(path), rule=rule)])

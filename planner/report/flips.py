@@ -1,0 +1,290 @@
+"""Which input, changed by how much, turns the recommendation into another one? Each input moves alone over its range.
+
+The rivals are judged again under every change, and the compromise among them is chosen anew. What the model cannot tell
+from the recommended design does not count as another one. A price that is one quote has no range of its own; it is tried
+further out, so that the price at which another design wins is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from constraints.evaluation import Evaluation, evaluate, judge
+from planner import human
+from planner.choice import chosen_row
+from planner.recommendation import Design, Recommendation
+from planner.report.data import Mark, Range, RangesFigure
+from planner.report.fastest import FastestRuns
+from planner.report.rivals import Rival, offers_tried, rivals
+from planner.report.units import text
+from planner.sensitivity_view import input_text, input_words
+from planner.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
+from simulator.accuracy import Accuracy
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
+from simulator.table import Floats
+
+NUM_HALVINGS: Final = 10
+"""How often the stretch in which the choice changes is halved: the mark is then right to 1/1024 of the way."""
+OWN_OFFER: Final = "offers["
+"""How the names of inputs begin that belong to one offer, such as its price."""
+QUOTE_FACTORS: Final = (0.25, 4.0)
+"""How far a price without a range is tried."""
+QUOTE_WORDS: Final = "a price without a range, tried from a quarter to four times"
+SAME_FRACTION: Final = 1e-9
+"""Changes of an objective by less are rounding."""
+
+
+def flips(
+    job: Job, answer: Recommendation, best: Design, accuracy: Accuracy, fastest: FastestRuns
+) -> RangesFigure:
+    """Returns the range of every input as shares of its middle, marked where the recommendation changes.
+
+    Args:
+        job: what was asked.
+        answer: what came out.
+        best: the recommended design.
+        accuracy: how well steps on its accelerators are known.
+        fastest: the fastest runs of the job.
+    """
+    designs = rivals(job, answer, best, fastest)
+    choice = _Choice.of(job, designs, accuracy.mean_absolute_error_fraction)
+    ranges = [
+        found
+        for label, lever in _levers(job, best, accuracy)
+        if (found := _range(choice, label, lever)) is not None
+    ]
+    return RangesFigure(
+        name="flips",
+        title=_title([found for found in ranges if found.marks]),
+        note=(
+            "Each input alone, from the low to the high end of its range, as a change from the value that was used; a "
+            "price without a range from a quarter to four times. A mark is where another design becomes the best "
+            "compromise, and can be told from the recommended one. Tried: "
+            f"{choice.tried}. Inputs that move no objective and break no limit are left out.{_together(answer, accuracy)}"
+        ),
+        quantity="change",
+        mid=0.0,
+        ranges=tuple(sorted(ranges, key=_order)),
+    )
+
+
+def _together(answer: Recommendation, accuracy: Accuracy) -> str:
+    """Why draws of all inputs change the recommendation more often than one input at a time does."""
+    unsure = answer.input_uncertainty
+    if unsure is None or len(unsure.designs) < 2:
+        return ""
+    error = human.percent(accuracy.mean_absolute_error_fraction)
+    return (
+        f" All inputs together say more: {human.percent(unsure.recommended_fraction)} of {human.count(unsure.num_draws)} "
+        f"draws recommend the same design (“Other circumstances”). Here all steps on the same accelerators move by {error}, "
+        "their mean error; there by errors that are often larger, of which each layout has a part of its own, and what "
+        "cannot be told apart counts as another design."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """The rivals when one input has another value."""
+
+    value: float
+    job: Job
+    evaluation: Evaluation
+
+    @property
+    def objectives(self) -> Floats:
+        """The objectives of every rival, `(n, k)`."""
+        return self.evaluation.objectives(self.job)
+
+    @property
+    def broken(self) -> list[str]:
+        """The limits that the recommended design breaks."""
+        return [name for name, column in self.evaluation.excess.columns().items() if column[0]]
+
+    def differs_from(self, other: _Case) -> bool:
+        """Whether an objective of any design is another one, or other designs keep the limits."""
+        is_same = np.allclose(self.objectives, other.objectives, rtol=SAME_FRACTION, atol=0.0, equal_nan=True)
+        return not is_same or not np.array_equal(self.evaluation.is_feasible, other.evaluation.is_feasible)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    """The designs among which a changed job chooses, the recommended one first, with what becomes of them unchanged."""
+
+    job: Job
+    designs: tuple[Rival, ...]
+    evaluation: Evaluation
+    error_fraction: float
+
+    @classmethod
+    def of(cls, job: Job, designs: tuple[Rival, ...], error_fraction: float) -> _Choice:
+        """Simulates the recommended design and its rivals."""
+        evaluation = evaluate(job, PlanTable.from_plans([design.plan for design in designs]))
+        every = cls(job=job, designs=designs, evaluation=evaluation, error_fraction=error_fraction)
+        return every._without_winners()
+
+    @property
+    def plans(self) -> PlanTable:
+        """The designs as a table."""
+        return self.evaluation.plans
+
+    @property
+    def tried(self) -> str:
+        """How many designs there are beside the recommended one, in words."""
+        others = self.designs[1:]
+        num_front = sum(design.design_id is not None for design in others)
+        num_offers = len({design.plan.offer for design in self.designs})
+        return (
+            f"other designs of the front ({human.count(num_front)}), and beside it the fastest of several sizes "
+            f"({human.count(len(others) - num_front)}), on {num_offers} of {len(self.job.offers)} offers"
+        )
+
+    def _without_winners(self) -> _Choice:
+        """Leaves out what is better already, which a search that was cut short can miss: no input would flip to it."""
+        is_beside = np.array([design.design_id is None for design in self.designs])
+        keep = np.ones(len(self.designs), dtype=np.bool_)
+        for row in np.flatnonzero(is_beside & self.evaluation.is_feasible):
+            pair = self.evaluation.take(np.array([0, row]))
+            keep[row] = not np.isfinite(pair.objectives(self.job)).all() or chosen_row(self.job, pair) == 0
+        return replace(
+            self,
+            designs=tuple(design for design, is_kept in zip(self.designs, keep, strict=True) if is_kept),
+            evaluation=self.evaluation.take(keep),
+        )
+
+    def case(self, lever: Lever, value: float) -> _Case:
+        """Returns what becomes of the designs when an input has a value."""
+        job = lever.change(self.job, value)
+        if job == self.job and (value == 1.0 or lever.input.name != STEP_TIME):
+            return _Case(value=value, job=job, evaluation=self.evaluation)
+        outcomes = self._changed_outcomes(job, lever, value)
+        return _Case(value=value, job=job, evaluation=judge(job, self.plans, outcomes))
+
+    def chosen(self, case: _Case) -> Rival | None:
+        """Returns the design that is chosen instead of the recommended one; that one itself where it stays.
+
+        None where no rival keeps the limits any more.
+        """
+        evaluation, values = case.evaluation, case.objectives
+        rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(values).all(axis=1))
+        if len(rows) == 0:
+            return None
+        chosen = int(chosen_row(case.job, evaluation.take(rows)))
+        if rows[0] == 0 and self._is_tied(values[rows], chosen):
+            return self.designs[0]
+        return self.designs[int(rows[chosen])]
+
+    def _changed_outcomes(self, job: Job, lever: Lever, value: float) -> Outcomes:
+        before = self.evaluation.outcomes
+        if lever.moves is Moved.WORTH:
+            return before
+        if lever.moves is Moved.STEP:
+            return outcomes_of(job, self.plans, *steps_and_memory(job, self.plans))
+        if lever.input.name != STEP_TIME:
+            return outcomes_of(job, self.plans, before.steps, before.memory)
+        # The error of a kind of steps is common to all designs on its accelerators, and says nothing of others.
+        factors = np.where(self.plans.offer == self.plans.offer[0], value, 1.0)
+        columns = {name: getattr(before.steps, name) * factors for name in before.steps.names()}
+        return outcomes_of(job, self.plans, replace(before.steps, **columns), before.memory)
+
+    def _is_tied(self, values: np.ndarray, chosen: int) -> bool:
+        """Whether the model cannot tell a row from the first one."""
+        return bool((np.abs(values[chosen] - values[0]) <= self.error_fraction * values[0]).all())
+
+
+def _levers(job: Job, best: Design, accuracy: Accuracy) -> Iterator[tuple[str, Lever]]:
+    """Yields the inputs of the recommended design, and those that belong to the other offers, with their names."""
+    own, offers = best.plan.offer, offers_tried(job, best)
+    for offer in offers:
+        for lever in uncertain_inputs(job, offer, accuracy):
+            is_price = lever.input.name.startswith(OWN_OFFER)
+            belongs = is_price or lever.changes_offer_only
+            if lever.input.mid > 0 and (belongs or offer == own):
+                whose = f"{' of ' if is_price else ', '}{_offer_words(job, offer)}"
+                yield input_words(lever.input.name) + (whose if belongs and len(offers) > 1 else ""), lever
+
+
+def _offer_words(job: Job, offer: int) -> str:
+    """Returns the accelerator of an offer, with its region and its number where the same one is to be had again."""
+    name, region = job.offers[offer].accelerator.id, job.site_of(job.offers[offer]).region
+    alike = [other for other in job.offers if other.accelerator.id == name]
+    if len(alike) == 1:
+        return name
+    is_alone = sum(job.site_of(other).region == region for other in alike) == 1
+    return f"{name} in {region}" if is_alone else f"{name} in {region} (offer {offer + 1})"
+
+
+def _is_quote(lever: Lever) -> bool:
+    """Whether an input is one price without a range."""
+    return lever.input.name.startswith(OWN_OFFER) and lever.input.low == lever.input.high
+
+
+def _ends(lever: Lever) -> list[float]:
+    """How far an input is tried to both sides."""
+    found = lever.input
+    if _is_quote(lever):
+        return [factor * found.mid for factor in QUOTE_FACTORS]
+    return [end for end in (found.low, found.high) if end != found.mid]
+
+
+def _range(choice: _Choice, label: str, lever: Lever) -> Range | None:
+    """Where an input changes the choice; none where it moves no objective of any design, and decides no limit."""
+    mid = lever.input.mid
+    middle, *ends = (choice.case(lever, value) for value in (mid, *_ends(lever)))
+    if not any(middle.differs_from(end) for end in ends):
+        return None
+    found = list(filter(None, (_flip(choice, lever, end) for end in ends)))
+    low, high = min(end.value for end in ends), max(end.value for end in ends)
+    return Range(
+        label=label,
+        low_text=input_text(lever.input, min(low, mid)),
+        high_text=input_text(lever.input, max(high, mid)),
+        at_low=min(low / mid - 1.0, 0.0),
+        at_high=max(high / mid - 1.0, 0.0),
+        marks=tuple(mark for mark, _ in found),
+        note="; ".join(note for _, note in found) or (QUOTE_WORDS if _is_quote(lever) else lever.input.why),
+    )
+
+
+def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
+    """Where between the middle and an end of its range an input changes the choice; none where it does not."""
+    mid, best = lever.input.mid, choice.designs[0]
+    if choice.chosen(end) == best:
+        return None
+    same, other = mid, end
+    for _ in range(NUM_HALVINGS):
+        half = choice.case(lever, 0.5 * (same + other.value))
+        same, other = (half.value, other) if choice.chosen(half) == best else (same, half)
+    chosen = choice.chosen(other)
+    becomes = chosen.words if chosen else "no design that was tried keeps the limits"
+    if other.broken:
+        becomes += (
+            f", since the recommended one breaks {', '.join(human.words(name) for name in other.broken)}"
+        )
+    change = other.value / mid - 1.0
+    way = "below" if other.value < mid else "above"
+    where = f"{way} {input_text(lever.input, other.value)} ({text(change, 'change')})"
+    return Mark(value=change, label=where), f"{where}: {becomes}"
+
+
+def _title(flipping: list[Range]) -> str:
+    if not flipping:
+        return "No input that changes alone changes the recommendation"
+    nearest = min(flipping, key=_nearest)
+    mark = min(nearest.marks, key=lambda mark: abs(mark.value))
+    count = "One input" if len(flipping) == 1 else f"{len(flipping)} inputs"
+    return f"{count} can change the recommendation, the nearest is {nearest.label} {mark.label}"
+
+
+def _order(found: Range) -> tuple[float, float]:
+    """The nearest flip first, then the widest range."""
+    return _nearest(found), (found.at_low or 0.0) - (found.at_high or 0.0)
+
+
+def _nearest(found: Range) -> float:
+    return min((abs(mark.value) for mark in found.marks), default=np.inf)

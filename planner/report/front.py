@@ -1,0 +1,76 @@
+"""How good is the front in two objectives, and what cannot be told apart? The picture's points with their errors."""
+
+from __future__ import annotations
+
+from planner import human
+from planner.reasons import NAMES
+from planner.recommendation import Design, Recommendation
+from planner.report.breakdowns import OBJECTIVE_FIELDS
+from planner.report.data import FrontFigure, FrontPoint, Role
+from planner.uncertainty import accuracy_at
+from simulator.job import Job, Objective
+from simulator.plan import PlanTable
+
+
+def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
+    """Returns the mean error of simulated steps of every design of the front, by its number."""
+    plans = PlanTable.from_plans([design.plan for design in answer.front])
+    return {
+        design.design_id: accuracy_at(job, plans, row).mean_absolute_error_fraction
+        for row, design in enumerate(answer.front)
+    }
+
+
+def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigure:
+    """Returns the front in the first two objectives that designs hold; time and cost where there are fewer."""
+    x, y = _axes(answer)
+    (x_field, x_quantity), (y_field, y_quantity) = OBJECTIVE_FIELDS[x], OBJECTIVE_FIELDS[y]
+    points = tuple(
+        FrontPoint(
+            design_id=design.design_id,
+            x=getattr(design, x_field),
+            y=getattr(design, y_field),
+            error_fraction=errors[design.design_id],
+            role=role_of(answer, design),
+        )
+        for design in answer.front
+    )
+    return FrontFigure(
+        name="front",
+        title=_title(answer),
+        note=(
+            "Every dot is a design; bars are the mean error of simulated steps. Faint: simulated designs that another "
+            "one beats, or that break a limit."
+        ),
+        x_field=x_field,
+        x_label=NAMES[x],
+        x_quantity=x_quantity,
+        y_field=y_field,
+        y_label=NAMES[y],
+        y_quantity=y_quantity,
+        points=points,
+    )
+
+
+def _axes(answer: Recommendation) -> tuple[Objective, Objective]:
+    wanted = [Objective(name) for name in answer.objectives if Objective(name) in OBJECTIVE_FIELDS]
+    first, second, *_ = dict.fromkeys([*wanted, Objective.TIME, Objective.COST])
+    return first, second
+
+
+def role_of(answer: Recommendation, design: Design) -> Role:
+    """Returns what a design of the front is."""
+    if answer.recommendation and design.design_id == answer.recommendation.design_id:
+        return "recommended"
+    is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
+    return "tied" if is_tied else "front"
+
+
+def _title(answer: Recommendation) -> str:
+    num_front = len(answer.front)
+    if num_front == 1:
+        return "One design is best in every objective"
+    ties = len(answer.uncertainty.tied_designs) if answer.uncertainty else 0
+    tied = f", and {human.count(ties)} of them cannot be told from the recommended one" if ties else ""
+    designs = human.count(num_front)
+    return f"{designs} of {human.count(answer.num_feasible)} feasible designs make up the front{tied}"

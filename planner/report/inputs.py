@@ -1,0 +1,202 @@
+"""What went into the answer, who says so, and how sure is it? Every field of the job, and the catalogue's figures behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from planner import human
+from planner.report.data import InputGroup, InputValue
+from planner.sensitivity_view import input_text
+from planner.uncertain_inputs import uncertain_inputs
+from simulator.accuracy import Accuracy
+from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
+from simulator.errors import CatalogError
+from simulator.job import Job
+from simulator.offer import Estimate, Offer
+from simulator.record import Record
+from simulator.reliability import RELIABILITY_PRESETS, Reliability
+
+FROM_CATALOG: Final = ("accelerator", "node", "fabric", "site", "model")
+"""Fields of a job that are whole entries of the catalogue."""
+JOB_FILE, DEFAULT = "job file", "capplan's default, whether the job file repeats it or not"
+PRESET: Final = "preset `{name}`, whether the job file repeats it or not"
+_Said = tuple[str, str]
+"""Source and confidence of a figure."""
+UNITLESS: Final = ("text", "count", "fraction", "ratio")
+
+
+def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
+    """Returns the inputs of an answer whose recommended design takes one of the offers."""
+    groups = [
+        InputGroup(title="Ranges of what is not known exactly", rows=tuple(_ranges(job, offer, accuracy))),
+        InputGroup(title="The job", rows=tuple(_fields(job, ()))),
+        *_model_groups(job),
+        *(group for each in job.offers for group in _hardware_groups(each)),
+        *_site_groups(job),
+    ]
+    distinct = {group.title: group for group in groups if group.rows}
+    return tuple(distinct.values())
+
+
+def _ranges(job: Job, offer: int, accuracy: Accuracy) -> Iterator[InputValue]:
+    for lever in uncertain_inputs(job, offer, accuracy):
+        low, mid, high = (
+            input_text(lever.input, value) for value in (lever.input.low, lever.input.mid, lever.input.high)
+        )
+        yield InputValue(
+            name=lever.input.name,
+            value=f"{mid} ({low} to {high})" if low != high else f"{mid} (no range given)",
+            source=lever.input.why if low != high else "the job has one value and no range",
+            confidence="range" if low != high else "job",
+        )
+
+
+def _fields(record: Record, path: tuple[str, ...], usual: Record | None = None) -> Iterator[InputValue]:
+    """Yields the plain fields of a record and of the records in it, less those that the catalogue describes.
+
+    Args:
+        record: a job, or a part of one.
+        path: where it stands in the job.
+        usual: what stands there in a job that says nothing of it; left out: each field's own default.
+    """
+    source = record.price_source if isinstance(record, Offer) else JOB_FILE
+    for name, field in type(record).model_fields.items():
+        if name in FROM_CATALOG:
+            continue
+        value = getattr(record, name)
+        default = (
+            getattr(usual, name)
+            if isinstance(usual, type(record))
+            else field.get_default(call_default_factory=True)
+        )
+        said = (DEFAULT, "default") if value == default else _preset_of(record, name) or (source, "job")
+        yield from _values(value, (*path, name), said, default if isinstance(default, Record) else None)
+
+
+def _preset_of(record: Record, name: str) -> _Said | None:
+    """Source and confidence of a figure of a published fleet, by whose name a job file takes it."""
+    if not isinstance(record, Reliability):
+        return None
+    value = getattr(record, name)
+    alike = (preset for preset, fleet in RELIABILITY_PRESETS.items() if getattr(fleet, name) == value)
+    preset = next(alike, None)
+    return (PRESET.format(name=preset), "preset") if preset else None
+
+
+def _values(
+    value: object, path: tuple[str, ...], said: _Said, usual: Record | None = None
+) -> Iterator[InputValue]:
+    """Yields the plain fields in a value, of which a plain one has one source and one confidence."""
+    match value:
+        case None:
+            pass
+        case Estimate():
+            yield _asked(path, _estimate_text(value), said)
+        case Record():
+            yield from _fields(value, path, usual)
+        case tuple() if any(isinstance(item, Record) for item in value):
+            for index, item in enumerate(value):
+                yield from _values(item, (*path[:-1], f"{path[-1]}[{index}]"), said)
+        case _:
+            # Where the price of an offer comes from says nothing about its other fields.
+            yield _asked(path, _shown(value), (JOB_FILE, "job") if said[1] == "job" else said)
+
+
+def _asked(path: tuple[str, ...], shown: str, said: _Said) -> InputValue:
+    source, confidence = said
+    return InputValue(name=".".join(path), value=shown, source=source, confidence=confidence)
+
+
+def _estimate_text(value: Estimate) -> str:
+    """A price with its range, if it has one."""
+    if value.low == value.high:
+        return _shown(value.mid)
+    return f"{_shown(value.mid)} ({_shown(value.low)} to {_shown(value.high)})"
+
+
+def _shown(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            return human.figure(value)
+        case tuple():
+            return ", ".join(_shown(item) for item in value) or "none"
+        case dict():
+            return ", ".join(f"{name}: {_shown(item)}" for name, item in value.items()) or "none"
+        case _:
+            return str(value)
+
+
+def _model_groups(job: Job) -> Iterator[InputGroup]:
+    shape = job.workload.model
+    entry = next((name for name in names(Kind.MODELS) if model(name) == shape), None)
+    yield _group("Model", shape.name, _from_catalog(Kind.MODELS, entry) if entry else _own(shape))
+
+
+def _hardware_groups(offer: Offer) -> Iterator[InputGroup]:
+    for kind, name, record in (
+        (Kind.ACCELERATORS, offer.accelerator.id, offer.accelerator),
+        (Kind.NODES, offer.node.id, offer.node),
+        (Kind.FABRICS, offer.fabric.kind, offer.fabric),
+    ):
+        is_known = _is_same(kind, name, record)
+        title = {Kind.ACCELERATORS: "Accelerator", Kind.NODES: "Node", Kind.FABRICS: "Network"}[kind]
+        yield _group(title, name, _from_catalog(kind, name) if is_known else _own(record))
+
+
+def _site_groups(job: Job) -> Iterator[InputGroup]:
+    for place in {job.site_of(offer).region: job.site_of(offer) for offer in job.offers}.values():
+        is_known = _is_same(Kind.SITES, place.region, place)
+        yield _group(
+            "Site", place.region, _from_catalog(Kind.SITES, place.region) if is_known else _own(place)
+        )
+
+
+def _group(kind: str, name: str, rows: Iterator[InputValue]) -> InputGroup:
+    return InputGroup(title=f"{kind} {name}", rows=tuple(rows))
+
+
+def _is_same(kind: Kind, name: str, record: Record) -> bool:
+    """Whether a record is the catalogue's, without a change by the job."""
+    makers = {
+        Kind.ACCELERATORS: accelerator,
+        Kind.NODES: node,
+        Kind.FABRICS: fabric,
+        Kind.SITES: site,
+    }
+    try:
+        return name in names(kind) and makers[kind](name) == record
+    except CatalogError:
+        return False
+
+
+def _from_catalog(kind: Kind, name: str) -> Iterator[InputValue]:
+    for figure in figures(kind, name):
+        yield InputValue(
+            name=human.words(figure.quantity),
+            value=_figure_text(figure),
+            source=f"{figure.source}, {figure.date}" if figure.date else figure.source,
+            confidence=figure.confidence.value,
+        )
+
+
+def _figure_text(figure: Figure) -> str:
+    if isinstance(figure.value, str):
+        return figure.value
+    unit = "" if figure.unit in UNITLESS else f" {figure.unit}"
+    return f"{human.figure(figure.value)}{unit}"
+
+
+def _own(record: Record) -> Iterator[InputValue]:
+    """The fields of an entry that the job wrote itself or changed."""
+    for name in type(record).model_fields:
+        value = getattr(record, name)
+        if value is not None:
+            yield InputValue(
+                name=name,
+                value=_shown(value),
+                source="job file (not the catalogue's entry)",
+                confidence="job",
+            )

@@ -1,0 +1,282 @@
+"""How does a figure become a picture for a paper, a slide or MLflow? The same record drawn with matplotlib, as PNG or SVG."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
+
+import numpy as np
+
+from planner.report.data import (
+    BarsFigure,
+    Figure,
+    FrontFigure,
+    HistogramFigure,
+    LinesFigure,
+    Quantity,
+    RangesFigure,
+)
+from planner.report.designs import DesignCloud
+from planner.report.figures import NUM_COLOURS, OTHER, part_colours
+from planner.report.units import log_ticks, size_ticks, tick_text, ticks
+from planner.sensitivity_view import ends_text
+from planner.uncertain_inputs import LEAST_SHARE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure as Canvas
+
+PictureFormat = Literal["png", "svg"]
+WIDTH_IN: Final = 7.5
+"""Inches: the width of a text column, or half a slide."""
+DOTS_PER_INCH: Final = 144
+NUM_TICKS: Final = 6
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8ae2f", "#9aa0a9")
+"""Okabe and Ito's colours, which the colour-blind can tell apart, and grey for the rest; as in report.css."""
+ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
+LOW, HIGH = "#86c1ea", "#0067a5"
+TITLE_CHARACTERS: Final = 88
+ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
+"""Room beside the front as shares of its extent: below it lies hardly anything but what breaks a limit."""
+STYLE: Final[dict[Any, Any]] = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": SOFT,
+    "xtick.color": SOFT,
+    "ytick.color": "#1b1e24",
+    "legend.frameon": False,
+    "text.parse_math": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "capplan",
+}
+"""Settings of matplotlib while a picture is drawn; text in SVG stays text, and equal figures give equal bytes."""
+
+
+def save_picture(figure: Figure, cloud: DesignCloud, path: Path) -> None:
+    """Draws a figure into a file; its suffix says how.
+
+    Args:
+        figure: what to draw.
+        cloud: designs that are drawn behind the front.
+        path: a file that ends with `.png` or `.svg`; it is replaced.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with mpl.rc_context(STYLE):
+        canvas = drawing(figure, cloud)
+        if path.suffix == ".svg":
+            canvas.savefig(path, metadata={"Date": None})
+        else:  # `savefig` would draw it twice: once only to place everything
+            FigureCanvasAgg(canvas).print_png(path, metadata={"Software": None})  # type: ignore[no-untyped-call]
+
+
+def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
+    """Returns what `save_picture` saves, drawn with the settings of matplotlib that there are."""
+    from matplotlib.figure import Figure as NewCanvas
+
+    canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), dpi=DOTS_PER_INCH, layout="constrained")
+    title = textwrap.fill(figure.title, TITLE_CHARACTERS)
+    canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
+    _draw(canvas.add_subplot(), figure, cloud)
+    return canvas
+
+
+def _height_in(figure: Figure) -> float:
+    match figure:
+        case BarsFigure():
+            return 1.9 + 0.42 * len(figure.bars)
+        case RangesFigure():
+            return 1.7 + 0.24 * len(figure.ranges)
+        case HistogramFigure():
+            return 3.2
+        case LinesFigure() | FrontFigure():
+            return 4.4
+    assert_never(figure)
+
+
+def _draw(axes: Axes, figure: Figure, cloud: DesignCloud) -> None:
+    match figure:
+        case BarsFigure():
+            _draw_bars(axes, figure)
+        case RangesFigure():
+            _draw_ranges(axes, figure)
+        case HistogramFigure():
+            _draw_histogram(axes, figure)
+        case LinesFigure():
+            _draw_lines(axes, figure)
+        case FrontFigure():
+            _draw_front(axes, figure, cloud)
+        case _:
+            assert_never(figure)
+
+
+def _draw_bars(axes: Axes, figure: BarsFigure) -> None:
+    rows = np.arange(len(figure.bars))
+    starts = np.zeros(len(rows))
+    for label, colour in sorted(part_colours(figure).items(), key=lambda entry: entry[1]):
+        widths = np.array(
+            [sum(part.value for part in bar.parts if part.label == label) for bar in figure.bars]
+        )
+        shown = label if colour < NUM_COLOURS else OTHER
+        axes.barh(
+            rows, widths, left=starts, color=COLOURS[colour], label=shown, height=0.65, edgecolor="white"
+        )
+        starts += widths
+    for row, bar in enumerate(figure.bars):
+        if bar.capacity is not None:
+            axes.plot(
+                [bar.capacity] * 2, [row - 0.45, row + 0.45], color="black", linestyle="--", linewidth=1.2
+            )
+    axes.set_yticks(rows, [textwrap.fill(bar.label, 34) for bar in figure.bars])
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    _write_ticks(axes.xaxis, figure.quantity)
+    _write_legend(axes)
+
+
+def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
+    for row, each in enumerate(figure.ranges):
+        for end, colour in ((each.at_low, LOW), (each.at_high, HIGH)):
+            if end is not None:
+                axes.barh(row, end - figure.mid, left=figure.mid, color=colour, height=0.6)
+        for mark in each.marks:
+            axes.plot([mark.value] * 2, [row - 0.45, row + 0.45], color=WARM, linewidth=3.0)
+    labels = [f"{each.label}, {ends_text(each.low_text, each.high_text)}" for each in figure.ranges]
+    axes.set_yticks(range(len(labels)), labels)
+    axes.axvline(figure.mid, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    _write_ticks(axes.xaxis, figure.quantity)
+    axes.fill_between([], [], color=LOW, label="input at its low end")
+    axes.fill_between([], [], color=HIGH, label="input at its high end")
+    if any(each.marks for each in figure.ranges):
+        axes.plot([], [], color=WARM, linewidth=3.0, label="another design is recommended")
+    _write_legend(axes)
+
+
+def _draw_histogram(axes: Axes, figure: HistogramFigure) -> None:
+    axes.stairs(figure.counts, figure.edges, fill=True, color=ACCENT)
+    top = max(figure.counts)
+    axes.set_ylim(0.0, top * (1.1 + 0.13 * len(figure.marks)))
+    for row, mark in enumerate(figure.marks):
+        height = top * (1.05 + 0.13 * (len(figure.marks) - row))
+        axes.plot([mark.value] * 2, [0.0, height], color=WARM, linestyle="--", linewidth=1.2)
+        axes.annotate(mark.label, (mark.value, height), (4.0, -7.0), textcoords="offset points")
+    axes.set_ylabel("runs")
+    _write_ticks(axes.xaxis, figure.quantity)
+
+
+def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    for row, line in enumerate(figure.lines):
+        joins = "-" if figure.is_joined else ""
+        axes.plot(line.x, line.y, joins, marker="o", markersize=4.0, color=COLOURS[row], label=line.label)
+        if line.mark:
+            axes.axvline(line.mark.value, color=COLOURS[row], linestyle="--", linewidth=1.0)
+            axes.annotate(
+                line.mark.label,
+                (line.mark.value, 0.97 - 0.07 * row),
+                (4.0, 0.0),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+            )
+    chosen = figure.chosen
+    axes.plot(chosen.x, chosen.y, "D", markersize=7.0, color=WARM, label=chosen.label)
+    axes.set_xlabel(figure.x_label)
+    axes.grid(visible=True, which="major", color="#dfe2e7", linewidth=0.7)
+    _place_ticks(axes.xaxis, size_ticks(*axes.get_xlim()), "count")
+    _place_ticks(axes.yaxis, log_ticks(*axes.get_ylim()), figure.quantity)
+    _write_legend(axes)
+
+
+def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
+    _draw_cloud(axes, figure, cloud)
+    looks = {
+        "front": ("o", ACCENT, ACCENT, "on the front"),
+        "recommended": ("D", WARM, WARM, "recommended"),
+        "tied": ("o", "none", WARM, "cannot be told from it"),
+    }
+    for role, (marker, face, edge, label) in looks.items():
+        points = [point for point in figure.points if point.role == role]
+        if points:
+            x, y, error = (
+                np.array(column)
+                for column in zip(*((p.x, p.y, p.error_fraction) for p in points), strict=True)
+            )
+            # Simulated over measured is 1 +- error, so the truth is the figure over that.
+            below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, LEAST_SHARE) - 1.0
+            axes.errorbar(
+                x,
+                y,
+                xerr=[x * below, x * above],
+                yerr=[y * below, y * above],
+                fmt=marker,
+                markersize=9.0 if role == "tied" else 6.0,  # a ring around what it hardly differs from
+                markerfacecolor=face,
+                markeredgecolor=edge,
+                ecolor=edge,
+                elinewidth=0.8,
+                capsize=4.5,  # ends that stand out beside a symbol wider than the bar
+                label=label,
+            )
+    axes.set_xlabel(figure.x_label)
+    axes.set_ylabel(figure.y_label)
+    axes.grid(visible=True, color="#dfe2e7", linewidth=0.7)
+    _write_ticks(axes.xaxis, figure.x_quantity)
+    _write_ticks(axes.yaxis, figure.y_quantity)
+    _write_legend(axes)
+
+
+def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
+    """The other designs, as far as they lie around the front; as one image, which keeps SVG small."""
+    x_column, y_column = (cloud.numbers[name] for name in (figure.x_field, figure.y_field))
+    (left, right), (bottom, top) = (_window(figure, name) for name in ("x", "y"))
+    is_near = (left <= x_column) & (x_column <= right) & (bottom <= y_column) & (y_column <= top)
+    for label, colour, is_kind in (
+        ("breaks a limit", BROKEN, cloud.broken > 0),
+        ("beaten by another", FAINT, cloud.broken == 0),
+    ):
+        rows = is_near & is_kind
+        if rows.any():
+            axes.scatter(x_column[rows], y_column[rows], s=3.0, color=colour, label=label, rasterized=True)
+    axes.set_xlim(left, right)
+    axes.set_ylim(bottom, top)
+    if num_beyond := int(np.count_nonzero(~is_near)):
+        told = f"{num_beyond:,} more designs lie beyond the edges of this picture, which is drawn around the front"
+        axes.set_title(told, fontsize=8.0, color=SOFT, loc="right")
+
+
+def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]:
+    """The ends of an axis on which the front has room on both sides, error bars included."""
+    values = [(getattr(point, axis), point.error_fraction) for point in figure.points]
+    low = min(value / (1.0 + error) for value, error in values)
+    high = max(value / max(1.0 - error, LEAST_SHARE) for value, error in values)
+    extent = high - low or high or 1.0
+    return max(low - ROOM_BELOW_FRACTION * extent, 0.5 * low), high + ROOM_ABOVE_FRACTION * extent
+
+
+def _write_ticks(axis: Axis, quantity: Quantity) -> None:
+    """Puts round numbers on an axis, which keeps its ends."""
+    low, high = axis.get_view_interval()
+    _place_ticks(axis, ticks(low, high, quantity, NUM_TICKS), quantity)
+
+
+def _place_ticks(axis: Axis, values: list[float], quantity: Quantity) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(FixedLocator([value for value in values if low <= value <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value, quantity)))
+
+
+def _write_legend(axes: Axes) -> None:
+    """Below the picture, each label once."""
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axes.figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=4)

@@ -1,0 +1,87 @@
+"""What could be recommended instead? The designs of the front, and the fastest one of every offer at several sizes.
+
+A front holds what is best at the prices of the job. An offer that is beaten there can win at other prices, so that each
+offer sends designs of its own, whether they are on the front or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner import human
+from planner.design_view import layout
+from planner.input_uncertainty import MOST_RIVALS
+from planner.recommendation import Design, Recommendation
+from planner.report.fastest import FastestRuns
+from simulator.job import Job
+from simulator.plan import Plan
+
+MOST_OFFERS: Final = 8
+"""Offers that send designs beside the front, so that a job with many of them takes seconds."""
+MOST_SIZES: Final = 6
+"""Sizes of an offer that are tried beside the front."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A design that may be recommended under other circumstances."""
+
+    plan: Plan
+    """What it is."""
+    accelerator: str
+    """On what it runs."""
+    design_id: int | None
+    """Its number on the front; None for one beside it."""
+
+    @property
+    def words(self) -> str:
+        """The rival as readers are told it."""
+        name = f"{human.count(self.plan.num_gpus)} x {self.accelerator}, {layout(self.plan)}"
+        return f"{name}, beside the front" if self.design_id is None else f"design {self.design_id}, {name}"
+
+
+def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns) -> tuple[Rival, ...]:
+    """Returns the recommended design, at most `MOST_RIVALS` others of the front, and those of every offer."""
+    others = [design for design in answer.front if design.design_id != best.design_id]
+    rows = np.unique(np.linspace(0, len(others) - 1, min(len(others), MOST_RIVALS)).astype(np.intp))
+    front = [
+        Rival(plan=design.plan, accelerator=design.accelerator, design_id=design.design_id)
+        for design in (best, *(others[row] for row in rows))
+    ]
+    known = {rival.plan for rival in front}
+    return (*front, *(rival for rival in _of_offers(job, best, fastest) if rival.plan not in known))
+
+
+def offers_tried(job: Job, best: Design) -> list[int]:
+    """Returns the offers that send designs, the recommended one first."""
+    own = best.plan.offer
+    return [own, *(offer for offer in range(len(job.offers)) if offer != own)][:MOST_OFFERS]
+
+
+def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> list[int]:
+    """Returns sizes of an offer: its ends, one size if it allows that, and doublings between, evenly spread."""
+    allowed = job.offers[offer].num_gpus
+    doublings = {allowed.min << power for power in range(int(np.log2(allowed.max / allowed.min)) + 1)}
+    sizes = sorted(doublings | {allowed.max})
+    rows = np.unique(np.linspace(0, len(sizes) - 1, min(len(sizes), most)).astype(np.intp))
+    chosen = {sizes[row] for row in rows}
+    return sorted(chosen | ({num_gpus} if allowed.min <= num_gpus <= allowed.max else set()))
+
+
+def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
+    """The fastest layout of every offer and size, that saves as the recommended design does."""
+    found = []
+    for offer in offers_tried(job, best):
+        for run in fastest.at(offer, sizes_of(job, offer, best.plan.num_gpus)):
+            if run is not None:
+                saved = {
+                    "offer": offer,
+                    "checkpoint_scheme": best.plan.checkpoint_scheme,
+                    "checkpoint_interval_s": best.plan.checkpoint_interval_s,
+                }
+                plan = run.plans.plan(0).model_copy(update=saved)
+                found.append(Rival(plan=plan, accelerator=job.offers[offer].accelerator.id, design_id=None))
+    return found

@@ -1,0 +1,211 @@
+"""How much faster are more accelerators, and where do they stop paying? The best designs over the sizes of an offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from planner import human
+from planner.recommendation import Design, Recommendation
+from planner.report.breakdowns import shown_name
+from planner.report.data import Line, LinePoint, LinesFigure, Mark, Quantity
+from planner.report.designs import DesignCloud
+from planner.report.fastest import FastestRuns
+from planner.report.rivals import sizes_of
+from planner.report.units import text
+from simulator.job import Job
+from simulator.table import Booleans, Floats
+from simulator.units import DAY
+from studies.archive import SAME_WITHIN_FRACTION
+
+MOST_SIZES: Final = 10
+"""Sizes of each accelerator that are drawn, beside the recommended and the cheapest one."""
+MOST_CURVES: Final = 3
+"""Accelerators of the front that are compared."""
+LEAST_SIZES: Final = 3
+"""Fewer sizes make no curve."""
+LEAST_GAIN: Final = 2.0**0.5
+"""Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
+DOUBLE: Final = 1.9
+"""Times the accelerators from which a size counts as a doubling of another one."""
+
+_Run = tuple[float, float]
+"""Number of accelerators, and days or USD."""
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """The best figure of one accelerator at each of its sizes."""
+
+    accelerator: str
+    runs: tuple[_Run, ...]
+    end_of_gain: float | None = None
+    """First size whose double is not worth it; `None` where every double that is known is."""
+    has_doubles: bool = False
+    """Whether any double of a size is known."""
+
+
+def scaling(
+    job: Job, answer: Recommendation, best: Design, cloud: DesignCloud, fastest: FastestRuns
+) -> list[LinesFigure]:
+    """Returns time and cost against the number of accelerators, each where enough sizes are known.
+
+    Args:
+        job: what was asked.
+        answer: what came out.
+        best: the recommended design.
+        cloud: all designs that were simulated.
+        fastest: the fastest runs of the job.
+    """
+    offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
+    names = [best.accelerator, *(name for name in offers if name != best.accelerator)][:MOST_CURVES]
+    times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
+    costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
+    return [*_time_figure(_long(times), best), *_cost_figure(_long(costs), best)]
+
+
+def _long(curves: list[_Curve]) -> list[_Curve]:
+    return [curve for curve in curves if len(curve.runs) >= LEAST_SIZES]
+
+
+def _time_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+    if not curves:
+        return
+    lines = tuple(_line(curve) for curve in curves)
+    dashed = (
+        " Dashed and upright: the size from which twice the accelerators are less than 1.41 times as fast."
+        if any(line.mark for line in lines)
+        else ""
+    )
+    yield LinesFigure(
+        name="scaling",
+        title=curve_title(curves[0]),
+        note=(
+            "Time to train with the fastest layout of at most so many accelerators, among those that were simulated and "
+            "all at the recommended ZeRO stage, whatever the limits say; what is no faster than fewer is not drawn. "
+            f"Diamond: the recommended design.{dashed}"
+        ),
+        x_label="accelerators",
+        quantity="days",
+        lines=lines,
+        chosen=_chosen(best, best.time_to_train_days, "days"),
+    )
+
+
+def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+    if not curves:
+        return
+    yield LinesFigure(
+        name="scaling-cost",
+        title=_cost_title(curves),
+        note=(
+            "Cost of the cheapest design of every size that was simulated and keeps all limits. Sizes between the points "
+            "may cost more or less than both: what splits the batch and the layers unevenly costs more. Diamond: the "
+            "recommended one."
+        ),
+        is_joined=False,
+        x_label="accelerators",
+        quantity="usd",
+        lines=tuple(_line(curve) for curve in curves),
+        chosen=_chosen(best, best.cost_usd, "usd"),
+    )
+
+
+def _time_curve(job: Job, offer: int, best: Design, cloud: DesignCloud, fastest: FastestRuns) -> _Curve:
+    """The fastest runs of one offer with at most as many accelerators as each of its sizes has.
+
+    Sizes that cannot be laid out, or where no run ends, are left out.
+    """
+    name = job.offers[offer].accelerator.id
+    simulated = _least_by_size(cloud, name, cloud.days, cloud.is_possible)
+    runs = [(float(size), days) for size, days in simulated.items() if np.isfinite(days)]
+    sizes = sizes_of(job, offer, best.plan.num_gpus, MOST_SIZES)
+    for size, run in zip(sizes, fastest.at(offer, sizes), strict=True):
+        laid_out_s = float(run.scores.time_to_train_s[0]) if run is not None else np.inf
+        runs += [(float(size), laid_out_s / DAY)] if np.isfinite(laid_out_s) else []
+    known = {size for size, _ in runs}
+    return curve_of(name, [(size, _fastest_within(runs, size)) for size in sizes if size in known])
+
+
+def _fastest_within(runs: list[_Run], size: float) -> _Run:
+    """The fastest run of at most so many accelerators."""
+    return min((run for run in runs if run[0] <= size), key=lambda run: (run[1], run[0]))
+
+
+def curve_of(name: str, fastest: list[tuple[float, _Run]]) -> _Curve:
+    """Returns the curve of the fastest run within each size, sizes rising; each run once."""
+    runs = tuple(dict.fromkeys(run for _, run in fastest))
+    doubles = [
+        (few, next(((size, run) for size, run in fastest if size >= DOUBLE * few[0]), None)) for few in runs
+    ]
+    known = [(few, *double) for few, double in doubles if double is not None]
+    ends = (
+        size
+        for (size, days), more, (_, fewer_days) in known
+        if days / fewer_days < LEAST_GAIN ** np.log2(more / size)
+    )
+    return _Curve(name, runs, next(ends, None), has_doubles=bool(known))
+
+
+def _cheapest(name: str, answer: Recommendation, best: Design, cloud: DesignCloud) -> tuple[_Run, ...]:
+    """The least cost of one accelerator at each size that the study knows, as the front has it where it is on the front."""
+    found = _least_by_size(cloud, name, cloud.cost_usd, cloud.broken == 0)
+    for design in answer.front:
+        size = design.plan.num_gpus
+        # Of designs that hardly differ the front shows one, which need not be the cheapest of them.
+        is_same = design.cost_usd <= found.get(size, np.inf) * (1.0 + SAME_WITHIN_FRACTION)
+        if design.accelerator == name and is_same:
+            found[size] = design.cost_usd
+    sizes = sorted(found)
+    kept = {sizes[row] for row in np.linspace(0, len(sizes) - 1, min(len(sizes), MOST_SIZES)).astype(np.intp)}
+    kept |= {min(sizes, key=found.__getitem__)} if sizes else set()
+    kept |= {best.plan.num_gpus} & found.keys()
+    return tuple((float(size), found[size]) for size in sorted(kept))
+
+
+def _least_by_size(cloud: DesignCloud, name: str, values: Floats, is_taken: Booleans) -> dict[int, float]:
+    """The least value of one accelerator at each size, among the rows that are taken."""
+    if name not in cloud.accelerators:
+        return {}
+    rows = np.flatnonzero(is_taken & (cloud.accelerator == cloud.accelerators.index(name)))
+    sizes, place = np.unique(cloud.num_gpus[rows], return_inverse=True)
+    least = np.full(len(sizes), np.inf)
+    np.minimum.at(least, place, values[rows])
+    return {int(size): float(value) for size, value in zip(sizes, least, strict=True)}
+
+
+def _line(curve: _Curve) -> Line:
+    end = curve.end_of_gain
+    mark = None
+    if end is not None:
+        mark = Mark(value=end, label=f"{human.count(end)} {curve.accelerator}")
+    sizes, values = zip(*curve.runs, strict=True)
+    return Line(label=curve.accelerator, x=sizes, y=values, mark=mark)
+
+
+def _chosen(best: Design, value: float, quantity: Quantity) -> LinePoint:
+    """The recommended design, which need not be the fastest layout of its size."""
+    label = f"recommended: {shown_name(best)}, {text(value, quantity)}"
+    return LinePoint(x=float(best.plan.num_gpus), y=value, label=label)
+
+
+def curve_title(curve: _Curve) -> str:
+    """Returns what a curve of times shows."""
+    end = curve.end_of_gain
+    if end is None and not curve.has_doubles:
+        (fewest, most_days), (most, fewest_days) = curve.runs[0], curve.runs[-1]
+        sizes = f"{human.count(fewest)} to {human.count(most)} {curve.accelerator}"
+        return f"{sizes}: {text(most_days, 'days')} to {text(fewest_days, 'days')}"
+    if end is None:
+        return f"Up to {human.count(curve.runs[-1][0])} {curve.accelerator} every doubling pays"
+    return f"Beyond {human.count(end)} {curve.accelerator} doubling hardly pays"
+
+
+def _cost_title(curves: list[_Curve]) -> str:
+    cost_usd, size, name = min(
+        (cost, size, curve.accelerator) for curve in curves for size, cost in curve.runs
+    )
+    return f"{human.count(size)} {name} cost least, {text(cost_usd, 'usd')}"

@@ -1,0 +1,261 @@
+"""What does a report say in words? The verdict, comparisons, what was ruled out, every input, and how to repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from planner import human
+from planner.comparisons import InputUncertainty
+from planner.comparisons_view import intervals
+from planner.design_view import configuration, layout
+from planner.reasons import searched_text
+from planner.recommendation import Design, Infeasibility, Recommendation, Spread
+from planner.report.data import Quantity, Report
+from planner.report.html import Html, joined, tag, unbroken
+from planner.report.tables import number, table
+from planner.report.units import text
+
+_BEST = "answer.recommendation"
+
+
+def verdict(report: Report) -> Html:
+    """Returns the recommendation with its figures and reasons, or why there is none."""
+    answer, best = report.answer, report.answer.recommendation
+    searched = f"{searched_text(answer)}: {answer.algorithm}."
+    return joined(
+        tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
+        _key_figures(answer, best) if best else None,
+        _sentences("Why this one", answer.why),
+        _infeasibility(answer.infeasibility) if answer.infeasibility else None,
+        _sentences("Before you rely on it", answer.warnings, class_="warnings"),
+        _configuration(best) if best else None,
+        tag("p", searched, class_="note"),
+    )
+
+
+def _verdict_text(answer: Recommendation) -> str:
+    best = answer.recommendation
+    if best is None:
+        return (
+            "No design keeps all limits."
+            if answer.status == "infeasible"
+            else "Stopped before a design was found."
+        )
+    begin = "Take" if answer.status == "recommended" else "The search was stopped; the best until then is"
+    return f"{begin} {human.count(best.plan.num_gpus)} x {best.accelerator}, {layout(best.plan)}."
+
+
+def _key_figures(answer: Recommendation, best: Design) -> Html:
+    sure = answer.uncertainty
+    cards = [
+        _card("Time to train", "time_to_train_days", "days", best, sure.time_to_train_days if sure else None),
+        _card("Cost", "cost_usd", "usd", best, sure.cost_usd if sure else None),
+        _card("Energy", "energy_kwh", "kwh", best, None),
+        _card("Carbon", "carbon_kgco2e", "kgco2e", best, None),
+        _card("Goodput", "goodput_fraction", "fraction", best, sure.goodput_fraction if sure else None),
+        _card("Peak power", "peak_power_w", "w", best, None),
+    ]
+    return tag("dl", *cards, class_="cards")
+
+
+def _card(name: str, field: str, quantity: Quantity, best: Design, spread: Spread | None) -> Html:
+    value: float = getattr(best, field)
+    about = tag("dd", "mean", class_="note") if spread else None
+    if spread and spread.p5 is not None and spread.p95 is not None:
+        place = f"answer.uncertainty.{field}"
+        low, high = (
+            number(end, text(end, quantity), f"{place}.{name}")
+            for name, end in (("p5", spread.p5), ("p95", spread.p95))
+        )
+        about = tag("dd", "mean; ", low, " to ", high, " in 9 of 10 runs", class_="note")
+    return tag(
+        "div",
+        tag("dt", name),
+        tag(
+            "dd", number(value, _with_small_unit(text(value, quantity)), f"{_BEST}.{field}"), class_="figure"
+        ),
+        about,
+    )
+
+
+def _with_small_unit(shown: str) -> Html:
+    figure, _, unit = shown.partition(" ")
+    return joined(figure, " ", tag("span", unit, class_="unit")) if unit else joined(figure)
+
+
+def _sentences(title: str, sentences: Sequence[str], class_: str | None = None) -> Html | None:
+    if not sentences:
+        return None
+    return joined(
+        tag("h3", title), tag("ul", *(tag("li", unbroken(each)) for each in sentences), class_=class_)
+    )
+
+
+def _configuration(best: Design) -> Html:
+    entries = [tag("div", tag("dt", name), tag("dd", words)) for name, words in configuration(best)]
+    return joined(tag("h3", "How to run it"), tag("dl", *entries, class_="facts"))
+
+
+def _infeasibility(found: Infeasibility) -> Html:
+    changes = [
+        " and ".join(f"{name} = {human.figure(value)}" for name, value in relaxation.limits.items())
+        for relaxation in found.relaxations
+    ]
+    return joined(
+        _sentences("Why", [*found.reasons, found.proof]),
+        _sentences("The smallest changes that help", changes),
+    )
+
+
+def comparisons(answer: Recommendation) -> Html:
+    """Returns what survives unsure inputs, and the cases that the job asked for; nothing where there are none."""
+    return joined(_draws(answer), _what_if(answer))
+
+
+def _draws(answer: Recommendation) -> Html | None:
+    unsure = answer.input_uncertainty
+    if unsure is None:
+        return None
+    share = number(
+        unsure.on_front_fraction,
+        human.percent(unsure.on_front_fraction),
+        "answer.input_uncertainty.on_front_fraction",
+    )
+    holds = [
+        tag(
+            "li",
+            f"Design {ordering.design_id} still has less {human.words(ordering.objective)} in ",
+            number(
+                ordering.holds_fraction,
+                human.percent(ordering.holds_fraction),
+                f"answer.input_uncertainty.orderings.{row}.holds_fraction",
+            ),
+            " of them.",
+        )
+        for row, ordering in enumerate(unsure.orderings)
+    ]
+    drawn = (
+        f"Times of steps, failures, prices, grids, power and the making of hardware were drawn "
+        f"{human.count(unsure.num_draws)} times from their ranges. No design of the front beats the recommended one in "
+        "everything in "
+    )
+    return joined(
+        tag("h3", "When times, failures, prices, grids and footprints are not what they seem"),
+        tag("p", drawn, share, " of the draws."),
+        tag("ul", *_kept(unsure), *holds),
+        table(
+            "Nine of ten draws lie within",
+            ["figure", "range", "moved most by"],
+            [list(row) for row in intervals(unsure)],
+        ),
+    )
+
+
+def _kept(unsure: InputUncertainty) -> Iterator[Html]:
+    """Yields in how many draws the limits are kept and the choice is the same."""
+    for field, words in (
+        ("recommended_fraction", " recommend the same design, with all inputs drawn at once."),
+        ("within_deadline_fraction", " keep the deadline."),
+        ("within_budget_fraction", " keep the budget."),
+    ):
+        value: float | None = getattr(unsure, field)
+        if value is not None:
+            yield tag(
+                "li",
+                number(value, human.percent(value), f"answer.input_uncertainty.{field}"),
+                " of them",
+                words,
+            )
+
+
+def _what_if(answer: Recommendation) -> Html | None:
+    if not answer.what_if:
+        return None
+    columns: tuple[tuple[str, Quantity], ...] = (
+        ("time_to_train_days", "days"),
+        ("cost_usd", "usd"),
+        ("energy_kwh", "kwh"),
+        ("carbon_kgco2e", "kgco2e"),
+    )
+    rows = [
+        [
+            case.case,
+            *(
+                _known(getattr(case, field), quantity, f"answer.what_if.{row}.{field}")
+                for field, quantity in columns
+            ),
+            case.note,
+        ]
+        for row, case in enumerate(answer.what_if)
+    ]
+    heading = ["case", "time to train", "cost", "energy", "carbon", "note"]
+    return table("The recommended design under other circumstances", heading, rows)
+
+
+def _known(value: float | None, quantity: Quantity, path: str) -> str:
+    return number(value, text(value, quantity), path) if value is not None else "not known"
+
+
+def rejected(answer: Recommendation) -> Html:
+    """Returns how many designs each constraint kept out."""
+    if not answer.rejected:
+        return Html("")
+    rows = [
+        [
+            each.constraint,
+            each.rule,
+            *(
+                number(
+                    getattr(each, field), human.count(getattr(each, field)), f"answer.rejected.{row}.{field}"
+                )
+                for field in ("num_before_simulation", "num_after_simulation")
+            ),
+        ]
+        for row, each in enumerate(answer.rejected)
+    ]
+    heading = ["limit", "what it says", "ruled out by a bound", "simulated and ruled out"]
+    return table("Designs that a limit ruled out; one design may break several", heading, rows)
+
+
+def inputs(report: Report) -> Html:
+    """Returns every input with its source and confidence, a group at a time."""
+    legend = tag(
+        "p",
+        "Verified: read in the cited source. Partial: second-hand, or sources disagree. Estimate: derived by a stated "
+        "rule. Job: written in the job file. Default: capplan's. Range: not one figure but two ends, tried above. Keys of "
+        "sources are explained in docs/catalog-sources.md.",
+        class_="note",
+    )
+    return joined(legend, *_input_groups(report))
+
+
+def _input_groups(report: Report) -> Iterator[Html]:
+    for row, group in enumerate(report.inputs):
+        rows = [[each.name, each.value, _confidence(each.confidence), each.source] for each in group.rows]
+        content = table(group.title, ["input", "value", "confidence", "source"], rows)
+        count = tag("span", f" {len(rows)}", class_="note")
+        yield tag("details", tag("summary", group.title, count), content, open=row == 0)
+
+
+def _confidence(word: str) -> Html:
+    return tag("span", word, class_=f"confidence {word}")
+
+
+def reproduction(report: Report) -> Html:
+    """Returns the command, what it needs, and the versions behind this answer."""
+    again = report.reproduction
+    facts = {
+        "capplan": again.capplan_version,
+        "catalogue": again.catalog_hash,
+        "seed": str(again.seed),
+        "answered": report.answer.created_at,
+        **{name.removesuffix("_version"): version for name, version in again.libraries.items()},
+    }
+    entries = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()]
+    save = tag("button", "Save job.json", id="save-job", type="button")
+    return joined(
+        tag("p", "Save the job of this page, then run:"),
+        tag("pre", tag("code", again.command), tabindex="0"),
+        tag("p", save, class_="scripted"),
+        tag("dl", *entries, class_="facts"),
+    )

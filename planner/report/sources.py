@@ -1,0 +1,55 @@
+"""Of what can a report be made? Of a study in its store, and of the folder that `capplan recommend --output` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.output import ANSWER_FILE, JOB_FILE
+from planner.recommendation import Recommendation
+from planner.report.build import DrawnReport, build_report
+from planner.report.designs import cloud_of_study, cloud_of_table
+from planner.study.facts import ANSWER, check_not_merged, job_of, stored_answer
+from simulator.errors import InputError, Problem, StudyError
+from simulator.job import Job
+from studies.journal import Journal
+from studies.progress import Report as Told
+from studies.progress import ignore
+from studies.recording import DESIGN_TABLE
+
+
+def report_of_study(path: Path, progress: Told = ignore) -> DrawnReport:
+    """Returns the report of a study that has ended; `progress` is told which part is being worked out.
+
+    Raises:
+        StudyError: the study cannot be read, or has no answer.
+    """
+    with Journal.read(path) as journal:
+        facts = journal.facts
+        check_not_merged(path.stem, facts, "report")
+        if ANSWER not in facts:
+            raise StudyError(f"study {path.stem} has not ended: resume it, then report it")
+        job = job_of(facts)
+        return build_report(job, stored_answer(facts), cloud_of_study(job, journal), progress)
+
+
+def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
+    """Returns the report of what `capplan recommend --output` wrote; `progress` as above.
+
+    Raises:
+        InputError: a file is missing or not of this version.
+    """
+    try:
+        job = Job.model_validate_json((folder / JOB_FILE).read_bytes())
+        answer = Recommendation.model_validate_json((folder / ANSWER_FILE).read_bytes())
+    except OSError as error:
+        rule = f"holds no answer of `capplan recommend --output`: {error.strerror}, {error.filename}"
+        raise _problem(folder, rule) from None
+    except ValidationError:
+        raise _problem(folder, "holds no answer of this version of capplan: answer the job anew") from None
+    return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE), progress)
+
+
+def _problem(folder: Path, rule: str) -> InputError:
+    return InputError([Problem(path="FOLDER", value=str(folder), rule=rule)])

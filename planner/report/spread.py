@@ -1,0 +1,118 @@
+"""When will the run end, and what will it cost? How often each came out when failures and stragglers were replayed."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from planner import human
+from planner.recommendation import Design, Recommendation, Spread
+from planner.report.data import HistogramFigure, Mark, Quantity
+from planner.report.units import text
+from planner.uncertainty import replayed
+from simulator.job import Job
+from simulator.table import Floats
+from simulator.units import DAY
+
+NUM_BINS: Final = 24
+"""About the square root of the number of replays."""
+DRAWN_FRACTION: Final = 0.985
+"""Share of the replays that are drawn: the few longest would press all others into a corner."""
+FAR: Final = 1.5
+"""A limit this far beyond the drawn values is told instead of drawn."""
+LONGEST_DAYS: Final = 36_500.0
+"""Runs without a date on the calendar."""
+
+
+def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[HistogramFigure]:
+    """Returns how finish and cost of the recommended design, one row, are distributed; none where a replay never ends."""
+    uncertainty, best = answer.uncertainty, answer.recommendation
+    if uncertainty is None or best is None:
+        return []
+    wall_s, cost_usd = replayed(job, chosen, answer.seed)
+    if not (np.isfinite(wall_s).all() and np.isfinite(cost_usd).all()):
+        return []
+    finish, cost = uncertainty.time_to_train_days, uncertainty.cost_usd
+    return [
+        _histogram(
+            "finish",
+            f"19 of 20 runs end within {text(finish.p95, 'days')}",
+            _dates(answer.created_at, finish),
+            "days",
+            wall_s / DAY,
+            _marks(finish, {"deadline": job.limits.deadline_days}, "days"),
+        ),
+        _histogram(
+            "cost-spread",
+            f"19 of 20 runs cost at most {text(cost.p95, 'usd')}",
+            _prices(best),
+            "usd",
+            cost_usd,
+            _marks(cost, {"budget": job.limits.budget_usd}, "usd"),
+        ),
+    ]
+
+
+def _prices(best: Design) -> str:
+    """How far the price of the hardware alone takes the cost; nothing where there is one price."""
+    low, high = human.dollars(best.cost_low_usd), human.dollars(best.cost_high_usd)
+    return (
+        ""
+        if low == high
+        else f"At the middle price; the price of the hardware alone takes the cost from {low} to {high}."
+    )
+
+
+def _histogram(
+    name: str, title: str, note: str, quantity: Quantity, values: Floats, marks: list[Mark]
+) -> HistogramFigure:
+    """The values in bins; what would lie far beyond them is told in the note."""
+    drawn = values[values <= np.quantile(values, DRAWN_FRACTION)]
+    counts, edges = np.histogram(drawn, bins=NUM_BINS)
+    end = float(edges[-1]) + (FAR - 1.0) * float(edges[-1] - edges[0])
+    far = [mark.label for mark in marks if mark.value > end]
+    longest = text(float(values.max()), quantity)
+    beyond = [f"the largest is {longest}"] if len(drawn) < len(values) else []
+    told = f" Not drawn: {'; '.join([*beyond, *far])}." if beyond or far else ""
+    replays = f"{human.count(len(values))} replays of failures and stragglers."
+    return HistogramFigure(
+        name=name,
+        title=title,
+        note=f"{f'{replays} {note}'.rstrip()}{told}",
+        quantity=quantity,
+        edges=tuple(edges.tolist()),
+        counts=tuple(counts.tolist()),
+        num_beyond=len(values) - len(drawn),
+        marks=tuple(mark for mark in marks if mark.value <= end),
+    )
+
+
+def _marks(spread: Spread, limits: dict[str, float | None], quantity: Quantity) -> list[Mark]:
+    """The percentiles, and the limits that the job has."""
+    values = {"5 %": spread.p5, "half": spread.p50, "95 %": spread.p95, **limits}
+    return [
+        Mark(value=value, label=f"{name}: {text(value, quantity)}")
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def _dates(created_at: str, finish: Spread) -> str:
+    """What the percentiles are on the calendar."""
+    start = datetime.fromisoformat(created_at)
+    if finish.p50 is None or finish.p95 is None or finish.p95 > LONGEST_DAYS:
+        return ""
+    half, late = (_date(start + timedelta(days=value)) for value in (finish.p50, finish.p95))
+    ends = (
+        f"19 of 20 runs end by {late}"
+        if half == late
+        else f"half of the runs end by {half} and 19 of 20 by {late}"
+    )
+    return f"Begun on {_date(start)}, when this was answered, {ends}."
+
+
+def _date(moment: datetime) -> str:
+    return f"{moment.day} {moment:%B %Y}"

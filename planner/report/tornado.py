@@ -1,0 +1,58 @@
+"""Which inputs drive time, cost, energy and carbon of the recommended design? A tornado for each objective."""
+
+from __future__ import annotations
+
+from planner.reasons import NAMES
+from planner.recommendation import Design
+from planner.report.breakdowns import OBJECTIVE_FIELDS
+from planner.report.data import Range, RangesFigure
+from planner.report.units import text
+from planner.sensitivity import ResultSensitivity, Sensitivities, Swing, sensitivities
+from planner.sensitivity_view import input_text, input_words
+from planner.uncertain_inputs import UncertainInput
+from simulator.accuracy import Accuracy
+from simulator.job import Job, Objective
+
+
+def tornados(job: Job, best: Design, accuracy: Accuracy) -> list[RangesFigure]:
+    """Returns what moves each objective of the job, for those that any input moves."""
+    found = sensitivities(job, best.plan, accuracy)
+    by_field = {result.result: result for result in found.results}
+    figures = [
+        _tornado(objective, by_field[OBJECTIVE_FIELDS[objective][0]], found)
+        for objective in job.objectives
+        if objective in OBJECTIVE_FIELDS
+    ]
+    return [figure for figure in figures if figure.ranges]
+
+
+def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitivities) -> RangesFigure:
+    inputs = {described.name: described for described in found.inputs}
+    shown = [swing for swing in result.swings if swing.is_worth_showing]
+    quantity = OBJECTIVE_FIELDS[objective][1]
+    name = NAMES[objective]
+    title = f"Nothing moves {name}"
+    if shown:
+        first = shown[0]
+        ends = f"{text(first.at_low, quantity)} to {text(first.at_high, quantity)}"
+        words = input_words(first.input)
+        title = f"{words[0].upper()}{words[1:]} moves {name} most: {ends}"
+    return RangesFigure(
+        name=f"drivers-{objective.value.replace('_', '-')}",
+        title=title,
+        note=f"{name[0].upper()}{name[1:]} when each input alone takes the low and the high end of its range.",
+        quantity=quantity,
+        mid=result.mid,
+        ranges=tuple(_range(swing, inputs[swing.input]) for swing in shown),
+    )
+
+
+def _range(swing: Swing, described: UncertainInput) -> Range:
+    return Range(
+        label=input_words(described.name),
+        low_text=input_text(described, described.low),
+        high_text=input_text(described, described.high),
+        at_low=swing.at_low,
+        at_high=swing.at_high,
+        note=described.why,
+    )

@@ -1,0 +1,105 @@
+"""How does a report write its numbers? A formatter for every quantity, and axes with round numbers on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from planner import human
+from planner.report.data import Quantity
+from simulator.units import DAY, GIB, HOUR, MINUTE
+
+FORMATS: Final[Mapping[Quantity, Callable[[float], str]]] = {
+    "usd": human.dollars,
+    "kwh": human.energy,
+    "kgco2e": human.carbon,
+    "bytes": human.memory,
+    "s": human.duration,
+    "days": human.days,
+    "w": human.power,
+    "fraction": human.percent,
+    "change": lambda value: f"{100.0 * value:+.0f} %" if value else "0 %",
+    "count": human.count,
+}
+UNITS: Final[Mapping[Quantity, str]] = {
+    "usd": "USD",
+    "kwh": "kWh",
+    "kgco2e": "kg CO2e",
+    "bytes": "bytes",
+    "s": "s",
+    "days": "days",
+    "w": "W",
+    "fraction": "share",
+    "change": "share",
+    "count": "count",
+}
+"""The same as they stand in JSON and in the tables behind the figures."""
+LEAST_TICKS: Final = 3
+NUM_NARROW_TICKS: Final = 3
+"""Wanted on a logarithmic axis that is too short for numbers that are round on it."""
+MOST_SIZES: Final = 6
+ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+def text(value: float | None, quantity: Quantity) -> str:
+    """Returns a number with its unit for readers; nothing known is said so."""
+    if value is None:
+        return "never ends"
+    return FORMATS[quantity](value)
+
+
+def ticks(low: float, high: float, quantity: Quantity, num_wanted: int = 4) -> list[float]:
+    """Returns round numbers within a range, in the unit in which they are shown."""
+    unit = _unit(max(abs(low), abs(high)), quantity)
+    low, high = low / unit, high / unit
+    if not high > low:
+        return [low * unit]
+    rough = (high - low) / num_wanted
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(size * factor for factor in ROUND_STEPS if size * factor >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step * unit for number in range(first, last + 1)]
+
+
+def tick_text(value: float, quantity: Quantity) -> str:
+    """Returns a round number on an axis, without zeros behind the point: `20 days`, `$1.5 M`, `0`."""
+    if value == 0.0:
+        return "0"
+    number, space, unit = text(value, quantity).partition(" ")
+    return (number.rstrip("0").rstrip(".") if "." in number else number) + space + unit
+
+
+def _unit(largest: float, quantity: Quantity) -> float:
+    """Returns the unit in which numbers up to a size are shown, where its multiples are no round numbers themselves."""
+    match quantity:
+        case "bytes":
+            return GIB
+        case "s":
+            return next((size for size in (DAY, HOUR, MINUTE) if largest >= 2.0 * size), 1.0)
+        case _:
+            return 1.0
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Returns 1, 2 and 5 times powers of ten within a range; the powers alone where there are many, more where few.
+
+    There are always two or more where the range is no point.
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1.0,), (1.0, 2.0, 5.0), (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)):
+        every = (factor * 10.0**power for power in powers for factor in factors)
+        found = [value for value in every if low * 0.999 <= value <= high * 1.001]
+        if len(found) >= LEAST_TICKS:
+            return found
+    return found if len(found) > 1 else ticks(low, high, "count", NUM_NARROW_TICKS)
+
+
+def size_ticks(low: float, high: float) -> list[float]:
+    """Returns powers of two within a range, at most six, as clusters are built; where it is narrow other round numbers."""
+    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
+    step = max(1, math.ceil(len(powers) / MOST_SIZES))
+    found = [2.0**power for power in powers[::step]]
+    return (
+        found if len(found) > 1 else [value for value in ticks(low, high, "count") if value == round(value)]
+    )

@@ -1,0 +1,210 @@
+"""How is a job answered so that nothing is lost when the machine goes down? As a study with a journal, which can go on.
+
+capplan study run JOB.yaml      begins a study
+capplan study resume NAME       goes on where it was killed, and gives what it would have given
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from constraints.space import pruned_space
+from planner.answer import Clock, checked_job, search_and_answer, utc_now
+from planner.recommendation import Recommendation
+from planner.study.facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
+from planner.tracking.delivery import delivered
+from planner.tracking.sending import Target, telling
+from simulator.errors import StudyError, TrackingError
+from simulator.job import Job
+from simulator.search_options import Algorithm
+from studies.engine import Engine, ThisProcess
+from studies.evaluator import JournaledSimulation
+from studies.identity import Identity, Keep
+from studies.journal import Journal
+from studies.progress import Report, Stop, ignore, never_stop
+from studies.store import StudyStore, only_runner
+from studies.study import chosen_algorithm
+
+EngineFor = Callable[[Job], Engine]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Where the evaluations of one start of a study came from."""
+
+    num_read_back: int
+    """Designs that the journal held."""
+    num_reused: int
+    """Designs that another study had simulated."""
+    num_simulated: int
+
+    @classmethod
+    def of(cls, evaluator: JournaledSimulation) -> Self:
+        """Returns where those of a search have come from until now."""
+        return cls(
+            num_read_back=evaluator.num_read_back,
+            num_reused=evaluator.num_reused,
+            num_simulated=evaluator.num_simulated,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyAnswer:
+    """What one start of a study gave."""
+
+    path: Path
+    """The study's file."""
+    answer: Recommendation
+    """The answer; it says where MLflow holds the study if that was told while it ran."""
+    counts: Counts
+    tracking_failure: str = ""
+    """Why MLflow does not have the whole study, where it was to have it."""
+
+
+def run_study_of(
+    job: Job,
+    *,
+    seed: int = 0,
+    store: StudyStore | None = None,
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+    clock: Clock = utc_now,
+    engine_for: EngineFor = ThisProcess,
+    keep: Keep = "all",
+    target: Target | None = None,
+) -> StudyAnswer:
+    """Begins a study of a job and searches until it is answered or stopped.
+
+    Args:
+        job: the question.
+        seed: of everything random; the same job, code and seed are the same study.
+        store: where the study is kept.
+        progress: told how far the search is.
+        should_stop: asked between batches.
+        clock: time of day for `created_at`.
+        engine_for: gives what simulates the designs of a job; it does not show in the result.
+        keep: which designs an exhaustive search keeps: `all`, or the `front` of every block of designs, with counts.
+        target: where MLflow is told of the study while it runs; when that fails, the study goes on.
+
+    Raises:
+        InputError: the job or the seed breaks a rule.
+        StudyError: there is such a study already, the store cannot be written to, or only fronts are to be kept of a search
+            that is not exhaustive.
+    """
+    store = store or StudyStore()
+    if keep == "front":
+        _check_exhaustive(job)
+    path = store.create(checked_job(job, seed), seed, clock(), keep)
+    return resume_study(
+        path,
+        store=store,
+        progress=progress,
+        should_stop=should_stop,
+        engine_for=engine_for,
+        target=target,
+    )
+
+
+def resume_study(
+    path: Path,
+    *,
+    store: StudyStore | None = None,
+    progress: Report = ignore,
+    should_stop: Stop = never_stop,
+    engine_for: EngineFor = ThisProcess,
+    target: Target | None = None,
+) -> StudyAnswer:
+    """Goes on with a study until it is answered or stopped.
+
+    One that is answered gives its answer again, and MLflow what it lacks of the study.
+
+    Args:
+        path: the study's file.
+        store: whose other studies lend their evaluations.
+        progress: told how far the search is.
+        should_stop: asked between batches.
+        engine_for: see `run_study_of`.
+        target: see `run_study_of`.
+
+    Raises:
+        StudyError: there is no such study, another process is running it, it is a merged one, it was begun by other
+            code, or it cannot be written to.
+        EngineError: the engine cannot simulate; what was written is kept.
+    """
+    store = store or StudyStore(path.parent)
+    with only_runner(path), Journal.open(path) as journal:
+        facts = journal.facts
+        if ANSWER in facts:
+            return _answered(journal, facts, target)
+        job, seed = _resumable(path.stem, facts)
+        known = store.known_designs(path)
+        with (
+            JournaledSimulation(job, journal, known, engine_for(job)) as evaluator,
+            telling(job, facts, path.stem, target, evaluator.elapsed_s, evaluator.settle) as told,
+        ):
+            answer = search_and_answer(
+                job,
+                seed,
+                told.recording,
+                evaluator,
+                now=datetime.fromisoformat(facts["created_at"]),
+                reducer=evaluator.reductions if keep_of(facts) == "front" else None,
+                progress=progress,
+                should_stop=should_stop,
+            )
+            evaluator.settle()
+            if answer.status != "interrupted":
+                journal.note({ANSWER: answer.model_dump_json(), STATUS: answer.status})
+            record = told.finish(answer)
+        if record is not None and target is not None:
+            journal.note({DELIVERED_TO: target.place})
+            answer = answer.model_copy(update={"mlflow": record})
+    counts = Counts.of(evaluator)
+    return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
+
+
+def _check_exhaustive(job: Job) -> None:
+    """Raises `StudyError` where the search is not one that can keep fronts only."""
+    algorithm = job.search.algorithm
+    if algorithm is Algorithm.AUTO:
+        space = pruned_space(job)
+        if chosen_algorithm(job, space) is Algorithm.EXHAUSTIVE:
+            return
+        raise StudyError(
+            f"keep front needs an exhaustive search, and the space has {space.num_designs:,} designs, more than "
+            f"search.exhaustive_up_to ({job.search.exhaustive_up_to:,}): set search.algorithm to exhaustive, or keep all"
+        )
+    if algorithm is not Algorithm.EXHAUSTIVE:
+        raise StudyError(
+            f"keep front needs an exhaustive search, and search.algorithm is {algorithm.value}: set it to exhaustive, or "
+            "keep all"
+        )
+
+
+def _answered(journal: Journal, facts: dict[str, str], target: Target | None) -> StudyAnswer:
+    """The answer of a study that has ended; what killed it may have kept MLflow from the end of it."""
+    answer, failure = stored_answer(facts), ""
+    if target is not None:
+        try:
+            answer = answer.model_copy(update={"mlflow": delivered(journal, facts, target).record})
+        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
+            failure = str(error)
+    counts = Counts(num_read_back=journal.num_designs, num_reused=0, num_simulated=0)
+    return StudyAnswer(path=journal.path, answer=answer, counts=counts, tracking_failure=failure)
+
+
+def _resumable(name: str, facts: dict[str, str]) -> tuple[Job, int]:
+    """Returns job and seed of a study that this code can go on with; raises `StudyError` where it cannot."""
+    check_not_merged(name, facts, "resume")
+    job, seed = job_of(facts), int(facts["seed"])
+    now, then = Identity.of(job, seed).code, facts["code_hash"]
+    if now != then:
+        raise StudyError(
+            f"study {name} was begun by other code or libraries (hash {then}, now {now}), which may search "
+            "otherwise: run the job as a new study; where the simulator is the same, it takes over what was simulated"
+        )
+    return job, seed

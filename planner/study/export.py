@@ -1,0 +1,98 @@
+"""How do the designs of a study get into a table for other programs? From its journal, whole or not at all."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from planner.json_forms import StudyExport
+from planner.study.facts import job_of, keep_of
+from simulator.errors import StudyError
+from studies.archive import Archive
+from studies.design_log import DesignLog
+from studies.design_table import design_columns
+from studies.journal import Journal
+from studies.reduction import kept_of
+
+EXPORT_SUFFIXES: Final = (".parquet", ".csv")
+
+
+def export_designs(path: Path, file: Path) -> StudyExport:
+    """Writes all designs that a study has kept into a table, whole or not at all, and returns how many those are.
+
+    Raises:
+        StudyError: the study cannot be read to its end, or the file is there already, its suffix is not one of
+            `EXPORT_SUFFIXES`, its folder is missing, or it cannot be written.
+    """
+    _check_target(file)
+    with Journal.read(path) as journal, _drafts(file) as folder:
+        table = folder / "designs.parquet"
+        with DesignLog(table, title=str(file)) as log:
+            _log_all(journal, log)
+        if file.suffix == ".csv":
+            table = _as_csv(table, file)
+        try:
+            table.replace(file)
+        except OSError as error:
+            raise _not_written(file, error) from error
+        return StudyExport(
+            study=path.stem,
+            file=str(file),
+            num_designs=log.num_designs,
+            num_simulated=journal.num_designs,
+            keep=keep_of(journal.facts),
+        )
+
+
+def _check_target(file: Path) -> None:
+    if file.suffix not in EXPORT_SUFFIXES:
+        raise StudyError(f"{file}: the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
+    if file.exists():
+        raise StudyError(f"{file} exists and is never overwritten: choose another file")
+    if not file.parent.is_dir():
+        raise StudyError(f"{file}: the folder {file.parent} does not exist: make it first")
+
+
+@contextmanager
+def _drafts(file: Path) -> Iterator[Path]:
+    """Inside it there is a folder beside a file for what is not complete yet; it is gone afterwards, whatever happens."""
+    try:
+        folder = tempfile.TemporaryDirectory(
+            dir=file.parent, prefix=f".{file.name}.", ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        raise _not_written(file, error) from error
+    with folder as name:
+        yield Path(name)
+
+
+def _log_all(journal: Journal, log: DesignLog) -> None:
+    """Appends every design of a journal to a table, under the numbers that the study gave it."""
+    job = job_of(journal.facts)
+    archive = Archive(job)
+    for batch in journal.batches():
+        found = batch.found(job)
+        ids = archive.add(found)
+        log.append(design_columns(job, kept_of(found), ids, batch.stage))
+
+
+def _as_csv(table: Path, file: Path) -> Path:
+    """Writes a Parquet file as CSV beside it and returns that; errors name the file for which it is done."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    text = table.with_suffix(".csv")
+    try:
+        with pq.ParquetFile(table) as source, pyarrow.csv.CSVWriter(text, source.schema_arrow) as writer:
+            for batch in source.iter_batches():
+                writer.write_batch(batch)
+    except OSError as error:
+        raise _not_written(file, error) from error
+    return text
+
+
+def _not_written(file: Path, error: OSError) -> StudyError:
+    return StudyError(f"{file} cannot be written: {error.strerror or error}")

@@ -1,0 +1,58 @@
+"""Which machines simulate a study? This process, workers started for it on this machine, or those of a Dask scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, final
+
+from studies.engine import Engine, ThisProcess
+
+if TYPE_CHECKING:
+    from planner.study.durable import Counts
+    from simulator.job import Job
+    from studies.distributed import Cluster
+
+
+@final
+class Machines:
+    """What `run_study_of` and `resume_study` take as `engine_for`."""
+
+    def __init__(self, cluster: Cluster | None = None) -> None:
+        """Takes over workers; by default there is this process alone."""
+        self._cluster = cluster
+
+    def __call__(self, job: Job) -> Engine:
+        """Returns what simulates the designs of a job."""
+        return ThisProcess(job) if self._cluster is None else self._cluster.engine_for(job)
+
+    def idle_note(self, counts: Counts) -> str:
+        """Returns a remark where there are workers and this process simulated everything; else an empty one."""
+        from studies.distributed import LEAST_DESIGNS_PER_CHUNK
+
+        if self._cluster is None or self._cluster.has_simulated or counts.num_simulated == 0:
+            return ""
+        return (
+            f"The workers simulated nothing: batches of fewer than {LEAST_DESIGNS_PER_CHUNK:,} designs stay in this process, "
+            "and none had as many. They help exhaustive searches and large populations (search.population_size)."
+        )
+
+
+@contextmanager
+def machines(num_workers: int | None = None, scheduler: str | None = None) -> Iterator[Machines]:
+    """Gives what `run_study_of` and `resume_study` take as `engine_for`; workers that it starts end with it.
+
+    Args:
+        num_workers: processes to start on this machine; none by default.
+        scheduler: address of a Dask scheduler with workers of its own; takes precedence.
+
+    Raises:
+        EngineError: Dask is missing, nobody answers, or a worker has other code or libraries.
+    """
+    if scheduler is None and num_workers is None:
+        yield Machines()
+        return
+    from studies.distributed import cluster_at, local_cluster
+
+    with cluster_at(scheduler) if scheduler else local_cluster(num_workers or 1) as cluster:
+        yield Machines(cluster)

@@ -1,0 +1,141 @@
+"""What do several studies of one job know together? Their designs in one study, each once, and the front of all.
+
+Studies with other seeds, other searches or other parts of a space add up; studies with other limits or prices do not,
+because a design is worth something else in each of them. A study that was merged itself counts as those that it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from planner.study.facts import MERGED_FROM, STATUS, Leaf, Leaves, hash_of_leaves, job_of, leaves_of
+from simulator.errors import StudyError
+from simulator.job import Job
+from studies.journal import Journal
+from studies.plan_keys import Keys, plan_keys
+
+MAY_DIFFER = ("name", "search")
+"""Fields of a job in which studies that are merged may differ."""
+
+IDENTITY = ("job", "simulation_hash", "job_hash", "code_hash", "catalog_hash")
+"""Facts that the new study has from the first one."""
+
+
+def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> int:
+    """Writes the designs of several studies into a new one and returns how many there are.
+
+    Args:
+        paths: at least two studies of one job; none is changed.
+        target: file of the new study.
+        created_at: time of day for the new study.
+
+    Raises:
+        StudyError: fewer than two studies, studies that differ in more than name and search, were simulated by another
+            version or keep fronts only, or a target that is there or cannot be written.
+    """
+    if len({path.resolve() for path in paths}) < max(2, len(paths)):
+        raise StudyError(f"merging needs at least two different studies, got {len(paths)}")
+    with ExitStack() as stack:
+        journals = [stack.enter_context(Journal.read(path)) for path in paths]
+        all_facts = [journal.facts for journal in journals]
+        _check_alike(paths, all_facts)
+        facts = {name: value for name, value in all_facts[0].items() if name in IDENTITY}
+        merged = {**facts, STATUS: "merged", "created_at": created_at.isoformat()}
+        with Journal.draft(target, merged) as into:
+            leaves = _copied(_parts(journals, all_facts), into)
+            into.note(
+                {MERGED_FROM: Leaves(leaves=leaves).model_dump_json(), "study_hash": hash_of_leaves(leaves)}
+            )
+            if len(seeds := {leaf.seed for leaf in leaves}) == 1:
+                into.note({"seed": str(*seeds)})
+            return into.num_designs
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What one of the files holds of one leaf."""
+
+    leaf: Leaf
+    journal: Journal
+    first: int
+    """Its first batch there."""
+    began_s: float
+    """When the leaf begins on the clock of the file."""
+
+
+def _parts(journals: Sequence[Journal], all_facts: Sequence[Mapping[str, str]]) -> dict[str, list[_Part]]:
+    """All parts of every leaf, by its hash; a leaf that comes in by several ways may have gone on in between."""
+    parts: dict[str, list[_Part]] = {}
+    for journal, facts in zip(journals, all_facts, strict=True):
+        first, began_s = 0, 0.0
+        for leaf in leaves_of(facts) or (_as_leaf(journal, facts),):
+            part = _Part(leaf=leaf, journal=journal, first=first, began_s=began_s)
+            parts.setdefault(leaf.study_hash, []).append(part)
+            first, began_s = first + leaf.num_batches, began_s + leaf.elapsed_s
+    return parts
+
+
+def _as_leaf(journal: Journal, facts: Mapping[str, str]) -> Leaf:
+    return Leaf(
+        name=journal.path.stem,
+        study_hash=facts["study_hash"],
+        seed=int(facts["seed"]),
+        elapsed_s=journal.elapsed_s,
+        num_batches=journal.num_batches,
+    )
+
+
+def _copied(parts_of_leaves: Mapping[str, Sequence[_Part]], into: Journal) -> tuple[Leaf, ...]:
+    """Appends every design once, of equal ones the first, leaf by leaf; returns the leaves as they stand there."""
+    seen: Keys = np.zeros(0, dtype=np.uint64)
+    leaves: list[Leaf] = []
+    for parts in parts_of_leaves.values():
+        first = into.num_batches
+        began_s = sum(leaf.elapsed_s for leaf in leaves)
+        for part in parts:
+            seen = _append(part, into, began_s, seen)
+        longest = max((part.leaf for part in parts), key=lambda leaf: leaf.elapsed_s)
+        leaves.append(longest.model_copy(update={"num_batches": into.num_batches - first}))
+    return tuple(leaves)
+
+
+def _append(part: _Part, into: Journal, began_s: float, seen: Keys) -> Keys:
+    """Appends the designs of a part that were not seen, as of when its leaf begins; returns all that were seen then."""
+    number = into.num_batches
+    for batch in islice(part.journal.batches(part.first), part.leaf.num_batches):
+        if batch.is_reduced:
+            raise StudyError(
+                f"study {part.journal.path.stem} keeps fronts instead of all designs, which do not add up, and an export "
+                "of it has only these: run the job anew with --keep all"
+            )
+        keys, first = np.unique(plan_keys(batch.plans), return_index=True)
+        rows = np.sort(first[~np.isin(keys, seen, assume_unique=True)])
+        seen = np.union1d(seen, keys)
+        if len(rows):
+            elapsed_s = began_s + batch.elapsed_s - part.began_s
+            into.append(number, batch.stage, elapsed_s, batch.plans.take(rows), batch.outcomes.take(rows))
+            number += 1
+    return seen
+
+
+def _check_alike(paths: Sequence[Path], all_facts: Sequence[Mapping[str, str]]) -> None:
+    first, job = all_facts[0], job_of(all_facts[0])
+    for path, facts in zip(paths[1:], all_facts[1:], strict=True):
+        names = f"studies {paths[0].stem} and {path.stem}"
+        if different := _difference(job, job_of(facts)):
+            raise StudyError(f"{names} differ in {different}: merge studies of one job")
+        if facts["simulation_hash"] != first["simulation_hash"]:
+            raise StudyError(f"{names} were simulated by different versions: run one of them anew")
+
+
+def _difference(first: Job, second: Job) -> str:
+    """The first field in which two jobs differ that may not; empty where there is none."""
+    fields = [name for name in Job.model_fields if name not in MAY_DIFFER]
+    return next((name for name in fields if getattr(first, name) != getattr(second, name)), "")

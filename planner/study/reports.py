@@ -1,0 +1,193 @@
+"""How far is a study, and what is its front? Read from the journal, while it runs or after.
+
+Nothing is simulated: the journal has what became of every design, and the job's prices and limits are applied to that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from planner.designs import designs_of
+from planner.recommendation import Design
+from planner.study.facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
+from simulator.errors import OtherVersionError, StudyError
+from simulator.record import Record
+from studies.archive import Archive
+from studies.journal import Journal
+from studies.store import StudyStore, is_running
+
+State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged", "other_version"]
+
+
+class StudyState(Record):
+    """What the list of studies shows of each."""
+
+    name: str
+    """How the study is called in the store."""
+    job: str
+    """Name of its job."""
+    seed: int | None
+    """Seed of everything random; none of a merged study whose parts have several, or of one that cannot be read."""
+    state: State
+    """`running`: some process searches; `stopped`: nobody does, resume it; `merged`: of others; `damaged`: no readable
+    study; `other_version`: another version of capplan wrote it; else how it ended."""
+    created_at: str
+    """When it was begun, ISO 8601, UTC."""
+    num_designs: int
+    """Designs that were simulated and written down."""
+    elapsed_s: float
+    """Seconds of search, over all starts."""
+    delivered_to: tuple[str, ...]
+    """MLflow stores and experiments that have it."""
+    merged_from: tuple[str, ...]
+    """Studies that it was merged from; of merged ones those that they hold."""
+    failure: str = ""
+    """Why it cannot be read; empty where it can."""
+
+
+class StudyList(Record):
+    """The studies of a folder."""
+
+    schema_version: int = 3
+    """Of this form; it rises when a field goes or changes its meaning."""
+    studies: tuple[StudyState, ...]
+    """By name."""
+
+
+class StudyStatus(StudyState):
+    """The same with what the designs are worth."""
+
+    schema_version: int = 3
+    """Of this form; it rises when a field goes or changes its meaning."""
+    num_feasible: int
+    """Designs that keep every limit."""
+    num_front: int
+    """Designs of the front, on which designs that differ by less than 0.1 % count once; as many have the tag `front` in
+    MLflow."""
+    num_not_dominated: int
+    """Feasible designs that no other one beats: the front and its near-equals, which have the tag `near_front`."""
+    hypervolume_fraction: float = Field(ge=0, le=1)
+    """Share of the box between zero and 1.1 times the worst values of the first front that the front dominates."""
+    stages: dict[str, int]
+    """Designs by what asked for them."""
+    simulation_hash: str
+    """Studies of equal hash use each other's simulations."""
+    code_hash: str
+    """The study goes on with code of this hash only."""
+
+
+class StudyFront(Record):
+    """The front of a study as it is now."""
+
+    schema_version: int = 3
+    """Of this form; it rises when a field goes or changes its meaning."""
+    study: StudyState
+    """What it is the front of."""
+    objectives: tuple[str, ...]
+    """What was made small."""
+    num_front: int
+    """Designs of the front."""
+    num_not_dominated: int
+    """Feasible designs that no other one beats: the front and its near-equals."""
+    front: tuple[Design, ...]
+    """Designs that no other one beats, of which those that differ by less than 0.1 % count once, by rising first
+    objective."""
+
+
+def list_studies(store: StudyStore) -> list[StudyState]:
+    """Returns the studies of a store by name."""
+    return [_state_or_damage(path) for path in store.paths()]
+
+
+def state_of(path: Path) -> StudyState:
+    """Returns the state of a study; raises `StudyError` where it cannot be read."""
+    with Journal.read(path) as journal:
+        return StudyState.model_validate(_state(journal))
+
+
+def _state_or_damage(path: Path) -> StudyState:
+    """The state of a study; one file that cannot be read does not hide the others."""
+    try:
+        return state_of(path)
+    except StudyError as error:
+        return StudyState(
+            name=path.stem,
+            job="",
+            seed=None,
+            state="other_version" if isinstance(error, OtherVersionError) else "damaged",
+            created_at="",
+            num_designs=0,
+            elapsed_s=0.0,
+            delivered_to=(),
+            merged_from=(),
+            failure=str(error),
+        )
+
+
+def status_of(path: Path) -> StudyStatus:
+    """Returns the state of a study with what its designs are worth; raises `StudyError` where it cannot be read."""
+    with Journal.read(path) as journal:
+        facts = journal.facts
+        job = job_of(facts)
+        archive = Archive(job)
+        stages: dict[str, int] = {}
+        for batch in journal.batches():
+            before = archive.num_evaluated
+            archive.add(batch.found(job))
+            stages[batch.stage] = stages.get(batch.stage, 0) + archive.num_evaluated - before
+        return StudyStatus.model_validate(
+            {
+                **_state(journal),
+                "num_feasible": archive.num_feasible,
+                "num_front": len(archive.distinct_front()[1]),
+                "num_not_dominated": len(archive.ids),
+                "hypervolume_fraction": archive.hypervolume(),
+                "stages": stages,
+                "simulation_hash": facts["simulation_hash"],
+                "code_hash": facts["code_hash"],
+            }
+        )
+
+
+def front_of(path: Path) -> StudyFront:
+    """Returns the front of a study; raises `StudyError` where it cannot be read."""
+    with Journal.read(path) as journal:
+        job = job_of(journal.facts)
+        archive = Archive(job)
+        for batch in journal.batches():
+            archive.add(batch.found(job))
+        front, ids = archive.distinct_front()
+        return StudyFront(
+            study=StudyState.model_validate(_state(journal)),
+            objectives=tuple(objective.value for objective in job.objectives),
+            num_front=len(ids),
+            num_not_dominated=len(archive.ids),
+            front=() if front is None else designs_of(job, front, ids),
+        )
+
+
+def _state(journal: Journal) -> dict[str, object]:
+    facts = journal.facts
+    leaves = leaves_of(facts)
+    return {
+        "name": journal.path.stem,
+        "job": job_of(facts).name,
+        "seed": int(facts["seed"]) if "seed" in facts else None,
+        "state": _how(journal.path, facts),
+        "created_at": facts["created_at"],
+        "num_designs": journal.num_designs,
+        "elapsed_s": sum(leaf.elapsed_s for leaf in leaves) if leaves else journal.elapsed_s,
+        "delivered_to": tuple(facts.get(DELIVERED_TO, "").splitlines()),
+        "merged_from": tuple(leaf.name for leaf in leaves),
+    }
+
+
+def _how(path: Path, facts: dict[str, str]) -> str:
+    if MERGED_FROM in facts:
+        return "merged"
+    if ANSWER in facts:
+        return facts[STATUS]
+    return "running" if is_running(path) else "stopped"

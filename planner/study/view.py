@@ -1,0 +1,136 @@
+"""How does a person read what is known of studies? Lists, states and fronts as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from planner import human
+from planner.front_view import show_designs
+from planner.text_blocks import grid, headline, sentences, title
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from planner.study.durable import Counts
+    from planner.study.reports import StudyFront, StudyState, StudyStatus
+
+NUMBERS = {"seed", "designs", "searched"}
+"""Headings of columns that stand to the right."""
+WHAT_NEXT = {
+    "running": "is being searched",
+    "stopped": "was stopped; go on with `capplan study resume {name}`",
+    "recommended": "has its recommendation: `capplan study resume {name}` shows it",
+    "infeasible": "is proven to have no design: `capplan study resume {name}` shows why",
+    "damaged": "cannot be read",
+    "other_version": "was written by another version of capplan",
+    "merged": "holds the designs of other studies",
+}
+
+
+_SYNC = "no; `capplan study sync {name}` delivers it"
+_NOT_DELIVERED = {
+    "running": "not all of it yet",
+    "stopped": "not all of it; `capplan study resume {name}` goes on and delivers it",
+    "recommended": _SYNC,
+    "infeasible": _SYNC,
+    "damaged": "no",
+    "other_version": "no",
+    "merged": "no; the studies that it was merged from can be delivered",
+}
+"""How a study that MLflow does not have gets there, by its state."""
+_VOLUME_OF = "of the box from 0 to 1.1 times the worst of the first front; its growth counts"
+
+
+def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> None:
+    """Writes a line per study of a folder."""
+    if not studies:
+        missing = "" if folder.is_dir() else ", which is not there yet"
+        console.print(Text(f"No studies in {folder}{missing}; begin one with `capplan study run JOB.yaml`."))
+        return
+    table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun")
+    for study in studies:
+        _add_row(
+            table,
+            study.name,
+            human.words(study.state),
+            human.count(study.num_designs),
+            human.duration(study.elapsed_s),
+            "" if study.seed is None else str(study.seed),
+            "yes" if study.delivered_to else "no",
+            study.created_at[:16].replace("T", " "),
+        )
+    console.print(table)
+    if failures := [f"{study.name}: {study.failure}" for study in studies if study.failure]:
+        title(console, "Cannot be read")
+        sentences(console, failures)
+
+
+def show_status(study: StudyStatus, console: Console) -> None:
+    """Writes what is known of one study."""
+    told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=study.name)}"
+    headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
+    console.print()
+    seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
+    rows = [
+        ("job", f"{study.job}, {seeds}"),
+        ("begun", study.created_at),
+        ("searched", human.duration(study.elapsed_s)),
+        ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
+        ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
+        ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
+        ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=study.name)),
+        ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
+        ("code", f"hash {study.code_hash}"),
+    ]
+    grid(console, [*rows, *([("merged from", ", ".join(study.merged_from))] if study.merged_from else [])])
+    if study.stages:
+        title(console, "Designs by what asked for them")
+        grid(console, [(stage, human.count(number)) for stage, number in study.stages.items()])
+
+
+def show_front(found: StudyFront, console: Console) -> None:
+    """Writes the front of a study."""
+    objectives = ", ".join(human.words(name) for name in found.objectives)
+    study = found.study
+    console.print(Text(f"Study {study.name} ({study.state}): {human.count(study.num_designs)} designs"))
+    title(console, f"Pareto front ({human.count(len(found.front))} designs; {objectives})")
+    show_designs(console, found.front)
+    if near := _near(found.num_front, found.num_not_dominated):
+        console.print(Text(f"The front has {human.count(found.num_front)} designs{near}."))
+
+
+def show_counts(name: str, counts: Counts, console: Console) -> None:
+    """Writes where the evaluations of a start came from."""
+    title(console, "Study")
+    rows = [
+        ("simulated now", human.count(counts.num_simulated)),
+        ("read back from its journal", human.count(counts.num_read_back)),
+        ("taken over from other studies", human.count(counts.num_reused)),
+    ]
+    sentences(console, [f"Designs of {name}:"])
+    grid(console, rows)
+
+
+def _near(num_front: int, num_not_dominated: int) -> str:
+    """What no other design beats either, and yet does not stand on the front."""
+    if num_front == num_not_dominated:
+        return ""
+    return f", and {human.count(num_not_dominated - num_front)} more that differ from one of them by less than 0.1 %"
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        is_number = heading in NUMBERS
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
+    return table
+
+
+def _add_row(table: Table, *cells: str) -> None:
+    table.add_row(*(Text(cell) for cell in cells))

@@ -1,0 +1,135 @@
+"""How do cluster size, checkpoint scheme and interval change a job? A grid of designs, each simulated in full.
+
+For every combination of the axes and every size the layout of the shortest step is taken, and run under every scheme
+and interval. So the rows of one size differ only in how they save.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from constraints.evaluation import Evaluation, evaluate
+from planner.fastest_layout import fastest_layout
+from planner.job.file import load_job, parse_job
+from planner.record_input import read_record
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.limits import Limits
+from simulator.offer import GpuRange
+from simulator.plan import CheckpointScheme
+from simulator.record import Record
+
+AUTO: Literal["auto"] = "auto"
+MOST_POINTS = 100_000
+"""Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
+
+
+class Sweep(Record):
+    """A grid of designs around one job."""
+
+    name: str = Field(default="sweep", min_length=1, max_length=100)
+    """Name of the sweep in reports; a file without one lends its own name."""
+    job: str | dict[str, object]
+    """A job as in a job file, or the path of one, relative to this file. Its limits are not applied."""
+    axes: dict[str, tuple[object, ...]] = Field(default={})
+    """Fields of the job, written as for `--set`, and the values that each one takes."""
+    num_gpus: tuple[PositiveInt, ...] = Field(min_length=1)
+    """Sizes of the cluster; every offer is tried at every size."""
+    checkpoint_schemes: tuple[CheckpointScheme, ...] = Field(min_length=1)
+    """Checkpoint schemes."""
+    calibration: str | None = None
+    """Calibration file in the place of the job's own, relative to this file."""
+    checkpoint_intervals_s: tuple[PositiveFloat | Literal["auto"], ...] = Field(default=(AUTO,), min_length=1)
+    """Training time between saves; `auto`: the one that loses least."""
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One combination of the axes on one size of cluster."""
+
+    axes: Mapping[str, object]
+    """Values of the axes by field."""
+    job: Job
+    """The job with these values, with every offer at this size."""
+    result: Evaluation | None
+    """One row per scheme and interval, in the sweep's order; none where no layout fits."""
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Returns the sweep in a YAML, JSON or TOML file.
+
+    Raises:
+        InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
+    """
+    return read_record(Sweep, path, least="job, num_gpus and checkpoint_schemes")
+
+
+def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
+    """Yields what becomes of every point, in the order of the axes, the sizes innermost.
+
+    Args:
+        sweep: the grid.
+        folder: where the path of a job file starts; left out: the current folder.
+
+    Raises:
+        InputError: the job, or a value of an axis, breaks rules; the grid is too large.
+    """
+    if num_points(sweep) > MOST_POINTS:
+        rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
+        raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])
+    for values in product(*sweep.axes.values()):
+        axes = dict(zip(sweep.axes, values, strict=True))
+        job = _job(sweep, axes, folder or Path())
+        for num_gpus in sweep.num_gpus:
+            sized = _sized(job, num_gpus)
+            yield SweepPoint(axes=axes, job=sized, result=_evaluated(sized, sweep))
+
+
+def num_points(sweep: Sweep) -> int:
+    """Returns how many points a sweep has: sizes times the values of its axes."""
+    return len(sweep.num_gpus) * math.prod(len(values) for values in sweep.axes.values())
+
+
+def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
+    overrides = [f"{field}={value}" for field, value in axes.items()]
+    if sweep.calibration is not None:
+        overrides.insert(0, f"calibration={json.dumps(str((folder / sweep.calibration).absolute()))}")
+    if isinstance(sweep.job, str):
+        job = load_job(folder / sweep.job, overrides)
+    else:
+        job = parse_job(sweep.job, name=sweep.name, folder=folder, source=sweep.name, overrides=overrides)
+    return job.model_copy(update={"limits": Limits()})
+
+
+def _sized(job: Job, num_gpus: int) -> Job:
+    only = GpuRange(min=num_gpus, max=num_gpus)
+    offers = tuple(offer.model_copy(update={"num_gpus": only}) for offer in job.offers)
+    return job.model_copy(update={"offers": offers})
+
+
+def _evaluated(job: Job, sweep: Sweep) -> Evaluation | None:
+    """The fastest layout of a size under every scheme and interval."""
+    layout = fastest_layout(job)
+    if layout is None:
+        return None
+    knobs = list(product(sweep.checkpoint_schemes, sweep.checkpoint_intervals_s))
+    rows = layout.take(np.zeros(len(knobs), dtype=np.intp))
+    return evaluate(
+        job,
+        replace(
+            rows,
+            checkpoint_scheme=np.array([scheme.code for scheme, _ in knobs]),
+            checkpoint_interval_s=np.array(
+                [np.nan if interval == AUTO else float(interval) for _, interval in knobs]
+            ),
+        ),
+    )

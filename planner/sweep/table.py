@@ -1,0 +1,78 @@
+"""What does a sweep come to, row by row? One table of all designs, for CSV, Parquet or a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from planner.sweep.grid import AUTO, Sweep, SweepPoint
+from simulator.units import DAY, JOULES_PER_KWH
+from studies.design_table import plan_columns
+
+Row = dict[str, object]
+
+
+def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
+    """Returns one row per design, in the order of the sweep; sizes at which nothing fits have none."""
+    return [row for point in points for row in point_rows(sweep, point)]
+
+
+def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
+    """Returns the rows of one point: its axes, its decisions, and what comes of them with the unit in every name."""
+    if point.result is None:
+        return []
+    asked = [interval for _ in sweep.checkpoint_schemes for interval in sweep.checkpoint_intervals_s]
+    columns: Mapping[str, np.ndarray] = {
+        **plan_columns(point.job, point.result.plans),
+        "checkpoint_interval_s": np.array([str(value) for value in asked]),
+        **_figures(point),
+    }
+    names = list(columns)
+    return [
+        {**point.axes, **dict(zip(names, values, strict=True))}
+        for values in zip(*(column.tolist() for column in columns.values()), strict=True)
+    ]
+
+
+def write_rows(rows: list[Row], path: Path) -> None:
+    """Writes the rows as CSV."""
+    from planner.output import write_csv
+
+    write_csv(rows, path)
+
+
+def is_auto(row: Row) -> bool:
+    """Returns whether a row saves at the interval that loses least."""
+    return row["checkpoint_interval_s"] == AUTO
+
+
+def _figures(point: SweepPoint) -> dict[str, np.ndarray]:
+    assert point.result is not None
+    outcomes, scores = point.result.outcomes, point.result.scores
+    run, saves, workload = outcomes.run, outcomes.checkpoints, point.job.workload
+    healthy_s = run.productive_s + run.straggler_s
+    return {
+        "step_time_s": outcomes.steps.step_time_s,
+        "mfu_fraction": outcomes.summary.mfu_fraction,
+        "checkpoint_bytes_per_gpu": saves.bytes_per_save / point.result.plans.num_gpus,
+        "stall_s": saves.stall_s,
+        "commit_s": saves.commit_s,
+        "minimum_interval_s": saves.minimum_interval_s,
+        "used_interval_s": run.checkpoint_interval_s,
+        "tokens_per_s": workload.tokens / healthy_s,
+        "goodput_fraction": run.goodput_fraction,
+        "effective_tokens_per_s": workload.tokens / run.wall_time_s,
+        "num_failures": run.num_failures,
+        "checkpoint_stall_s": run.checkpoint_stall_s,
+        "checkpoint_tax_s": run.checkpoint_tax_s,
+        "lost_work_s": run.lost_work_s,
+        "restart_s": run.way_back_s,
+        "wall_time_s": run.wall_time_s,
+        "time_to_train_days": scores.time_to_train_s / DAY,
+        "time_to_train_p95_days": scores.time_to_train_p95_s / DAY,
+        "energy_kwh": scores.energy_j / JOULES_PER_KWH,
+        "cost_usd": scores.cost_usd,
+        "carbon_kgco2e": scores.carbon_kgco2e,
+    }

@@ -1,0 +1,1 @@
+"""What would a traced step take on many accelerators? Capturing, reading, playing and writing traces."""

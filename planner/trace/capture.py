@@ -1,0 +1,188 @@
+"""What does a training script of somebody's do on this machine? It is run and profiled, and its step becomes our trace.
+
+The script runs in a process of its own (`planner.trace.capture_script`), so that nothing of ours is around it, and a crash is
+only its own. Of the profiled iterations the one of median length is kept. Until then everything lies in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from planner import __version__
+from planner.trace import capture_script as trace_capture_script
+from planner.trace.capture_script import GRAPH, OUTCOME, PROFILE
+from planner.trace.export import check_trace_target
+from simulator.deep.kineto import read_steps
+from simulator.deep.profiled_trace import joined
+from simulator.deep.trace import OperatorTrace
+from simulator.deep.trace_file import write_trace_file
+from simulator.errors import CapplanError, InputError, Problem
+from simulator.record import Record
+from simulator.table import Floats
+
+_QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""Keeps the notes of PyTorch's own observers from the script's output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureRequest:
+    """What is to be captured."""
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    """Of the script."""
+    batch_size: int
+    """Samples of an iteration."""
+    num_skipped: int = 5
+    """Iterations before anything is observed; at least two."""
+    num_profiled: int = 5
+    """Iterations whose operators are timed."""
+
+    @property
+    def num_needed(self) -> int:
+        """Iterations that the script must make; one is for the tensors."""
+        return self.num_skipped + 1 + self.num_profiled
+
+
+class Outcome(Record):
+    """How a script went, as `planner.trace.capture_script` writes it."""
+
+    failure: str
+    """How it failed; empty: it did not."""
+    has_all: bool
+    """Whether everything was observed, however the script ended then."""
+    num_steps: int
+    """Steps of all optimizers."""
+    num_iterations: int
+    num_backward_a_step: int
+    """Backward passes of the iteration whose tensors were noted."""
+    clock_s: tuple[float, ...]
+    """Of the skipped iterations, on the clock."""
+    torch_version: str
+    """Empty where the script has not imported PyTorch."""
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Captured:
+    """A step of a script."""
+
+    trace: OperatorTrace
+    operators_s: Floats
+    """`(num_profiled,)` all operators of each iteration, one after another."""
+    clock_s: float | None
+    """Median of the skipped iterations on the clock, before the profiler slowed them; None: too few were skipped."""
+    num_backward_a_step: int
+    """Backward passes of one iteration; above 1 the script accumulates gradients, or has several losses."""
+
+
+def capture(request: CaptureRequest, file: Path) -> Captured:
+    """Runs a script, and writes one of its iterations as a trace.
+
+    Args:
+        request: the script, and what of it.
+        file: the trace; an older trace is replaced.
+
+    Raises:
+        InputError: there is no such script, it makes too few iterations, or `file` is something else than a trace.
+        CapplanError: PyTorch is not installed, the script failed, or what was seen of it makes no trace.
+    """
+    check_trace_target(file)
+    if not request.script.is_file():
+        raise _broken("SCRIPT", str(request.script), "is no file: give the Python script that trains")
+    if find_spec("torch") is None:
+        raise CapplanError(
+            "capturing a step needs PyTorch beside capplan: install capplan[torch] into the environment of the script"
+        )
+    with tempfile.TemporaryDirectory(prefix="capplan-") as scratch:
+        folder = Path(scratch)
+        outcome = _run(request, folder)
+        _check(request, outcome)
+        try:
+            captured = _captured(request, outcome, folder, name=file.name.partition(".")[0])
+        except InputError as error:  # of files that nobody will find any more
+            problems = "; ".join(str(problem) for problem in error.problems)
+            told = f"what PyTorch {outcome.torch_version} told of {request.script.name} makes no trace"
+            raise CapplanError(f"{told}: {problems}") from error
+    write_trace_file(captured.trace, file)
+    return captured
+
+
+def _run(request: CaptureRequest, folder: Path) -> Outcome:
+    """Runs the script until enough was seen of it."""
+    numbers = [str(request.num_skipped), str(request.num_profiled)]
+    command = [sys.executable, trace_capture_script.__file__, str(folder), *numbers, str(request.script)]
+    ended = subprocess.run(  # noqa: S603 # the user's own script
+        [*command, *request.arguments], env={**_QUIET, **os.environ}, check=False
+    )
+    try:
+        return Outcome.model_validate_json((folder / OUTCOME).read_bytes())
+    except FileNotFoundError:
+        death = _death(ended.returncode)
+        raise CapplanError(f"{request.script.name} died: {death}; nothing is written") from None
+
+
+def _check(request: CaptureRequest, outcome: Outcome) -> None:
+    """Raises where a script failed before enough was seen of it, or there was too little to see."""
+    name = request.script.name
+    if outcome.has_all:
+        return
+    after = (
+        f"after {outcome.num_iterations} iterations"
+        if outcome.num_iterations
+        else "before the second iteration"
+    )
+    if outcome.failure:
+        raise CapplanError(f"{name} failed {after}: {outcome.failure}; nothing is written")
+    if not outcome.torch_version:
+        raise _broken(
+            "SCRIPT", str(request.script), "ended without importing torch: give a script that trains"
+        )
+    if not outcome.num_steps:
+        rule = (
+            "ended without a step of an optimizer of torch.optim: give a script that trains in its own process "
+            "(one process, where it would start several)"
+        )
+        raise _broken("SCRIPT", str(request.script), rule)
+    rule = (
+        f"ended {after}, and {request.num_needed} are needed ({request.num_skipped} to skip, 1 for the tensors, "
+        f"{request.num_profiled} to time): let it run longer, or lower --skip or --iterations"
+    )
+    raise _broken("SCRIPT", str(request.script), rule)
+
+
+def _death(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with code {code}"
+    try:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"its process was ended by signal {-code}"
+
+
+def _captured(request: CaptureRequest, outcome: Outcome, folder: Path, *, name: str) -> Captured:
+    """The iteration of median length as a trace; the shorter one of the two in the middle."""
+    steps = read_steps(folder / PROFILE)
+    operators_s = np.array([sum(operator.duration_s for operator in step) for step in steps])
+    chosen = steps[int(np.argsort(operators_s, kind="stable")[(len(steps) - 1) // 2])]
+    trace = joined(chosen, folder / GRAPH, batch_size=request.batch_size, name=name)
+    source = f"{request.script.name}, PyTorch {outcome.torch_version} on {outcome.device}, captured by capplan {__version__}"
+    return Captured(
+        trace=replace(trace, source=source),
+        operators_s=operators_s,
+        clock_s=float(np.median(outcome.clock_s)) if outcome.clock_s else None,
+        num_backward_a_step=outcome.num_backward_a_step,
+    )
+
+
+def _broken(path: str, value: str, rule: str) -> InputError:
+    return InputError([Problem(path=path, value=value, rule=rule)])

@@ -1,0 +1,108 @@
+"""Where do traces go? Those of a traced step or of a plan into one folder, a file each; a converted profile into one file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from planner.own_files import check_own_file
+from planner.trace.request import TraceRequest
+from simulator.deep.chakra_export import ChakraExport, chakra_export
+from simulator.deep.plan_export import export_plan
+from simulator.deep.profiled_trace import read_profiled
+from simulator.deep.trace import OperatorTrace
+from simulator.deep.trace_file import is_trace_file, write_trace_file
+from simulator.errors import InputError, Problem
+from simulator.job import Job
+from simulator.plan import Plan
+
+NAME = "step"
+"""How the files begin: `step.0.et`."""
+MOST_FILES = 4_096
+"""Accelerators of a plan whose traces are written."""
+_WRITTEN = re.compile(rf"{NAME}\.\d{{1,6}}\.(?:et|json)", re.ASCII)
+
+
+def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
+    """Writes a traced step as Chakra traces; returns how many nodes they have together.
+
+    Args:
+        request: the trace, and how it is divided.
+        folder: of the files; it is made.
+        suffix: `.et` or `.json`.
+
+    Raises:
+        InputError: the trace is broken, cannot be divided so, the files cannot be written, or the folder holds others of
+            an older export, which would be played together with them.
+    """
+    trace = request.read()
+    return _write(chakra_export(trace, request.divided(trace), batch_size=request.batch_size), folder, suffix)
+
+
+def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:
+    """Writes a step of a plan as Chakra traces; returns how many nodes they have together.
+
+    Args:
+        job: the job.
+        plan: a plan that can run.
+        folder: of the files; it is made.
+        suffix: `.et` or `.json`.
+
+    Raises:
+        InputError: as `export_trace`; or the plan has what the deep depth does not play, or too many accelerators.
+    """
+    if plan.num_gpus > MOST_FILES:
+        rule = f"must be at most {MOST_FILES:,}: each accelerator has a file of its own"
+        raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "--plan")
+    return _write(export_plan(job, plan), folder, suffix)
+
+
+def _write(export: ChakraExport, folder: Path, suffix: str) -> int:
+    _make_folder(folder)
+    _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
+    export.write(folder, NAME, suffix=suffix)
+    return sum(len(nodes) for nodes in export.nodes)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        rule = f"cannot be made: {error.strerror or error}"
+        raise InputError([Problem(path="--output", value=str(folder), rule=rule)]) from error
+
+
+def _refuse_leftovers(folder: Path, new: set[str]) -> None:
+    """Nothing is removed: a file of this name may be somebody's own."""
+    try:
+        old = {path.name for path in folder.iterdir() if _WRITTEN.fullmatch(path.name)}
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror or error}"
+        raise InputError([Problem(path="--output", value=str(folder), rule=rule)]) from error
+    if left := sorted(old - new, key=lambda name: int(name.split(".")[1])):
+        more = f" and {len(left) - 1:,} more" if len(left) > 1 else ""
+        rule = f"holds {left[0]}{more} of another export: remove what is left of it, or choose another folder"
+        raise InputError([Problem(path="--output", value=str(folder), rule=rule)])
+
+
+def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) -> OperatorTrace:
+    """Writes a profile and an execution trace of PyTorch as one trace, which it returns.
+
+    Args:
+        profile: what `torch.profiler` wrote.
+        graph: what `ExecutionTraceObserver` wrote of the same step.
+        file: the trace; an older trace is replaced.
+        batch_size: samples of the step.
+
+    Raises:
+        InputError: a file is broken, or `file` is something else than a trace.
+    """
+    check_trace_target(file)
+    trace = read_profiled(profile, graph, batch_size=batch_size, name=file.name.partition(".")[0])
+    write_trace_file(trace, file)
+    return trace
+
+
+def check_trace_target(file: Path) -> None:
+    """Raises `InputError` where a trace cannot be written, or would replace something else than a trace."""
+    check_own_file(file, "trace", "--output", is_trace_file)

@@ -1,0 +1,154 @@
+"""What does `--offload` ask for, and what is told of it? A limited memory, and where activations go that it cannot hold.
+
+memory                          of each accelerator; left out: that of the accelerator --on
+host, pool                      bandwidth of each accelerator's link to them
+pool-shared                     bandwidth of the pool for all accelerators together
+host-memory, pool-memory        what they hold: of each accelerator, of all together
+host-latency, pool-latency      of a copy
+"""
+
+from __future__ import annotations
+
+import math
+
+from planner.cli.pair_text import Pairs, read_pairs
+from planner.trace.request import TraceRequest
+from simulator import catalog
+from simulator.deep.extrapolate import Extrapolation
+from simulator.deep.memory import Lifetimes
+from simulator.deep.memory_tiers import MemoryTier
+from simulator.deep.offload import Offload
+from simulator.record import Record
+
+KEYS = (
+    "memory",
+    "host",
+    "host-memory",
+    "host-latency",
+    "pool",
+    "pool-shared",
+    "pool-memory",
+    "pool-latency",
+)
+_MOST = 1e15
+
+
+class OffloadedTensor(Record):
+    """An activation that leaves the accelerators and comes back; operators are numbers in the trace."""
+
+    tensor: str
+    num_bytes: float
+    tier: str
+    leaves_after: int | None
+    """The operator that touched it last; None: it is there from the beginning, and leaves at once."""
+    makes_room_for: int
+    """The operator that needs its room, and waits for it to have left."""
+    returns_after: int
+    """The operator after which there is room for it again."""
+    needed_by: int
+    """The operator that waits for it to be back."""
+
+
+class TierUse(Record):
+    """Memory beside the accelerators."""
+
+    tier: str
+    peak_bytes: float
+    """Most bytes of one accelerator that are there at one time."""
+
+
+class MemoryUse(Record):
+    """A step in a limited memory."""
+
+    capacity_bytes: float
+    """Of each accelerator."""
+    peak_bytes: float
+    """Most bytes that an accelerator holds at one time."""
+    unlimited_step_s: float
+    """The step if everything fitted."""
+    moved_bytes: float
+    """What leaves each accelerator in a step, and comes back."""
+    tiers: tuple[TierUse, ...]
+    tensors: tuple[OffloadedTensor, ...]
+    """In the order in which they come back."""
+
+
+def offload_asked(request: TraceRequest) -> Offload | None:
+    """Returns what `--offload` says; `None` where it was not given.
+
+    Raises:
+        InputError: a value cannot be read, or one that others need is missing.
+    """
+    if not request.offload:
+        return None
+    pairs = read_pairs("--offload", request.offload, KEYS)
+    tiers = tuple(_tier(pairs, name) for name in ("host", "pool") if name in pairs.values)
+    if not tiers:
+        raise pairs.broken("host", "must be given, or pool: the bandwidth of the link over which copies go")
+    for key in pairs.values:
+        name = key.partition("-")[0]
+        if name in ("host", "pool") and name not in pairs.values:
+            raise pairs.broken(key, f"needs {name}=..., the bandwidth of its link")
+    return Offload(capacity_bytes=_capacity_bytes(pairs, request), tiers=tiers)
+
+
+def _capacity_bytes(pairs: Pairs, request: TraceRequest) -> float:
+    if "memory" not in pairs.values:
+        if request.on is None:
+            raise pairs.broken("memory", "must be given: bytes of each accelerator; or name one with --on")
+        return catalog.accelerator(request.on).memory_bytes
+    return pairs.number("memory", 0.0, least=0.0, most=_MOST)
+
+
+def _tier(pairs: Pairs, name: str) -> MemoryTier:
+    shared = None
+    if name == "pool":
+        if "pool-shared" not in pairs.values:
+            raise pairs.broken("pool-shared", "must be given: what all accelerators together can move")
+        shared = pairs.number("pool-shared", 0.0, least=1.0, most=_MOST)
+    return MemoryTier(
+        name=name,
+        bandwidth_bytes_per_s=pairs.number(name, 0.0, least=1.0, most=_MOST),
+        capacity_bytes=pairs.number(f"{name}-memory", math.inf, least=0.0, most=_MOST),
+        latency_s=pairs.number(f"{name}-latency", 0.0, least=0.0, most=1e3),
+        shared_bytes_per_s=shared,
+    )
+
+
+def memory_use(
+    offload: Offload, made: Extrapolation, needed: Lifetimes, unlimited_step_s: float
+) -> MemoryUse | None:
+    """Returns what leaves and comes back; `None` where nothing was asked.
+
+    Args:
+        offload: what was asked.
+        made: the step with its copies.
+        needed: storages of the trace.
+        unlimited_step_s: the step if everything fitted.
+    """
+    plan = made.offload
+    if plan is None:
+        return None
+    names = [tier.name for tier in offload.tiers]
+    return MemoryUse(
+        capacity_bytes=offload.capacity_bytes,
+        peak_bytes=float(plan.live_bytes.max(initial=0.0)),
+        unlimited_step_s=unlimited_step_s,
+        moved_bytes=sum(move.num_bytes for move in plan.moves),
+        tiers=tuple(
+            TierUse(tier=name, peak_bytes=peak)
+            for name, peak in zip(names, plan.tier_peak_bytes, strict=True)
+        ),
+        tensors=tuple(
+            OffloadedTensor(
+                tensor=needed.names[move.storage],
+                num_bytes=move.num_bytes,
+                tier=names[move.tier],
+                leaves_after=None if move.out_after < 0 else move.out_after,
+                makes_room_for=move.out_by,
+                returns_after=move.back_after,
+                needed_by=move.back_by,
+            )
+            for move in plan.moves
+        ),
+    )

@@ -1,0 +1,239 @@
+"""How does a traced step read on a terminal? The step, what accelerators wait for and for whom, and hot links, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from planner import human
+from planner.deep.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, PlayedStep
+from planner.deep.wait_words import waits_of_all
+from planner.text_blocks import bar, grid, headline, sentences, title
+from planner.trace.offload_request import MemoryUse
+from planner.trace.play import PlayAnswer
+from planner.trace.simulation import TraceAnswer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_NAMED = 3
+"""Accelerators that are named as those that others wait for, and classes of operators."""
+MOST_TENSORS = 10
+"""Offloaded tensors that are listed; the JSON form has all of them."""
+NO_RAMP = (
+    "Collectives of all sizes reach the whole bandwidth, so that small ones are too fast: give the links a ramp (--ramp, or "
+    "ramp_s in a network file)."
+)
+SMALLEST_FRACTION = 0.0005
+"""Parts of the step below this are left out."""
+
+
+def show_trace(answer: TraceAnswer, console: Console) -> None:
+    """Writes a traced step."""
+    _headline(answer.trace, answer, console)
+    sentences(console, _summary(answer))
+    if answer.memory is not None:
+        _show_memory(answer.memory, console)
+    _show_step(answer, console, slow=_slow(answer))
+
+
+def show_played(answer: PlayAnswer, console: Console) -> None:
+    """Writes Chakra traces that were played."""
+    _headline(answer.traces, answer, console)
+    _show_step(answer, console)
+    if answer.callers_in:
+        title(console, "control")
+        sentences(console, [_callers(answer)])
+
+
+def _callers(answer: PlayAnswer) -> str:
+    """That, and where, `ctrl_deps` do not count; the first accelerator is named."""
+    others = len(answer.callers_in) - 1
+    more = f" and {human.count(others)} more" if others else ""
+    return (
+        f"ctrl_deps of accelerator {answer.callers_in[0]}{more} name callers, as chakra's converter of PyTorch's traces writes "
+        "them, and were not waited for: together with data_deps they cannot be kept. data_deps alone say the order there."
+    )
+
+
+def _headline(name: str, answer: PlayedStep, console: Console) -> None:
+    accelerators = "accelerator" if answer.num_gpus == 1 else "accelerators"
+    took = human.duration(answer.step_s)
+    headline(console, f"{name} on {human.count(answer.num_gpus)} {accelerators}: {took} a step", is_good=True)
+
+
+def _show_step(answer: PlayedStep, console: Console, slow: Sequence[str] = ()) -> None:
+    title(console, "where the time of an accelerator goes, on average")
+    grid(console, _parts(answer, console))
+    title(console, "who waits for whom")
+    sentences(console, [*slow, *_waiting_sentences(answer)])
+    show_links(answer, console)
+    if answer.lacks_ramp:
+        title(console, "mind")
+        sentences(console, [NO_RAMP])
+
+
+def show_links(answer: PlayedStep, console: Console) -> None:
+    """Writes the links and circuits that are waited for."""
+    if answer.hot_links:
+        title(console, "the links that are waited for longest, and how long by an average accelerator")
+        grid(console, _links(answer))
+    if answer.circuits is not None:
+        title(console, "circuits that messages wait for longest, all of them together")
+        sentences(console, [_circuits(answer.circuits)])
+        grid(console, _circuit_rows(answer.circuits))
+
+
+def _summary(answer: TraceAnswer) -> Iterator[str]:
+    degrees = {
+        "replicas": answer.data_parallel,
+        "parts of each operator": answer.tensor_parallel,
+        "stages": answer.pipeline_parallel,
+        "micro-batches": answer.num_microbatches,
+        "runs of layers on each stage": answer.num_chunks,
+    }
+    split = ", ".join(f"{human.count(number)} {name}" for name, number in degrees.items() if number > 1)
+    rules = " by the rules of TrioSim's code" if answer.rules.value == "triosim" else ""
+    yield f"{split or 'one accelerator'}, {human.count(answer.batch_size)} samples for each replica{rules}"
+    yield (
+        f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
+        f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
+    )
+    if answer.num_played < answer.num_gpus:
+        played = human.count(answer.num_played)
+        yield f"{played} played, each for {human.count(answer.num_gpus // answer.num_played)} that do the same"
+    if kept := answer.kept_in_proportion:
+        more = f" and {human.count(len(kept) - MOST_NAMED)} more" if len(kept) > MOST_NAMED else ""
+        yield (
+            f"in proportion to the batch, since the trace does not tell what their time grows with: "
+            f"{', '.join(kept[:MOST_NAMED])}{more}"
+        )
+    yield f"tensors of a whole replica: {human.memory(answer.replica_peak_bytes)} at the peak"
+
+
+def _slow(answer: TraceAnswer) -> list[str]:
+    """What other speeds than that of the trace cost."""
+    if not answer.speeds:
+        return []
+    given = list(answer.speeds.items())
+    named = ", ".join(f"accelerator {rank} at {factor:g} of it" for rank, factor in given[:MOST_NAMED])
+    more = f" and {human.count(len(given) - MOST_NAMED)} more" if len(given) > MOST_NAMED else ""
+    apart_s = answer.other_speeds_s
+    cost = f"{human.duration(abs(apart_s))} {'longer' if apart_s > 0.0 else 'shorter'} for that"
+    cost = cost if _counts(abs(apart_s), answer) else "as long as without"
+    return [f"Not at the speed of the trace: {named}{more}; the step is {cost}."]
+
+
+def _show_memory(memory: MemoryUse, console: Console) -> None:
+    title(console, "what does not fit")
+    tiers = [
+        f"{human.memory(tier.peak_bytes)} on the {tier.tier}" for tier in memory.tiers if tier.peak_bytes
+    ]
+    room = f"{human.memory(memory.peak_bytes)} of {human.memory(memory.capacity_bytes)} used at the peak"
+    moved = (
+        f"{', '.join([room, *tiers])}: {human.count(len(memory.tensors))} activations with "
+        f"{human.memory(memory.moved_bytes)} leave and come back."
+    )
+    free = f"The step would take {human.duration(memory.unlimited_step_s)} if all of it fitted."
+    sentences(console, [moved, free])
+    grid(console, _moved_rows(memory))
+
+
+def _moved_rows(memory: MemoryUse) -> Iterator[tuple[str, ...]]:
+    largest = sorted(memory.tensors, key=lambda row: (-row.num_bytes, row.needed_by))
+    for row in largest[:MOST_TENSORS]:
+        left = "from the beginning" if row.leaves_after is None else f"after operator {row.leaves_after}"
+        yield (
+            f"tensor {row.tensor}",
+            human.memory(row.num_bytes),
+            f"{left}, to make room for {row.makes_room_for}",
+            f"back after {row.returns_after}, for {row.needed_by}",
+        )
+
+
+def _mean(answer: PlayedStep) -> dict[str, float]:
+    """Seconds of an average accelerator by what they are spent on."""
+    size = len(answer.accelerators)
+    names = {name for row in answer.accelerators for name in row.traffic_waits_s}
+    traffic = {
+        f"waiting for {name}": sum(row.traffic_waits_s.get(name, 0.0) for row in answer.accelerators) / size
+        for name in sorted(names)
+    }
+    return {
+        "computing": sum(row.busy_s for row in answer.accelerators) / size,
+        **traffic,
+        "waiting for others that compute": sum(row.others_wait_s for row in answer.accelerators) / size,
+        "done before the others": sum(row.over_s for row in answer.accelerators) / size,
+    }
+
+
+def _parts(answer: PlayedStep, console: Console) -> Iterator[tuple[str, str, str, str]]:
+    for name, seconds in _mean(answer).items():
+        fraction = seconds / answer.step_s if answer.step_s else 0.0
+        if fraction >= SMALLEST_FRACTION:
+            yield name, human.duration(seconds), human.percent(fraction), bar(console, fraction)
+
+
+def _waiting_sentences(answer: PlayedStep) -> list[str]:
+    """Returns in sentences which accelerators others wait for, what all wait for, and who is done before."""
+    told = []
+    held = sorted(answer.accelerators, key=lambda row: -row.held_up_others_s)[:MOST_NAMED]
+    told += [_held_up(row, answer) for row in held if _counts(row.held_up_others_s, answer)]
+    waits = {
+        name: [row.traffic_waits_s[name] for row in answer.accelerators if name in row.traffic_waits_s]
+        for name in sorted({name for row in answer.accelerators for name in row.traffic_waits_s})
+    }
+    least_s = SMALLEST_FRACTION * answer.step_s
+    of_all = (
+        waits_of_all(seconds, _traffic(name), name="accelerator {}".format, least_s=least_s)
+        for name, seconds in waits.items()
+    )
+    told += [each for each in of_all if each]
+    told = told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
+    return [*told, *_done_first(answer)]
+
+
+def _done_first(answer: PlayedStep) -> Iterator[str]:
+    """Who is at work last, and how long the others are done by then."""
+    idle_s = [row.over_s for row in answer.accelerators if _counts(row.over_s, answer)]
+    last = [row.accelerator for row in answer.accelerators if not _counts(row.over_s, answer)]
+    if idle_s:
+        who = f"Accelerator {last[0]} is" if len(last) == 1 else f"{human.count(len(last))} accelerators are"
+        mean = human.duration(sum(idle_s) / len(idle_s))
+        yield f"{who} at work last; the others are done {mean} before on average."
+
+
+def _traffic(name: str) -> str:
+    return "circuits to be set up" if name == CIRCUITS else f"{name} traffic"
+
+
+def _held_up(row: AcceleratorTime, answer: PlayedStep) -> str:
+    each_s = row.held_up_others_s / max(1, answer.num_gpus - 1)
+    return (
+        f"Others wait for accelerator {row.accelerator} to compute: {human.duration(row.held_up_others_s)} together, "
+        f"{human.duration(each_s)} each if all of them do."
+    )
+
+
+def _counts(seconds: float, answer: PlayedStep) -> bool:
+    return answer.step_s > 0.0 and seconds / answer.step_s >= SMALLEST_FRACTION
+
+
+def _circuits(circuits: CircuitSummary) -> str:
+    return (
+        f"Messages wait {human.duration(circuits.waited_s)} for ports and set-ups, all of them together: "
+        f"{human.count(circuits.num_set_ups)} set-ups of {human.count(circuits.num_circuits)} circuits."
+    )
+
+
+def _circuit_rows(circuits: CircuitSummary) -> Iterator[tuple[str, str, str]]:
+    for row in circuits.longest:
+        times = "once" if row.num_set_ups == 1 else f"{human.count(row.num_set_ups)} times"
+        yield row.circuit, f"set up {times}", human.duration(row.waited_s)
+
+
+def _links(answer: PlayedStep) -> Iterator[tuple[str, str, str, str]]:
+    for link in answer.hot_links:
+        full = f"full {human.percent(link.full_fraction)} of the step"
+        moved = f"{human.short(link.num_bytes)}B"
+        yield link.link, moved, full, human.duration(link.waited_s / answer.num_gpus)

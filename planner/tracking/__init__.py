@@ -1,0 +1,1 @@
+"""How do studies reach MLflow, and where are they looked at?"""

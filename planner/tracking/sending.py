@@ -1,0 +1,176 @@
+"""How does a study reach MLflow? As one run that carries its hash: while the study runs, and from its journal later.
+
+Whoever sends a study a second time finds the run by the hash and completes it. The points of its curves have the times at
+which the study wrote its designs, and its parts of the design table depend on the designs alone; so what is sent twice is
+there once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from planner.output import write_answer, write_job
+from planner.recommendation import MlflowRecord, Recommendation
+from planner.report.build import build_report
+from planner.report.designs import cloud_of_table
+from planner.report.files import PAGE_FILE, write_page, write_pictures
+from planner.study.facts import keep_of
+from planner.tracking.content import asked_params, finish, inputs_profile, record_of, study_tags
+from simulator.errors import TrackingError
+from simulator.job import Job
+from studies.archive import Archive
+from studies.design_parts import PARTS, DesignParts
+from studies.mlflow_session import without_password
+from studies.recording import PICTURE_FOLDER, Recording
+from studies.run_lookup import finished_children, open_once
+from studies.store_address import asked_store, resolve_tracking_uri
+from studies.tracking import Settle, StudyTracker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where studies are sent.
+
+    Raises:
+        InputError: MLflow has no such kind of store.
+    """
+
+    tracking_uri: str | None = None
+    """MLflow store; by default as `recommend` has it."""
+    experiment: str = "capplan"
+    """MLflow experiment that the studies belong to."""
+
+    def __post_init__(self) -> None:
+        asked_store(self.tracking_uri)  # no study is begun for an address that cannot be one
+
+    @property
+    def uri(self) -> str:
+        """The store's address, absolute; may hold a password."""
+        return resolve_tracking_uri(self.tracking_uri)
+
+    @property
+    def place(self) -> str:
+        """The store and experiment, fit to be shown and written down."""
+        return f"{without_password(self.uri)} {self.experiment}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sending:
+    """A study on its way to MLflow."""
+
+    job: Job
+    recording: Recording
+    """Takes what the study evaluates, batch by batch."""
+    tracker: StudyTracker
+    folder: Path
+    """For the files of the run."""
+
+    def finish(self, answer: Recommendation) -> MlflowRecord:
+        """Sends the answer and what has not been sent yet, and ends the run.
+
+        Raises:
+            TrackingError: the store cannot be used; try again later.
+        """
+        try:
+            self.recording.close_table()
+            drawn = build_report(self.job, answer, cloud_of_table(self.folder / PARTS))
+            page = write_page(drawn, self.folder / PAGE_FILE)
+            files = [write_job(self.job, self.folder), *write_answer(answer, self.folder, "csv"), page]
+            pictures = write_pictures(drawn, self.folder / PICTURE_FOLDER, "png")
+        except OSError as error:
+            raise TrackingError(f"the files for MLflow cannot be written: {error}") from error
+        finish(self.recording, answer, files, pictures, finished_children(self.tracker))
+        if self.recording.failure:
+            raise TrackingError(self.recording.failure)
+        return record_of(self.tracker, self.recording.num_designs, self.recording.num_design_runs)
+
+
+@contextmanager
+def sending(
+    job: Job,
+    facts: Mapping[str, str],
+    name: str,
+    target: Target,
+    elapsed_s: Callable[[], float],
+    settle: Settle,
+) -> Iterator[Sending]:
+    """Inside it a study is sent; the run is ended however that goes.
+
+    Args:
+        job: the job of the study.
+        facts: of its journal.
+        name: of the study.
+        target: where it is sent.
+        elapsed_s: how long the study had been running when it wrote what is sent now.
+        settle: called before anything that was found is sent: returns when that is in the journal.
+
+    Raises:
+        TrackingError: the store cannot be used.
+    """
+    started_at_s = datetime.fromisoformat(facts["created_at"]).timestamp()
+    tracker = open_once(
+        study_hash=facts["study_hash"],
+        experiment=target.experiment,
+        run_name=job.name,
+        tracking_uri=target.uri,
+        params=asked_params(job, int(facts["seed"])),
+        tags={**study_tags(facts["job_hash"], facts["catalog_hash"]), "study": name, "keep": keep_of(facts)},
+        clock=lambda: started_at_s + elapsed_s(),
+        settle=settle,
+    )
+    with ExitStack() as stack:
+        stack.enter_context(tracker)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
+        tracker.log_inputs(job.name, facts["job_hash"], inputs_profile(job))
+        recording = Recording(job, Archive(job), None, tracker, DesignParts(folder / PARTS))
+        yield Sending(job=job, recording=recording, tracker=tracker, folder=folder)
+
+
+class Told:
+    """A running study of which MLflow is told as long as that works."""
+
+    def __init__(self, recording: Recording, study: Sending | None, failure: str) -> None:
+        self.recording = recording
+        """Takes what the study evaluates."""
+        self._study = study
+        self.failure = failure
+        """Why MLflow does not have the whole study; empty where it has, or was not to be told."""
+
+    def finish(self, answer: Recommendation) -> MlflowRecord | None:
+        """Sends the end of a study; returns where MLflow holds it, `None` where it does not hold all."""
+        if self._study is None:
+            return None
+        try:
+            if answer.status == "interrupted":
+                self._study.tracker.finish("KILLED")
+                return None
+            return self._study.finish(answer)
+        except TrackingError as error:
+            self.failure = str(error)
+            self._study.tracker.leave()
+            return None
+
+
+@contextmanager
+def telling(
+    job: Job,
+    facts: Mapping[str, str],
+    name: str,
+    target: Target | None,
+    elapsed_s: Callable[[], float],
+    settle: Settle,
+) -> Iterator[Told]:
+    """Inside it MLflow is told of a running study; that it cannot be told is no reason to stop it. See `sending`."""
+    with ExitStack() as stack:
+        try:
+            to_send = sending(job, facts, name, target, elapsed_s, settle) if target else None
+            study = stack.enter_context(to_send) if to_send else None
+        except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
+            yield Told(Recording(job, Archive(job), None, None), None, str(error))
+            return
+        yield Told(study.recording if study else Recording(job, Archive(job), None, None), study, "")

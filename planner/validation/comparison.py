@@ -1,0 +1,320 @@
+"""How far are simulated steps from measured ones, how sure is each, and does the simulator pick the faster design?
+
+Errors are simulated over measured, less one. Rows that share a `config_key` are one configuration measured several
+times: their mean times are compared, so that eight releases of one configuration do not count eight times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.calibration.steps import batches_of
+from planner.measured.fitting_batches import with_room
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import (
+    OUT_OF_MEMORY,
+    Comparison,
+    Row,
+    compare,
+    known_reason,
+    plan_of,
+    reason_against,
+)
+from planner.validation.host_uncertainty import host_log_ratios
+from planner.validation.interval import (
+    Interval,
+    calibrated_interval,
+    development_residuals,
+    interval_of,
+)
+from planner.validation.open_choices import open_log_ratios
+from simulator.calibration import Calibration
+from simulator.table import Floats
+
+MIN_RANKED = 4
+"""Fewest configurations of a group whose order is worth comparing."""
+LEAST_STEADY_FRACTION = 0.77
+"""Time of steady steps in that of whole runs, whose averages hold stops, evaluations and saves: 0.77 in OLMo 3 32B, 0.86 in
+Llama 3.1 405B (26.4 of 30.84 million hours, arXiv 2407.21783)."""
+FAR = 1.05
+"""Memory over capacity beyond which a verdict is wrong by more than the error of simulated memory, 4 % on average."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """A measured row, its simulation, and between which times the measurement is expected."""
+
+    comparison: Comparison
+    interval: Interval
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured time lies in the interval."""
+        return self.interval.holds(self.comparison.measured_s)
+
+
+Entry = Modelled | Unmodelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """Rows that measured the same configuration."""
+
+    rows: tuple[Comparison, ...]
+
+    @property
+    def measured_s(self) -> float:
+        """Mean measured step."""
+        return float(np.mean([row.measured_s for row in self.rows]))
+
+    @property
+    def expected_s(self) -> float:
+        """Mean simulated step."""
+        return float(np.mean([row.expected_s for row in self.rows]))
+
+    @property
+    def error_fraction(self) -> float:
+        """Error of the mean simulated step against the mean measured one."""
+        return self.expected_s / self.measured_s - 1.0
+
+    @property
+    def token_rates(self) -> tuple[float, float]:
+        """Measured and simulated tokens per second."""
+        tokens = float(np.mean([row.tokens_per_step for row in self.rows]))
+        return tokens / self.measured_s, tokens / self.expected_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Errors of some configurations, as fractions of what was measured."""
+
+    group: str
+    num_rows: int
+    num_configurations: int
+    mean_absolute_error_fraction: float
+    """Mean absolute percentage error (MAPE), as a fraction."""
+    median_error_fraction: float
+    """Middle of the signed errors."""
+    bias_fraction: float
+    """Mean of the signed errors."""
+    inside_interval_fraction: float
+    """Share of the rows whose measured time lies in their interval."""
+    worst_error_fraction: float
+    worst_row: str
+    worst_reason: str | None
+    """What the notes of the worst row or its assumptions say of it; `None` where they say nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Designs that were measured for the same job, and the one that the simulator would pick."""
+
+    group: str
+    """The job."""
+    source: str
+    num_designs: int
+    rank_correlation: float | None
+    """Spearman's, of measured and simulated tokens per second; `None` for few or equal designs."""
+    regret_fraction: float
+    """Measured slow-down of the design that is simulated as the fastest against the fastest measured one."""
+    picked_row: str
+    best_row: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryVerdicts:
+    """Which runs fit, in truth and by simulation."""
+
+    num_ran_and_fit: int
+    num_ran_but_simulated_too_large: int
+    """Runs whose recomputation is known or taken from elsewhere, and that would not fit by simulation."""
+    num_ran_but_far_too_large: int
+    """Those of them that would need over 5 % more than there is: further off than memory is known."""
+    num_ran_and_recompute_not_given: int
+    """Runs that would not fit if they recompute nothing, which is assumed since they do not say; no verdict."""
+    num_ran_but_refused_as_plan: int
+    """Runs that a plan would not be allowed, since plans need room for what the allocator wastes."""
+    num_out_of_memory_and_too_large: int
+    num_out_of_memory_but_simulated_to_fit: int
+    too_large_rows: tuple[str, ...]
+    """Ids of the runs counted in `num_ran_but_simulated_too_large`."""
+
+
+def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None = None) -> list[Entry]:
+    """Returns every row with its simulation and interval, or with the reason why there is none, in order.
+
+    With a calibration, its constants hold, and its errors make the intervals of the kinds of steps that it has.
+    """
+    checked = [_checked(row) for row in rows]
+    modelled = [row for row in checked if not isinstance(row, Unmodelled)]
+    comparisons = with_room(compare(modelled, calibration), calibration)
+    known = zip(comparisons, unsure_log_ratios(comparisons, calibration), strict=True)
+    residuals = development_residuals()
+    entries: list[Entry] = []
+    for row in checked:
+        if isinstance(row, Unmodelled):
+            entries.append(row)
+            continue
+        comparison, unsure_ratios = next(known)
+        if math.isfinite(comparison.simulated_s):
+            own = calibrated_interval(comparison, calibration)
+            interval = own or interval_of(comparison, residuals, unsure_ratios)
+            entries.append(Modelled(comparison=comparison, interval=interval))
+        else:
+            entries.append(_unmodelled(row, "the layout has no schedule"))
+    return entries
+
+
+def unsure_log_ratios(
+    comparisons: Sequence[Comparison], calibration: Calibration | None = None
+) -> list[Floats]:
+    """Returns, row by row, ln(step as it could be / step) of open choices, of its host, and of stops in averages."""
+    choices_left = open_log_ratios(comparisons, calibration)
+    known_s = np.array([row.simulated_s for row in comparisons])
+    hosts = host_log_ratios(batches_of([row.row for row in comparisons]), known_s, calibration=calibration)
+    stops = [[-math.log(LEAST_STEADY_FRACTION)] if row.is_production else [] for row in comparisons]
+    return [np.concatenate(ratios) for ratios in zip(choices_left, hosts, stops, strict=True)]
+
+
+def _checked(row: Row | Unmodelled) -> Row | Unmodelled:
+    if isinstance(row, Unmodelled):
+        return row
+    left_out = row["left_out_because"]
+    reason = left_out if left_out not in ("", OUT_OF_MEMORY) else reason_against(row)
+    return _unmodelled(row, reason) if reason else row
+
+
+def _unmodelled(row: Row, reason: str) -> Unmodelled:
+    return Unmodelled(row_id=row["row_id"], group=row["group"], reason=reason, step_time_s=row["step_time_s"])
+
+
+def timed(entries: Iterable[Entry]) -> list[Modelled]:
+    """Returns the modelled rows with a measured step time."""
+    return [entry for entry in entries if isinstance(entry, Modelled) and entry.comparison.is_timed]
+
+
+def scores(entries: Sequence[Modelled], name: Callable[[Comparison], str]) -> list[Score]:
+    """Returns the errors of every group of timed rows, sorted by its name."""
+    groups: dict[str, list[Modelled]] = defaultdict(list)
+    for entry in entries:
+        groups[name(entry.comparison)].append(entry)
+    return [_score(group, members) for group, members in sorted(groups.items())]
+
+
+def _score(group: str, members: Sequence[Modelled]) -> Score:
+    found = configurations([member.comparison for member in members])
+    errors = np.array([configuration.error_fraction for configuration in found])
+    worst = max((member.comparison for member in members), key=lambda row: abs(row.error_fraction))
+    return Score(
+        group=group,
+        num_rows=len(members),
+        num_configurations=len(found),
+        mean_absolute_error_fraction=float(np.abs(errors).mean()),
+        median_error_fraction=float(np.median(errors)),
+        bias_fraction=float(errors.mean()),
+        inside_interval_fraction=float(np.mean([member.is_inside for member in members])),
+        worst_error_fraction=worst.error_fraction,
+        worst_row=worst.row["row_id"],
+        worst_reason=known_reason(worst.row),
+    )
+
+
+def configurations(
+    rows: Iterable[Comparison], key: Callable[[Comparison], str] = lambda row: row.row["config_key"]
+) -> list[Configuration]:
+    """Returns the rows by configuration, in the order of their first rows."""
+    groups: dict[str, list[Comparison]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return [Configuration(rows=tuple(members)) for members in groups.values()]
+
+
+def choices(entries: Sequence[Modelled]) -> list[Choice]:
+    """Returns every job of which two or more designs were timed: how well they are ordered, and the regret."""
+    return choices_among([entry.comparison for entry in entries])
+
+
+def choices_among(rows: Iterable[Comparison]) -> list[Choice]:
+    """Returns the same of rows that were timed, without their intervals."""
+    groups: dict[str, list[Comparison]] = defaultdict(list)
+    for row in rows:
+        groups[_same_job(row)].append(row)
+    found = [configurations(members, design) for _, members in sorted(groups.items())]
+    return [_choice(designs) for designs in found if len(designs) > 1]
+
+
+def design(comparison: Comparison) -> str:
+    """Returns the layout of a row, as one text; rows that share it differ in nothing that could be chosen."""
+    return plan_of(comparison.row).model_dump_json()
+
+
+def _same_job(comparison: Comparison) -> str:
+    """Returns what two rows share whose designs were alternatives: source, model, cluster, sequence, format and batch.
+
+    Batches are the same job when they round to the same power of two, since layouts need slightly different ones.
+    """
+    row = comparison.row
+    columns = ("group", "model", "num_layers", "num_heads", "accelerator", "num_gpus", "sequence_length")
+    batch = round(math.log2(float(row["global_batch_size"])))
+    return "|".join(
+        [*(row[column] for column in columns), row["precision"], row["is_production"], str(batch)]
+    )
+
+
+def _choice(designs: Sequence[Configuration]) -> Choice:
+    measured, simulated = np.array([found.token_rates for found in designs]).T
+    picked, best = int(simulated.argmax()), int(measured.argmax())
+    row = designs[best].rows[0].row
+    is_ranked = len(designs) >= MIN_RANKED and min(np.ptp(measured), np.ptp(simulated)) > 0.0
+    return Choice(
+        group=f"{row['model']}, {row['num_gpus']} {row['accelerator']}, {row['sequence_length']} tokens, "
+        f"{row['precision']}",
+        source=row["group"],
+        num_designs=len(designs),
+        rank_correlation=rank_correlation(measured, simulated) if is_ranked else None,
+        regret_fraction=float(measured[best] / measured[picked] - 1.0),
+        picked_row=designs[picked].rows[0].row["row_id"],
+        best_row=row["row_id"],
+    )
+
+
+def rank_correlation(one: Floats, other: Floats) -> float:
+    """Returns Spearman's correlation of two columns `(n,)`: that of their ranks, ties sharing their mean rank."""
+
+    def ranks(values: Floats) -> Floats:
+        below, equal = values[:, None] > values, values[:, None] == values
+        return np.asarray(below.sum(axis=1) + (equal.sum(axis=1) - 1) / 2.0)
+
+    return float(np.corrcoef(ranks(one), ranks(other))[0, 1])
+
+
+def memory_verdicts(entries: Iterable[Entry]) -> MemoryVerdicts:
+    """Returns how many runs fit and how many did not, in truth and by simulation."""
+    return verdicts_of([entry.comparison for entry in entries if isinstance(entry, Modelled)])
+
+
+def verdicts_of(modelled: Sequence[Comparison]) -> MemoryVerdicts:
+    """Returns how many of the simulated runs fit and how many did not, in truth and by simulation.
+
+    Those that keep something else than they are simulated to keep are left out.
+    """
+    judged = [row for row in modelled if row.has_memory_verdict]
+    ran = [row for row in judged if row.ran]
+    failed = [row for row in judged if row.ran_out_of_memory]
+    too_large = [row for row in ran if row.is_too_large]
+    wrong = [row for row in too_large if not row.may_recompute]
+    return MemoryVerdicts(
+        num_ran_and_fit=len(ran) - len(too_large),
+        num_ran_but_simulated_too_large=len(wrong),
+        num_ran_but_far_too_large=sum(row.simulated_memory_bytes > FAR * row.capacity_bytes for row in wrong),
+        num_ran_and_recompute_not_given=len(too_large) - len(wrong),
+        num_ran_but_refused_as_plan=sum(row.planned_memory_bytes > row.capacity_bytes for row in ran),
+        num_out_of_memory_and_too_large=sum(row.is_too_large for row in failed),
+        num_out_of_memory_but_simulated_to_fit=sum(not row.is_too_large for row in failed),
+        too_large_rows=tuple(row.row["row_id"] for row in wrong),
+    )

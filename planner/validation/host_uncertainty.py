@@ -1,0 +1,77 @@
+"""How much longer or shorter would a step be if its host launched kernels slower or faster than supposed?
+
+The time of a launch differs between hosts and frameworks, and steps of one source alone show it: small models on one node,
+whose accelerators wait for their host. No residual of other sources, whose accelerators are busy, says how sure such steps
+are. So every step is simulated with slower and faster launches as well, as far off as a cluster's may be
+(`planner.calibration.unknowns`): in four of five cases by 1.9 times for software of 2021-22, 2.5 times for today's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.calibration.steps import Batch, RankOf
+from planner.calibration.unknowns import LAUNCHES, RANGES
+from simulator.calibrated import TRAINING_FIELDS
+from simulator.calibration import Calibration
+from simulator.job import Job
+from simulator.plan import PlanTable
+from simulator.rank import Rank
+from simulator.step_error import Z_80
+from simulator.table import Floats
+from simulator.training import TrainingConstants, training_constants
+
+
+def host_log_ratios(
+    batches: Sequence[Batch],
+    known_s: Floats,
+    constants: TrainingConstants | None = None,
+    calibration: Calibration | None = None,
+) -> Floats:
+    """Returns ln(step / step with the launches that are supposed) of slower and of faster ones, `(n, 2)`.
+
+    Args:
+        batches: n steps.
+        known_s: their times with the launches that are supposed, `(n,)`.
+        constants: those of training; left out: the shipped ones.
+        calibration: constants of the owner's cluster, whose launches are known where it has them.
+    """
+    supposed = constants or training_constants()
+    hosts = [_with_launches(supposed, sign) for sign in (1.0, -1.0)]
+    ratios = np.zeros((len(known_s), len(hosts)))
+    for batch in batches:
+        usual_s = known_s[batch.positions]
+        for column, training in enumerate(hosts):
+            other_s = batch.simulated_s(_rank_of(training, calibration))
+            if np.array_equal(other_s, usual_s):
+                break  # accelerators that wait for no slow host wait for no fast one either
+            with np.errstate(invalid="ignore"):  # a layout without schedule never ends
+                ratios[batch.positions, column] = np.log(other_s / usual_s)
+    return ratios
+
+
+def _rank_of(training: TrainingConstants, calibration: Calibration | None) -> RankOf:
+    def rank_of(job: Job, plans: PlanTable) -> Rank:
+        return Rank.of(job.model_copy(update={"calibration": calibration}), plans, training)
+
+    return rank_of
+
+
+def _with_launches(constants: TrainingConstants, sign: float) -> TrainingConstants:
+    """Returns the constants with launches at one end, +1 or -1, of the range in which they lie four times of five."""
+
+    def launch_s(kind: str) -> float:
+        name = LAUNCHES[kind]
+        supposed_s = float(getattr(constants, TRAINING_FIELDS[name]))
+        return supposed_s * math.exp(sign * Z_80 * RANGES[name].log_width)
+
+    return replace(
+        constants,
+        launch_s=launch_s("eager"),
+        early_launch_s=launch_s("eager-2022"),
+        blocking_launch_s=launch_s("blocking-2022"),
+    )

@@ -1,0 +1,264 @@
+"""Between which times is a measurement expected? An 80 % interval from the errors on runs of other sources.
+
+A source (one publisher with its software, cluster and habits) errs as one, so that rows of the same source as a
+prediction say too much about it: they are left out. Of the remaining residuals |ln(measured / simulated)| every source
+counts the same, however many rows it has, and those of the same architecture and number format together as much again as
+all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
+constants saw of the very rows, and further where it saw nothing of their source; upwards more than downwards, since what a
+simulator leaves out only lengthens a step. What was never measured is less sure: a
+part that no other source has, or only one, software that nobody else ran on the architecture, an architecture whose
+constants are those of another one, what is beyond the reach of all measured steps (`planner.measured.reach`). So is what a
+row leaves open, and how fast its host launches kernels: what another choice or host would change is an error of its own, on
+the side to which it would change the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from planner.measured.reach import reach_of_row
+from planner.measured.runs import Comparison, Row, compare, read_rows
+from planner.measured.software_families import software_family
+from simulator.calibration import Calibration
+from simulator.hardware import Precision
+from simulator.step_error import (
+    ANY,
+    UNMEASURED_RATIO,
+    architecture_ratio,
+)
+from simulator.step_reach import Reach
+from simulator.table import Floats
+
+Kind = tuple[str, str, str]
+"""Architecture, number format, and `dense` or `experts`."""
+
+
+class Sides(NamedTuple):
+    """What belongs to measurements shorter than simulated, and to longer ones."""
+
+    below: float
+    above: float
+
+    def times(self, ratio: float) -> Sides:
+        """Returns both so many times as large."""
+        return Sides(below=ratio * self.below, above=ratio * self.above)
+
+
+INSIDE_FRACTION = 0.8
+"""Expected share of measurements in the interval; of the others half are on either side."""
+UNSEEN_RATIOS = Sides(below=0.9, above=1.6)
+"""Stretch of residuals, whose constants have seen the rows. With constants that are fitted without a source, about one of ten
+of 333 steps of shipped sources is then on either side of its interval (`python -m benchmarks.unseen_sources`)."""
+NEW_SOURCE_RATIOS = Sides(below=1.0, above=2.4)
+"""The same for a row of a source that is not among the shipped ones, with whatever software: under it lie nine of ten errors
+on either side, each source being left out in turn and counting the same, and one more having to fit (the same script)."""
+FEWEST_SOURCES = 2
+"""Sources of an architecture in a number format of which one can be left out; with fewer, nothing tells how sure it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Where a measured step time is expected in four of five cases."""
+
+    low_s: float
+    high_s: float
+
+    def holds(self, step_time_s: float) -> bool:
+        """Returns whether a measured time lies in the interval."""
+        return self.low_s <= step_time_s <= self.high_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual:
+    """How much slower than simulated one shipped configuration was."""
+
+    group: str
+    """Its source."""
+    row_id: str
+    config_key: str
+    accelerator: str
+    family: str
+    """Architecture of the accelerator."""
+    precision: str
+    network: str
+    """`dense` or `experts`."""
+    log_ratio: float
+    """ln(measured / simulated)."""
+    reach: Reach
+    software: str = ""
+    """Its family (`planner.measured.software_families`); empty: not known."""
+
+
+@cache
+def development_residuals() -> tuple[Residual, ...]:
+    """Returns the residuals of the shipped configurations, as today's simulator has them; simulated once."""
+    rows = [row for row in read_rows() if not row["left_out_because"]]
+    return tuple(residual_of(comparison) for comparison in compare(rows))
+
+
+def residual_of(comparison: Comparison) -> Residual:
+    """Returns the residual of a row that was timed."""
+    return Residual(
+        group=comparison.row["group"],
+        row_id=comparison.row["row_id"],
+        config_key=comparison.row["config_key"],
+        accelerator=comparison.row["accelerator"],
+        family=comparison.family,
+        precision=comparison.row["precision"],
+        network=comparison.kind[2],
+        log_ratio=-math.log1p(comparison.error_fraction),
+        reach=reach_of_row(comparison.row),
+        software=software_of(comparison.row),
+    )
+
+
+def interval_of(
+    comparison: Comparison, residuals: Sequence[Residual], unsure_log_ratios: Floats | None = None
+) -> Interval:
+    """Returns the interval of a row from the residuals of the sources that it does not belong to.
+
+    Args:
+        comparison: the row and its simulation.
+        residuals: those of the shipped configurations.
+        unsure_log_ratios: what else the step could be, over what it is, as `half_widths` takes it; left out: nothing.
+    """
+    unsure = np.zeros(0) if unsure_log_ratios is None else unsure_log_ratios
+    low, high = half_widths(half_widths_of(comparison.row, comparison.kind, residuals), unsure)
+    return Interval(
+        low_s=comparison.expected_s * math.exp(-low), high_s=comparison.expected_s * math.exp(high)
+    )
+
+
+def half_widths(of_residuals: Sides, unsure_log_ratios: Floats) -> Sides:
+    """Returns how far below and above a step its interval reaches, as logarithms of time.
+
+    Args:
+        of_residuals: the same from the residuals alone.
+        unsure_log_ratios: ln(step as it could be / step), `(k,)`, of choices that a row leaves open
+            (`planner.validation.open_choices`) and of other hosts (`planner.validation.host_uncertainty`). Each is independent
+            of the residuals and of the others, so that they add as the root of squares.
+    """
+    shorter, longer = np.minimum(0.0, unsure_log_ratios), np.maximum(0.0, unsure_log_ratios)
+    return Sides(
+        below=math.hypot(of_residuals.below, *shorter), above=math.hypot(of_residuals.above, *longer)
+    )
+
+
+def half_widths_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> Sides:
+    """Returns how far below and above its step the residuals put a row, as logarithms of time; `kind` as in `Comparison`."""
+    others = _of_other_sources(row, residuals)
+    is_shipped = len(others) < len(residuals)
+    seen_ratios = UNSEEN_RATIOS if is_shipped else NEW_SOURCE_RATIOS
+    reach_ratio = UNMEASURED_RATIO if _is_beyond(row, others or residuals) else 1.0
+    return seen_ratios.times(reach_ratio * half_width_of_others(row, kind, residuals))
+
+
+def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
+    """Returns the same without the stretches of `half_widths_of`, the same on both sides.
+
+    What is partly new has at least the width of all related residuals, and an architecture that no other source measured more.
+    """
+    family, precision, network = kind
+    others = _of_other_sources(row, residuals) or list(residuals)
+    related = [residual for residual in others if residual.network == network] or others
+    half_width = log_half_width(related, family, precision)
+    dense = [residual for residual in others if residual.network == "dense"]
+    if network == "experts" and dense:  # which have all parts of a dense model, and more
+        half_width = max(half_width, log_half_width(dense, family, precision))
+    is_new_accelerator = all(residual.accelerator != row["accelerator"] for residual in related)
+    is_partly_new = (
+        is_new_accelerator or _is_new_software(software_of(row), family, others) or _is_beyond(row, others)
+    )
+    if is_partly_new or not has_sources(residuals, family, precision):
+        half_width = max(half_width, log_half_width(related, ANY, ANY))
+    if all(residual.family != family for residual in others):
+        measured = {(residual.family, residual.precision) for residual in related}
+        least = max(log_half_width(related, *kind) for kind in measured)
+        half_width = max(half_width * architecture_ratio(family), least)
+    return half_width
+
+
+def software_of(row: Row) -> str:
+    """Returns the family of the software of a row, by its framework or by the name of its source; empty: not known."""
+    return row.get("software") or software_family(row["group"])
+
+
+def has_sources(residuals: Sequence[Residual], family: str, precision: str) -> bool:
+    """Returns whether several sources measured an architecture in a number format."""
+    alike = {r.group for r in residuals if (r.family, r.precision) == (family, precision)}
+    return len(alike) >= FEWEST_SOURCES
+
+
+def _is_beyond(row: Row, residuals: Iterable[Residual]) -> bool:
+    return not reach_of_row(row).is_within(residual.reach for residual in residuals)
+
+
+def _is_new_software(software: str, family: str, residuals: Sequence[Residual]) -> bool:
+    """Returns whether the software of a row is known, and nobody else ran it on the architecture."""
+    return bool(software) and all((r.software, r.family) != (software, family) for r in residuals)
+
+
+def calibrated_interval(comparison: Comparison, calibration: Calibration | None) -> Interval | None:
+    """Returns the interval of a row from the errors of its cluster's calibration; `None` where that has none of its kind."""
+    if calibration is None:
+        return None
+    row = comparison.row
+    precision, has_experts = Precision(row["precision"]), bool(row["num_experts"])
+    known = calibration.residuals_of(row["accelerator"], precision, has_experts=has_experts)
+    if known is None:
+        return None
+    factor = math.exp(known.interval_log_half_width)
+    return Interval(low_s=comparison.expected_s / factor, high_s=comparison.expected_s * factor)
+
+
+def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -> float:
+    """Returns which size four of five residuals stay below, for a step on an architecture in a number format."""
+    weights = _weights(residuals, family, precision)
+    sizes = np.abs([residual.log_ratio for residual in residuals])
+    share = min(
+        1.0, INSIDE_FRACTION * (1.0 + 1.0 / len(residuals))
+    )  # one more than n must fit: conformal quantile
+    return weighted_quantile(sizes, weights, share)
+
+
+def _of_other_sources(row: Row, residuals: Sequence[Residual]) -> list[Residual]:
+    """Returns the residuals of the sources that a row does not belong to."""
+    own = {residual.group for residual in residuals if _is_of_one_source(row, residual)}
+    return [residual for residual in residuals if residual.group not in own]
+
+
+def _is_of_one_source(row: Row, residual: Residual) -> bool:
+    return (
+        residual.group == row["group"]
+        or residual.row_id == row["row_id"]
+        or residual.config_key == row["config_key"]
+    )
+
+
+def _weights(residuals: Sequence[Residual], family: str, precision: str) -> Floats:
+    """Returns the weight of each residual: one for its source, and those that are alike together as much again."""
+    is_alike = [(residual.family, residual.precision) == (family, precision) for residual in residuals]
+    rows = Counter(residual.group for residual in residuals)
+    rows_alike = Counter(residual.group for residual, alike in zip(residuals, is_alike, strict=True) if alike)
+    share = len(rows) / max(1, len(rows_alike))
+    return np.array(
+        [
+            1.0 / rows[residual.group] + (share / rows_alike[residual.group] if alike else 0.0)
+            for residual, alike in zip(residuals, is_alike, strict=True)
+        ]
+    )
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """Returns the smallest of the values `(n,)` at which their weights `(n,)` add up to a share of the total."""
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    position = int(np.searchsorted(reached, share * reached[-1]))
+    return float(values[order][min(position, len(values) - 1)])

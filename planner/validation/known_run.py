@@ -1,0 +1,131 @@
+"""How would a planner ask for a published run? What its sources publish of it, and one set of rules for everything else.
+
+Both predictions of `planner.validation.whole_runs` follow these rules, for every run the same (`RULES`); the shipped one also
+has what the run told of itself and of its fleet (`Origin.OWN`). No other choice is made for a single run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import cast
+
+from planner.job.file import parse_job
+from planner.measured.framework_habits import habits_of
+from planner.measured.habits import Habits
+from planner.plan_input import plan_of
+from simulator import catalog
+from simulator.interruptions import sufficient_spare_nodes
+from simulator.job import Job
+from simulator.plan import Plan, PlanTable
+from simulator.record import Choice
+from simulator.workload import Workload
+
+TYPICAL = "typical"
+"""The preset of a planner who knows no fleet of his own."""
+RULES: Mapping[str, str] = {
+    "software": "the habits of the framework (`planner.measured.framework_habits`), as for the steps of docs/validation.md",
+    "spare nodes": "as many as searches take: 99 of 100 failures find one (`simulator.interruptions.sufficient_spare_nodes`)",
+    "failures, restarts, stragglers": f"the preset `{TYPICAL}`",
+    "saves": "the defaults of a plan: scheme `async`, at the interval that loses least",
+    "storage": "the default of a job",
+    "all else": "the defaults of a job and of a plan (docs/job-file.md)",
+}
+"""What holds for every run where nothing else is given, by what it is about."""
+_RENT = {"rent_usd_per_gpu_hour": 2.0}
+"""Any price will do: neither hours nor energy follow it."""
+_HABITS_OF_WORKLOADS = tuple(field.name for field in fields(Habits) if field.name in Workload.model_fields)
+
+
+class Origin(Choice):
+    """Where an input comes from."""
+
+    PUBLISHED = "published"
+    """Of model, work, layout, software or hardware: what a planner knows before the run."""
+    ASSUMED = "assumed"
+    """Left open by the sources."""
+    OWN = "published of the run itself"
+    """What happened in the run or in its fleet: for the shipped prediction alone, a rule in its place in the cold one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One input of a run."""
+
+    field: str
+    """Its place: fields of a job with dots between them, `offer` for the only one of its offers, `plan` for the plan."""
+    value: object
+    origin: Origin
+    source: str
+    """Where it is published, or why it is assumed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownRun:
+    """A published run whose layout is known, as a planner would ask for it."""
+
+    row: str
+    """Its row in `data/published_runs.csv`."""
+    framework: str
+    """What trained it, as `planner.measured.framework_habits` reads it."""
+    inputs: tuple[Input, ...]
+    """All that differs from `RULES`."""
+    own_figures: str
+    """What of the run itself is in the constants, or in the inputs of the shipped prediction,"""
+    in_their_place: str
+    """and what stands there without the run."""
+    publisher: str = ""
+    """Whose steps the constants hold, as `benchmarks.hold_out` names it; empty: none."""
+    unseen_compute_power_fraction: float | None = None
+    """Power of computation by other runs' meters, where the shipped one is fitted to this run's."""
+    note: str = ""
+
+    def without_the_run(self) -> KnownRun:
+        """Returns the run as somebody would ask for it who has seen nothing of it but model, work, layout and hardware."""
+        return replace(self, inputs=tuple(each for each in self.inputs if each.origin is not Origin.OWN))
+
+    def job(self) -> Job:
+        """Returns the job."""
+        tree = _tree(self.inputs)
+        offer = {**_part(tree, "offer"), **_RENT}
+        precision = str(_part(tree, "plan").get("precision", "bf16"))
+        habits = self._habits(str(offer["accelerator"]), precision)
+        software = {name: getattr(habits, name) for name in _HABITS_OF_WORKLOADS}
+        return parse_job(
+            {
+                "workload": {**software, **_part(tree, "workload"), "precisions": [precision]},
+                "offers": [offer],
+                "site": tree["site"],
+                "storage": _part(tree, "storage"),
+                "reliability": {"preset": TYPICAL, **_part(tree, "reliability")},
+            }
+        )
+
+    def plan(self, job: Job) -> Plan:
+        """Returns the plan for a job that `job` returned."""
+        written = dict(_part(_tree(self.inputs), "plan"))
+        habits = self._habits(job.offers[0].accelerator.id, str(written.get("precision", "bf16")))
+        bare, _ = plan_of(job, {"zero_stage": habits.zero_stage, **written})
+        if "num_spare_nodes" in written:
+            return bare
+        (spares,) = sufficient_spare_nodes(job, PlanTable.from_plans([bare])).tolist()
+        return bare.model_copy(update={"num_spare_nodes": spares})
+
+    def _habits(self, accelerator: str, precision: str) -> Habits:
+        return habits_of(self.framework, catalog.accelerator(accelerator).family, precision)
+
+
+def _tree(inputs: Iterable[Input]) -> dict[str, object]:
+    """Returns inputs as the mappings of a file; a later one takes the place of an earlier one of the same field."""
+    tree: dict[str, object] = {}
+    for each in inputs:
+        *path, last = each.field.split(".")
+        node = tree
+        for step in path:
+            node = cast("dict[str, object]", node.setdefault(step, {}))
+        node[last] = each.value
+    return tree
+
+
+def _part(tree: Mapping[str, object], name: str) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", tree.get(name, {}))

@@ -1,0 +1,148 @@
+"""How much longer or shorter would a step be if what its row leaves open had been chosen otherwise?
+
+Publishers often do not print all choices of a recipe: how tokens reach their experts and whether anything hides that, how
+context-parallel ranks exchange keys and values, which release's attention ran, on which card of a name, what is computed again,
+chunks of a stage and sequences of a micro-batch. The framework's habit stands in for them (`assumed`), and the step is also
+simulated with the other choices. What would not have fitted where the habit does was not chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from typing import get_args
+
+import numpy as np
+
+from planner.measured.hardware import LESS_POWERFUL_H100
+from planner.measured.runs import Comparison, Row, compare, reason_against, whole_share
+from simulator import catalog
+from simulator.calibration import Calibration
+from simulator.model import AttentionKernel, ContextExchange
+from simulator.table import Floats
+
+OTHER_KERNELS: Mapping[AttentionKernel, tuple[AttentionKernel, ...]] = {
+    "eager": ("flash-2",),
+    "unfused": ("flash-2",),
+    "flash-1": ("flash-2",),
+    "flash-2": ("flash-1", "flash"),
+    "flash": ("flash-2",),
+}
+"""Attention of the releases before and after those that have a kernel; Megatron-LM, which had its own, took
+FlashAttention-2."""
+MOST_USUAL_EXCHANGES: tuple[ContextExchange, ...] = ("ring", "all_gather", "all_to_all")
+"""Ways of one level; a hybrid needs two degrees, which a row would tell."""
+
+
+def _other_dispatch(known: Comparison) -> list[Row]:
+    is_plain = known.row["expert_dispatch"] == "all_to_all"
+    return [{**known.row, "expert_dispatch": "deduplicated" if is_plain else "all_to_all"}]
+
+
+def _other_overlap(known: Comparison) -> list[Row]:
+    """Only one of the two overlaps is possible (`Workload.overlaps_shared_experts`)."""
+    is_hidden = known.row["overlaps_expert_exchange"] == "true"
+    hidden_otherwise = {"overlaps_expert_exchange": "true", "overlaps_shared_experts": "false"}
+    return [{**known.row, **({"overlaps_expert_exchange": "false"} if is_hidden else hidden_otherwise)}]
+
+
+def _other_exchange(known: Comparison) -> list[Row]:
+    return _with_others(known.row, "context_exchange", MOST_USUAL_EXCHANGES)
+
+
+def _other_attention(known: Comparison) -> list[Row]:
+    found = next(kernel for kernel in get_args(AttentionKernel) if kernel == known.row["attention"])
+    return _with_others(known.row, "attention", OTHER_KERNELS[found])
+
+
+def _other_recomputation(known: Comparison) -> list[Row]:
+    """Attention again or not; nobody computes everything again where all that is kept is known to have room to spare."""
+    if known.row.get("recompute_num_layers"):
+        return []
+    kinds = (
+        ("none", "selective", "full") if known.may_be_too_large or known.is_pressed else ("none", "selective")
+    )
+    return _with_others(known.row, "recompute", kinds)
+
+
+def _other_chunks(known: Comparison) -> list[Row]:
+    """Interleaved in two chunks or not."""
+    is_interleaved = int(known.row["virtual_pipeline"] or 1) > 1
+    return [{**known.row, "virtual_pipeline": "1" if is_interleaved else "2"}]
+
+
+def _other_micro_batch(known: Comparison) -> list[Row]:
+    """Half or twice as many sequences at once; single ones, too, where the whole share of a rank is supposed."""
+    size = int(known.row["micro_batch_size"])
+    fewest = [1] if size == whole_share(known.row) > 1 else []
+    others = dict.fromkeys([*fewest, size // 2, 2 * size])
+    return [{**known.row, "micro_batch_size": str(other)} for other in others if other]
+
+
+def _other_card(known: Comparison) -> list[Row]:
+    """The card of the same name with less power and memory rate."""
+    node = catalog.default_node(LESS_POWERFUL_H100).id
+    return [{**known.row, "accelerator": LESS_POWERFUL_H100, "node": node}]
+
+
+def _other_scales(known: Comparison) -> list[Row]:
+    """Scales of blocks, which as those of rows are taken for each operand and orientation."""
+    return _with_others(known.row, "fp8_recipe", ("blockwise",))
+
+
+def _with_others(row: Row, column: str, values: Sequence[str]) -> list[Row]:
+    return [{**row, column: value} for value in values if value != (row[column] or "none")]
+
+
+OTHER_CHOICES: Mapping[str, Callable[[Comparison], list[Row]]] = {
+    "gpu": _other_card,
+    "fp8_recipe": _other_scales,
+    "context_exchange": _other_exchange,
+    "attention": _other_attention,
+    "recompute": _other_recomputation,
+    "vpp": _other_chunks,
+    "virtual_pipeline": _other_chunks,
+    "micro_batch": _other_micro_batch,
+    "micro_batch_size": _other_micro_batch,
+}
+"""Rows with the other choices, by the name under which `assumed` has them; two of them are columns of shipped rows."""
+OTHER_CHOICES_OF_EXPERTS: Mapping[str, Callable[[Comparison], list[Row]]] = {
+    "expert_dispatch": _other_dispatch,
+    "expert_overlap": _other_overlap,
+}
+"""The same of choices that dense models do not have."""
+
+
+def open_log_ratios(
+    comparisons: Sequence[Comparison], calibration: Calibration | None = None
+) -> list[Floats]:
+    """Returns, row by row, ln(step with another choice / step) of the choices that the row leaves open, `(k,)`.
+
+    Each choice has the longest of its steps that are longer, and the shortest of those that are shorter.
+    """
+    others = [
+        (position, name, other)
+        for position, known in enumerate(comparisons)
+        for name, other in _others(known)
+    ]
+    simulated = compare([other for _, _, other in others], calibration)
+    found: list[list[float]] = [[] for _ in comparisons]
+    pairs = zip(others, simulated, strict=True)
+    for (position, _), choice in groupby(pairs, key=lambda pair: pair[0][:2]):
+        known = comparisons[position]
+        possible = [other for _, other in choice if known.may_be_too_large or not other.is_too_large]
+        ratios = [float(np.log(other.simulated_s / known.simulated_s)) for other in possible]
+        found[position] += [ratio for ratio in (min([0.0, *ratios]), max([0.0, *ratios])) if ratio]
+    return [np.array(ratios) for ratios in found]
+
+
+def _others(known: Comparison) -> list[tuple[str, Row]]:
+    """Returns the row with each open choice made otherwise, as far as it can run so, by the name of the choice."""
+    possible = {**OTHER_CHOICES, **(OTHER_CHOICES_OF_EXPERTS if known.row["num_experts"] else {})}
+    return [
+        (name, other)
+        for name in dict.fromkeys(known.row["assumed"].split())
+        if name in possible
+        for other in possible[name](known)
+        if not reason_against(other)
+    ]

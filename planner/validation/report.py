@@ -1,0 +1,223 @@
+"""What is said about a validation? The tables for people and for programs, and every row with its prediction."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from planner import __version__
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Comparison, known_reason, remarks_of
+from planner.validation.comparison import (
+    Choice,
+    Entry,
+    MemoryVerdicts,
+    Modelled,
+    Score,
+    choices,
+    memory_verdicts,
+    scores,
+    timed,
+)
+from simulator.catalog import catalog_hash
+from simulator.units import GIB
+
+
+def parallelism(comparison: Comparison) -> str:
+    """Returns which kinds of parallelism a row combines, such as `TP+PP` or `ZeRO-3`."""
+    row = comparison.row
+    degrees = {"TP": "tensor", "PP": "pipeline", "CP": "context", "EP": "expert"}
+    used = [letters for letters, name in degrees.items() if row[f"{name}_parallel"] != "1"]
+    if row["zero_stage"] == "3":
+        used.append("ZeRO-3")
+    return "+".join(used) or "data only"
+
+
+def model_family(comparison: Comparison) -> str:
+    """Returns whether the feed-forward blocks are dense or experts."""
+    return "mixture of experts" if comparison.row["num_experts"] else "dense"
+
+
+TABLES: Mapping[str, Callable[[Comparison], str]] = {
+    "all": lambda comparison: "all",  # noqa: ARG005 (one group, whatever the row)
+    "source": lambda comparison: comparison.row["group"],
+    "accelerator": lambda comparison: comparison.row["accelerator"],
+    "model_family": model_family,
+    "precision": lambda comparison: comparison.row["precision"],
+    "parallelism": parallelism,
+    "tier": lambda comparison: comparison.row.get("tier") or "not given",
+}
+"""Tables of step times by the name of their groups."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryScore:
+    """Errors of the peak memory of one source, simulated over measured less one."""
+
+    group: str
+    num_rows: int
+    mean_absolute_error_fraction: float
+    bias_fraction: float
+    worst_error_fraction: float
+    worst_row: str
+    worst_reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All tables of a validation."""
+
+    step_time: Mapping[str, tuple[Score, ...]]
+    """Errors of step times, by table of `TABLES`."""
+    choices: tuple[Choice, ...]
+    """Jobs of which several designs were measured."""
+    memory: tuple[MemoryScore, ...]
+    """Errors of the peak memory by source."""
+    memory_verdicts: MemoryVerdicts
+    """Which runs fit, in truth and by simulation."""
+    not_modelled: Mapping[str, int]
+    """Rows that are not modelled, by reason, most frequent first."""
+    remarks: Mapping[str, int]
+    """Rows with a cell that was taken for something near or not understood, by what is said of it."""
+    num_rows: int
+    """Rows of the file."""
+    num_modelled: int
+    """Rows with a prediction."""
+    num_scored: int
+    """Rows with a prediction and a measured step time."""
+
+
+def report_of(entries: Sequence[Entry]) -> Report:
+    """Returns the tables of a validation."""
+    scored = timed(entries)
+    read_with_care = (
+        remark
+        for entry in entries
+        if isinstance(entry, Modelled)
+        for remark in remarks_of(entry.comparison.row)
+    )
+    unmodelled = [entry for entry in entries if isinstance(entry, Unmodelled)]
+    return Report(
+        step_time={table: tuple(scores(scored, name)) for table, name in TABLES.items()},
+        choices=tuple(choices(scored)),
+        memory=_memory_scores(entries),
+        memory_verdicts=memory_verdicts(entries),
+        not_modelled=dict(Counter(entry.reason for entry in unmodelled).most_common()),
+        remarks=dict(Counter(read_with_care).most_common()),
+        num_rows=len(entries),
+        num_modelled=len(entries) - len(unmodelled),
+        num_scored=len(scored),
+    )
+
+
+def _memory_scores(entries: Sequence[Entry]) -> tuple[MemoryScore, ...]:
+    groups: dict[str, list[Comparison]] = {}
+    for entry in entries:
+        if isinstance(entry, Modelled) and math.isfinite(entry.comparison.memory_error_fraction):
+            groups.setdefault(entry.comparison.row["group"], []).append(entry.comparison)
+    return tuple(_memory_score(group, members) for group, members in sorted(groups.items()))
+
+
+def _memory_score(group: str, members: Sequence[Comparison]) -> MemoryScore:
+    errors = np.array([member.memory_error_fraction for member in members])
+    worst = members[int(np.abs(errors).argmax())]
+    return MemoryScore(
+        group=group,
+        num_rows=len(members),
+        mean_absolute_error_fraction=float(np.abs(errors).mean()),
+        bias_fraction=float(errors.mean()),
+        worst_error_fraction=worst.memory_error_fraction,
+        worst_row=worst.row["row_id"],
+        worst_reason=known_reason(worst.row),
+    )
+
+
+def mean_regret_fraction(found: Sequence[Choice]) -> float:
+    """Returns the mean slow-down of picked designs; NaN where there was nothing to choose."""
+    return float(np.mean([choice.regret_fraction for choice in found])) if found else math.nan
+
+
+def mean_rank_correlation(found: Sequence[Choice]) -> float:
+    """Returns the mean of the rank correlations; NaN where no job has enough designs."""
+    known = [choice.rank_correlation for choice in found if choice.rank_correlation is not None]
+    return float(np.mean(known)) if known else math.nan
+
+
+def as_json(
+    report: Report, entries: Sequence[Entry], *, whole_runs: Sequence[Mapping[str, object]] | None = None
+) -> Mapping[str, object]:
+    """Returns tables and rows as one object that JSON can hold; what does not exist is null.
+
+    Args:
+        report: the tables.
+        entries: the rows.
+        whole_runs: cold predictions of published whole runs, a table more.
+    """
+    tables = {name: [asdict(score) for score in found] for name, found in report.step_time.items()}
+    runs = {} if whole_runs is None else {"whole_runs": whole_runs}
+    return {
+        "schema_version": 1,
+        "capplan_version": __version__,
+        "catalog_hash": catalog_hash(),
+        "num_rows": report.num_rows,
+        "num_modelled": report.num_modelled,
+        "num_scored": report.num_scored,
+        "tables": {
+            **tables,
+            **runs,
+            "choices": [asdict(choice) for choice in report.choices],
+            "memory": [asdict(score) for score in report.memory],
+            "memory_verdicts": asdict(report.memory_verdicts),
+            "not_modelled": [
+                {"reason": reason, "num_rows": count} for reason, count in report.not_modelled.items()
+            ],
+        },
+        "mean_rank_correlation": _or_none(mean_rank_correlation(report.choices)),
+        "mean_regret_fraction": _or_none(mean_regret_fraction(report.choices)),
+        "rows": [_row_json(entry) for entry in entries],
+    }
+
+
+def _row_json(entry: Entry) -> Mapping[str, object]:
+    if isinstance(entry, Unmodelled):
+        return {
+            "id": entry.row_id,
+            "source": entry.group,
+            "predicted_step_time_s": None,
+            "predicted_low_s": None,
+            "predicted_high_s": None,
+            "measured_step_time_s": float(entry.step_time_s) if entry.step_time_s else None,
+            "predicted_peak_memory_gib": None,
+            "memory_kind": None,
+            "predicted_device_memory_gib": None,
+            "reason": entry.reason,
+        }
+    comparison = entry.comparison
+    row = comparison.row
+    memory = row["peak_memory_bytes"]
+    return {
+        "id": row["row_id"],
+        "source": row["group"],
+        "predicted_step_time_s": comparison.expected_s,
+        "predicted_low_s": entry.interval.low_s,
+        "predicted_high_s": entry.interval.high_s,
+        "measured_step_time_s": _or_none(comparison.measured_s),
+        "predicted_peak_memory_gib": comparison.comparable_memory_bytes / GIB,
+        "memory_kind": comparison.memory_kind,
+        "predicted_device_memory_gib": comparison.simulated_memory_bytes / GIB,
+        "fits": not comparison.is_too_large if comparison.has_memory_verdict else None,
+        "reason": None,
+        "measured_peak_memory_gib": float(memory) / GIB if memory else None,
+        "memory_capacity_gib": comparison.capacity_bytes / GIB,
+        "accelerator": row["accelerator"],
+        "assumed": row["assumed"].split(),
+        "remarks": remarks_of(row),
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None

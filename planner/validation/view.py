@@ -1,0 +1,196 @@
+"""How does a person read a validation? As a few tables: errors by group, choices between designs, memory, what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from planner.human import count, digits
+from planner.validation.comparison import Choice, MemoryVerdicts, Score
+from planner.validation.report import (
+    MemoryScore,
+    Report,
+    mean_rank_correlation,
+    mean_regret_fraction,
+)
+from planner.validation.whole_runs import predictions
+
+TITLES = {
+    "source": "Step time by source",
+    "accelerator": "Step time by accelerator",
+    "model_family": "Step time by model family",
+    "precision": "Step time by number format",
+    "parallelism": "Step time by parallelism",
+    "tier": "Step time by tier of the row",
+}
+MOST_REASONS = 12
+MOST_CHOICES = 12
+MOST_ROWS = 6
+"""Of a table or a list; --json has all."""
+
+
+def show(report: Report, console: Console, *, source: str) -> None:
+    """Prints the tables of a validation."""
+    console.print(f"Simulated against measured steps: {source}", style="bold")
+    console.print(
+        f"{report.num_rows:,} rows, {report.num_modelled:,} modelled, {report.num_scored:,} with a measured step time"
+    )
+    if not report.num_scored:
+        console.print("Nothing to score: no modelled row has step_time_s or tokens_per_s_per_gpu.")
+    for score in report.step_time["all"]:
+        console.print(_headline(score))
+    for table, title in TITLES.items():
+        _show_scores(title, report.step_time[table], console)
+    _show_worst(report.step_time["source"], console)
+    _show_choices(report.choices, console)
+    _show_memory(report.memory, report.memory_verdicts, console)
+    _show_reasons("Rows that are not modelled", report.not_modelled, console)
+    _show_reasons("Cells that were read with care", report.remarks, console)
+
+
+def show_whole_runs(console: Console) -> None:
+    """Prints the cold predictions of published whole runs beside LLMCarbon's, and what the shipped constants make of them."""
+    head = ("", "published", "capplan", "off", "as\nshipped", "LLMCarbon")
+    hours = _table("Whole runs, predicted cold: GPU-hours", *head, "off")
+    energy = _table("Whole runs, predicted cold: energy, MWh", *head)
+    for run in predictions():
+        known, error = run.published, run.cold.energy_error_fraction
+        hours.add_row(
+            known.model,
+            count(known.gpu_hours),
+            count(run.cold.gpu_hours),
+            f"{run.cold.hours_error_fraction:+.1%}",
+            f"{run.shipped.hours_error_fraction:+.1%}",
+            count(run.llmcarbon.gpu_hours),
+            f"{run.llmcarbon.gpu_hours / known.gpu_hours - 1.0:+.1%}",
+        )
+        shipped = run.shipped.energy_error_fraction
+        energy.add_row(
+            known.model,
+            "" if known.energy_mwh is None else digits(known.energy_mwh),
+            digits(run.cold.energy_mwh),
+            "not metered" if error is None else f"{error:+.1%}",
+            "" if shipped is None else f"{shipped:+.1%}",
+            digits(run.llmcarbon.energy_mwh),
+        )
+    console.print(hours)
+    console.print(energy)
+
+
+def _headline(score: Score) -> str:
+    return (
+        f"{score.num_configurations:,} configurations: mean absolute error {score.mean_absolute_error_fraction:.1%}, "
+        f"median {score.median_error_fraction:+.1%}, bias {score.bias_fraction:+.1%}; "
+        f"{score.inside_interval_fraction:.0%} of the rows inside their 80% interval"
+    )
+
+
+def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:
+    if len(found) < 2 and title != TITLES["source"]:
+        return
+    table = _table(
+        title, "", "rows", "config-\nurations", "mean\nabs.", "median", "bias", "in 80%\ninterval", "worst"
+    )
+    for score in found:
+        table.add_row(
+            score.group,
+            str(score.num_rows),
+            str(score.num_configurations),
+            f"{score.mean_absolute_error_fraction:.1%}",
+            f"{score.median_error_fraction:+.1%}",
+            f"{score.bias_fraction:+.1%}",
+            f"{score.inside_interval_fraction:.0%}",
+            f"{score.worst_error_fraction:+.0%} {score.worst_row}",
+        )
+    console.print(table)
+
+
+def _show_worst(found: Sequence[Score], console: Console) -> None:
+    """What may explain the worst row of every source, where its notes or assumptions say anything."""
+    known = [score for score in found if score.worst_reason]
+    if not known:
+        return
+    console.print("\nWorst row of a source, and what is known of it", style="bold")
+    for score in known:
+        console.print(
+            f"{score.worst_row} ({score.worst_error_fraction:+.0%}): {score.worst_reason}", markup=False
+        )
+
+
+def _show_choices(found: Sequence[Choice], console: Console) -> None:
+    if not found:
+        return
+    rank = mean_rank_correlation(found)
+    ranked = "" if math.isnan(rank) else f"; mean rank correlation {rank:.2f}"
+    table = _table(
+        f"Choosing among measured designs of one job: {len(found)} jobs, picking by simulation costs "
+        f"{mean_regret_fraction(found):.1%} on average{ranked}",
+        "costliest choices",
+        "designs",
+        "rank corr.",
+        "regret",
+        "picked",
+        "fastest",
+    )
+    for choice in sorted(found, key=lambda choice: -choice.regret_fraction)[:MOST_CHOICES]:
+        correlation = "" if choice.rank_correlation is None else f"{choice.rank_correlation:.2f}"
+        table.add_row(
+            f"{choice.group} ({choice.source})",
+            str(choice.num_designs),
+            correlation,
+            f"{choice.regret_fraction:.1%}",
+            choice.picked_row,
+            choice.best_row,
+        )
+    console.print(table)
+
+
+def _show_memory(found: Sequence[MemoryScore], verdicts: MemoryVerdicts, console: Console) -> None:
+    if found:
+        table = _table("Peak memory by source", "", "rows", "mean abs.", "bias", "worst")
+        for score in found:
+            table.add_row(
+                score.group,
+                str(score.num_rows),
+                f"{score.mean_absolute_error_fraction:.1%}",
+                f"{score.bias_fraction:+.1%}",
+                f"{score.worst_error_fraction:+.0%} {score.worst_row}",
+            )
+        console.print(table)
+    console.print(f"\n{_verdict_text(verdicts)}")
+
+
+def _verdict_text(verdicts: MemoryVerdicts) -> str:
+    wrong, unknown = verdicts.num_ran_but_simulated_too_large, verdicts.num_ran_and_recompute_not_given
+    ran = verdicts.num_ran_and_fit + wrong + unknown
+    failed = verdicts.num_out_of_memory_and_too_large + verdicts.num_out_of_memory_but_simulated_to_fit
+    rows = f" ({', '.join(verdicts.too_large_rows[:MOST_ROWS])}{', ...' if wrong > MOST_ROWS else ''})"
+    return (
+        f"Of {count(ran)} runs that fit into memory {count(verdicts.num_ran_and_fit)} are simulated to fit, "
+        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of these by over 5%, "
+        f"and {count(unknown)} could not without recomputation, of which they say nothing. With room for what the "
+        f"allocator wastes {count(verdicts.num_ran_but_refused_as_plan)} would be refused as plans. Of {count(failed)} "
+        f"that ran out of memory {count(verdicts.num_out_of_memory_and_too_large)} are simulated as too large."
+    )
+
+
+def _show_reasons(title: str, reasons: Mapping[str, int], console: Console) -> None:
+    if not reasons:
+        return
+    table = _table(title, "reason", "rows")
+    for reason, num_rows in list(reasons.items())[:MOST_REASONS]:
+        table.add_row(reason, str(num_rows))
+    if rest := list(reasons.values())[MOST_REASONS:]:
+        table.add_row(f"{len(rest)} other reasons (--json lists every row)", str(sum(rest)))
+    console.print(table)
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

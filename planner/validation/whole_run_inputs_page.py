@@ -1,0 +1,114 @@
+"""What were whole runs predicted from? The rules that hold for all of them, every single input, and what hangs on a habit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.validation.held_out import constants_without, evaluate_with
+from planner.validation.known_run import RULES, Input, KnownRun, Origin
+from planner.validation.whole_run_jobs import KNOWN_RUNS
+from planner.validation.whole_runs import Simulated, published_runs, simulated
+from planner.validation.whole_runs_page import off, table
+from simulator.accuracy import EXPERTS_ERROR_FRACTION
+from simulator.plan import PlanTable
+from simulator.units import GIB
+
+MT_NLG, DEEPSEEK = "run-030", "run-101"
+MT_NLG_STEPS_S = {8: 60.1, 10: 50.2, 12: 44.4}
+"""Seconds of a step by the number of replicas, as measured (arXiv 2201.11990, section 2)."""
+_GPUS_OF_A_REPLICA = 280
+
+
+def rules_table() -> str:
+    """Returns what holds for every run alike."""
+    return table(("what", "the rule, for every run"), ([name, rule] for name, rule in RULES.items()))
+
+
+def inputs_table() -> str:
+    """Returns all inputs of all runs, with their origin."""
+    return table(("run", "input", "value", "origin", "source"), _input_lines())
+
+
+def _input_lines() -> Iterator[list[str]]:
+    for run in KNOWN_RUNS:
+        name = published_runs()[run.row].model
+        for each in run.inputs:
+            yield [name, f"`{each.field}`", _written(each.value), str(each.origin), each.source]
+
+
+def _written(value: object) -> str:
+    match value:
+        case None:
+            return "none"
+        case float():
+            return f"{value:,.6g}"
+        case _:
+            return str(value)
+
+
+def habit_text() -> str:
+    """Returns what one habit does, which was looked up because steps of the runs' publishers came out too fast."""
+    runs = [run for run in KNOWN_RUNS if run.framework == "Megatron-DeepSpeed"]
+    changes = " and ".join(
+        f"{published_runs()[run.row].model} at {off(_cold(_not_waiting(run)).hours_error_fraction)}"
+        for run in runs
+    )
+    return f"""\
+One habit is less cold than the rest: that the hosts of Megatron-DeepSpeed of 2021-22 wait for every kernel. The script of BLOOM
+asks for it (`CUDA_LAUNCH_BLOCKING=1`); for MT-NLG it is assumed; and it was looked up because the steps of both were simulated
+too fast. With a host of that time that does not wait, the cold predictions are {changes}."""
+
+
+def mt_nlg_text() -> str:
+    """Returns the steps of MT-NLG that were measured, beside the cold ones."""
+    (run,) = (run for run in KNOWN_RUNS if run.row == MT_NLG)
+    lines = (_step_cells(run, replicas, known_s) for replicas, known_s in MT_NLG_STEPS_S.items())
+    head = ("GPUs", "measured step", "our cold step", "off")
+    return f"""\
+Nobody has published how long MT-NLG trained, nor on how many GPUs. The hours are Epoch AI's arithmetic: the operations of the
+run, those computed twice included, over all 4,480 GPUs of its machine at 30.2 % of their peak. They know of no failure, and
+agreeing with them confirms little. What was measured are steps on fewer GPUs:
+
+{table(head, lines)}"""
+
+
+def deepseek_text() -> str:
+    """Returns what is known of the only run of a mixture of experts: what it did otherwise, and what its memory came to."""
+    (run,) = (run for run in KNOWN_RUNS if run.row == DEEPSEEK)
+    job, known = run.job(), _cold(run)
+    plan = PlanTable.from_plans([run.plan(job)])
+    summary = evaluate_with(job, plan, constants_without(run.publisher)).outcomes.summary
+    needed, capacity = (
+        float(column[0]) / GIB for column in (summary.peak_memory_bytes, summary.memory_capacity_bytes)
+    )
+    return f"""\
+The one published run of a mixture of experts with a known layout is off by {off(known.hours_error_fraction)}, as simulated
+on its own layout with all that its report says of its software. No step of its publisher is among the compared ones. It
+exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
+(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most: it gives the
+layout {needed:.0f} GiB of {capacity:.0f}, so that a search would not take it. Slower layouts are what a search on the same
+2,048 H800 finds: its answer may be too slow by more than a half. Treat times of
+mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
+
+
+def _step_cells(run: KnownRun, replicas: int, known_s: float) -> list[str]:
+    num_gpus = _GPUS_OF_A_REPLICA * replicas
+    step_s = _cold(_with(run, {"plan.dp": replicas, "offer.num_gpus": num_gpus})).step_s
+    return [f"{num_gpus:,}", f"{known_s:.1f} s", f"{step_s:.1f} s", off(step_s / known_s - 1.0)]
+
+
+def _not_waiting(run: KnownRun) -> KnownRun:
+    return _with(run, {"workload.kernel_launch": "eager-2022"})
+
+
+def _with(run: KnownRun, values: dict[str, object]) -> KnownRun:
+    others = (
+        Input(field=field, value=value, origin=Origin.ASSUMED, source="") for field, value in values.items()
+    )
+    return replace(run, inputs=(*run.inputs, *others))
+
+
+def _cold(run: KnownRun) -> Simulated:
+    constants = constants_without(run.publisher)
+    return simulated(run.without_the_run(), published_runs()[run.row], constants, is_cold=True)

@@ -1,0 +1,212 @@
+"""How do the pages tell of whole runs? Predictions with and without what each run told us, arithmetic, the metered run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from objectives.baselines import nameplate_energy_j
+from planner import human
+from planner.validation.whole_run_jobs import MLPERF_STEPS, MLPERF_WORK_STEPS
+from planner.validation.whole_runs import (
+    Prediction,
+    PublishedRun,
+    Simulated,
+    arithmetic_runs,
+    predictions,
+    published_runs,
+)
+from simulator.catalog import accelerator, node
+from simulator.power import PHASE_FRACTIONS
+from simulator.units import JOULES_PER_MWH, KILO
+
+METERED_RUN = "run-093"
+METERED_STEP_S = 10.6256
+METERED_NODE_W = 6849.0
+"""Mean AC power of a node over the run: MLPerf Training v4.0, power measurement, 64 nodes."""
+GPUS_PER_NODE = 8
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Returns a Markdown table."""
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def off(fraction: float) -> str:
+    """Returns a deviation for readers."""
+    return f"{fraction:+.1%}"
+
+
+def _mwh(value: float) -> str:
+    return human.digits(value, significant=4)
+
+
+def hours_table() -> str:
+    """Returns GPU-hours, published and predicted."""
+    head = (
+        "run",
+        "published",
+        "capplan, cold",
+        "off",
+        "capplan, shipped",
+        "off",
+        "LLMCarbon, cold",
+        "off",
+        "our cold step",
+        "cold goodput",
+    )
+    return table(head, map(_hours_cells, predictions()))
+
+
+def _hours_cells(run: Prediction) -> list[str]:
+    known = run.published.gpu_hours
+    return [
+        run.published.model,
+        f"{known:,.0f}",
+        f"{run.cold.gpu_hours:,.0f}",
+        off(run.cold.hours_error_fraction),
+        f"{run.shipped.gpu_hours:,.0f}",
+        off(run.shipped.hours_error_fraction),
+        f"{run.llmcarbon.gpu_hours:,.0f}",
+        off(run.llmcarbon.gpu_hours / known - 1.0),
+        f"{run.cold.step_s:.2f} s",
+        f"{run.cold.goodput_fraction:.1%}",
+    ]
+
+
+def energy_table() -> str:
+    """Returns energies, published and predicted."""
+    head = (
+        "run",
+        "published, MWh",
+        "capplan, cold, MWh",
+        "off",
+        "capplan, shipped, MWh",
+        "off",
+        "LLMCarbon, cold, MWh",
+        "our cold W per GPU",
+        "what the published figures are",
+    )
+    return table(head, map(_energy_cells, predictions()))
+
+
+def _energy_cells(run: Prediction) -> list[str]:
+    known = run.published.energy_mwh
+    return [
+        run.published.model,
+        "not published" if known is None else _mwh(known),
+        *_energy_and_error(run.cold),
+        *_energy_and_error(run.shipped),
+        _mwh(run.llmcarbon.energy_mwh),
+        f"{run.cold.power_w_per_gpu:,.0f}",
+        run.note,
+    ]
+
+
+def _energy_and_error(run: Simulated) -> tuple[str, str]:
+    error = run.energy_error_fraction
+    return _mwh(run.energy_mwh), "not a measurement" if error is None else off(error)
+
+
+def seen_table() -> str:
+    """Returns what of each run itself the shipped prediction has seen, and what the cold one has in its place."""
+    return table(
+        ("run", "in the constants and inputs as shipped", "cold"),
+        ([run.published.model, run.own_figures, run.in_their_place] for run in predictions()),
+    )
+
+
+def llmcarbon_text() -> str:
+    """Returns how LLMCarbon comes to its figures of a run in 8 bits."""
+    run = _metered()
+    known, sixteen_bit_hours = run.published, run.llmcarbon.sixteen_bit_gpu_hours
+    assert known.energy_mwh is not None, "the run was metered"
+    energy_mwh = nameplate_energy_j(sixteen_bit_hours, known.rated_w) / JOULES_PER_MWH
+    steps_alone = MLPERF_STEPS / MLPERF_WORK_STEPS
+    errors = [energy_mwh * share / known.energy_mwh - 1.0 for share in (1.0, steps_alone)]
+    hours_error = off(sixteen_bit_hours / known.gpu_hours - 1.0)
+    return f"""\
+LLMCarbon is given the peak of the format that a run computes in. It was made for 16 bits; by the 16-bit peak it says
+{sixteen_bit_hours:,.0f} GPU-hours ({hours_error}) of the run in FP8, and {off(errors[0])} of its energy; {off(errors[1])} where
+only the {MLPERF_STEPS} steps to the target are its work, and not the time of its evaluations. Of a mixture of experts it is
+given the parameters that a token passes through."""
+
+
+def arithmetic_table() -> str:
+    """Returns published energies that are GPU-hours times a power."""
+    return table(
+        ("run", "published, MWh", "GPU-hours x W (x PUE), MWh", "off"),
+        (
+            [
+                run.model,
+                _mwh(run.energy_mwh),
+                f"{_factors(run)} = {_mwh(run.nameplate_mwh)}",
+                off(run.nameplate_mwh / run.energy_mwh - 1.0),
+            ]
+            for run in arithmetic_runs()
+            if run.energy_mwh is not None
+        ),
+    )
+
+
+def _factors(run: PublishedRun) -> str:
+    pue = f" x {run.pue:g}" if run.pue > 1.0 else ""
+    return f"{run.gpu_hours:,.0f} x {run.rated_w:g}{pue}"
+
+
+def left_out_table() -> str:
+    """Returns the published runs that are not predicted, with the reasons."""
+    runs = (run for run in published_runs().values() if run.not_compared)
+    return table(("run", "why it is not predicted"), ([run.model, run.not_compared] for run in runs))
+
+
+def metered_text() -> str:
+    """Returns the metered run beside the prediction, and which constants were fitted to it."""
+    run = _metered()
+    known_mwh = run.published.energy_mwh
+    assert known_mwh is not None, "the run was metered"
+    ours = (run.cold, run.shipped)
+    rows = [
+        compared_cells("step", "s", METERED_STEP_S, [each.step_s for each in ours]),
+        compared_cells(
+            "power of a node, AC",
+            "kW",
+            METERED_NODE_W / KILO,
+            [GPUS_PER_NODE * each.power_w_per_gpu / KILO for each in ours],
+        ),
+        compared_cells(
+            "energy of 64 nodes", "kWh", known_mwh * KILO, [each.energy_mwh * KILO for each in ours]
+        ),
+    ]
+    head = ("GPT-3 175B, FP8, 512 H100", "metered", "capplan, cold", "off", "capplan, shipped", "off")
+    return f"{table(head, rows)}\n\n{_fitted()}"
+
+
+def _metered() -> Prediction:
+    return next(run for run in predictions() if run.published.row_id == METERED_RUN)
+
+
+def compared_cells(name: str, unit: str, metered: float, ours: Sequence[float]) -> list[str]:
+    """Returns one metered quantity beside predictions of it."""
+    found = [cell for value in ours for cell in (f"{_mwh(value)} {unit}", off(value / metered - 1.0))]
+    return [name, f"{_mwh(metered)} {unit}", *found]
+
+
+def _fitted() -> str:
+    """What of the model comes from the very meters that it is compared with."""
+    h100, b200 = (accelerator(name).compute_power_fraction for name in ("h100-sxm5-80gb", "b200-sxm-180gb"))
+    host_w, new_host_w = node("hgx-h100-immersion").host_power_w, node("dgx-b200").host_power_w
+    evaluation, collectives = PHASE_FRACTIONS.evaluation, PHASE_FRACTIONS.communication
+    return f"""\
+The layout is TP 4, PP 8 with twelve chunks a stage (as in the submissions of this size to v3.0 and v3.1), DP 16, micro-batch
+2. As shipped, little of this is unseen. The constants of training steps are fitted on steps of the same model, layout and
+size that were submitted to v3.0 and v3.1. The power of computation without a limit of H100, {h100:g} of its TDP, and of
+evaluation, {evaluation:g}, are fitted to the meters of this run; the host of its nodes, {host_w:g} W, is solved from the
+same logs, though the LoRA run on one such node (7.16 kW, accelerators at their TDP) gives it alone. Failures and stragglers
+are left out, as one knows of a run that was submitted. That its figures are near shows that the phases add up, not skill.
+Cold, the steps of MLPerf Training are not in the fit, computation draws what it does on B200, {b200:g} of the TDP, and the
+fleet has typical failures and stragglers, which make up most of the difference in energy.
+
+Fitted to the LoRA run on 8 B200 (MLPerf Training v5.0) are the power of computation of B200 and its host, {new_host_w:g} W;
+to LoRA runs on H100 (v4.0) exposed collectives, {collectives:g}; to starts of jobs (v4.0, v4.1) what host and fans of idle
+nodes draw."""
