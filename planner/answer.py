@@ -160,6 +160,7 @@ def search_and_answer(
     finding = _explained(job, result, should_stop)
     if isinstance(finding, Evaluation):
         recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
+        # A searcher of its own, which has seen none of the designs, so that it may start from any.
         result = refined_study(replace(searcher), result, seed=seed)
     infeasibility = finding if isinstance(finding, Infeasibility) else None
     return _answer(job, seed, result, infeasibility, now)
