@@ -15,7 +15,7 @@ import numpy as np
 from numba import set_num_threads
 
 from benchmarks.pipeline_reference import Step, play, play_without_network
-from simulator.pipeline import PipelineColumns, play_pipelines
+from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 
 NUM_DESIGNS = 4000
 NUM_BY_REFERENCE = 20

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.run_reference import Interruption, play_kinds_slowly
-from simulator.run_draws import unit_exponential
-from simulator.run_events import RunColumns, RunLedger, RunReplications, expected_ledger, simulate_runs
+from simulator.run.draws import unit_exponential
+from simulator.run.events import RunColumns, RunLedger, RunReplications, expected_ledger, simulate_runs
 from simulator.units import DAY
 
 NUM_REPLICATIONS = 1000

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import cast
 
-from simulator.run_events import FOREVER_S, BackPressure, RunColumns, RunLedger
+from simulator.run.events import FOREVER_S, BackPressure, RunColumns, RunLedger
 
 TIMES = tuple(name for name in RunLedger.names() if name.endswith("_s"))
 

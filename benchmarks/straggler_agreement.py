@@ -15,10 +15,10 @@ from itertools import product
 import numpy as np
 
 from simulator.plan import Schedule
-from simulator.straggler_pipeline import fill_cycles
-from simulator.straggler_play import play_slowdown
-from simulator.straggler_slowdown import StragglerDesigns, expected_slowdown
-from simulator.stragglers import STRAGGLER_PRESETS, Stragglers
+from simulator.stragglers.causes import STRAGGLER_PRESETS, Stragglers
+from simulator.stragglers.pipeline import fill_cycles
+from simulator.stragglers.play import play_slowdown
+from simulator.stragglers.slowdown import StragglerDesigns, expected_slowdown
 from simulator.table import Floats
 
 REPLICAS = ((4, 8), (32, 4), (128, 8))

@@ -21,10 +21,10 @@ import numpy as np
 
 from simulator.order_statistics import expected_maximum
 from simulator.plan import Schedule
-from simulator.straggler_kernel import play_replicas
-from simulator.straggler_noise import draw_micro_batches, sequence_deviation
-from simulator.straggler_play import WEIGHT_GRADIENT_FRACTION
-from simulator.stragglers import Stragglers
+from simulator.stragglers.causes import Stragglers
+from simulator.stragglers.kernel import play_replicas
+from simulator.stragglers.noise import draw_micro_batches, sequence_deviation
+from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION
 from simulator.table import Floats
 
 FILE = Path(__file__).parents[1] / "simulator" / "data" / "straggler_pipeline.csv"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from simulator.straggler_kernel import play_replicas
+from simulator.stragglers.kernel import play_replicas
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
-from simulator.checkpoint_sizes import saved_bytes_per_parameter
+from simulator.checkpoints.sizes import saved_bytes_per_parameter
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
 from simulator.expert_ranks import expert_ranks

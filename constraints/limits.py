@@ -13,7 +13,7 @@ from simulator.limits import Limits
 from simulator.offer_table import OfferTable
 from simulator.offload import offloaded_bytes_per_node
 from simulator.plan import PlanTable
-from simulator.run_spread import wall_time_quantile_s
+from simulator.run.spread import wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.table import Booleans, Floats, Table
 from simulator.units import DAY

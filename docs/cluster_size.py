@@ -18,8 +18,8 @@ from planner.sweep.grid import AUTO, Sweep, load_sweep, run_sweep
 from planner.sweep.table import Row, is_auto, sweep_rows, write_rows
 from planner.sweep.view import best_by_scheme, number
 from simulator import catalog
-from simulator.run_columns import BackPressure
-from simulator.run_events import expected_goodput, optimal_interval_s
+from simulator.run.columns import BackPressure
+from simulator.run.events import expected_goodput, optimal_interval_s
 from simulator.table import Floats
 from simulator.units import DAY, GIGA, JOULES_PER_KWH, JOULES_PER_MWH, MINUTE
 

@@ -17,7 +17,7 @@ from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import switches_per_gpu
-from simulator.run import RunTable
+from simulator.run.wall_time import RunTable
 from simulator.table import Floats, total
 from simulator.units import JOULES_PER_KWH, YEAR
 

@@ -20,7 +20,7 @@ from objectives.usage import Usage
 from simulator.job import Job, Objective
 from simulator.offer import Estimate, Offer
 from simulator.ownership import Ownership
-from simulator.run_spread import miss_probability
+from simulator.run.spread import miss_probability
 from simulator.table import Floats, total
 from simulator.units import DAY
 

@@ -18,7 +18,7 @@ from objectives.cost import PriceLevel, annuity_fraction, cost_parts, total
 from objectives.usage import Usage, num_held_gpus
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
-from simulator.run_spread import miss_probability, wall_time_quantile_s
+from simulator.run.spread import miss_probability, wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
 from simulator.units import DAY

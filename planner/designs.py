@@ -11,8 +11,8 @@ from planner.recommendation import Design
 from simulator.hardware import Site
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
-from simulator.run import BADPUT
-from simulator.run import PARTS as RUN_PARTS
+from simulator.run.wall_time import BADPUT
+from simulator.run.wall_time import PARTS as RUN_PARTS
 from simulator.step import StepTable
 from simulator.table import Integers, Table
 from simulator.units import DAY, JOULES_PER_KWH

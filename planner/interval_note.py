@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from constraints.evaluation import Evaluation
-from simulator.checkpoint import IntervalReason
+from simulator.checkpoints.schemes import IntervalReason
 from simulator.plan import Plan
 
 WHY_NOT_SHORTER = {

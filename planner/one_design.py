@@ -28,7 +28,7 @@ from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError
 from simulator.job import Job
-from simulator.pipeline_timeline import StepTimeline, step_timeline
+from simulator.pipeline.timeline import StepTimeline, step_timeline
 from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 

@@ -14,7 +14,7 @@ from planner.sensitivity_view import show_sensitivities
 from planner.stage_memory import host_text, stage_rows
 from planner.text_blocks import bar, grid, headline, sentences, title
 from planner.timeline.view import show_timeline
-from simulator.pipeline_timeline import StepTimeline
+from simulator.pipeline.timeline import StepTimeline
 
 if TYPE_CHECKING:
     from rich.console import Console

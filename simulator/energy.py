@@ -12,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from simulator.checkpoint import CheckpointTable
+from simulator.checkpoints.schemes import CheckpointTable
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import PhasePower, facility_w_per_w, phase_power
-from simulator.run import RunTable
+from simulator.run.wall_time import RunTable
 from simulator.step import StepTable
 from simulator.table import Floats, Table, total
 

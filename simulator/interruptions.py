@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import pdtrik
 
-from simulator.checkpoint import CheckpointTable
+from simulator.checkpoints.schemes import CheckpointTable
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.reliability import GPUS_PER_COUNTED_NODE
-from simulator.run_columns import Interruption
+from simulator.run.columns import Interruption
 from simulator.table import Floats, Integers, Table, total
 from simulator.trained_weights import trained_flop_per_token
 from simulator.units import DAY

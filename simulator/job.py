@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import Field, PositiveFloat, model_validator
 
 from simulator.calibration import Calibration
-from simulator.checkpointing import Checkpointing
+from simulator.checkpoints.options import Checkpointing
 from simulator.hardware import Site, Storage
 from simulator.limits import Limits
 from simulator.offer import Offer

@@ -1,8 +1,8 @@
 """How much longer is a step because the traffic of the replicas takes cores from the passes beside it?
 
-Gradients behind the last backward of a chunk and weights ahead of its first forward (`simulator.pipeline`) move in kernels of
-their own, whose blocks share no multiprocessor with others (NCCL issue 689). With s the share of the cores that they hold, g
-members of a group on a node, x a pass, y its traffic in K pieces, of which all but one have the pass beside them,
+Gradients behind the last backward of a chunk and weights ahead of its first forward (`simulator.pipeline.schedule`) move in
+kernels of their own, whose blocks share no multiprocessor with others (NCCL issue 689). With s the share of the cores that they
+hold, g members of a group on a node, x a pass, y its traffic in K pieces, of which all but one have the pass beside them,
 
     s           = CORE_SHARE min(1, 4 g/16) where the group leaves its link domain, CORE_SHARE where it does not
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.layer_collectives import CORE_SHARE
-from simulator.pipeline import PipelineColumns
+from simulator.pipeline.schedule import PipelineColumns
 from simulator.rank import Rank, members_in_domain
 from simulator.row_sums import sum_columns
 from simulator.table import Booleans, Floats

@@ -24,7 +24,7 @@ class Recompute(Choice):
 
 
 class Schedule(Choice):
-    """In which order pipeline stages work (`simulator.pipeline_turns` has the sources)."""
+    """In which order pipeline stages work (`simulator.pipeline.turns` has the sources)."""
 
     ONE_F_ONE_B = "1f1b"
     """One forward, one backward in turn; interleaved with `virtual_pipeline` above 1."""

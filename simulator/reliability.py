@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat
 
 from simulator.record import Record
-from simulator.stragglers import StragglerModel, StragglerPrior, Stragglers
+from simulator.stragglers.causes import StragglerModel, StragglerPrior, Stragglers
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 

@@ -14,7 +14,7 @@ import numpy as np
 from numba import get_num_threads
 from numpy.typing import NDArray
 
-from simulator.checkpoint import CheckpointTable, checkpoint_costs
+from simulator.checkpoints.schemes import CheckpointTable, checkpoint_costs
 from simulator.chunks import split_layers
 from simulator.energy import EnergyTable, run_energy
 from simulator.job import Job
@@ -23,9 +23,9 @@ from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, distinct_layouts
 from simulator.power import power_levels
 from simulator.rank import Rank
-from simulator.run import RunTable, expected_run, replicate_runs
-from simulator.run_events import RunReplications
-from simulator.run_stragglers import expected_straggler_slowdown
+from simulator.run.events import RunReplications
+from simulator.run.stragglers import expected_straggler_slowdown
+from simulator.run.wall_time import RunTable, expected_run, replicate_runs
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats, Table, TableGroup
 from simulator.trained_weights import trained_flop_per_token
@@ -34,7 +34,7 @@ from simulator.work_parts import equal_parts, on_threads
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""
 LEAST_DESIGNS_PER_THREAD = 2_048
-"""With fewer designs threads mostly wait for each other; the pipelines alone are then shared (`simulator.pipeline`)."""
+"""With fewer designs threads mostly wait for each other; then only pipelines are shared (`simulator.pipeline.schedule`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s
-from simulator.pipeline import PipelineColumns, play_pipelines
+from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
@@ -104,7 +104,7 @@ class StepParts:
     """What one step is played from, one row for each design: the pipeline, and what comes behind it."""
 
     pipeline: PipelineColumns
-    """What `simulator.pipeline` plays."""
+    """What `simulator.pipeline.schedule` plays."""
     forward: ExposedTimes
     """Shares of `chunk_forward_s`."""
     backward: ExposedTimes

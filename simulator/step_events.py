@@ -38,7 +38,7 @@ class EventKind(Choice):
 
 
 PASSES = (EventKind.FORWARD, EventKind.BACKWARD, EventKind.WEIGHT_GRADIENT)
-"""What computes; by the directions of `simulator.pipeline_turns`."""
+"""What computes; by the directions of `simulator.pipeline.turns`."""
 EXPOSED_NAMES = ("tensor_comm_s", "expert_comm_s", "shard_comm_s", "host_copy_s")
 """What traffic within the passes is for, by the columns of `simulator.step.StepTable`."""
 

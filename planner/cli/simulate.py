@@ -16,7 +16,7 @@ from planner.cli.options import PlannedJob, json_option, planned_job_options, pr
 
 if TYPE_CHECKING:
     from planner.one_design import SimulatedDesign
-    from simulator.pipeline_timeline import StepTimeline
+    from simulator.pipeline.timeline import StepTimeline
 
 
 @click.command(

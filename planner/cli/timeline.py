@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from planner.one_design import SimulatedDesign
     from planner.timeline.run import TimelineAnswer
     from simulator.job import Job
-    from simulator.pipeline_timeline import StepTimeline
+    from simulator.pipeline.timeline import StepTimeline
     from simulator.plan import Plan
-    from simulator.run_timeline import RunTimeline
+    from simulator.run.timeline import RunTimeline
 
 LAST_REPLAY = 399
 """`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
@@ -110,7 +110,7 @@ class _Played:
 def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> _Played:
     from planner.one_design import one_step, simulate_plan
     from planner.timeline.run import timeline_answer
-    from simulator.run_timeline import run_timeline
+    from simulator.run.timeline import run_timeline
 
     found = simulate_plan(job, written, seed, with_sensitivities=False)
     plan = _plan_that_runs(found)

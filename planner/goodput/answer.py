@@ -1,6 +1,6 @@
 """What share of its time does a run with these saves and failures make good? Replications, closed form and optimum.
 
-The event loop and the closed form are those of every recommendation (`simulator.run_events`); here their numbers
+The event loop and the closed form are those of every recommendation (`simulator.run.events`); here their numbers
 are given directly instead of being derived from a job.
 """
 
@@ -19,8 +19,8 @@ from planner.problems import Findings
 from planner.record_input import validated
 from simulator.errors import InputError, Problem
 from simulator.record import Record
-from simulator.run_columns import BackPressure, RunColumns
-from simulator.run_events import (
+from simulator.run.columns import BackPressure, RunColumns
+from simulator.run.events import (
     RunLedger,
     RunReplications,
     expected_goodput,
@@ -28,11 +28,11 @@ from simulator.run_events import (
     optimal_interval_s,
     simulate_runs,
 )
-from simulator.run_kernel import MAX_FAILURES
+from simulator.run.kernel import MAX_FAILURES
 from simulator.table import Floats
 
 Policy = Literal["skip", "wait", "widen"]
-"""Names of `simulator.run_columns.BackPressure`, in small letters."""
+"""Names of `simulator.run.columns.BackPressure`, in small letters."""
 
 NUM_FAILURES = 1000.0
 """Failures that the default amount of work meets: the mean of 400 replications is then known to about 0.02 %."""

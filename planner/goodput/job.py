@@ -1,6 +1,7 @@
 """What share of its time does a job's run make good, and with which checkpoint scheme would it be most?
 
-A job and a plan become the numbers of a run (`simulator.run.run_columns`), once for each checkpoint scheme in one batch.
+A job and a plan become the numbers of a run (`simulator.run.wall_time.run_columns`), once for each checkpoint scheme in one
+batch.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from planner.runnable_plan import obstacles, plan_that_runs
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan, PlanTable
-from simulator.run import run_columns
-from simulator.run_columns import NUM_KINDS, BackPressure, RunColumns, Runs
-from simulator.run_events import expected_goodput, optimal_interval_s
-from simulator.run_return import WayBack
+from simulator.run.columns import NUM_KINDS, BackPressure, RunColumns, Runs
+from simulator.run.events import expected_goodput, optimal_interval_s
+from simulator.run.wall_time import run_columns
+from simulator.run.way_back import WayBack
 from simulator.table import Floats
 
 OF_THE_RUN = ("restart_s", "policy", "work_s")

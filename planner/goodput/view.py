@@ -10,7 +10,7 @@ from planner.design_view import layout, part_words
 from planner.goodput.answer import LONGEST_S, Goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.text_blocks import bar, grid, headline, sentences, title
-from simulator.run_kernel import MAX_FAILURES
+from simulator.run.kernel import MAX_FAILURES
 from simulator.units import MINUTE
 
 if TYPE_CHECKING:

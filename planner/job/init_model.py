@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.huggingface import language_part, shape_from_config
+from simulator.huggingface.shape import language_part, shape_from_config
 from simulator.model import ModelShape
 
 _SUFFIX = ".json"

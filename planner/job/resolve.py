@@ -20,9 +20,9 @@ from planner.problems import Findings, nearest
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
-from simulator.huggingface import LANGUAGE_KEY, language_part, shape_from_config
+from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
 from simulator.reliability import RELIABILITY_PRESETS
-from simulator.stragglers import STRAGGLER_PRESETS
+from simulator.stragglers.causes import STRAGGLER_PRESETS
 
 _MOST_SEQUENCES = 100_000_000
 _DEFAULT_RELIABILITY = "typical"

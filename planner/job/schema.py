@@ -13,7 +13,7 @@ from simulator.offer import Offer
 from simulator.options import WhatIf
 from simulator.record import Record
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
-from simulator.stragglers import STRAGGLER_PRESETS
+from simulator.stragglers.causes import STRAGGLER_PRESETS
 from simulator.workload import Workload
 
 Location = tuple[str | int, ...]

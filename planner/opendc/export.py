@@ -29,7 +29,7 @@ from planner.opendc.topology import FULL_MHZ, ExportedRun, experiment, topology
 from simulator.hourly import HOURS_PER_DAY
 from simulator.job import Job
 from simulator.plan import Plan
-from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind
+from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind
 from simulator.table import Floats, Integers
 from simulator.units import HOUR, JOULES_PER_KWH, KILO, MILLISECOND
 

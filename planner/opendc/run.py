@@ -17,7 +17,7 @@ from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import Plan, PlanTable
 from simulator.power import PhasePower, facility_w_per_w, phase_power
-from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline, run_timeline
+from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline, run_timeline
 from simulator.simulate import Outcomes, simulate
 from simulator.table import Floats
 

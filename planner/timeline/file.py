@@ -11,8 +11,8 @@ from planner import __version__
 from planner.own_files import check_own_file
 from planner.timeline.trace import Entry, run_entries, step_entries
 from simulator.errors import InputError, Problem
-from simulator.pipeline_timeline import StepTimeline
-from simulator.run_timeline import RunTimeline
+from simulator.pipeline.timeline import StepTimeline
+from simulator.run.timeline import RunTimeline
 
 HEAD = '{"otherData": {"producer": "capplan timeline"'
 """How every timeline begins, and no other file."""

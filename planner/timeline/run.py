@@ -9,7 +9,7 @@ from planner.timeline.stages import TimelineSummary
 from simulator.job import Job
 from simulator.plan import Plan
 from simulator.record import Record
-from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline
+from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline
 from simulator.table import Floats
 
 STOPPED_NAMES = (
@@ -22,7 +22,7 @@ STOPPED_NAMES = (
     "replacement_wait_s",
     "checkpoint_restore_s",
 )
-"""Columns of `simulator.run_events.RunReplications` that sum to its wall time, together with the work that counts."""
+"""Columns of `simulator.run.events.RunReplications` that sum to its wall time, together with the work that counts."""
 
 
 class Stop(Record):

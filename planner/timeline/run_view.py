@@ -15,7 +15,7 @@ from planner import human
 from planner.design_view import part_words
 from planner.text_blocks import grid, sentences, title
 from planner.timeline.run import RunSummary
-from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
+from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
 from simulator.table import Booleans, Floats
 from simulator.units import DAY
 

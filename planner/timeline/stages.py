@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.pipeline_timeline import StepTimeline
+from simulator.pipeline.timeline import StepTimeline
 from simulator.record import Record
 from simulator.step_events import EventKind
 

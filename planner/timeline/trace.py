@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner import human
-from simulator.pipeline_timeline import StepTimeline
-from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
+from simulator.pipeline.timeline import StepTimeline
+from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
 from simulator.step_events import ALL, EXPOSED_NAMES, PASSES, EventKind
 from simulator.units import MICROSECOND
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from planner import human
 from planner.text_blocks import sentences, title
-from simulator.pipeline_timeline import StepTimeline
+from simulator.pipeline.timeline import StepTimeline
 from simulator.step_events import ALL, EventKind, StepEvents
 from simulator.table import Floats, Integers
 

@@ -4,7 +4,7 @@
     backward(c, j)  waits for  backward(c+1, j) and its message, and for what its stage does before
     the optimizer   waits for  all gradients of all stages, since their norm is one number, and those of a tied embedding
 
-The order of a stage is that of the fast depth (`simulator.pipeline_turns`). Gradients of a chunk are reduced in the same
+The order of a stage is that of the fast depth (`simulator.pipeline.turns`). Gradients of a chunk are reduced in the same
 number of pieces behind its last backward pass, parameters gathered in as many before its first forward pass.
 
 Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a stage.
@@ -23,7 +23,7 @@ from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.lent_cores import replicas_core_share
-from simulator.pipeline_turns import PipelineShape, num_directions, stage_of, turns_of_stages
+from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
 from simulator.table import Floats, Integers
 
 FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)

@@ -20,7 +20,7 @@ from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.layer_collectives import CORE_SHARE
-from simulator.pipeline_turns import PipelineShape
+from simulator.pipeline.turns import PipelineShape
 from simulator.table import Integers
 
 GATHERS_AGAIN, REDUCES_OFTEN = 3, 2

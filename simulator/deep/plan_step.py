@@ -30,7 +30,7 @@ from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.memory import reduced_fraction
-from simulator.pipeline_turns import PipelineShape
+from simulator.pipeline.turns import PipelineShape
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
 from simulator.step import NUM_OVERLAP_BUCKETS, StepTable, simulate_step, step_parts

@@ -15,7 +15,7 @@ from objectives.scores import COST_PARTS, EMBODIED_PARTS, score
 from objectives.usage import Usage
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
-from simulator.run import PARTS as RUN_PARTS
+from simulator.run.wall_time import PARTS as RUN_PARTS
 from simulator.simulate import simulate
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 

@@ -11,7 +11,7 @@ from planner.cli import commands as cli
 from planner.cli import goodput as cli_goodput
 from planner.goodput.answer import Goodput, Policy, RunInputs, play_goodput, run_inputs
 from simulator.errors import InputError
-from simulator.run_columns import BackPressure
+from simulator.run.columns import BackPressure
 from tests.planner.imports import printed_without_heavy_imports
 
 MTBF_OF_LLAMA_S = {419: 11135.0, 466: 10012.0}

@@ -13,11 +13,11 @@ from planner.job.batch_size import batch_notes
 from planner.job.file import load_job, parse_job
 from planner.yaml_text import parse_text
 from simulator import catalog
-from simulator.checkpointing import Checkpointing, SavePolicy
+from simulator.checkpoints.options import Checkpointing, SavePolicy
 from simulator.hardware import Site
 from simulator.offer import Estimate, GpuRange
 from simulator.reliability import RELIABILITY_PRESETS
-from simulator.stragglers import STRAGGLER_PRESETS, StragglerPrior, Stragglers
+from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPrior, Stragglers
 from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal
 
 # Accepted files

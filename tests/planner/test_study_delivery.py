@@ -18,7 +18,7 @@ from planner.study.reports import front_of, state_of, status_of
 from planner.tracking.content import asked_params, result_metrics
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Sending, Target
-from simulator.checkpointing import Checkpointing
+from simulator.checkpoints.options import Checkpointing
 from simulator.errors import TrackingError
 from simulator.limits import Limits
 from simulator.offer import Estimate

@@ -17,7 +17,7 @@ from planner.cli import commands as cli
 from planner.one_design import SimulatedDesign, one_step
 from planner.plan_input import plan_of, read_plan
 from planner.timeline.view import show_timeline
-from simulator.pipeline_timeline import StepTimeline, step_timeline
+from simulator.pipeline.timeline import StepTimeline, step_timeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")

@@ -20,7 +20,7 @@ from planner.uncertainty import accuracy_of, interval_log_half_width, uncertaint
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
-from simulator.run_spread import miss_probability
+from simulator.run.spread import miss_probability
 from simulator.simulate import replicate
 from simulator.step_error import step_error
 from simulator.step_reach import reach_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.checkpoint import CheckpointTable, IntervalReason, checkpoint_costs
-from simulator.checkpointing import Checkpointing
+from simulator.checkpoints.options import Checkpointing
+from simulator.checkpoints.schemes import CheckpointTable, IntervalReason, checkpoint_costs
 from simulator.hardware import Storage
 from simulator.job import Job
 from simulator.offer_table import OfferTable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.plan import Schedule
-from simulator.straggler_slowdown import StragglerDesigns
+from simulator.stragglers.slowdown import StragglerDesigns
 
 
 def design_of(

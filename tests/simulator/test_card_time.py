@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
 from simulator.chunks import split_layers
-from simulator.pipeline_kernel import streamed_end_s
+from simulator.pipeline.kernel import streamed_end_s
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.stage_sends import send_card_s

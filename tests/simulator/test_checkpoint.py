@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.checkpoint import CheckpointTable
+from simulator.checkpoints.schemes import CheckpointTable
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
 from tests.simulator.builders import A100, job_of, plan_of, rented, training

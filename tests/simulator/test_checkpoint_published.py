@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from simulator.checkpoint import CheckpointTable
+from simulator.checkpoints.schemes import CheckpointTable
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
-from simulator.run_columns import BackPressure
-from simulator.run_events import expected_goodput, optimal_interval_s
+from simulator.run.columns import BackPressure
+from simulator.run.events import expected_goodput, optimal_interval_s
 from tests.simulator.builders import A100, gpt, job_of, plan_of, rented, training
 from tests.simulator.checkpoint_jobs import costs_of, saving, with_node, with_storage
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from simulator.checkpoint import IntervalReason
+from simulator.checkpoints.schemes import IntervalReason
 from simulator.plan import CheckpointScheme
 from tests.simulator.builders import plan_of
 from tests.simulator.checkpoint_jobs import (

@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.checkpoint import DEFAULTS, SCHEMES, CheckpointTable, IntervalReason, chosen_interval_s
-from simulator.checkpoint_sizes import Designs, Saves
-from simulator.checkpointing import Checkpointing, SavePolicy
+from simulator.checkpoints.options import Checkpointing, SavePolicy
+from simulator.checkpoints.schemes import (
+    DEFAULTS,
+    SCHEMES,
+    CheckpointTable,
+    IntervalReason,
+    chosen_interval_s,
+)
+from simulator.checkpoints.sizes import Designs, Saves
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme
-from simulator.run_columns import BackPressure
+from simulator.run.columns import BackPressure
 from tests.simulator import checkpoint_jobs as jobs
 from tests.simulator.builders import plan_of, table_of
 from tests.simulator.checkpoint_jobs import (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.checkpoint_survival import peer_survival, replicas_outlast
-from simulator.checkpointing import PeerPlacement
+from simulator.checkpoints.options import PeerPlacement
+from simulator.checkpoints.survival import peer_survival, replicas_outlast
 
 GROUP, RING = PeerPlacement.GROUP, PeerPlacement.RING
 

@@ -12,7 +12,7 @@ from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme, Plan, PlanTable
 from simulator.power import phase_power, power_levels
-from simulator.run import RunTable
+from simulator.run.wall_time import RunTable
 from simulator.simulate import Outcomes, simulate
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 

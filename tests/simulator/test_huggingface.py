@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simulator import catalog
 from simulator.attention_span import SlidingWindow
 from simulator.errors import InputError
-from simulator.huggingface import FAMILIES, shape_from_config
+from simulator.huggingface.shape import FAMILIES, shape_from_config
 from tests.simulator.published_configs import (
     BLOOM,
     COMMAND_R7B,

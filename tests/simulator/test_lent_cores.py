@@ -9,7 +9,7 @@ from simulator.chunks import split_layers
 from simulator.job import Job
 from simulator.layer_collectives import CORE_SHARE
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
-from simulator.pipeline import PipelineColumns
+from simulator.pipeline.schedule import PipelineColumns
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
 from simulator.step import step_parts

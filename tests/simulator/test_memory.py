@@ -11,7 +11,7 @@ from simulator import catalog
 from simulator.activations import in_flight_chunks, num_micro_batches
 from simulator.chunks import can_split_layers, split_layers
 from simulator.memory import MemoryTable, memory_of_stage, peak_memory, reduced_fraction
-from simulator.pipeline import play_pipelines
+from simulator.pipeline.schedule import play_pipelines
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training

@@ -15,7 +15,7 @@ from numba import get_num_threads, set_num_threads
 from benchmarks.pipeline_kernel import population, step_of
 from benchmarks.pipeline_reference import Step, play, play_without_network
 from simulator.errors import InputError
-from simulator.pipeline import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
+from simulator.pipeline.schedule import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
 
 NAMES = tuple(PipelineTimes.__dataclass_fields__)
 

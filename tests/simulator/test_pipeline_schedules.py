@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import InputError
-from simulator.pipeline import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
-from simulator.pipeline_turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
+from simulator.pipeline.schedule import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
+from simulator.pipeline.turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
 from simulator.plan import Schedule
 
 FORWARD, BACKWARD, WEIGHT = 1.0, 1.2, 0.8

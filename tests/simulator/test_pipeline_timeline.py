@@ -8,9 +8,9 @@ import pytest
 from simulator.chunks import split_layers
 from simulator.errors import InputError
 from simulator.job import Job
-from simulator.pipeline import PipelineTimes, play_pipelines
-from simulator.pipeline_timeline import StepTimeline, step_timeline
-from simulator.pipeline_waits import StageWork, waits_of
+from simulator.pipeline.schedule import PipelineTimes, play_pipelines
+from simulator.pipeline.timeline import StepTimeline, step_timeline
+from simulator.pipeline.waits import StageWork, waits_of
 from simulator.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
 from simulator.simulate import simulate

@@ -13,8 +13,8 @@ import pytest
 from simulator.interruptions import mean_time_between_failures_s
 from simulator.plan import CheckpointScheme
 from simulator.reliability import Reliability
-from simulator.run_columns import BackPressure
-from simulator.run_events import simulate_runs
+from simulator.run.columns import BackPressure
+from simulator.run.events import simulate_runs
 from simulator.simulate import simulate
 from simulator.units import DAY, HOUR
 from tests.simulator.builders import job_of, plan_of, table_of, training

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.checkpointing import PeerPlacement
+from simulator.checkpoints.options import PeerPlacement
 from simulator.hardware import Precision
 from simulator.interruptions import (
     interruptions,
@@ -20,7 +20,7 @@ from simulator.interruptions import (
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan
 from simulator.reliability import RELIABILITY_PRESETS, Reliability, ReliabilityPreset
-from simulator.run import BADPUT, PARTS, RunTable, first_start_s
+from simulator.run.wall_time import BADPUT, PARTS, RunTable, first_start_s
 from simulator.simulate import Outcomes, replicate, simulate
 from simulator.units import DAY, HOUR
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
@@ -341,7 +341,7 @@ def test_more_failures_and_slower_restarts_never_shorten_a_run(
     plan = plan_of(data=num_gpus, scheme=scheme, spares=1)
     job = with_reliability(job_of(), failures_per_1000_node_days=rate)
     base_s = wall_s(job, plan)
-    # Doubled back from where saves are spread evenly: good to half a percent (`run_renewal`).
+    # Doubled back from where saves are spread evenly: good to half a percent (`simulator.run.renewal`).
     slack = 0.995
     assert wall_s(with_reliability(job, failures_per_1000_node_days=rate * factor), plan) >= base_s * slack
     slower = {**job.reliability.restart.model_dump(), "detect_s": 60.0 * factor}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.run_reference import MONTE_CARLO, TIMES, WAIT, columns, columns_of
 from simulator.errors import InputError
-from simulator.run_events import RunLedger, expected_goodput, expected_ledger, optimal_interval_s
+from simulator.run.events import RunLedger, expected_goodput, expected_ledger, optimal_interval_s
 from simulator.table import Floats
 from simulator.units import DAY, HOUR, MINUTE
 

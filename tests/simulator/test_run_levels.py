@@ -11,7 +11,7 @@ from scipy.stats import poisson
 
 from benchmarks.run_reference import TIMES, columns
 from simulator.errors import InputError
-from simulator.run_events import RunLedger, RunReplications, expected_ledger, simulate_runs
+from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
 from simulator.table import Floats
 
 NO_SAVES: dict[str, Any] = {"stall_s": 0.0, "commit_s": 0.0, "restart_s": 0.0}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.run_reference import columns
-from simulator.run_events import expected_goodput, simulate_runs
+from simulator.run.events import expected_goodput, simulate_runs
 from simulator.units import DAY, MINUTE
 
 

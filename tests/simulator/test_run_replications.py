@@ -23,11 +23,11 @@ from benchmarks.run_reference import (
     play_kinds_slowly,
     play_slowly,
 )
-from simulator import run_kernel
 from simulator.errors import InputError
-from simulator.run_columns import RunOptions
-from simulator.run_draws import KIND, SURVIVAL, luck_of, uniform, unit_exponential
-from simulator.run_events import (
+from simulator.run import kernel as run_kernel
+from simulator.run.columns import RunOptions
+from simulator.run.draws import KIND, SURVIVAL, luck_of, uniform, unit_exponential
+from simulator.run.events import (
     BackPressure,
     RunColumns,
     RunLedger,
@@ -194,12 +194,8 @@ class TestReplications:
     def test_no_machine_code_is_kept_that_is_older_than_what_it_was_made_from(self) -> None:
         # The compiler looks at the module of the outermost function only.
         folder = Path(run_kernel.__file__).parent
-        newest = max(
-            folder.joinpath(f"run_{name}.py").stat().st_mtime for name in ("up_time", "pool", "draws")
-        )
-        stale = [
-            path for path in folder.glob("__pycache__/run_kernel.*.nbi") if path.stat().st_mtime < newest
-        ]
+        newest = max(folder.joinpath(f"{name}.py").stat().st_mtime for name in ("up_time", "pool", "draws"))
+        stale = [path for path in folder.glob("__pycache__/kernel.*.nbi") if path.stat().st_mtime < newest]
         assert not stale, f"delete {folder / '__pycache__'}: it holds the event loop of an earlier version"
 
     def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_ones(self) -> None:

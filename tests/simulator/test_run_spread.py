@@ -8,10 +8,10 @@ import pytest
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan
 from simulator.reliability import Reliability
-from simulator.run_spread import LEAST_RISK, miss_probability, wall_time_quantile_s
-from simulator.run_strata import strata_of
+from simulator.run.spread import LEAST_RISK, miss_probability, wall_time_quantile_s
+from simulator.run.strata import strata_of
 from simulator.simulate import replicate, simulate
-from simulator.stragglers import STRAGGLER_PRESETS, StragglerPreset, Stragglers
+from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPreset, Stragglers
 from tests.simulator.builders import job_of, plan_of, table_of, training
 
 SCHEMES = (CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC, CheckpointScheme.IN_MEMORY_PEER)

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from benchmarks.run_reference import SKIP, TIMES, WAIT, columns
 from simulator.errors import InputError
-from simulator.run_events import (
+from simulator.run.events import (
     BackPressure,
     RunLedger,
     RunReplications,
@@ -258,7 +258,7 @@ class TestX12Ledger:
         runs, ledger = simulate_runs(num_replications=200, seed=5, **some), expected_ledger(**some)
         off = wall_s(ledger) / runs.wall_s.mean(axis=1) - 1.0
         assert usual.sum() > 30
-        # Waits for nodes are what is furthest off (`simulator.run_spares`).
+        # Waits for nodes are what is furthest off (`simulator.run.spares`).
         assert np.abs(off).mean() < 0.01
 
 

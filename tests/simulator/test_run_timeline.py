@@ -7,13 +7,13 @@ import pytest
 
 from planner.job.file import load_job
 from planner.plan_input import plan_of, read_plan
-from simulator import run_timeline as module
 from simulator.errors import InputError
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
-from simulator.run_columns import Interruption
-from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline, run_timeline
-from simulator.run_timeline_kernel import (
+from simulator.run import timeline as module
+from simulator.run.columns import Interruption
+from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline, run_timeline
+from simulator.run.timeline_kernel import (
     BACKPRESSURE,
     COMMIT,
     DURABLE_WRITE,

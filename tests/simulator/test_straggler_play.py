@@ -14,11 +14,11 @@ from benchmarks.pipeline_reference import Step, play
 from benchmarks.straggler_traces import JOBS, read_fixture
 from simulator.errors import InputError
 from simulator.plan import Schedule
-from simulator.straggler_kernel import play_replicas
-from simulator.straggler_pipeline import PipelineShape
-from simulator.straggler_play import WEIGHT_GRADIENT_FRACTION, play_slowdown
-from simulator.straggler_slowdown import StragglerDesigns, expected_slowdown
-from simulator.stragglers import STRAGGLER_PRESETS, Stragglers
+from simulator.stragglers.causes import STRAGGLER_PRESETS, Stragglers
+from simulator.stragglers.kernel import play_replicas
+from simulator.stragglers.pipeline import PipelineShape
+from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION, play_slowdown
+from simulator.stragglers.slowdown import StragglerDesigns, expected_slowdown
 from simulator.table import Floats
 from tests.simulator.straggler_designs import design_of
 

@@ -15,14 +15,14 @@ from simulator.order_statistics import drawn_maximum, expected_maximum, lognorma
 from simulator.rank import Rank
 from simulator.reliability import Reliability
 from simulator.step import simulate_step
-from simulator.straggler_noise import draw_micro_batches, sequence_quantiles
-from simulator.straggler_slowdown import (
+from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
+from simulator.stragglers.noise import draw_micro_batches, sequence_quantiles
+from simulator.stragglers.slowdown import (
     StragglerDesigns,
     draw_slowdowns,
     expected_slowdown,
     straggler_slowdown,
 )
-from simulator.stragglers import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
 from simulator.units import DAY
 from tests.simulator.builders import job_of, plan_of, table_of, training
 from tests.simulator.straggler_designs import design_of

@@ -1,0 +1,89 @@
+"""What does a failure cost where another replica still has the state? Saves in the background are for failures of all."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import pdtrc
+
+from simulator.checkpoints.columns import Costs, survives
+from simulator.checkpoints.files import asynchronous
+from simulator.checkpoints.sizes import Saves
+from simulator.checkpoints.survival import replicas_outlast
+from simulator.table import Booleans, Floats, Integers
+from simulator.units import DAY
+
+
+def just_in_time(saves: Saves) -> Costs:
+    """Healthy replicas save after the failure, and all restart from there (Just-in-time checkpointing, EuroSys 2024)."""
+    hand_over_s = saves.options.just_in_time_s
+    if hand_over_s is not None:
+        return _live_replica(saves, np.full(len(saves.designs), hand_over_s + _restart_s(saves)))
+    sizes = saves.sizes_of_one_copy()
+    save_s = saves.options.fixed_stall_s + sizes.copy_s + sizes.store_s
+    return _live_replica(saves, save_s + sizes.read_s + _restart_s(saves))
+
+
+def replica_ft(saves: Saves) -> Costs:
+    """The other replicas go on after a quorum, and the failed one comes back beside them (torchft, FT-HSDP).
+
+    Of D replicas (under hybrid sharding, of D shard groups) one is missing for R_rep: capacity of R_rep / D of the whole
+    job is lost. At the rate a of failures the number of replicas that are missing is Poisson with mean a R_rep; a failure
+    that meets D - 1 of them takes the last one, and all go back to a save.
+    """
+    quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
+    replicas, recovery_s = saves.designs.num_copies, _replica_recovery_s(saves)
+    num_missing = saves.reliability.failures_per_s(saves.designs.num_gpus) * recovery_s
+    is_any_left = 1.0 - pdtrc(np.maximum(0.0, replicas - 2.0), num_missing)
+    live = _live_replica(saves, quorum_s)
+    survivals = {name: live[name] * is_any_left for name in live if name.endswith("_survival")}
+    return {**live, **survivals, "missing_capacity_s": recovery_s / replicas}
+
+
+def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
+    """A failure undoes half a step on average where a replica is left, and goes back to a save otherwise."""
+    designs = saves.designs
+    node_ranks = designs.gpus_per_node
+    domain_ranks = saves.reliability.nodes_per_domain * node_ranks
+    is_replicated = _outlasts(saves, np.ones_like(node_ranks))
+    return {
+        **asynchronous(saves),
+        **survives(
+            process=is_replicated.astype(np.float64),
+            node=_outlasts(saves, node_ranks).astype(np.float64),
+            domain=_outlasts(saves, domain_ranks).astype(np.float64),
+        ),
+        "fast_load_s": 0.0,
+        "live_lag_s": np.where(is_replicated, designs.step_time_s / 2.0, np.inf),
+        "live_restart_s": np.where(is_replicated, live_restart_s, np.nan),
+    }
+
+
+def _outlasts(saves: Saves, lost_ranks: Integers) -> Booleans:
+    """From ZeRO-1 on no replica holds the states of another one: only shard groups can stand in for each other."""
+    designs = saves.designs
+    return replicas_outlast(
+        num_copies=designs.num_copies, copy_ranks=designs.copy_ranks, lost_ranks=lost_ranks
+    )
+
+
+def _restart_s(saves: Saves) -> float:
+    """The way back without waiting for a node and without a load."""
+    restart = saves.reliability.restart
+    return restart.detect_s + restart.diagnose_s + restart.initialize_s + restart.warm_up_s
+
+
+def _replica_recovery_s(saves: Saves) -> Floats:
+    """From the fault until the failed replica trains again: restart, another node where one is needed, a copy."""
+    designs, reliability = saves.designs, saves.reliability
+    if saves.options.replica_recovery_s is not None:
+        return np.full(len(designs), saves.options.replica_recovery_s)
+    restart, node_share = reliability.restart, 1.0 - reliability.process_fault_fraction
+    # Nodes in repair are Poisson; a failure that meets as many as there are spares waits for the queue.
+    in_repair = (
+        saves.reliability.failures_per_s(saves.designs.num_gpus) * node_share * reliability.repair_days * DAY
+    )
+    spares = designs.num_spare_nodes
+    has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), in_repair), 1.0)
+    replace_s = has_none * restart.replace_from_queue_s + (1.0 - has_none) * restart.replace_from_spare_s
+    fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
+    return _restart_s(saves) + node_share * replace_s + fetch_s

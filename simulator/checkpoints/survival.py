@@ -1,0 +1,54 @@
+"""Which saves outlast a failure? How likely the copies of every shard are not all lost with the nodes that hold them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.checkpoints.options import PeerPlacement
+from simulator.table import Booleans, Floats
+
+
+def peer_survival(
+    *, num_nodes: npt.ArrayLike, num_copies: int, num_lost: int, placement: PeerPlacement
+) -> Floats:
+    """Returns how likely every shard outlasts the loss of some nodes in the memory of another one, `(n,)`.
+
+    Which nodes are lost is up to chance, except that nodes of one failure domain are never holders of one shard under
+    `CROSS_DOMAIN`. Of n nodes k are lost, and H sets of m nodes hold a shard each; all of one set are among the lost with
+
+        C(n - m, k - m) / C(n, k) = product over i < m of (k - i)/(n - i),
+
+    so that P >= 1 - H times this (Gemini, SOSP 2023): exact for k <= m, a lower bound for more.
+
+    Args:
+        num_nodes: n, `(n,)` or one.
+        num_copies: m, the own one included.
+        num_lost: k.
+        placement: which nodes hold the copies; under `CROSS_DOMAIN` the lost ones are those of one domain.
+    """
+    nodes = np.atleast_1d(np.asarray(num_nodes, dtype=np.float64))
+    if num_lost < num_copies or placement is PeerPlacement.CROSS_DOMAIN:
+        return np.where(nodes > num_lost, 1.0, 0.0)
+    lost = np.arange(num_copies, dtype=np.float64)
+    one_set = np.prod((num_lost - lost) / np.maximum(nodes[:, None] - lost, 1.0), axis=1)
+    expected = _holder_sets(nodes, num_copies, placement) * one_set
+    return np.where(nodes > num_lost, np.maximum(0.0, 1.0 - expected), 0.0)
+
+
+def _holder_sets(nodes: Floats, num_copies: int, placement: PeerPlacement) -> Floats:
+    """Sets of nodes that hold one shard together; what groups leave over joins the last of them as a ring (Gemini)."""
+    rest = np.mod(nodes, num_copies)
+    groups = np.floor(nodes / num_copies) - 1.0 + np.where(rest == 0.0, 1.0, num_copies + rest)
+    return np.where(nodes > num_copies, nodes, 1.0) if placement is PeerPlacement.RING else groups
+
+
+def replicas_outlast(
+    *, num_copies: npt.ArrayLike, copy_ranks: npt.ArrayLike, lost_ranks: npt.ArrayLike
+) -> Booleans:
+    """Returns where a whole copy of every stage is left when neighbouring ranks are lost, `(n,)`.
+
+    The copies of a stage are neighbours, t c ranks each, or t z in shard groups: what is lost must fit beside one of them.
+    """
+    others = (np.asarray(num_copies) - 1) * np.asarray(copy_ranks)
+    return np.asarray((others > 0) & (others >= np.asarray(lost_ranks)))

@@ -1,0 +1,1 @@
+"""Which shape does a published `config.json` describe?"""

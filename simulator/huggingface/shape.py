@@ -1,0 +1,370 @@
+"""Which shape does a published `config.json` describe? Hugging Face's names become ours.
+
+Biases but those of experts, and norms behind blocks, are left out: they are less than 0.2 % of the weights. What has no
+place in a `ModelShape` (sparse layers in between dense ones, unknown families) is refused, not approximated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
+
+from simulator.errors import InputError, Problem
+from simulator.huggingface.reader import LAYER_KEYS, Config, ConfigReader
+from simulator.huggingface.windows import (
+    Window,
+    alternating_window,
+    cohere_2_window,
+    gemma_3_window,
+    llama_4_chunks,
+    qwen_window,
+    window_everywhere,
+)
+from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
+
+HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
+HEAD_KEYS = ("num_attention_heads", "n_head")
+OPT_POSITION_OFFSET = 2
+"""OPT's table of positions has two rows before the first position."""
+LANGUAGE_KEY = "text_config"
+"""Key under which a file of a model for several media has its language model."""
+_SHARED_KEYS = ("tie_word_embeddings",)
+"""Keys of the language model that may stand beside it."""
+_LEFT_OUT: Mapping[str, Config] = {
+    "gemma3_text": {
+        "head_dim": 256,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "vocab_size": 262_208,
+    }
+}
+"""Keys that published files of a family leave out where they are the defaults of transformers (`Gemma3TextConfig`)."""
+DEFAULT_FFN_RATIO = 4
+"""Feed-forward size over hidden size in families whose files do not say it."""
+
+
+def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
+    """Returns the shape that a `config.json` of a known family describes.
+
+    Args:
+        config: The parsed file; of a model that also sees or hears, the part of its language model is read.
+        name: Name of the model in reports.
+        path: Where the configuration stands, for the paths of problems.
+
+    Raises:
+        InputError: The `model_type` is unknown, or keys are missing or unusable; all of them are named.
+    """
+    language = language_part(config)
+    if language is not config:
+        return shape_from_config(language, name, f"{path}.{LANGUAGE_KEY}" if path else LANGUAGE_KEY)
+    reader = ConfigReader({**_LEFT_OUT.get(str(config.get("model_type")), {}), **config}, path)
+    family = FAMILIES.get(reader.model_type)
+    if family is None:
+        reader.report("model_type", f"must be one of the known families: {', '.join(FAMILIES)}")
+        raise InputError(reader.problems)
+    numbers = _numbers(reader, family)
+    if reader.problems:
+        raise InputError(reader.problems)
+    try:
+        source = f"config.json ({reader.model_type})"
+        named = {"name": name, "source": source, "is_gated": family.is_gated}
+        return ModelShape.model_validate({**named, **numbers})
+    except ValidationError as error:
+        raise InputError(_problems(error, path)) from error
+
+
+def language_part(config: Config) -> Config:
+    """Returns the part of a `config.json` that describes the language model: all of it, or its `text_config`."""
+    inner = config.get(LANGUAGE_KEY)
+    if str(config.get("model_type")) in FAMILIES or not isinstance(inner, Mapping):
+        return config
+    shared = {key: config[key] for key in _SHARED_KEYS if key in config}
+    return {**shared, **inner}
+
+
+Counts = dict[str, int]
+"""Fields of a domain type by name, not yet validated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """How the files of one family are written."""
+
+    is_gated: bool = True
+    """Whether its feed-forward block has a gate."""
+    is_tied: bool = False
+    """Whether embeddings are tied when the file does not say."""
+    num_kv_heads: Callable[[ConfigReader], int | None]
+    """Returns the key-value heads; `None`: as many as attention heads."""
+    ffn_hidden_size: Callable[[ConfigReader], int | None]
+    """Returns the feed-forward size of the dense layers; `None`: four times the hidden size."""
+    num_positions: Callable[[ConfigReader], int] | None = None
+    """Returns the rows of a learned position embedding; left out where positions are not learned."""
+    experts: Callable[[ConfigReader], Counts] | None = None
+    """Returns the fields of `MixtureOfExperts`; left out for dense families."""
+    latent_attention: Callable[[ConfigReader], Counts] | None = None
+    """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
+    sliding_window: Callable[[ConfigReader], Window | None] | None = None
+    """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens see all before them."""
+    parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None
+    """Returns whether attention and feed-forward block read the same input; left out where they never do."""
+    qk_norm: Callable[[ConfigReader], QueryKeyNorm | None] | None = None
+    """Returns the norms of queries and keys; left out where there never are any."""
+
+
+def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
+    """Returns the fields of a `ModelShape` that are numbers; problems stay in the reader."""
+    hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
+    kv_heads, ffn = family.num_kv_heads(reader), family.ffn_hidden_size(reader)
+    latent = family.latent_attention(reader) if family.latent_attention else None
+    head_dim = (
+        latent["rope_head_dim"] + latent["nope_head_dim"] if latent else _head_dim(reader, hidden, heads)
+    )
+    return {
+        "num_layers": reader.whole(*LAYER_KEYS),
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "num_kv_heads": heads if kv_heads is None else kv_heads,
+        "head_dim": head_dim,
+        "ffn_hidden_size": DEFAULT_FFN_RATIO * hidden if ffn is None else ffn,
+        "vocabulary_size": reader.whole("vocab_size"),
+        "has_tied_embeddings": reader.truth("tie_word_embeddings", default=family.is_tied),
+        "num_learned_positions": family.num_positions(reader) if family.num_positions else 0,
+        "experts": family.experts(reader) if family.experts else None,
+        "latent_attention": latent,
+        "sliding_window": family.sliding_window(reader) if family.sliding_window else None,
+        "parallel_block": family.parallel_block(reader) if family.parallel_block else None,
+        "qk_norm": family.qk_norm(reader) if family.qk_norm else None,
+    }
+
+
+def _head_dim(reader: ConfigReader, hidden: int, heads: int) -> int:
+    if reader.has("head_dim") or reader.has("kv_channels"):
+        return reader.whole("head_dim", "kv_channels")
+    if heads == 0 or hidden % heads:
+        reader.report(HEAD_KEYS[0], f"must divide the hidden size ({hidden}); or give head_dim")
+        return 1
+    return hidden // heads
+
+
+def _all_heads(_: ConfigReader) -> None:
+    return None
+
+
+def _grouped_heads(reader: ConfigReader) -> int | None:
+    return reader.whole("num_key_value_heads") if reader.has("num_key_value_heads") else None
+
+
+def _falcon_heads(reader: ConfigReader) -> int | None:
+    if reader.truth("new_decoder_architecture", default=False):
+        return reader.whole("num_kv_heads")
+    return 1 if reader.truth("multi_query", default=True) else None
+
+
+def _falcon_block(reader: ConfigReader) -> ParallelBlock | None:
+    """The new architecture has blocks side by side whatever else it says, behind two norms unless it says one."""
+    if reader.truth("new_decoder_architecture", default=False):
+        return "one_norm" if reader.whole("num_ln_in_parallel_attn", default=2) == 1 else "two_norms"
+    return "one_norm" if reader.truth("parallel_attn", default=True) else None
+
+
+def _neox_block(reader: ConfigReader) -> ParallelBlock | None:
+    return "two_norms" if reader.truth("use_parallel_residual", default=True) else None
+
+
+def _one_norm(_: ConfigReader) -> ParallelBlock:
+    return "one_norm"
+
+
+def _head_norm(_: ConfigReader) -> QueryKeyNorm:
+    return "per_head"
+
+
+def _wide_norm(_: ConfigReader) -> QueryKeyNorm:
+    return "all_heads"
+
+
+def _chosen_head_norm(reader: ConfigReader) -> QueryKeyNorm | None:
+    """GLM-4.5, whose files say it."""
+    return "per_head" if reader.truth("use_qk_norm", default=False) else None
+
+
+def _llama_4_norm(reader: ConfigReader) -> QueryKeyNorm | None:
+    return "unweighted" if reader.truth("use_qk_norm", default=True) else None
+
+
+def _chosen_wide_norm(reader: ConfigReader) -> QueryKeyNorm | None:
+    """Command R+: a row of weights for each head."""
+    return "all_heads" if reader.truth("use_qk_norm", default=False) else None
+
+
+def _intermediate(reader: ConfigReader) -> int:
+    return reader.whole("intermediate_size")
+
+
+def _opt_ffn(reader: ConfigReader) -> int:
+    return reader.whole("ffn_dim")
+
+
+def _optional_ffn(reader: ConfigReader) -> int | None:
+    is_given = reader.has("ffn_hidden_size") or reader.has("n_inner")
+    return reader.whole("ffn_hidden_size", "n_inner") if is_given else None
+
+
+def _gpt2_positions(reader: ConfigReader) -> int:
+    return reader.whole("n_positions")
+
+
+def _opt_positions(reader: ConfigReader) -> int:
+    return reader.whole("max_position_embeddings") + OPT_POSITION_OFFSET
+
+
+def _local_experts(reader: ConfigReader) -> Counts:
+    """Mixtral and Grok: every layer routes, and an expert has the feed-forward size of the file."""
+    return _experts(
+        reader,
+        num_experts=reader.whole("num_local_experts", "num_experts"),
+        ffn=reader.whole("intermediate_size"),
+    )
+
+
+def _gpt_oss_experts(reader: ConfigReader) -> Counts:
+    """The same, with biases."""
+    return {**_local_experts(reader), "has_biases": True}
+
+
+def _llama_4_experts(reader: ConfigReader) -> Counts:
+    """Llama 4 Scout: every layer routes, beside a shared expert of the same size (Maverick has dense layers in between)."""
+    reader.require("interleave_moe_layer_step", 1, "dense layers in between")
+    ffn = reader.whole("intermediate_size")
+    return _experts(reader, num_experts=reader.whole("num_local_experts"), ffn=ffn, shared_ffn=ffn)
+
+
+def _qwen_experts(reader: ConfigReader) -> Counts:
+    reader.require("decoder_sparse_step", 1, "dense layers in between")
+    dense = reader.config.get("mlp_only_layers") or []
+    leading = len(dense) if isinstance(dense, list) else 0
+    if dense != list(range(leading)):
+        reader.report("mlp_only_layers", "must be the leading layers 0, 1, ...; others cannot be described")
+    return _experts(
+        reader,
+        num_experts=reader.whole("num_experts"),
+        ffn=reader.whole("moe_intermediate_size"),
+        shared_ffn=reader.whole("shared_expert_intermediate_size", default=0),
+        num_dense_layers=leading,
+    )
+
+
+def _deepseek_experts(reader: ConfigReader) -> Counts:
+    reader.require("moe_layer_freq", 1, "dense layers in between")
+    ffn = reader.whole("moe_intermediate_size")
+    experts = _experts(
+        reader,
+        num_experts=reader.whole("n_routed_experts"),
+        ffn=ffn,
+        shared_ffn=ffn * reader.whole("n_shared_experts", default=0),
+        num_dense_layers=reader.whole("first_k_dense_replace", default=0),
+    )
+    if reader.config.get("topk_method") == "greedy":
+        return experts
+    num_groups = reader.whole("n_group", default=1)
+    return {
+        **experts,
+        "num_groups": num_groups,
+        "groups_per_token": reader.whole("topk_group", default=num_groups),
+    }
+
+
+def _experts(
+    reader: ConfigReader, *, num_experts: int, ffn: int, shared_ffn: int = 0, num_dense_layers: int = 0
+) -> Counts:
+    return {
+        "num_experts": num_experts,
+        "experts_per_token": reader.whole("num_experts_per_tok", "experts_per_token"),
+        "expert_ffn_hidden_size": ffn,
+        "shared_ffn_hidden_size": shared_ffn,
+        "num_dense_layers": num_dense_layers,
+    }
+
+
+def _deepseek_attention(reader: ConfigReader) -> Counts:
+    return {
+        "query_rank": reader.whole("q_lora_rank", default=0),
+        "key_value_rank": reader.whole("kv_lora_rank"),
+        "rope_head_dim": reader.whole("qk_rope_head_dim"),
+        "nope_head_dim": reader.whole("qk_nope_head_dim"),
+        "value_head_dim": reader.whole("v_head_dim"),
+    }
+
+
+def _problems(error: ValidationError, path: str) -> list[Problem]:
+    prefix = f"{path}." if path else ""
+    return [
+        Problem(
+            path=prefix + ".".join(str(step) for step in detail["loc"]) if detail["loc"] else path,
+            value=repr(detail["input"])[:60] if detail["loc"] else "",
+            rule=detail["msg"].removeprefix("Value error, "),
+        )
+        for detail in error.errors(include_url=False)
+    ]
+
+
+_LLAMA = Family(num_kv_heads=_grouped_heads, ffn_hidden_size=_intermediate)
+_MISTRAL = replace(_LLAMA, sliding_window=window_everywhere)
+_QWEN = replace(_LLAMA, sliding_window=qwen_window)
+_GEMMA = replace(_LLAMA, is_tied=True)
+_PLAIN = replace(_LLAMA, is_gated=False)
+_MIXTRAL = replace(_MISTRAL, experts=_local_experts)
+_LLAMA_4 = replace(_LLAMA, experts=_llama_4_experts, sliding_window=llama_4_chunks, qk_norm=_llama_4_norm)
+_QWEN_MOE = replace(_QWEN, experts=_qwen_experts)
+_OLMO = replace(_LLAMA, qk_norm=_wide_norm)
+_DEEPSEEK_MOE = replace(_LLAMA, experts=_deepseek_experts)
+_DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=_all_heads, latent_attention=_deepseek_attention)
+_GPT2 = Family(
+    num_kv_heads=_all_heads,
+    ffn_hidden_size=_optional_ffn,
+    is_gated=False,
+    is_tied=True,
+    num_positions=_gpt2_positions,
+)
+_OPT = replace(_GPT2, ffn_hidden_size=_opt_ffn, num_positions=_opt_positions)
+_BLOOM = replace(_GPT2, num_positions=None)
+_GPT_J = replace(_BLOOM, is_tied=False, parallel_block=_one_norm)
+_COHERE = replace(_GEMMA, parallel_block=_one_norm, qk_norm=_chosen_wide_norm)
+
+FAMILIES: Mapping[str, Family] = {
+    "llama": _LLAMA,
+    "mistral": _MISTRAL,
+    "qwen2": _QWEN,
+    "qwen3": replace(_QWEN, qk_norm=_head_norm),
+    "olmo2": _OLMO,
+    "olmo3": replace(_OLMO, sliding_window=cohere_2_window),
+    "gemma": _GEMMA,
+    "gemma2": replace(_GEMMA, sliding_window=alternating_window),
+    "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window, qk_norm=_head_norm),
+    "mixtral": _MIXTRAL,
+    "llama4_text": _LLAMA_4,
+    "gpt_oss": replace(_MIXTRAL, experts=_gpt_oss_experts, sliding_window=alternating_window),
+    "grok-1": replace(_MIXTRAL, is_tied=True),
+    "qwen2_moe": _QWEN_MOE,
+    "qwen3_moe": replace(_QWEN_MOE, qk_norm=_head_norm),
+    "deepseek": _DEEPSEEK_MOE,
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": _DEEPSEEK,
+    "kimi_k2": _DEEPSEEK,
+    "glm4_moe": replace(_DEEPSEEK_MOE, qk_norm=_chosen_head_norm),
+    "nemotron": _PLAIN,
+    "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads, parallel_block=_neox_block),
+    "gptj": _GPT_J,
+    "codegen": _GPT_J,
+    "phi": replace(_PLAIN, parallel_block=_one_norm),
+    "cohere": _COHERE,
+    "cohere2": replace(_COHERE, sliding_window=cohere_2_window),
+    "falcon": replace(_BLOOM, num_kv_heads=_falcon_heads, parallel_block=_falcon_block),
+    "bloom": _BLOOM,
+    "opt": _OPT,
+    "gpt2": _GPT2,
+}
+"""Families by `model_type`, in reading order."""

@@ -1,0 +1,252 @@
+"""How is the training step of many designs played? The compiled event loop behind `simulator.pipeline.schedule`.
+
+Designs of one shape go through their operations in one order (`simulator.pipeline.order`) and side by side, one in each
+lane. Every forward and backward of every stage and micro-batch is played: it starts at the larger of two clocks, those
+of its stage and of what it waits for, and ends a duration later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import prange
+
+from simulator.compiled import compiled, compiled_parallel, compiled_uncounted, inlined
+from simulator.pipeline.order import (
+    AWAITED,
+    DURATION,
+    END,
+    FIRST_FORWARD,
+    KIND,
+    LAST_GRADIENT,
+    OCCASION,
+    STAGE,
+    PipelineOrder,
+    pipeline_order,
+)
+from simulator.pipeline.state import (
+    EIGHT_LANES,
+    FOUR_LANES,
+    NUM_LANES,
+    TWO_LANES,
+    IntArray,
+    Lanes,
+    PipelineBatch,
+    PipelineResults,
+    lanes_for,
+    load_lane,
+    new_lanes,
+    reset,
+    shape_of,
+)
+
+
+@compiled_parallel
+def play_parts(batch: PipelineBatch, results: PipelineResults, rows: IntArray, bounds: IntArray) -> None:
+    """Plays the designs between consecutive bounds on a thread each; no design sees another one."""
+    for part in prange(len(bounds) - 1):
+        play_rows(batch, results, rows[bounds[part] : bounds[part + 1]])
+
+
+@compiled
+def play_rows(batch: PipelineBatch, results: PipelineResults, rows: IntArray) -> None:
+    """Plays designs, given by their rows, of which those of one shape follow each other."""
+    first = 0
+    while first < len(rows):
+        shape = shape_of(batch, rows[first])
+        last = first + 1
+        while last < len(rows) and shape_of(batch, rows[last]) == shape:
+            last += 1
+        _play_alike(batch, results, rows[first:last])
+        first = last
+
+
+@compiled
+def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) -> None:
+    """Plays designs of one shape, as many at once as there are lanes.
+
+    Gathered parameters delay the first forwards; a twin without traffic, in the next lane, says by how much the step is
+    longer for that. Reductions delay no operation, so that a design that gathers nothing is its own twin.
+    """
+    order = pipeline_order(shape_of(batch, rows[0]), False, False)  # noqa: FBT003  (numba takes no keywords here)
+    num_wanted = 0
+    for row in rows:
+        num_wanted += num_lanes_of(batch, row)
+    num_lanes = lanes_for(num_wanted)
+    lanes = new_lanes(order.shape, num_lanes, order.num_rows, 0, 1)
+    first = 0
+    while first < len(rows):
+        last, num_used = first, 0
+        while last < len(rows) and num_used + num_lanes_of(batch, rows[last]) <= num_lanes:
+            num_own = num_lanes_of(batch, rows[last])
+            for twin in range(num_own):
+                load_lane(batch, rows[last], lanes, num_used + twin, twin == 0)
+            num_used += num_own
+            last += 1
+        play_lanes(order, lanes)
+        num_used = 0
+        for place in range(first, last):
+            num_own = num_lanes_of(batch, rows[place])
+            _write_results(batch, order, lanes, results, rows[place], num_used, num_used + num_own - 1)
+            num_used += num_own
+        first = last
+
+
+@compiled
+def num_lanes_of(batch: PipelineBatch, row: int) -> int:
+    """Returns 2 for a design that gathers parameters, else 1."""
+    num_chunks = batch.num_stages[row] * batch.num_chunks_per_stage[row]
+    return 2 if np.any(batch.parameter_gather_s[row, :num_chunks] != 0.0) else 1
+
+
+@compiled
+def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
+    """Plays one step in all lanes."""
+    reset(lanes)
+    _play_operations(order.operations, lanes)
+
+
+@compiled_uncounted
+def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
+    """Plays operations one after another, each in all lanes: the compiler knows their number, however few they are."""
+    free_s, ends_s, num_lanes = lanes.free_s, lanes.ends_s, len(lanes.send_s)
+    has_starts = lanes.starts_s.shape[0] > 0
+    for place in range(len(operations)):
+        stage, awaited = np.uint64(operations[place, STAGE]), np.uint64(operations[place, AWAITED])
+        end, duration = np.uint64(operations[place, END]), np.uint64(operations[place, DURATION])
+        kind, occasion = np.uint64(operations[place, KIND]), operations[place, OCCASION]
+        if has_starts:
+            for lane in range(num_lanes):
+                lanes.starts_s[end, lane] = max(
+                    free_s[stage, lane], ends_s[awaited, lane] + lanes.send_s[lane]
+                )
+        if occasion == FIRST_FORWARD:
+            _play_first_forward(lanes, stage, awaited, end, duration, kind)
+        elif occasion == LAST_GRADIENT:
+            _play_last_gradient(lanes, stage, awaited, end, duration, kind)
+        elif num_lanes == TWO_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, TWO_LANES)
+        elif num_lanes == FOUR_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, FOUR_LANES)
+        elif num_lanes == EIGHT_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, EIGHT_LANES)
+        else:
+            _play_routine(lanes, stage, awaited, end, duration, kind, NUM_LANES)
+
+
+@inlined
+def _play_routine(
+    lanes: Lanes,
+    stage: np.uint64,
+    awaited: np.uint64,
+    end: np.uint64,
+    duration: np.uint64,
+    kind: np.uint64,
+    num_lanes: int,
+) -> None:
+    """Plays an operation that has nothing to do with data-parallel traffic."""
+    for lane in range(num_lanes):
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
+        end_s = start_s + lanes.duration_s[duration, lane]
+        lanes.ends_s[end, lane] = end_s
+        lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
+
+
+@compiled_uncounted
+def _play_first_forward(
+    lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
+) -> None:
+    """Plays a chunk's first forward, fed by its parameters piece by piece; without overlap they are there already."""
+    for lane in range(len(lanes.send_s)):
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
+        duration_s = lanes.duration_s[duration, lane]
+        end_s = start_s + duration_s
+        num_pieces = lanes.num_overlap_buckets[lane]
+        if num_pieces > 0:
+            gather_start_s, gather_s = lanes.gathered_s[stage, lane], lanes.gather_s[kind, lane]
+            lanes.gathered_s[stage, lane] = gather_start_s + gather_s
+            end_s = streamed_end_s(gather_start_s, gather_s, start_s, duration_s, num_pieces)
+            start_s = max(start_s, gather_start_s + gather_s / num_pieces)
+        if lanes.starts_s.shape[0] > 0:
+            lanes.starts_s[end, lane] = start_s
+        lanes.ends_s[end, lane] = end_s
+        lanes.free_s[stage, lane] = end_s + lanes.wait_s[kind, lane]
+
+
+@compiled_uncounted
+def _play_last_gradient(
+    lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
+) -> None:
+    """Plays what completes the gradients of a chunk, which are reduced piece by piece as they come."""
+    chunk = kind % len(lanes.stages)
+    for lane in range(len(lanes.send_s)):
+        start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
+        duration_s = lanes.duration_s[duration, lane]
+        num_pieces = lanes.num_overlap_buckets[lane]
+        if num_pieces > 0:
+            lanes.network_free_s[stage, lane] = streamed_end_s(
+                start_s, duration_s, lanes.network_free_s[stage, lane], lanes.sync_s[chunk, lane], num_pieces
+            )
+        lanes.ends_s[end, lane] = start_s + duration_s
+        lanes.last_end_s[stage, lane] = start_s + duration_s
+        lanes.free_s[stage, lane] = start_s + duration_s + lanes.wait_s[kind, lane]
+
+
+@inlined
+def streamed_end_s(
+    producer_start_s: float, producer_s: float, consumer_free_s: float, consumer_s: float, num_pieces: int
+) -> float:
+    """Returns when a consumer ends that takes K equal pieces from a producer, each no sooner than produced.
+
+    With a the producer's start, x its duration, u the time from which the consumer is free and y its
+    duration, piece k is there at a + (k+1) x/K and leaves K-k pieces to consume, hence
+
+        end = max(u + y, max_k [a + (k+1) x/K + (K-k) y/K]);
+
+    the inner maximum is linear in k and so at the first or at the last piece.
+    """
+    first_piece_s = producer_start_s + producer_s / num_pieces + consumer_s
+    last_piece_s = producer_start_s + producer_s + consumer_s / num_pieces
+    return max(consumer_free_s + consumer_s, first_piece_s, last_piece_s)
+
+
+@compiled
+def _stage_end_s(lanes: Lanes, stage: int, lane: int) -> float:
+    """Returns when a stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
+    end_s = float(lanes.last_end_s[stage, lane])
+    if lanes.num_overlap_buckets[lane] > 0:
+        return max(end_s, float(lanes.network_free_s[stage, lane]))
+    for chunk in range(len(lanes.stages)):
+        if lanes.stages[chunk] == stage:
+            end_s += lanes.sync_s[chunk, lane]
+    return end_s
+
+
+@compiled
+def _write_results(
+    batch: PipelineBatch,
+    order: PipelineOrder,
+    lanes: Lanes,
+    results: PipelineResults,
+    row: int,
+    lane: int,
+    twin: int,
+) -> None:
+    """Writes a played design into its row of the results; the twin has the ends that traffic does not delay."""
+    c, m = order.shape.num_chunks, order.shape.num_micro_batches
+    step_s = undelayed_s = 0.0
+    for stage in range(order.shape.num_stages):
+        end_s = _stage_end_s(lanes, stage, lane)
+        step_s = max(step_s, end_s)
+        undelayed_s = max(undelayed_s, lanes.last_end_s[stage, twin])
+        results.stage_end_s[row, stage] = end_s
+        results.peak_in_flight[row, stage] = order.peak_in_flight[stage]
+    results.step_s[row] = step_s
+    results.exposed_sync_s[row] = step_s - undelayed_s
+    for chunk in range(c):
+        stage = lanes.stages[chunk]
+        both_s = batch.chunk_forward_s[row, chunk] + batch.chunk_backward_s[row, chunk]
+        results.busy_s[row, stage] += m * both_s
+        if batch.send_blocks_sender[row]:
+            num_sends = m * (int(chunk > 0) + int(chunk + 1 < c))
+            results.send_busy_s[row, stage] += num_sends * lanes.send_s[lane]

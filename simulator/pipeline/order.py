@@ -1,0 +1,137 @@
+"""In which order does a pipeline work? All operations of all stages in one row, each behind those that it waits for.
+
+A stage has a fixed order of its own (`simulator.pipeline.turns`), and each operation waits for one elsewhere. Times play
+no part in that, so designs of one shape share their order, and `simulator.pipeline.kernel` plays many of them at once.
+
+Ends of operations stand in rows of a table while others wait for them. A chunk has as many rows in each direction as it
+ever has results under way, rounded up to a power of two, and writes them in turn: a result has been taken when its row is
+written again, because the next chunk begins its forward before, and ends its backward after, the chunk that waits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.compiled import compiled
+from simulator.pipeline.turns import (
+    PipelineShape,
+    num_directions,
+    peaks_in_flight,
+    stage_of,
+    turns_of_stages,
+)
+
+ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
+"""Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and where its gradients are complete."""
+ALWAYS_THERE = 0
+"""Row of the ends that stands for no wait at all."""
+STAGE, AWAITED, END, DURATION, KIND, OCCASION = range(6)
+"""Columns of operations: the stage, the rows of the end that it waits for and of its own, of its duration, and of its
+kind, which is direction and chunk; and one of the three occasions."""
+NUM_FIELDS = 6
+
+
+class PipelineOrder(NamedTuple):
+    """The operations of one step, and what they need."""
+
+    shape: PipelineShape
+    operations: npt.NDArray[np.int32]
+    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own."""
+    num_rows: int
+    """Rows of the ends."""
+    peak_in_flight: npt.NDArray[np.int32]
+    """Shape (P,): most (micro-batch, chunk) activations that a stage holds at once."""
+
+
+@compiled
+def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_each: bool) -> PipelineOrder:
+    """Returns the order of a shape.
+
+    Args:
+        shape: schedule, stages, chunks and micro-batches.
+        keeps_every_end: whether no row of the ends is written twice; the end of micro-batch i is then in row
+            1 + kind m + i, where the kind is the chunk, plus C for backwards and 2 C for weight gradients.
+        has_duration_each: whether micro-batch i has the duration in row `kind` m + i, instead of all in row `kind`.
+    """
+    m = shape.num_micro_batches
+    turns = turns_of_stages(shape)
+    peak_in_flight, most_results = peaks_in_flight(shape, turns)
+    num_slots = m
+    if not keeps_every_end:
+        num_slots = 1
+        while num_slots < most_results:
+            num_slots *= 2
+    operations = _merged(shape, turns, num_slots, m if has_duration_each else 1)
+    num_rows = 1 + num_directions(shape.schedule) * shape.num_chunks * num_slots
+    return PipelineOrder(shape, operations, num_rows, peak_in_flight)
+
+
+@compiled
+def _merged(
+    shape: PipelineShape, turns: npt.NDArray[np.int32], num_slots: int, durations_of_kind: int
+) -> npt.NDArray[np.int32]:
+    """Merges the turns `(P, K)` of the stages, of which each goes on until it waits for another one.
+
+    Activations travel up and gradients down, so that a sweep moves every stage by about p operations.
+    """
+    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
+    num_kinds = num_directions(shape.schedule) * c
+    operations = np.empty((turns.size, NUM_FIELDS), dtype=np.int32)
+    num_played = np.zeros(p, dtype=np.int64)
+    num_done = np.zeros(num_kinds + 1, dtype=np.int64)
+    num_done[num_kinds] = m  # what waits for nothing waits for this
+    awaited_kinds, is_elsewhere = _awaited_kinds(shape)
+    mask = num_slots - 1 if num_slots != m else -1
+    num = 0
+    while num < len(operations):
+        num_before = num
+        for sweep in range(2 * p):
+            stage = sweep if sweep < p else 2 * p - 1 - sweep
+            for place in range(num_played[stage], turns.shape[1]):
+                kind = turns[stage, place]
+                own = np.uint64(
+                    kind
+                )  # an index without a sign needs no look at whether it counts from the end
+                micro_batch, awaited = num_done[own], awaited_kinds[own]
+                if num_done[np.uint64(awaited)] <= micro_batch:
+                    break
+                slot, row = micro_batch & mask, np.uint64(num)
+                operations[row, STAGE] = stage
+                operations[row, AWAITED] = (
+                    1 + awaited * num_slots + slot if is_elsewhere[own] else ALWAYS_THERE
+                )
+                operations[row, END] = 1 + kind * num_slots + slot
+                operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
+                operations[row, KIND] = kind
+                operations[row, OCCASION] = ROUTINE
+                if micro_batch == 0 and kind < c:
+                    operations[row, OCCASION] = FIRST_FORWARD
+                elif micro_batch + 1 == m and kind >= num_kinds - c:
+                    operations[row, OCCASION] = LAST_GRADIENT
+                num_done[own] = micro_batch + 1
+                num += 1
+                num_played[stage] += 1
+        assert num > num_before
+    return operations
+
+
+@compiled
+def _awaited_kinds(shape: PipelineShape) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Returns for every kind of operation the kind that it waits for, and whether another stage has that one.
+
+    The last chunk goes back behind its own forward, and a weight gradient follows its backward: both behind an operation
+    of their own stage, which their turns put before them. The first forward waits for nothing: a kind beyond all.
+    """
+    c = shape.num_chunks
+    kinds = np.arange(num_directions(shape.schedule) * c)
+    awaited = np.where(kinds < c, kinds - 1, np.where(kinds < 2 * c, kinds + 1, kinds - c))
+    awaited[2 * c - 1] = c - 1
+    awaited[0] = len(kinds)
+    is_elsewhere = np.zeros(len(kinds), dtype=np.bool_)
+    for kind in kinds:
+        if awaited[kind] < len(kinds):
+            is_elsewhere[kind] = stage_of(shape, int(kind) % c) != stage_of(shape, int(awaited[kind]) % c)
+    return awaited, is_elsewhere

@@ -1,0 +1,290 @@
+"""When does every forward and backward of every stage and micro-batch run?
+
+One training step is played event by event, for a whole batch of designs. The model is cut into p*v
+chunks; chunk c lives on stage c % p. A stage runs its forwards and backwards one at a time, in the fixed
+order of 1F1B (v = 1; Narayanan et al., SOSP 2019, https://arxiv.org/abs/1806.03377, and the flushed form
+of https://arxiv.org/abs/2104.04473, section 2.2.1) or interleaved 1F1B (v > 1; same, section 2.2.2), or of another schedule
+(`simulator.pipeline.turns`):
+
+    forward(c, j)   waits for  forward(c-1, j) + send
+    backward(c, j)  waits for  backward(c+1, j) + send, and on the last chunk for its own forward
+
+Every stage has one network stream for its data-parallel traffic. Parameters are gathered from time zero,
+chunk after chunk in the order of first use; gradients are reduced chunk after chunk in the order of the last
+backwards. Both move in `num_overlap_buckets` equal pieces, each piece no sooner than it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NotRequired, TypedDict, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from numba import get_num_threads
+
+from simulator.errors import InputError, Problem
+from simulator.pipeline.kernel import play_lanes, play_parts, play_rows
+from simulator.pipeline.order import pipeline_order
+from simulator.pipeline.state import (
+    TWO_LANES,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    PipelineBatch,
+    PipelineResults,
+    load_lane,
+    new_lanes,
+    shape_of,
+)
+from simulator.pipeline.turns import ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
+
+
+class PipelineColumns(TypedDict):
+    """The designs to play, one row each: n rows; p stages, v chunks per stage, m micro-batches in a row."""
+
+    num_stages: npt.ArrayLike
+    """Shape (n,), p >= 1."""
+    schedule: NotRequired[npt.ArrayLike]
+    """Shape (n,), codes of `simulator.plan.Schedule`; left out: 1F1B."""
+    num_chunks_per_stage: npt.ArrayLike
+    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V it is 2, else it is 1."""
+    num_micro_batches: npt.ArrayLike
+    """Shape (n,), m >= 1; a multiple of p when v > 1."""
+    chunk_forward_s: npt.ArrayLike
+    """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, exposed
+    collectives included. Here and below, columns past p*v are ignored."""
+    chunk_backward_s: npt.ArrayLike
+    """Shape (n, C), the same backward."""
+    chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which ZB-H1 and ZB-V do later; left
+    out: none."""
+    send_s: npt.ArrayLike
+    """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
+    send_blocks_sender: npt.ArrayLike
+    """Shape (n,), True: the sending stage stands still during a send (1F1B without overlap); False: only
+    the receiver waits."""
+    gradient_sync_s: npt.ArrayLike
+    """Shape (n, C), data-parallel reduction of a chunk's gradients."""
+    parameter_gather_s: npt.ArrayLike
+    """Shape (n, C), all-gather of a chunk's parameters at the start of the step; 0 if there is none."""
+    num_overlap_buckets: npt.ArrayLike
+    """Shape (n,), K >= 0: a chunk's gradients become ready in K equal pieces during its last backward, and
+    its first forward needs the parameters in K equal pieces. 0 is no overlap: a stage gathers everything
+    before its first forward and reduces everything after its last backward."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineTimes:
+    """What one step of every design took; n designs, P the largest number of stages among them.
+
+    Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
+    exist (1F1B with v > 1 and m % p != 0, another one with the wrong v) has nan in every time and zero in `peak_in_flight`.
+    """
+
+    step_s: FloatArray
+    """Shape (n,): when the last stage to finish has its last backward and all its gradient syncs done."""
+    exposed_sync_s: FloatArray
+    """Shape (n,): how much shorter the step were without gradient sync and parameter gather."""
+    busy_s: FloatArray
+    """Shape (n, P): sum of the forward and backward durations of a stage."""
+    send_busy_s: FloatArray
+    """Shape (n, P): how long a stage stood still in its own sends (zero unless they block the sender)."""
+    stage_end_s: FloatArray
+    """Shape (n, P): when a stage has its last backward and all its gradient syncs done."""
+    peak_in_flight: npt.NDArray[np.int32]
+    """Shape (n, P): most (micro-batch, chunk) activations held at once: forward begun, backward not ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineTimeline:
+    """Every operation of one step of one design, by stage and then in the order played; all shape (k,)."""
+
+    stage: IntArray
+    chunk: IntArray
+    micro_batch: IntArray
+    is_backward: BoolArray
+    is_weight_gradient: BoolArray
+    """Whether it is the part of a backward that ZB-H1 and ZB-V do later."""
+    start_s: FloatArray
+    end_s: FloatArray
+
+
+def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
+    """Plays one training step of every design, without the optimizer.
+
+    The order of a stage's operations under 1F1B is that of Megatron Core (`get_pp_rank_microbatches` in
+    megatron/core/pipeline_parallel/schedules.py): rank r starts with p-r-1 forwards when v = 1, with
+    2*(p-r-1) + (v-1)*p when v > 1, at most all of them; then one forward, one backward in turn; then the
+    remaining backwards. The rule of its early versions that m = p runs all forwards first is left out, as
+    Megatron Core left it out: it held more activations for the same time.
+
+    Args:
+        **columns: see `PipelineColumns`.
+
+    Raises:
+        InputError: a count is out of range, or a column has another length or too few chunks.
+    """
+    batch = _as_batch(columns)
+    results = _new_results(len(batch.num_stages), int(batch.num_stages.max(initial=0)))
+    _mark_impossible(batch, results)
+    rows = _rows_by_shape(batch)
+    if get_num_threads() > 1:
+        play_parts(batch, results, rows, _equal_parts(batch, rows, get_num_threads()))
+    else:
+        play_rows(batch, results, rows)
+    return PipelineTimes(**results._asdict())
+
+
+def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
+    """Plays one step of one design and returns every operation of it, from the kernel of `play_pipelines`.
+
+    A forward that waits for pieces of its parameters spans from its first piece to its end.
+
+    Args:
+        **columns: see `PipelineColumns`, with one row.
+
+    Raises:
+        InputError: as `play_pipelines`; also when there is not one row or the schedule does not exist.
+    """
+    batch = _as_batch(columns)
+    if len(batch.num_stages) != 1:
+        shape = str(batch.num_stages.shape)
+        raise InputError([Problem(path="num_stages", value=f"shape {shape}", rule="must have one row")])
+    if not _has_schedule(batch)[0]:
+        rule = f"must be a multiple of num_stages ({batch.num_stages[0]}) when a stage has several chunks"
+        raise InputError(
+            [Problem(path="num_micro_batches", value=str(batch.num_micro_batches[0]), rule=rule)]
+        )
+    order = pipeline_order(shape_of(batch, 0), True, False)  # noqa: FBT003  (numba takes no keywords)
+    lanes = new_lanes(order.shape, TWO_LANES, order.num_rows, order.num_rows, 1)
+    load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
+    play_lanes(order, lanes)
+    return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
+
+
+def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -> PipelineTimeline:
+    """Sorts the operations of one design, which are numbered by direction, chunk and micro-batch, by stage and time."""
+    numbers = np.indices((num_directions(shape.schedule), shape.num_chunks, shape.num_micro_batches))
+    direction, chunk, micro_batch = numbers.reshape(3, -1)
+    stage = np.array([stage_of(shape, number) for number in range(shape.num_chunks)])[chunk]
+    order = np.lexsort((direction, end_s, start_s, stage))
+    return PipelineTimeline(
+        stage=stage[order],
+        chunk=chunk[order],
+        micro_batch=micro_batch[order],
+        is_backward=direction[order] == 1,
+        is_weight_gradient=direction[order] == 2,
+        start_s=start_s[order],
+        end_s=end_s[order],
+    )
+
+
+def _has_schedule(batch: PipelineBatch) -> BoolArray:
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m; ZB-V needs two chunks on a stage."""
+    v = batch.num_chunks_per_stage
+    is_in_turn = (v == 1) | (batch.num_micro_batches % batch.num_stages == 0)
+    num_wanted = np.where(batch.schedule == ZB_V, 2, 1)
+    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, v == num_wanted))
+
+
+def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
+    """Sets the times of designs to nan whose schedule does not exist."""
+    is_impossible = ~_has_schedule(batch)
+    results.step_s[is_impossible] = np.nan
+    results.exposed_sync_s[is_impossible] = np.nan
+    is_stage = np.arange(results.busy_s.shape[1]) < batch.num_stages[:, None]
+    for times_s in (results.busy_s, results.send_busy_s, results.stage_end_s):
+        times_s[is_impossible[:, None] & is_stage] = np.nan
+
+
+def _rows_by_shape(batch: PipelineBatch) -> IntArray:
+    """Returns the rows that can be played, those of one shape side by side."""
+    rows = np.flatnonzero(_has_schedule(batch))
+    columns = (batch.num_micro_batches, batch.num_chunks_per_stage, batch.num_stages, batch.schedule)
+    shape = [column[rows] for column in columns]
+    return np.asarray(rows[np.lexsort(shape)], dtype=np.int64)
+
+
+def _equal_parts(batch: PipelineBatch, rows: IntArray, num_parts: int) -> IntArray:
+    """Returns the bounds, `(parts + 1,)`, of parts of the rows that have about as many operations each."""
+    shape = (batch.num_stages[rows], batch.num_chunks_per_stage[rows], batch.num_micro_batches[rows])
+    num_operations = np.cumsum(np.prod(shape, axis=0))
+    shares = np.arange(1, num_parts) / num_parts * num_operations.max(initial=0)
+    return np.concatenate([[0], np.searchsorted(num_operations, shares), [len(rows)]]).astype(np.int64)
+
+
+def _as_batch(columns: PipelineColumns) -> PipelineBatch:
+    """Brings the columns to the types that the kernels are compiled for, and checks what indexes memory."""
+    num_stages = np.ascontiguousarray(columns["num_stages"], dtype=np.int64)
+    backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
+    schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
+    weight_s = columns.get("chunk_weight_gradient_s", np.zeros_like(backward_s))
+    batch = PipelineBatch(
+        schedule=np.ascontiguousarray(schedule, dtype=np.int64),
+        num_stages=num_stages,
+        num_chunks_per_stage=np.ascontiguousarray(columns["num_chunks_per_stage"], dtype=np.int64),
+        num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
+        num_overlap_buckets=np.ascontiguousarray(columns["num_overlap_buckets"], dtype=np.int64),
+        send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
+        send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
+        chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
+        chunk_backward_s=backward_s,
+        chunk_weight_gradient_s=np.ascontiguousarray(weight_s, dtype=np.float64),
+        gradient_sync_s=np.ascontiguousarray(columns["gradient_sync_s"], dtype=np.float64),
+        parameter_gather_s=np.ascontiguousarray(columns["parameter_gather_s"], dtype=np.float64),
+    )
+    problems = _count_problems(batch) + _shape_problems(batch)
+    if problems:
+        raise InputError(problems)
+    return batch
+
+
+def _count_problems(batch: PipelineBatch) -> list[Problem]:
+    """Returns a problem for every count that is below its least value, and for schedules that there are not."""
+    least = {
+        "schedule": 0,
+        "num_stages": 1,
+        "num_chunks_per_stage": 1,
+        "num_micro_batches": 1,
+        "num_overlap_buckets": 0,
+    }
+    smallest = {name: int(getattr(batch, name).min(initial=least[name])) for name in least}
+    largest = int(batch.schedule.max(initial=0))
+    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {ZB_V}")] * (largest > ZB_V)
+    return known + [
+        Problem(path=name, value=str(smallest[name]), rule=f"must be at least {least[name]} in every design")
+        for name in least
+        if smallest[name] < least[name]
+    ]
+
+
+def _shape_problems(batch: PipelineBatch) -> list[Problem]:
+    """Returns a problem for every column of another length than `num_stages` or with too few chunks."""
+    rows = batch.num_stages.shape
+    least_chunks = 0
+    if batch.num_chunks_per_stage.shape == rows:
+        least_chunks = int((batch.num_stages * batch.num_chunks_per_stage).max(initial=0))
+    problems = []
+    for name, column in batch._asdict().items():
+        is_by_chunk = name.startswith(("chunk_", "gradient_", "parameter_"))
+        if column.ndim != (2 if is_by_chunk else 1) or column.shape[:1] != rows:
+            rule = f"must have {rows[0]} rows{' of chunks' if is_by_chunk else ''}"
+            problems.append(Problem(path=name, value=f"shape {column.shape}", rule=rule))
+        elif is_by_chunk and column.shape[1] < least_chunks:
+            rule = f"must have at least num_stages * num_chunks_per_stage = {least_chunks} columns"
+            problems.append(Problem(path=name, value=f"shape {column.shape}", rule=rule))
+    return problems
+
+
+def _new_results(num_designs: int, num_stages: int) -> PipelineResults:
+    """Returns results of zeros; the kernel fills the columns of the stages that exist."""
+    by_stage = (num_designs, num_stages)
+    return PipelineResults(
+        step_s=np.zeros(num_designs),
+        exposed_sync_s=np.zeros(num_designs),
+        busy_s=np.zeros(by_stage),
+        send_busy_s=np.zeros(by_stage),
+        stage_end_s=np.zeros(by_stage),
+        peak_in_flight=np.zeros(by_stage, dtype=np.int32),
+    )

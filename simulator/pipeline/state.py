@@ -1,0 +1,165 @@
+"""What do the kernels of `simulator.pipeline.schedule` keep of a design? Rows of a batch, and the lanes in which it is played.
+
+Designs of one shape are played side by side, one in each lane: an operation is looked up once for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.compiled import compiled
+from simulator.pipeline.order import ALWAYS_THERE
+from simulator.pipeline.turns import PipelineShape, num_directions, stage_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+NUM_LANES = 32
+"""Designs played side by side,"""
+TWO_LANES, FOUR_LANES, EIGHT_LANES = 2, 4, 8
+"""and where there are not as many of a shape."""
+
+
+class PipelineBatch(NamedTuple):
+    """`simulator.pipeline.schedule.PipelineColumns` as the kernels read them: of one type each, contiguous."""
+
+    schedule: IntArray
+    num_stages: IntArray
+    num_chunks_per_stage: IntArray
+    num_micro_batches: IntArray
+    num_overlap_buckets: IntArray
+    send_blocks_sender: BoolArray
+    send_s: FloatArray
+    chunk_forward_s: FloatArray
+    chunk_backward_s: FloatArray
+    chunk_weight_gradient_s: FloatArray
+    gradient_sync_s: FloatArray
+    parameter_gather_s: FloatArray
+
+
+class PipelineResults(NamedTuple):
+    """The arrays of `PipelineTimes`, to be filled."""
+
+    step_s: FloatArray
+    exposed_sync_s: FloatArray
+    busy_s: FloatArray
+    send_busy_s: FloatArray
+    stage_end_s: FloatArray
+    peak_in_flight: npt.NDArray[np.int32]
+
+
+class Lanes(NamedTuple):
+    """Designs side by side, L of them, while they are played."""
+
+    stages: IntArray
+    """Shape (C,): the stage of each chunk."""
+    ends_s: FloatArray
+    """Shape (rows, L): ends of operations for which others wait."""
+    starts_s: FloatArray
+    """Shape (rows, L): starts of the same operations, where they are wanted; otherwise without rows."""
+    free_s: FloatArray
+    """Shape (P, L): when each stage can begin its next operation."""
+    last_end_s: FloatArray
+    """Shape (P, L): when each stage completed the gradients of a chunk."""
+    network_free_s: FloatArray
+    """Shape (P, L): when the gradients that each stage has sent so far are reduced."""
+    gathered_s: FloatArray
+    """Shape (P, L): when the parameters that each stage has asked for so far are there."""
+    duration_s: FloatArray
+    """Shape (2 C, L): forwards, then backwards, by chunk, and (3 C, L) with weight gradients behind them; m times as many
+    where micro-batches differ."""
+    wait_s: FloatArray
+    """Shape (2 C, L) or (3 C, L): how long the stage stands still after it for its send."""
+    sync_s: FloatArray
+    """Shape (C, L)."""
+    gather_s: FloatArray
+    """Shape (C, L)."""
+    send_s: FloatArray
+    """Shape (L,)."""
+    num_overlap_buckets: IntArray
+    """Shape (L,)."""
+
+
+@compiled
+def lanes_for(num_wanted: int) -> int:
+    """Returns how many lanes to play so many designs in: the fewest that hold them, or else `NUM_LANES` at a time."""
+    if num_wanted <= TWO_LANES:
+        return TWO_LANES
+    if num_wanted <= FOUR_LANES:
+        return FOUR_LANES
+    return EIGHT_LANES if num_wanted <= EIGHT_LANES else NUM_LANES
+
+
+@compiled
+def new_lanes(
+    shape: PipelineShape, num_lanes: int, num_rows: int, num_starts: int, durations_of_kind: int
+) -> Lanes:
+    """Returns lanes of zeros for a shape, as many as `lanes_for` says, in which nothing has been played."""
+    by_stage = (shape.num_stages, num_lanes)
+    by_chunk = (shape.num_chunks, num_lanes)
+    num_kinds = num_directions(shape.schedule) * shape.num_chunks
+    lanes = Lanes(
+        np.zeros(shape.num_chunks, np.int64),
+        np.empty((num_rows, num_lanes)),
+        np.empty((num_starts, num_lanes)),
+        np.zeros(by_stage),
+        np.zeros(by_stage),
+        np.zeros(by_stage),
+        np.zeros(by_stage),
+        np.zeros((num_kinds * durations_of_kind, num_lanes)),
+        np.zeros((num_kinds, num_lanes)),
+        np.zeros(by_chunk),
+        np.zeros(by_chunk),
+        np.zeros(num_lanes),
+        np.zeros(num_lanes, np.int64),
+    )
+    lanes.ends_s[ALWAYS_THERE] = -np.inf
+    for chunk in range(shape.num_chunks):
+        lanes.stages[chunk] = stage_of(shape, chunk)
+    return lanes
+
+
+@compiled
+def reset(lanes: Lanes) -> None:
+    """Puts every clock to the start of the step."""
+    lanes.network_free_s[:] = 0.0
+    lanes.gathered_s[:] = 0.0
+    lanes.free_s[:] = 0.0
+    for chunk in range(len(lanes.stages)):
+        for lane in range(len(lanes.send_s)):
+            if lanes.num_overlap_buckets[lane] == 0:
+                lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
+
+
+@compiled
+def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
+    """Returns the shape of one row."""
+    num_stages = batch.num_stages[row]
+    num_chunks = num_stages * batch.num_chunks_per_stage[row]
+    return PipelineShape(batch.schedule[row], num_stages, num_chunks, batch.num_micro_batches[row])
+
+
+@compiled
+def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_network: bool) -> None:
+    """Copies the durations of one row into a lane, with or without its data-parallel traffic; one stage sends nothing."""
+    c = len(lanes.stages)
+    is_split = len(lanes.wait_s) == 3 * c
+    send_s = batch.send_s[row] if batch.num_stages[row] > 1 else 0.0
+    wait_s = send_s if batch.send_blocks_sender[row] else 0.0
+    lanes.send_s[lane] = send_s
+    lanes.num_overlap_buckets[lane] = batch.num_overlap_buckets[row]
+    for chunk in range(c):
+        lanes.duration_s[chunk, lane] = batch.chunk_forward_s[row, chunk]
+        lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk]
+        if is_split:
+            weight_s = batch.chunk_weight_gradient_s[row, chunk]
+            lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk] - weight_s
+            lanes.duration_s[2 * c + chunk, lane] = weight_s
+        lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < c else 0.0
+        lanes.wait_s[c + chunk, lane] = wait_s if chunk > 0 else 0.0
+        lanes.sync_s[chunk, lane] = batch.gradient_sync_s[row, chunk] if has_network else 0.0
+        lanes.gather_s[chunk, lane] = batch.parameter_gather_s[row, chunk] if has_network else 0.0

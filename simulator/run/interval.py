@@ -1,0 +1,116 @@
+"""How much work should lie between two saves? The interval of the largest expected goodput."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.run import renewal
+from simulator.run.columns import FOREVER_S, BackPressure, RunOptions, Runs
+from simulator.run.levels import Shares, UpTime
+from simulator.run.way_back import WayBack
+from simulator.table import Floats
+
+
+def optimal_interval_s(
+    *,
+    mtbf_s: npt.ArrayLike,
+    stall_s: npt.ArrayLike,
+    commit_s: npt.ArrayLike,
+    tax_fraction: npt.ArrayLike,
+    slots: npt.ArrayLike,
+    restart_s: npt.ArrayLike,
+    minimum_interval_s: npt.ArrayLike,
+    **options: Unpack[RunOptions],
+) -> Floats:
+    """Returns the interval of the largest expected goodput of a long run, `(n,)`.
+
+    It is never below `minimum_interval_s`, nor so short that saves queue for slots: that is the answer where
+    a save costs nothing. The equations are in `simulator.run.renewal.best_interval_s`; the mean up-time there is
+    that between interruptions that go back to a save, of which one that goes back to the durable level counts
+    `durable_every` times. Up-times count as having no memory.
+
+    Raises:
+        InputError: as `expected_ledger`.
+    """
+    runs = Runs.of(
+        {
+            "work_s": np.inf,
+            "mtbf_s": mtbf_s,
+            "interval_s": minimum_interval_s,
+            "stall_s": stall_s,
+            "commit_s": commit_s,
+            "tax_fraction": tax_fraction,
+            "slots": slots,
+            "policy": BackPressure.SKIP,
+            "restart_s": restart_s,
+            **options,
+        }
+    )
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # Of restarts that fail while they wait for spares the level of saves hardly depends on the wait.
+        endless = replace(runs, num_spares=np.full(len(runs), FOREVER_S))
+        shares = Shares.of(endless, WayBack.of(endless))
+        low_s = _shortest_s(runs)
+        best_s = _best_s(replace(runs, mtbf_s=_mean_between_roll_backs_s(runs, shares)), low_s)
+        return _fit_to_writing(runs, shares, best_s, low_s)
+
+
+def _shortest_s(runs: Runs) -> Floats:
+    """Returns the shortest interval that is allowed and makes no save queue for a slot, `(n,)`."""
+    queueing_s = ((runs.stall_s + runs.commit_s) / runs.slots - runs.stall_s) / (1.0 + runs.tax_fraction)
+    return np.maximum(runs.interval_s, queueing_s)
+
+
+def _best_s(runs: Runs, low_s: Floats) -> Floats:
+    """Returns the best interval of runs with one level of saves, `(n,)`."""
+    kink_s = np.maximum(low_s, runs.commit_s / (1.0 + runs.tax_fraction))
+    # Beyond the commit time the tax is a cost per save, below it a constant share of all time: two hills,
+    # of which only several slots can reach the lower one.
+    cost_s = runs.stall_s + runs.tax_share * runs.commit_s
+    long_s = np.maximum(kink_s, renewal.best_interval_s(cost_s, np.zeros(len(runs)), runs.mtbf_s))
+    if not np.any(low_s < kink_s):
+        return long_s
+    short_s = renewal.best_interval_s(runs.stall_s, runs.tax_fraction, runs.mtbf_s)
+    short_s = np.clip(short_s, low_s, kink_s)
+    return np.where(_up_time_per_work(runs, short_s) < _up_time_per_work(runs, long_s), short_s, long_s)
+
+
+def _fit_to_writing(runs: Runs, shares: Shares, best_s: Floats, low_s: Floats) -> Floats:
+    """Returns the best interval where saves wait for the durable level, so that few of them are written, `(n,)`.
+
+    Then an interval pays in which a whole number of saves goes into one writing: the one above or below the best.
+    """
+    writing_s = runs.stall_s + runs.durable_commit_s
+    cost_s = runs.stall_s + runs.tax_share * runs.commit_s
+    num_saves = np.ceil(writing_s / (best_s + cost_s))
+    is_late = (shares.durable > 0.0) & (num_saves > runs.durable_every)
+    if not np.any(is_late):
+        return best_s
+    found_s, least = best_s, _up_time_of_long_run(runs, shares, best_s)
+    for number in (num_saves, num_saves - 1.0):
+        tried_s = np.maximum(low_s, writing_s / np.maximum(1.0, number) - cost_s)
+        up_time = _up_time_of_long_run(runs, shares, tried_s)
+        is_better = is_late & (up_time < least)
+        found_s, least = np.where(is_better, tried_s, found_s), np.where(is_better, up_time, least)
+    return found_s
+
+
+def _mean_between_roll_backs_s(runs: Runs, shares: Shares) -> Floats:
+    """Returns the mean up-time between interruptions whose lost work is half an interval, `(n,)`."""
+    num_intervals = np.where(runs.has_live_replicas, 0.0, shares.fast) + shares.durable * runs.durable_every
+    return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(num_intervals, 1.0 / FOREVER_S))
+
+
+def _up_time_per_work(runs: Runs, interval_s: Floats) -> Floats:
+    """Returns what the best interval makes least; restarts take the same share at every interval."""
+    changed = replace(runs, interval_s=interval_s)
+    return renewal.Cycle.of(changed).up_time_per_work(changed)
+
+
+def _up_time_of_long_run(runs: Runs, shares: Shares, interval_s: Floats) -> Floats:
+    """Returns the same for runs with two levels of saves."""
+    return UpTime.of(replace(runs, interval_s=interval_s), shares).total_s

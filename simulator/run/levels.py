@@ -1,0 +1,244 @@
+"""How long are the up-times of a run with two levels of saves, live replicas or announced interruptions?
+
+Two renewal processes, one in the other. The inner one knows only the interruptions that the fast level survives,
+at the rate a; its clock, the expected up-time per work, drives the outer one, which knows only those that need the
+durable level, at the rate b, and whose cycle is the work between two durable saves.
+
+Inner, without replicas: exact as in `simulator.run.renewal`. For the outer process the time between two fast
+commits counts with its Laplace transform at b, as what matters is how often an outer failure comes first:
+
+    from commit to commit    1 - phi = (1 - exp(-(a + b) c)) b / (b + a exp(-(a + b) t1))
+    outer clock of a cycle   -ln(phi) / b, which is (exp(a c) - 1)/a exp(a (t1 - c)) for b = 0
+
+Inner, with live replicas: with g the share of work in the up-time of a run without failures, an up-time loses
+g (1 - exp(-a lag/g))/a of work, and the pause after it is cut short by the next interruption. Announced interruptions keep all
+work: per up-time the gain is the whole work in their share, else what was committed.
+
+Exact where a run has one level, no replica and nothing planned. Else measured against the event loop's mean wall
+time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean
+up-time: 0.02 % on average for planned interruptions, 0.05 % for two levels (at most 0.7 %), 0.1 % for replicas (at
+most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from simulator.run import renewal
+from simulator.run.columns import FOREVER_S, Runs
+from simulator.run.up_time import TIE_FRACTION
+from simulator.run.way_back import WayBack
+from simulator.table import Booleans, Floats, Table
+
+_LEAST_SHARE = 1e-12
+"""Interruptions rarer than this share are none: they come from rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares(Table):
+    """What interruptions go back to, as shares that sum to 1, `(n,)`."""
+
+    fast: Floats
+    """The newest committed save, or a live replica."""
+    durable: Floats
+    planned: Floats
+    """All work is kept."""
+
+    @classmethod
+    def of(cls, runs: Runs, way_back: WayBack) -> Self:
+        """Returns the shares; where both levels hold the same saves, all is of the fast one."""
+        is_same = runs.has_one_level | (~runs.has_live_replicas & ~runs.has_saves)
+        fast, durable = way_back.fast_share, way_back.durable_share
+        durable = np.where(is_same | (durable < _LEAST_SHARE), 0.0, durable)
+        planned = 1.0 - fast - way_back.durable_share
+        fast = np.where(is_same, fast + way_back.durable_share, fast)
+        return cls(fast=fast, durable=durable, planned=np.where(planned < _LEAST_SHARE, 0.0, planned))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpTime(Table):
+    """The expected time of a run between ways back, and its parts that are not work, `(n,)`."""
+
+    total_s: Floats
+    checkpoint_stall_s: Floats
+    checkpoint_tax_s: Floats
+    backpressure_wait_s: Floats
+    reduced_capacity_s: Floats
+
+    @classmethod
+    def of(cls, runs: Runs, shares: Shares) -> Self:
+        """Returns the up-time of all runs."""
+        mtbf_s = np.where(runs.has_live_replicas, FOREVER_S, _mean_s(runs, shares.fast))
+        inner = replace(runs, mtbf_s=mtbf_s)
+        cycle = renewal.Cycle.of(inner)
+        ends = renewal.Ends.of(inner, cycle)
+        up_time = cls(
+            total_s=renewal.up_time_s(inner, cycle, ends),
+            checkpoint_stall_s=renewal.stall_s(inner, cycle, ends),
+            checkpoint_tax_s=renewal.tax_s(inner, cycle, ends),
+            backpressure_wait_s=renewal.wait_s(inner, cycle, ends),
+            reduced_capacity_s=np.zeros(len(runs)),
+        )
+        if np.any(shares.planned > 0.0):
+            up_time = up_time.with_planned(runs, shares)
+        if np.any(runs.has_live_replicas):
+            up_time = up_time.with_replicas(runs, shares)
+        if np.any(shares.durable > 0.0):
+            up_time = up_time.times(_outer_factor(runs, shares, up_time.total_s))
+        return up_time
+
+    def with_planned(self, runs: Runs, shares: Shares) -> Self:
+        """Returns the up-time as interruptions that keep all work change it in a long run."""
+        has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
+        keeping, losing = _PerWork.of(runs, shares), _PerWork.of(runs, _without_planned(shares))
+        names = self.names()[1:4]
+        parts = {
+            name: getattr(self, name) * _ratio(getattr(keeping, name), getattr(losing, name), has_any)
+            for name in names
+        }
+        not_working_s = np.sum([getattr(self, name) for name in names], axis=0)
+        lost_s = np.maximum(0.0, self.total_s - runs.work_s - not_working_s)
+        lost_s = lost_s * _ratio(keeping.lost_work_s, losing.lost_work_s, has_any)
+        total_s = runs.work_s + np.sum(list(parts.values()), axis=0) + lost_s
+        return replace(self, **parts, total_s=np.where(has_any, total_s, self.total_s))
+
+    def with_replicas(self, runs: Runs, shares: Shares) -> Self:
+        """Returns the up-time where a replica that goes on working stands in for the fast level."""
+        rate = shares.fast / runs.mtbf_s
+        is_live = runs.has_live_replicas
+        # An interruption also ends the saves under way, and with them their tax.
+        taxed = rate * np.minimum(runs.commit_s, runs.interval_s)
+        untaxed = np.where(is_live & (taxed > 0.0), 1.0 + np.expm1(-taxed) / taxed, 0.0)
+        tax_s = self.checkpoint_tax_s * (1.0 - untaxed)
+        steady_s = self.total_s - self.checkpoint_tax_s * untaxed
+        work_share = np.divide(runs.work_s, steady_s, out=np.ones(len(runs)), where=steady_s > 0.0)
+        lag_s = _mean_lag_s(runs, shares, work_share)
+        kept = 1.0 - work_share * -np.expm1(-rate * lag_s / work_share)
+        working_s = np.where(is_live, steady_s / kept, steady_s)
+        paused = shares.fast * -np.expm1(-runs.reduced_capacity_s / runs.mtbf_s)
+        paused_s = np.where(is_live, working_s * paused / (1.0 - paused), 0.0)
+        total_s = working_s + paused_s
+        return replace(self, total_s=total_s, checkpoint_tax_s=tax_s, reduced_capacity_s=paused_s)
+
+    def times(self, factor: Floats) -> Self:
+        """Returns every part times a factor."""
+        return type(self)(**{name: getattr(self, name) * factor for name in self.names()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PerWork(Table):
+    """Means of a long run per second of work, `(n,)`."""
+
+    checkpoint_stall_s: Floats
+    checkpoint_tax_s: Floats
+    backpressure_wait_s: Floats
+    lost_work_s: Floats
+
+    @classmethod
+    def of(cls, runs: Runs, shares: Shares) -> Self:
+        """Returns the means of runs whose up-times end in a roll-back or, if planned, without one."""
+        ended = replace(runs, mtbf_s=_mean_s(runs, shares.fast + shares.planned))
+        cycle = renewal.Cycle.of(ended)
+        stall_s, tax_s, wait_s = renewal.per_up_time_s(ended, cycle)
+        work_s = ended.mtbf_s - stall_s - tax_s - wait_s
+        planned = shares.planned / np.maximum(_LEAST_SHARE, shares.fast + shares.planned)
+        gain_s = planned * work_s + (1.0 - planned) * ended.mtbf_s / cycle.up_time_per_work(ended)
+        return cls(
+            checkpoint_stall_s=stall_s / gain_s,
+            checkpoint_tax_s=tax_s / gain_s,
+            backpressure_wait_s=wait_s / gain_s,
+            lost_work_s=(work_s - gain_s) / gain_s,
+        )
+
+
+def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
+    """Returns how much longer the up-time is with the interruptions that need the durable level, `(n,)`."""
+    clock = _Clock.of(runs, shares, inner_s)
+    none_s = np.zeros(len(runs))
+    outer = replace(
+        runs,
+        work_s=inner_s * clock.speed,
+        mtbf_s=_mean_s(runs, shares.durable),
+        interval_s=np.minimum(clock.first_s, FOREVER_S),
+        commit_s=clock.commit_s,
+        stall_s=none_s,
+        tax_fraction=none_s,
+    )
+    cycle = renewal.Cycle.regular(outer, np.minimum(clock.cycle_s, FOREVER_S))
+    up_time_s = renewal.up_time_s(outer, cycle, renewal.Ends.of(outer, cycle))
+    has_any = (shares.durable > 0.0) & (inner_s > 0.0)
+    # In a run shorter than its first save the inner clock of a long run is too fast.
+    return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Clock(Table):
+    """The inner process as the outer one sees it, `(n,)`."""
+
+    speed: Floats
+    """Outer clock per inner up-time: 1, or less where the inner one fluctuates."""
+    first_s: Floats
+    """From an outer failure to the first save that is to be durable."""
+    cycle_s: Floats
+    """From one durable save to the next."""
+    commit_s: Floats
+    """From the end of the first cycle after an outer failure until it is durable."""
+
+    @classmethod
+    def of(cls, runs: Runs, shares: Shares, inner_s: Floats) -> Self:
+        """Returns the clock of runs whose inner up-time is known."""
+        rates = shares.fast / runs.mtbf_s, shares.durable / runs.mtbf_s
+        inner = replace(runs, mtbf_s=_mean_s(runs, shares.fast))
+        saves = renewal.Cycle.of(inner)
+        first_commit_s = runs.interval_s + runs.stall_s + runs.commit_s
+        save_s = _outer_clock_s(saves.length_s, first_commit_s, *rates)
+        late_s = _outer_clock_s(first_commit_s, first_commit_s, *rates) - save_s
+        is_plain = runs.has_live_replicas | ~runs.has_saves
+        speed = np.where(is_plain, 1.0, save_s / (saves.gain_s * saves.up_time_per_work(inner)))
+        per_work = np.divide(inner_s, runs.work_s, out=np.ones(len(runs)), where=runs.work_s > 0.0)
+        save_s = speed * saves.gain_s * per_work
+        late_s = np.where(is_plain, runs.commit_s, late_s) + runs.durable_commit_s - runs.commit_s
+        return cls(
+            speed=speed,
+            first_s=runs.durable_every * save_s,
+            cycle_s=_saves_per_durable(runs, saves.length_s) * save_s,
+            commit_s=np.maximum(0.0, late_s),
+        )
+
+
+def _mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
+    """Returns the mean of the lag and the work since the newest durable save, whichever is less, `(n,)`."""
+    cycle = renewal.Cycle.of(replace(runs, mtbf_s=_mean_s(runs, shares.fast)))
+    newest_s = runs.durable_commit_s * work_share
+    apart_s = _saves_per_durable(runs, cycle.length_s) * cycle.gain_s
+    beyond_s = np.clip(runs.live_lag_s - newest_s, 0.0, apart_s)
+    return np.minimum(runs.live_lag_s, newest_s) + beyond_s - 0.5 * beyond_s * (beyond_s / apart_s)
+
+
+def _saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
+    """Returns how many saves lie between two that become durable, one at a time, `(n,)`."""
+    under_way_s = runs.stall_s + runs.durable_commit_s - TIE_FRACTION * runs.interval_s
+    return np.maximum(runs.durable_every, np.ceil(under_way_s / cycle_s))
+
+
+def _outer_clock_s(part_s: Floats, again_s: Floats, inner: Floats, outer: Floats) -> Floats:
+    """Returns -ln E[exp(-outer T)] / outer, T the time of a part that takes `again_s` after an inner failure."""
+    both = inner + outer
+    reached = -np.expm1(-both * part_s) * outer / (outer + inner * np.exp(-both * again_s))
+    return -np.log1p(-reached) / outer
+
+
+def _mean_s(runs: Runs, share: Floats) -> Floats:
+    """Returns the mean up-time between the interruptions of a share, `(n,)`."""
+    return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(share, 1e-300))
+
+
+def _without_planned(shares: Shares) -> Shares:
+    return replace(shares, planned=np.zeros(len(shares)))
+
+
+def _ratio(new: Floats, old: Floats, matters: Booleans) -> Floats:
+    return np.divide(new, old, out=np.ones(len(new)), where=matters & (old > 0.0))

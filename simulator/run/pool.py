@@ -1,0 +1,51 @@
+"""How long does an interrupted run wait for other nodes? The pool of spares in the compiled event loop.
+
+Nodes come back after a fixed time of repair, the first to fail first: a ring of their times of return. Where none
+stands by, a node comes on loan from a queue; the next repaired node is given back for it. So the nodes in repair
+are those that failed within the time of repair, as with infinitely many servers (M/G/inf).
+"""
+
+from __future__ import annotations
+
+from simulator.compiled import compiled, inlined
+from simulator.run.columns import FOREVER_S
+from simulator.run.state import FloatArray, RunDesign, RunState
+
+_FOREVER_S = FOREVER_S
+
+
+@compiled
+def replacement_wait_s(
+    design: RunDesign, num_nodes: float, now_s: float, state: RunState, returns_s: FloatArray
+) -> float:
+    """Sends nodes to repair; returns the time until others stand in for them."""
+    if num_nodes == 0.0:
+        return 0.0
+    if design.num_spares >= _FOREVER_S:
+        return design.spare_wait_s
+    while state.num_in_repair > 0 and returns_s[state.oldest_repair] <= now_s:
+        _take_back(state, returns_s)
+    num_missing = int(min(num_nodes, num_nodes - state.spares_left))
+    for _ in range(int(num_nodes)):
+        _send_to_repair(now_s + design.repair_s, state, returns_s)
+    if num_missing <= 0:
+        return design.spare_wait_s
+    last = (state.oldest_repair + num_missing - 1) % returns_s.shape[0]
+    is_back_s: float = returns_s[last] - now_s
+    return min(design.queue_wait_s, is_back_s + design.spare_wait_s)
+
+
+@inlined
+def _take_back(state: RunState, returns_s: FloatArray) -> None:
+    state.oldest_repair = (state.oldest_repair + 1) % returns_s.shape[0]
+    state.num_in_repair -= 1
+    state.spares_left += 1.0
+
+
+@inlined
+def _send_to_repair(return_s: float, state: RunState, returns_s: FloatArray) -> None:
+    if state.num_in_repair == returns_s.shape[0]:
+        _take_back(state, returns_s)
+    returns_s[(state.oldest_repair + state.num_in_repair) % returns_s.shape[0]] = return_s
+    state.num_in_repair += 1
+    state.spares_left -= 1.0

@@ -1,0 +1,147 @@
+"""What does the event loop read, remember and fill? Its records: a design, a run while it is played, its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.run.columns import NUM_KINDS
+
+FloatArray = npt.NDArray[np.float64]
+Records = npt.NDArray[np.void]
+Cell = tuple[int, int]
+
+
+class RunDesign(Protocol):
+    """The numbers of one run as in `simulator.run.columns.RunColumns`; a record to the compiler."""
+
+    mtbf_s: float
+    interval_s: float
+    stall_s: float
+    commit_s: float
+    tax_fraction: float
+    slots: int
+    policy: int
+    up_scale_s: float
+    """Scale of the Weibull up-times."""
+    restart_scale_s: float
+    """The same for the time until a restart is interrupted; inf: it never is."""
+    inverse_shape: float
+    """1 over the Weibull shape."""
+    restart_log_deviation: float
+    kind_share: Sequence[float]
+    kind_restart_s: Sequence[float]
+    kind_nodes: Sequence[float]
+    kind_fast_survival: Sequence[float]
+    has_one_level: bool
+    has_live_replicas: bool
+    durable_every: float
+    durable_commit_s: float
+    fast_load_s: float
+    durable_load_s: float
+    live_lag_s: float
+    reduced_capacity_s: float
+    num_spares: float
+    repair_s: float
+    spare_wait_s: float
+    queue_wait_s: float
+
+
+DESIGN = np.dtype(
+    [
+        (
+            name,
+            {"int": np.int64, "bool": np.bool_, "float": np.float64}.get(kind, np.float64),
+            (NUM_KINDS,) if kind.startswith("Sequence") else (),
+        )
+        for name, kind in RunDesign.__annotations__.items()
+    ]
+)
+"""`RunDesign` as one record."""
+
+
+class RunState(Protocol):
+    """One run while it is played; a record to the compiler, these fields to the reader."""
+
+    wall_s: float
+    """Since the start of the run, up to the last interruption or restart."""
+    now_s: float
+    """Since the last restart."""
+    work_s: float
+    """Work to do."""
+    done_s: float
+    """Work done, and not lost since."""
+    due_s: float
+    """Work at which the next save is due."""
+    restored_s: float
+    """Work with which the run came back last."""
+    num_saved: float
+    """Saves made so far, without those that were rolled back."""
+    fast_s: float
+    """Work of the newest save on the fast level; what `num_saved` was after it."""
+    num_saved_fast: float
+    durable_s: float
+    """The same for the durable level."""
+    num_saved_durable: float
+    writing_s: float
+    """The same for the save that is on its way to the durable level."""
+    num_saved_writing: float
+    written_at_s: float
+    """When it is durable; inf: none is on its way."""
+    oldest: int
+    """Place of the oldest uncommitted save in the ring of saves."""
+    num_uncommitted: int
+    mark_now_s: float
+    """`now_s` and what follows as they were when a save began with no other under way; below 0: not yet."""
+    mark_done_s: float
+    mark_stall_s: float
+    mark_tax_s: float
+    mark_wait_s: float
+    mark_num_saved: float
+    is_live: bool
+    """Whether the run came back from a live replica: its capacity is missing, and saves are due as before."""
+    spares_left: float
+    """Nodes that stand by; below 0: nodes on loan."""
+    oldest_repair: int
+    """Place of the node that has been in repair longest in the ring of nodes."""
+    num_in_repair: int
+    checkpoint_stall_s: float
+    checkpoint_tax_s: float
+    backpressure_wait_s: float
+    lost_work_s: float
+    reduced_capacity_s: float
+    restart_s: float
+    replacement_wait_s: float
+    checkpoint_restore_s: float
+    num_failures: float
+    num_planned: float
+
+
+STATE = np.dtype(
+    [
+        (name, {"int": np.int64, "bool": np.bool_, "float": np.float64}[kind])
+        for name, kind in RunState.__annotations__.items()
+    ]
+)
+"""`RunState` as one record."""
+SAVE = np.dtype([("commit_at_s", np.float64), ("done_s", np.float64), ("num_saved", np.float64)])
+"""A save under way."""
+
+
+class RunResults(NamedTuple):
+    """The arrays of `simulator.run.events.RunReplications` but `productive_s`, `(n, R)`, to be filled."""
+
+    wall_s: FloatArray
+    checkpoint_stall_s: FloatArray
+    checkpoint_tax_s: FloatArray
+    backpressure_wait_s: FloatArray
+    lost_work_s: FloatArray
+    reduced_capacity_s: FloatArray
+    restart_s: FloatArray
+    replacement_wait_s: FloatArray
+    checkpoint_restore_s: FloatArray
+    num_failures: FloatArray
+    num_planned: FloatArray

@@ -1,0 +1,168 @@
+"""How long is the way back from an interruption, by expectation, and what does it leave of the saves?
+
+It has three parts, one after another: replacement, restart, load. Where restarts can fail, at the rate r of
+unplanned interruptions, a part of length x that begins with probability b takes b (1 - exp(-r x))/r on average,
+and the next begins with probability b exp(-r x). A failed attempt is followed by another of a new kind; once the
+fast level of saves is lost it stays so until the run is back. Nodes on their way come all the same. With one kind
+and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by Gauss-Hermite quadrature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from simulator.run.columns import Interruption, Runs, over_kinds
+from simulator.run.spares import expected_replacement_wait_s
+from simulator.table import Floats, Table, total
+
+_NUM_POINTS = 16
+"""Points of the quadrature: full single precision for sigma up to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WayBack(Table):
+    """Means per interruption of an up-time, `(n,)`."""
+
+    replacement_wait_s: Floats
+    restart_s: Floats
+    checkpoint_restore_s: Floats
+    num_failures: Floats
+    """Unplanned: the interruption itself unless it was planned, and those of restarts."""
+    fast_share: Floats
+    """Share of the interruptions that roll back to the fast level of saves, or to a live replica."""
+    durable_share: Floats
+    """Share that rolls back to the durable level; the rest was announced and loses nothing."""
+
+    @classmethod
+    def of(cls, runs: Runs) -> Self:
+        """Returns the way back of all runs."""
+        wait_s = expected_replacement_wait_s(runs)
+        plain = cls(**_plain(runs, wait_s))
+        can_fail = runs.fails_during_restart == 1.0
+        if not np.any(can_fail):
+            return plain
+        interrupted = _interrupted(runs, wait_s)
+        return cls(
+            **{name: np.where(can_fail, interrupted[name], getattr(plain, name)) for name in cls.names()}
+        )
+
+    @property
+    def total_s(self) -> Floats:
+        """From an interruption to the next up-time."""
+        return self.replacement_wait_s + self.restart_s + self.checkpoint_restore_s
+
+
+def _plain(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
+    """Returns the columns if nothing fails on the way back."""
+    share = runs.kind_share
+    survives = over_kinds(share, runs.kind_fast_survival)
+    return {
+        "replacement_wait_s": over_kinds(share, wait_s),
+        "restart_s": over_kinds(share, runs.kind_restart_s),
+        "checkpoint_restore_s": survives * runs.fast_load_s + (1.0 - survives) * runs.durable_load_s,
+        "num_failures": 1.0 - share[:, Interruption.PLANNED],
+    } | _shares(runs, runs.kind_fast_survival)
+
+
+def _shares(runs: Runs, kept: Floats) -> dict[str, Floats]:
+    """Returns what is rolled back to, if the fast level lasts to the end of the way back with shares `(n, 4)`."""
+    planned = runs.planned_share
+    # What was announced is saved on the level that outlives it; only a failed restart can still lose that.
+    saved = np.where(runs.has_saves, runs.kind_fast_survival[:, Interruption.PLANNED], 1.0)
+    lost_planned = runs.kind_share[:, Interruption.PLANNED] * (saved - kept[:, Interruption.PLANNED])
+    unplanned_share = runs.kind_share[:, : Interruption.PLANNED]
+    durable_share = total((unplanned_share * (1.0 - kept[:, : Interruption.PLANNED])).T) + lost_planned
+    kept_planned = np.where(runs.has_saves, planned - lost_planned, 0.0)
+    return {
+        "durable_share": durable_share,
+        "fast_share": np.maximum(0.0, 1.0 - durable_share - kept_planned),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt(Table):
+    """One attempt after each kind of interruption, `(n, 4)`."""
+
+    replacement_wait_s: Floats
+    restart_s: Floats
+    checkpoint_restore_s: Floats
+    num_failures: Floats
+    success: Floats
+    """Probability that restart and load do not fail."""
+
+    @classmethod
+    def of(cls, runs: Runs, rate: Floats, wait_s: Floats, load_s: Floats) -> Self:
+        """Returns the mean time of each part with failures at a rate `(n, 1)`."""
+        restart_s, restarts = _restart(runs, rate)
+        load_s = np.broadcast_to(load_s[:, None], wait_s.shape)
+        success = restarts * np.exp(-rate * load_s)
+        return cls(
+            replacement_wait_s=wait_s,
+            restart_s=restart_s,
+            checkpoint_restore_s=restarts * _until(rate, load_s),
+            num_failures=rate * wait_s + 1.0 - success,
+            success=success,
+        )
+
+
+def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
+    """Returns the columns if restarts can fail."""
+    share = runs.kind_share
+    unplanned = 1.0 - share[:, Interruption.PLANNED]
+    rate = (unplanned / runs.mtbf_s)[:, None]
+    next_share = _next_share(share, unplanned)
+    takes_nodes = np.where(runs.kind_nodes > 0.0, 1.0, 0.0)
+    wait_s = _busy_s(rate * over_kinds(next_share, takes_nodes)[:, None], wait_s)
+    loses_fast = rate * over_kinds(next_share, 1.0 - runs.kind_fast_survival)[:, None]
+    survival = runs.kind_fast_survival * np.exp(-loses_fast * wait_s)
+    fast = _Attempt.of(runs, rate, wait_s, runs.fast_load_s)
+    durable = _Attempt.of(runs, rate, wait_s, runs.durable_load_s)
+    durable_ends = over_kinds(next_share, durable.success)
+    fast_ends = over_kinds(next_share, 1.0 - survival + survival * fast.success)
+    columns = {}
+    for name in WayBack.names()[:4]:
+        then_durable = over_kinds(next_share, getattr(durable, name)) / durable_ends
+        all_durable = getattr(durable, name) + (1.0 - durable.success) * then_durable[:, None]
+        first = survival * getattr(fast, name) + (1.0 - survival) * all_durable
+        then_fast = over_kinds(next_share, first) / fast_ends
+        columns[name] = over_kinds(share, first + survival * (1.0 - fast.success) * then_fast[:, None])
+    columns["num_failures"] += unplanned
+    stays_fast = over_kinds(next_share, survival * fast.success) / fast_ends
+    kept = survival * (1.0 - (1.0 - fast.success) * (1.0 - stays_fast[:, None]))
+    return columns | _shares(runs, kept)
+
+
+def _busy_s(rate: Floats, wait_s: Floats) -> Floats:
+    """Returns the mean time until no node is missing any more, if more fail meanwhile (busy period of M/D/inf)."""
+    busy_s = np.expm1(rate * wait_s) / np.where(rate > 0.0, rate, 1.0)
+    return np.where(rate > 0.0, busy_s, wait_s)
+
+
+def _next_share(share: Floats, unplanned: Floats) -> Floats:
+    """Returns the kinds of interruption that begin a restart anew, `(n, 4)`: those that are not planned."""
+    next_share = share / np.where(unplanned > 0.0, unplanned, 1.0)[:, None]
+    next_share[:, Interruption.PLANNED] = 0.0
+    next_share[unplanned <= 0.0, Interruption.PROCESS_FAULT] = 1.0
+    return next_share
+
+
+def _until(rate: Floats, part_s: Floats) -> Floats:
+    """Returns the mean time until a part is over or has failed."""
+    return np.where(rate > 0.0, -np.expm1(-rate * part_s) / np.where(rate > 0.0, rate, 1.0), part_s)
+
+
+def _restart(runs: Runs, rate: Floats) -> tuple[Floats, Floats]:
+    """Returns the mean time until a restart is over or has failed, and how likely it is over, `(n, 4)`."""
+    deviation = runs.restart_log_deviation[:, None]
+    if not np.any(deviation > 0.0):
+        return _until(rate, runs.kind_restart_s), np.exp(-rate * runs.kind_restart_s)
+    points, weights = np.polynomial.hermite_e.hermegauss(_NUM_POINTS)
+    mean_s, is_over = np.zeros(runs.kind_restart_s.shape), np.zeros(runs.kind_restart_s.shape)
+    for point, weight in zip(points, weights / weights.sum(), strict=True):
+        restart_s = np.exp(deviation * (point - 0.5 * deviation)) * runs.kind_restart_s
+        mean_s += weight * _until(rate, restart_s)
+        is_over += weight * np.exp(-rate * restart_s)
+    return mean_s, is_over
