@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from planner import load_job, recommend
-from planner.cli.typed_command import TypedCommand
 from planner.render import show
+from planner.typed_command import TypedCommand
 from simulator.accuracy import step_time_error
 
 ROOT = Path(__file__).parents[1]

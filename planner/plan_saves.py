@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from planner.cli.interval_text import Interval
+from planner.interval_text import Interval
 from planner.job.file import load_job
 from planner.plan_input import plan_of, read_plan
 from planner.runnable_plan import obstacles
@@ -29,7 +29,7 @@ def job_and_plan(
         overrides: values that replace those of the job, see `planner.job.file.load_job`.
         plan: decisions or a file of them, see `planner.plan_input.read_plan`.
         scheme: name of a checkpoint scheme.
-        interval: what `planner.cli.interval_text.parse_interval` returned.
+        interval: what `planner.interval_text.parse_interval` returned.
 
     Raises:
         InputError: the file, a value or the plan is broken.
@@ -49,7 +49,7 @@ def with_saves(
         job: the job.
         written: the plan, see `planner.plan_input.plan_of`.
         scheme: name of a checkpoint scheme.
-        interval: what `planner.cli.interval_text.parse_interval` returned.
+        interval: what `planner.interval_text.parse_interval` returned.
 
     Raises:
         InputError: steps were given, and the plan has a problem of its own.

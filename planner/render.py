@@ -15,7 +15,6 @@ from rich.text import Text
 
 from planner import human
 from planner.bests_view import has_several_sites, show_bests
-from planner.cli.typed_command import TypedCommand
 from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.front_view import show_designs
@@ -23,6 +22,7 @@ from planner.limit_uses import LIMIT_UNITS
 from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text_blocks import bar, grid, sentences, title
+from planner.typed_command import TypedCommand
 from simulator.accuracy import LEAST_ROWS
 
 if TYPE_CHECKING:

@@ -78,6 +78,14 @@ def test_imports_run_downhill_only() -> None:
     assert modules(leads_uphill) == []
 
 
+def test_only_the_command_line_imports_the_command_line() -> None:
+    def types_commands(path: Path) -> bool:
+        is_part = path.is_relative_to(ROOT / "planner" / "cli")
+        return not is_part and "from planner.cli" in path.read_text(encoding="utf-8")
+
+    assert modules(types_commands) == []
+
+
 def test_every_module_starts_with_the_question_that_it_answers() -> None:
     def asks_nothing(path: Path) -> bool:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

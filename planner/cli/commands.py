@@ -49,9 +49,9 @@ from planner.cli.validate import validate
 from simulator.errors import CapplanError, InputError
 
 if TYPE_CHECKING:
-    from planner.cli.typed_command import TypedCommand
     from planner.output import FrontFormat
     from planner.recommendation import Recommendation
+    from planner.typed_command import TypedCommand
 
 OK, FAILED, BROKEN_INPUT, INFEASIBLE, INTERRUPTED = 0, 1, 2, 3, 130
 EXIT_CODES = {"recommended": OK, "infeasible": INFEASIBLE, "interrupted": INTERRUPTED}
@@ -233,7 +233,7 @@ def _print_answer(answer: Recommendation, output: Path | None, *, as_json: bool)
 
 def _typed_command() -> TypedCommand:
     """Returns the command as it was typed, less how its answer was to be shown."""
-    from planner.cli.typed_command import TypedCommand
+    from planner.typed_command import TypedCommand
 
     given = click.get_current_context().params
     options = [f"--tracking-uri {shlex.quote(given['tracking_uri'])}"] if given["tracking_uri"] else []

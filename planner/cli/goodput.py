@@ -13,7 +13,6 @@ from click.core import ParameterSource
 
 from planner.cli.finite_range import FiniteRange
 from planner.cli.help import examples
-from planner.cli.interval_text import Interval
 from planner.cli.options import (
     CALIBRATION,
     job_values_options,
@@ -21,6 +20,7 @@ from planner.cli.options import (
     parsed_interval,
     progress_options,
 )
+from planner.interval_text import Interval
 
 if TYPE_CHECKING:
     from planner.goodput.answer import Goodput

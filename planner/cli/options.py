@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.gathered import Command, gathered
-from planner.cli.interval_text import Interval, parse_interval
 from planner.cli.output import VERBOSE
+from planner.interval_text import Interval, parse_interval
 
 if TYPE_CHECKING:
     from simulator.job import Job

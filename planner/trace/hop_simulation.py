@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from planner import __version__
-from planner.cli.pair_text import Pairs, read_pairs
 from planner.deep.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
+from planner.pair_text import Pairs, read_pairs
 from planner.problems import nearest
 from planner.trace.events import check_size
 from planner.trace.request import Rules, TraceRequest

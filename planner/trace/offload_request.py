@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from planner.cli.pair_text import Pairs, read_pairs
+from planner.pair_text import Pairs, read_pairs
 from planner.trace.request import TraceRequest
 from simulator import catalog
 from simulator.deep.extrapolate import Extrapolation

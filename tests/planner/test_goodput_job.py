@@ -10,10 +10,10 @@ import pytest
 from docs.answer_page import GOODPUT_PAGE, SIMULATE_PAGE, goodput_reference, simulate_reference
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
-from planner.cli.interval_text import Interval, parse_interval
 from planner.goodput.answer import Goodput
 from planner.goodput.job import play_job_goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
+from planner.interval_text import Interval, parse_interval
 from planner.plan_input import read_plan
 from planner.plan_saves import with_saves
 from simulator.errors import InputError

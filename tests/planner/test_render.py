@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from planner import human
-from planner.cli.typed_command import TypedCommand
 from planner.recommendation import Recommendation
 from planner.render import MAX_FRONT_ROWS, show, step_error_text
+from planner.typed_command import TypedCommand
 from simulator.accuracy import LEAST_ROWS
 from tests.planner.hand_made import design, infeasible, interrupted, recommended
 
