@@ -26,7 +26,7 @@ from simulator.table import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class _Way:
     """What the operators of one direction do."""
 
     bytes_per_value: float
@@ -47,20 +47,20 @@ class Way:
         return (self.kernels_per_expert - frozen) * num_local + self.kernels
 
 
-FORWARD: Mapping[ExpertDispatch, Way] = {
-    "deduplicated": Way(bytes_per_value=28.0, kernels_per_expert=2.0, kernels=2.0),
-    "all_to_all": Way(bytes_per_value=12.0, kernels_per_expert=2.0, kernels=1.0),
+FORWARD: Mapping[ExpertDispatch, _Way] = {
+    "deduplicated": _Way(bytes_per_value=28.0, kernels_per_expert=2.0, kernels=2.0),
+    "all_to_all": _Way(bytes_per_value=12.0, kernels_per_expert=2.0, kernels=1.0),
 }
 """With weights of the router in 32 and in 16 bits."""
-BACKWARD: Mapping[ExpertDispatch, Way] = {
-    "deduplicated": Way(
+BACKWARD: Mapping[ExpertDispatch, _Way] = {
+    "deduplicated": _Way(
         bytes_per_value=40.0,
         kernels_per_expert=6.0,
         kernels=2.0,
         trained_bytes_per_value=12.0,
         trained_kernels_per_expert=3.0,
     ),
-    "all_to_all": Way(
+    "all_to_all": _Way(
         bytes_per_value=16.0,
         kernels_per_expert=4.0,
         kernels=1.0,
@@ -99,6 +99,6 @@ def biases_s(rank: Rank, tokens: Floats, num_local: Floats) -> Directions:
     return forward_s, backward_s
 
 
-def _ways(rank: Rank) -> tuple[Way, Way]:
+def _ways(rank: Rank) -> tuple[_Way, _Way]:
     dispatch = rank.workload.expert_dispatch
     return FORWARD[dispatch], BACKWARD[dispatch]
