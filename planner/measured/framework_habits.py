@@ -27,7 +27,7 @@ from planner.measured.megatron_habits import (
     VTRAIN,
     VTRAIN_RUNS,
 )
-from planner.measured.other_habits import HAI_LLM, JAX, META, UNKNOWN
+from planner.measured.other_habits import ALPA, HAI_LLM, JAX, META, UNKNOWN
 from planner.measured.sharding import LAST_STAGE, named_stage, sharded_copies
 from planner.measured.software_families import DEEPSPEED as DEEPSPEED_WORDS
 
@@ -87,6 +87,7 @@ _FRAMEWORKS = (
     _Framework(words="colossal", habits=SIXTEEN_BIT_ZERO),
     _Framework(words="nanotron", habits=NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=HAI_LLM),
+    _Framework(words=r"\balpa\b", habits=ALPA),
     _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=JAX),
     _Framework(words=DEEPSPEED_WORDS, habits=DEEPSPEED),
     _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),

@@ -9,7 +9,7 @@ DEEPSPEED = r"deepspeed(?![- ]?ulysses)|^(?!.*fsdp).*deepspeed"
 _FAMILIES = (
     ("PyTorch FSDP", "automodel|torchtitan|foundry|composer|olmo|litgpt|fairscale"),
     ("DeepSpeed", DEEPSPEED),
-    ("JAX", "maxtext|jax|paxml|levanter|t5x|praxis"),
+    ("JAX", r"\balpa\b|maxtext|jax|paxml|levanter|t5x|praxis"),
     ("Megatron", "nemo|megatron|mcore|primus|megascale|vtrain|nvidia release"),
     ("PyTorch FSDP", "fsdp|axolotl"),
     ("Meta", r"\bmeta\b"),

@@ -300,6 +300,7 @@ class TestHabitsOfReleases:
             ("metaseq", "FSDP"),
             ("MegaScale", "Megatron-Core"),
             ("MaxText (FSDP)", "JAX"),
+            ("Alpa (JAX/XLA)", "Alpa"),
             ("JAX FSDP", "JAX"),
             ("Megatron-FSDP", "Megatron-Core"),
             ("Megatron-LM + FSDP", "Megatron-Core"),
