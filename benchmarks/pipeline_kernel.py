@@ -38,6 +38,7 @@ def population(num_designs: int, seed: int) -> PipelineColumns:
         "gradient_sync_s": draw.uniform(0.0, 2.0, shape),
         "parameter_gather_s": draw.uniform(0.0, 2.0, shape),
         "num_overlap_buckets": draw.integers(0, 9, num_designs),
+        "num_gather_buckets": draw.integers(0, 9, num_designs),
     }
 
 
@@ -54,6 +55,7 @@ def step_of(columns: PipelineColumns, row: int) -> Step:
         send_s=float(np.asarray(columns["send_s"])[row]),
         send_blocks_sender=bool(np.asarray(columns["send_blocks_sender"])[row]),
         num_overlap_buckets=int(np.asarray(columns["num_overlap_buckets"])[row]),
+        num_gather_buckets=int(np.asarray(columns["num_gather_buckets"])[row]),
     )
 
 

@@ -26,6 +26,7 @@ class Step:
     send_s: float = 0.0
     send_blocks_sender: bool = False
     num_overlap_buckets: int = 0
+    num_gather_buckets: int = 0
 
     @property
     def last_chunk(self) -> int:
@@ -78,7 +79,7 @@ def orders_of(step: Step, stage: int) -> list[Operation]:
 def play(step: Step) -> Played:
     """Plays one step."""
     stages = [Stage(orders=orders_of(step, number)) for number in range(step.num_stages)]
-    if step.num_overlap_buckets == 0:
+    if step.num_gather_buckets == 0:
         for number, stage in enumerate(stages):
             stage.free_s = sum(step.gather_s[number :: step.num_stages][: step.num_chunks_per_stage])
     ends_s: dict[Operation, float] = {}
@@ -135,7 +136,7 @@ def forward(step: Step, stage: Stage, chunk: int, micro_batch: int, start_s: flo
     """Returns the end of a forward; the first one on a chunk takes each piece of parameters as it arrives."""
     stage.held.add((chunk, micro_batch))
     stage.peak_in_flight = max(stage.peak_in_flight, len(stage.held))
-    num_pieces = step.num_overlap_buckets if micro_batch == 0 else 0
+    num_pieces = step.num_gather_buckets if micro_batch == 0 else 0
     if num_pieces == 0:
         return start_s + step.forward_s[chunk]
     for _ in range(num_pieces):

@@ -49,9 +49,6 @@ FILE = Path(__file__).parent.parent / "simulator" / "data" / "step_error.csv"
 HEADING = "family,precision,network,shared_log_deviation,own_log_deviation,num_rows,accelerators"
 JOB = ("group", "model", "num_layers", "accelerator", "precision")
 """Columns that the designs of one job have in common."""
-DESIGN_RATIO = 1.3
-"""Stretch of residuals for designs of a job: 84 % of 333 steps are within it with constants that are fitted without their
-source. It is on both sides alike: what the errors of a source lean to, its designs share, and draws of designs are compared."""
 FEWEST_ROWS = 10
 """A kind with fewer rows is taken to be no surer than all kinds together."""
 
@@ -101,7 +98,7 @@ def _line(kind: tuple[str, str, str], residuals: Sequence[Residual], shared_frac
     half_width = log_half_width(related, family, precision)
     if num_rows < FEWEST_ROWS or not (family == ANY or has_sources(related, family, precision)):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
-    deviation = DESIGN_RATIO * half_width / Z_80
+    deviation = half_width / Z_80
     parts = (math.sqrt(shared_fraction) * deviation, math.sqrt(1.0 - shared_fraction) * deviation)
     return f"{family},{precision},{network},{parts[0]:.4f},{parts[1]:.4f},{num_rows}"
 

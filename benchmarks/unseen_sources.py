@@ -31,12 +31,12 @@ from planner.measured.runs import Row, compare, read_rows
 from planner.validation.comparison import unsure_log_ratios
 from planner.validation.interval import (
     INSIDE_FRACTION,
-    Sides,
     development_residuals,
     half_width_of_others,
     residual_of,
     weighted_quantile,
 )
+from simulator.step_error import Sides
 from simulator.table import Floats
 
 UNSEEN = ("Narayanan et al.", "Llama 3 405B")

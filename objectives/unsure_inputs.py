@@ -20,7 +20,7 @@ from simulator.job import Job
 from simulator.offer import Estimate, Offer
 from simulator.options import Factors
 from simulator.plan import LAYOUT_COLUMNS, PlanTable
-from simulator.step_error import StepError, step_error
+from simulator.step_error import Sides, StepError, step_error
 from simulator.step_reach import beyond_measured, reach_of
 from simulator.table import Floats
 
@@ -161,8 +161,8 @@ def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[s
     """The error of a step: the part of its accelerator, and the part of its layout."""
     given = job.input_factors.step_time
     errors = [step_error_of(job, plans, row) for row in range(len(plans))]
-    shared = [given or _normal_factors(error.shared_log_deviation) for error in errors]
-    own = [_CERTAIN if given else _normal_factors(error.own_log_deviation) for error in errors]
+    shared = [given or _step_factors(error.shared_log_deviation, error.ratios) for error in errors]
+    own = [_CERTAIN if given else _step_factors(error.own_log_deviation, error.ratios) for error in errors]
     columns = [getattr(plans, name) for name in LAYOUT_COLUMNS if name not in _NO_PART_OF_ITS_OWN]
     layouts = [
         f"{accelerator} {'-'.join(str(column[row]) for column in columns)}"
@@ -198,10 +198,9 @@ def _known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
         accelerator=chip.id,
         is_beyond_measured=bool(beyond_measured(reach_of(job, plans, row))),
     )
-    least = math.log1p(EXPERTS_ERROR_FRACTION) / known.interval_log_half_width
-    return known.times(max(1.0, least)) if has_experts else known
+    return known.at_least(math.log1p(EXPERTS_ERROR_FRACTION)) if has_experts else known
 
 
-def _normal_factors(log_deviation: float) -> Factors:
-    high = float(np.exp(Z_95 * log_deviation))
-    return Factors(low=1.0 / high, high=high)
+def _step_factors(log_deviation: float, ratios: Sides) -> Factors:
+    below, above = ratios.times(Z_95 * log_deviation)
+    return Factors(low=math.exp(-below), high=math.exp(above))

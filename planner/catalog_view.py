@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
 from planner import human
 from planner.json_forms import CatalogAnswer
+from planner.text_blocks import plain_table
 from simulator.catalog import Figure, Kind, figures, names, rent
 from simulator.errors import CatalogError, InputError, Problem
 
@@ -165,7 +165,7 @@ def _value_with_unit(figure: Figure) -> str:
 
 def _show_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     kept = list(rows)
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     for index, heading in enumerate(headings):
         is_number = any(
             row[index][:1].isdigit() or row[index][:1] == "$" for row in kept

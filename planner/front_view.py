@@ -12,6 +12,7 @@ from rich.text import Text
 from planner import human
 from planner.design_view import layout
 from planner.recommendation import Design
+from planner.text_blocks import plain_table
 from simulator.job import Objective
 from simulator.units import DAY
 
@@ -117,7 +118,7 @@ def _least_width(headings: Sequence[str], rows: Sequence[dict[str, str]], gap: i
 
 
 def _table(headings: Sequence[str], rows: Sequence[dict[str, str]], gap: int) -> Table:
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table(gap=gap)
     for heading in headings:
         is_number = heading in _TO_THE_RIGHT
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=heading != _LAYOUT)

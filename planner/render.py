@@ -21,7 +21,7 @@ from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
 from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
-from planner.text_blocks import bar, grid, sentences, title
+from planner.text_blocks import bar, grid, plain_table, sentences, title
 from planner.typed_command import TypedCommand
 from simulator.accuracy import LEAST_ROWS
 
@@ -247,7 +247,7 @@ def _command(console: Console, command: str) -> None:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     for heading in headings:
         is_number = heading in ("before simulation", "after")
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)

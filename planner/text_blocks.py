@@ -34,6 +34,13 @@ def sentences(console: Console, texts: Iterable[str], *, indent: int = _INDENT) 
         console.print(Padding(Text(text), (0, 0, 0, indent)))
 
 
+def plain_table(*, gap: int = 2, shows_headings: bool = True) -> Table:
+    """Returns a table without lines, its columns so many characters apart."""
+    return Table(
+        box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold", show_header=shows_headings
+    )
+
+
 def grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
     """Writes rows of cells under each other, without a heading."""
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -16,7 +16,7 @@ from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import replicate
-from simulator.step_error import is_measured
+from simulator.step_error import Sides, is_measured
 from simulator.step_reach import beyond_measured, reach_of
 from simulator.table import Floats, Integers
 from simulator.units import DAY
@@ -30,7 +30,7 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen)
-    half_width = interval_log_half_width(job, chosen)
+    below, above = interval_log_half_widths(job, chosen)
     step_time_s = float(chosen.outcomes.steps.step_time_s[0])
     limits = job.limits
     return Uncertainty(
@@ -41,8 +41,8 @@ def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: i
         deadline_probability=share_within(wall_s / DAY, limits.deadline_days),
         budget_probability=share_within(cost_usd, limits.budget_usd),
         step_time_error_fraction=accuracy.mean_absolute_error_fraction,
-        step_time_low_s=step_time_s * math.exp(-half_width),
-        step_time_high_s=step_time_s * math.exp(half_width),
+        step_time_low_s=step_time_s * math.exp(-below),
+        step_time_high_s=step_time_s * math.exp(above),
         step_time_bias_fraction=accuracy.bias_fraction,
         is_step_time_measured=accuracy.is_measured,
         step_time_num_compared=accuracy.num_rows,
@@ -92,12 +92,12 @@ def _published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
     )
 
 
-def interval_log_half_width(job: Job, chosen: Evaluation) -> float:
-    """Returns half the width of the interval in which the step of a design, one row, lies in four of five cases.
+def interval_log_half_widths(job: Job, chosen: Evaluation) -> Sides:
+    """Returns how far below and above its simulated time the step of a design, one row, lies in four of five cases.
 
-    As a logarithm of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    As logarithms of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
     """
-    return step_error_of(job, chosen.plans, 0).interval_log_half_width
+    return step_error_of(job, chosen.plans, 0).interval_log_half_widths
 
 
 def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:

@@ -12,6 +12,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from simulator.hardware import CAST_FORMATS, Precision
 from simulator.record import Choice, Record
+from simulator.step_error import ALIKE, Sides
 
 
 class ConstantName(Choice):
@@ -135,6 +136,16 @@ class StepResiduals(Record):
     """The same of each layout."""
     interval_log_half_width: NonNegativeFloat
     """Half the width of the interval that holds four of five measurements, as a logarithm of time."""
+
+    @property
+    def ratios(self) -> Sides:
+        """Stretch of both parts below and above: none, as these are errors on steps that were left out."""
+        return ALIKE
+
+    @property
+    def interval_log_half_widths(self) -> Sides:
+        """How far below and above that interval reaches, as `simulator.step_error.StepError` has it."""
+        return ALIKE.times(self.interval_log_half_width)
 
 
 class Calibration(Record):

@@ -18,6 +18,7 @@ zero-bubble schedules no stage waits for the weight gradients x of another one: 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.layer_collectives import CORE_SHARE
 from simulator.pipeline.schedule import PipelineColumns
@@ -40,26 +41,22 @@ def replicas_core_share(rank: Rank) -> Floats:
     return CORE_SHARE * np.where(leaves_domain, of_all, 1.0)
 
 
-def lent_to_replicas_s(
-    pipeline: PipelineColumns, num_buckets: int, is_split: Booleans, core_share: Floats
-) -> Floats:
+def lent_to_replicas_s(pipeline: PipelineColumns, is_split: Booleans, core_share: Floats) -> Floats:
     """Returns how much longer the step of each pipeline is, `(n,)`.
 
     Args:
-        pipeline: what is played.
-        num_buckets: K; 0 where no traffic has a pass beside it.
+        pipeline: what is played, and in how many pieces.
         is_split: whether weight gradients are computed later than the rest of a backward, `(n,)`.
         core_share: s, `(n,)`.
     """
     backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
-    if num_buckets < 2:
-        return np.zeros(len(backward_s))
-    beside, share = 1.0 - 1.0 / num_buckets, core_share[:, None]
+    num_buckets = pipeline["num_overlap_buckets"]
+    beside, share = _beside(num_buckets), core_share[:, None]
     first = slice(0, 1)
     weights_s = _shown_s(
         np.asarray(pipeline["chunk_forward_s"])[:, first],
         np.asarray(pipeline["parameter_gather_s"])[:, first],
-        beside,
+        _beside(pipeline.get("num_gather_buckets", num_buckets)),
         share,
     )
     shown_s = _shown_s(backward_s[:, first], gradient_s[:, first], beside, share)
@@ -72,10 +69,15 @@ def lent_to_replicas_s(
     return np.asarray(weights_s[:, 0] + one_by_one_s)
 
 
-def _lent_s(pass_s: Floats, traffic_s: Floats, beside: float, share: Floats) -> Floats:
+def _beside(num_buckets: npt.ArrayLike) -> Floats:
+    """Returns the share of some traffic that has its pass beside it, `(n, 1)`: all pieces but one, none without overlap."""
+    return np.asarray(1.0 - 1.0 / np.maximum(1, np.asarray(num_buckets)))[:, None]
+
+
+def _lent_s(pass_s: Floats, traffic_s: Floats, beside: Floats, share: Floats) -> Floats:
     return np.asarray(share * np.minimum(pass_s, beside * traffic_s))
 
 
-def _shown_s(pass_s: Floats, traffic_s: Floats, beside: float, share: Floats) -> Floats:
+def _shown_s(pass_s: Floats, traffic_s: Floats, beside: Floats, share: Floats) -> Floats:
     waited_s = beside * np.maximum(0.0, traffic_s - pass_s)
     return np.maximum(0.0, _lent_s(pass_s, traffic_s, beside, share) - waited_s)

@@ -7,7 +7,7 @@ micro-batch, and the optimizer runs behind the slowest stage.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from simulator.row_sums import sum_columns
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
+from simulator.workload import Workload
 
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
@@ -163,22 +164,31 @@ class _Made:
             shards_s=shards_s,
             copies_s=copies_s,
             pipeline=pipeline,
-            lent_s=lent_to_replicas_s(
-                pipeline, _num_buckets(rank), splits_backward(rank.plans), replicas_core_share(rank)
-            ),
+            lent_s=lent_to_replicas_s(pipeline, splits_backward(rank.plans), replicas_core_share(rank)),
         )
 
 
-def _num_buckets(rank: Rank) -> int:
-    return NUM_OVERLAP_BUCKETS if rank.workload.overlaps_gradient_sync else 0
+class Buckets(NamedTuple):
+    """Pieces in which the traffic of a chunk once per step hides behind its passes; 0: whole, behind nothing."""
+
+    gradients: int
+    parameters: int
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        """Returns those of a workload."""
+        return cls(
+            gradients=NUM_OVERLAP_BUCKETS if workload.overlaps_gradient_sync else 0,
+            parameters=NUM_OVERLAP_BUCKETS if workload.hides_parameter_gather else 0,
+        )
 
 
 def _columns(
     rank: Rank, parts: ModelParts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
-    num_buckets = _num_buckets(rank)
-    gradient_s, parameter_s = _streams_s(rank, weights, passes_s, cards_s, num_buckets)
+    buckets = Buckets.of(rank.workload)
+    gradient_s, parameter_s = _streams_s(rank, weights, passes_s, cards_s, buckets)
     forward_s, backward_s = passes_s
     return {
         "schedule": rank.plans.pipeline_schedule,
@@ -192,7 +202,8 @@ def _columns(
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,
         "parameter_gather_s": parameter_s,
-        "num_overlap_buckets": np.full(len(rank.plans), num_buckets),
+        "num_overlap_buckets": np.full(len(rank.plans), buckets.gradients),
+        "num_gather_buckets": np.full(len(rank.plans), buckets.parameters),
     }
 
 
@@ -205,11 +216,11 @@ def _own_card_s(rank: Rank, parts: ModelParts) -> Directions | None:
 
 
 def _streams_s(
-    rank: Rank, weights: StepWeights, passes_s: Directions, cards_s: Directions | None, num_buckets: int
+    rank: Rank, weights: StepWeights, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
 ) -> Directions:
     """Gradients and weights once per step, `(n, C)`, with what they wait for the collectives of the passes beside them."""
     sync, plans = ReplicaTraffic.of(rank, weights), rank.plans
-    if num_buckets == 0:
+    if buckets.gradients == 0:
         return sync.gradient_s, sync.parameter_s
     shares_cards = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
     gradient_s = with_last_send_s(sync.gradient_s, shares_cards * send_card_s(rank))
@@ -217,10 +228,12 @@ def _streams_s(
         return gradient_s, sync.parameter_s
     # Zero-bubble schedules reduce gradients beside products alone.
     of_gradients, of_weights = shares_cards & ~splits_backward(plans), shares_cards
-    return (
-        beside_own_traffic_s(gradient_s, passes_s[1], of_gradients[:, None] * cards_s[1], num_buckets),
-        beside_own_traffic_s(sync.parameter_s, passes_s[0], of_weights[:, None] * cards_s[0], num_buckets),
-    )
+    parameter_s = sync.parameter_s
+    if buckets.parameters > 0:
+        card_s = of_weights[:, None] * cards_s[0]
+        parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
+    card_s = of_gradients[:, None] * cards_s[1]
+    return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
 
 
 def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Floats:

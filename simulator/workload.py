@@ -64,6 +64,9 @@ class Workload(Record):
     sequence parallelism."""
     overlaps_gradient_sync: bool = True
     """Whether gradients are synchronised bucket by bucket behind the backward pass."""
+    overlaps_parameter_gather: bool | None = None
+    """Whether weights that ZeRO-1 and ZeRO-2 gather once per step come piece by piece during the first forward passes
+    (`--overlap-param-gather` of Megatron); left out: where gradients are synchronised so."""
     gradient_bytes: GradientBytes = 4
     """Bytes of one accumulated gradient (4: fp32 as in Megatron; 2: 16-bit; 6: both, DeepSpeed's BF16 optimizer)."""
     sync_bytes: WireBytes | None = None
@@ -179,6 +182,14 @@ class Workload(Record):
         return self
 
     @model_validator(mode="after")
+    def _hides_gathers_where_gradients_are_hidden(self) -> Self:
+        if self.overlaps_parameter_gather and not self.overlaps_gradient_sync:
+            raise ValueError(
+                "overlaps_parameter_gather needs overlaps_gradient_sync; set both or leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _routes_each_token_to_different_experts(self) -> Self:
         experts = self.model.experts
         if experts and self.expert_imbalance > (most := experts.num_experts / experts.experts_per_token):
@@ -222,6 +233,11 @@ class Workload(Record):
                 "overlaps_shared_experts excludes recompute_modules shared_experts; give one of them"
             )
         return self
+
+    @property
+    def hides_parameter_gather(self) -> bool:
+        """Whether weights that are gathered once per step come during the first forward passes."""
+        return self.overlaps_gradient_sync and self.overlaps_parameter_gather is not False
 
     @property
     def chosen_exchange(self) -> ContextExchange:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from planner.calibration.answer import CalibrationAnswer
 from planner.human import count, percent
-from planner.text_blocks import headline, sentences, title
+from planner.text_blocks import headline, plain_table, sentences, title
 from simulator.calibration import CalibratedConstant, Calibration
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _name(one: CalibratedConstant) -> str:
 
 
 def _table(first: str, *headings: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     table.add_column(first, no_wrap=False)
     for heading in headings:
         table.add_column(heading, justify="right")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from planner import human
@@ -14,7 +13,7 @@ from planner.compare.comparison import Comparison, Explanation, MetricRow
 from planner.compare.figures import Metrics
 from planner.compare.words import name_words, value_words
 from planner.figure_units import change_text, figure_text
-from planner.text_blocks import sentences, title
+from planner.text_blocks import plain_table, sentences, title
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -173,7 +172,7 @@ def _table(
     from_right: int = 0,
 ) -> None:
     """Writes a table; columns from `from_right` on are numbers."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold", show_header=any(heads))
+    table = plain_table(shows_headings=any(heads))
     for index, head in enumerate(heads):
         is_number = bool(from_right) and index >= from_right
         table.add_column(head, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")

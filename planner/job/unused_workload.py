@@ -119,6 +119,11 @@ WORKLOAD_RULES = (
         paths=_paths("weight_prefetch", "most_gathered_weights", "sharded_copies"),
     ),
     UnusedRule(
+        is_used=lambda job: not {1, 2}.isdisjoint(job.search.zero_stages),
+        why="neither ZeRO stage 1 nor 2 is allowed",
+        paths=_paths("overlaps_parameter_gather"),
+    ),
+    UnusedRule(
         is_used=lambda job: job.workload.optimizer_offload_fraction > 0 and max(job.search.zero_stages) >= 2,
         why="no optimizer states are offloaded under ZeRO-2 or 3",
         paths=_paths("offloads_gradients"),

@@ -45,11 +45,13 @@ SIXTEEN_BIT_ZERO = Habits(
     pads_vocabulary=False,
     has_sequence_parallel=False,
     gathers_cast_inputs=False,
+    overlaps_parameter_gather=False,
     gradient_bytes=2,
     sync_bytes=2,
 )
 """Gradients are reduced in their 16 bits in buckets behind the backward pass, and cast to 32 bits for the update
-(`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Tensor
+(`HybridZeroOptimizer` of InternEvo, `overlap_sync_grad` in its configurations; the optimizer is Colossal-AI's). Updated weights
+are sent before the next step begins (`overlap_sync_param`, off unless asked for; Colossal-AI's `overlap_allgather` too). Tensor
 parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
 January 2024, and 1.0.5 before (InternLM's `third_party/flash-attention`). Norms and rotary positions are fused (apex,
 `rotary_emb`); SwiGLU was not until September 2023, which is left out."""

@@ -41,6 +41,7 @@ class Habits:
     gathers_tensor_scaled_inputs: bool = False
     """Whether inputs in 8 bits with one scale for the tensor are gathered so where others are not."""
     overlaps_gradient_sync: bool = True
+    overlaps_parameter_gather: bool | None = None
     gradient_bytes: int = 4
     sync_bytes: int = 4
     zero_stage: int = 1

@@ -23,6 +23,7 @@ UNTOLD_HABITS = (
     "overlaps_tensor_comm",
     "gathers_cast_inputs",
     "overlaps_gradient_sync",
+    "overlaps_parameter_gather",
     "gradient_bytes",
     "sync_bytes",
     "sync_buffer_bytes",

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from planner import human
 from planner.front_view import show_designs
-from planner.text_blocks import grid, headline, sentences, title
+from planner.text_blocks import grid, headline, plain_table, sentences, title
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ def _near(num_front: int, num_not_dominated: int) -> str:
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table()
     for heading in headings:
         is_number = heading in NUMBERS
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)

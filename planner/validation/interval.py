@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,11 +27,7 @@ from planner.measured.runs import Comparison, Row, compare, read_rows
 from planner.measured.software_families import software_family
 from simulator.calibration import Calibration
 from simulator.hardware import Precision
-from simulator.step_error import (
-    ANY,
-    UNMEASURED_RATIO,
-    architecture_ratio,
-)
+from simulator.step_error import ANY, UNMEASURED_RATIO, UNSEEN_RATIOS, Sides, architecture_ratio
 from simulator.step_reach import Reach
 from simulator.table import Floats
 
@@ -40,22 +35,8 @@ Kind = tuple[str, str, str]
 """Architecture, number format, and `dense` or `experts`."""
 
 
-class Sides(NamedTuple):
-    """What belongs to measurements shorter than simulated, and to longer ones."""
-
-    below: float
-    above: float
-
-    def times(self, ratio: float) -> Sides:
-        """Returns both so many times as large."""
-        return Sides(below=ratio * self.below, above=ratio * self.above)
-
-
 INSIDE_FRACTION = 0.8
 """Expected share of measurements in the interval; of the others half are on either side."""
-UNSEEN_RATIOS = Sides(below=0.9, above=1.6)
-"""Stretch of residuals, whose constants have seen the rows. With constants that are fitted without a source, about one of ten
-of 333 steps of shipped sources is then on either side of its interval (`python -m benchmarks.unseen_sources`)."""
 NEW_SOURCE_RATIOS = Sides(below=1.0, above=2.5)
 """The same for a row of a source that is not among the shipped ones, with whatever software: under it lie nine of ten errors
 on either side, each source being left out in turn and counting the same, and one more having to fit (the same script)."""

@@ -24,6 +24,7 @@ from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.lent_cores import replicas_core_share
 from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
+from simulator.step import Buckets
 from simulator.table import Floats, Integers
 
 FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
@@ -43,8 +44,8 @@ class StepShape:
     pipeline: PipelineShape
     sends_block: bool
     """Whether a stage stands still while it sends."""
-    num_buckets: int
-    """Pieces of a chunk's gradients and parameters; 0: whole, with nothing at work."""
+    buckets: Buckets
+    """Pieces of a chunk's gradients and parameters."""
     zero_stage: int
     reduces_every: int
     """Micro-batches of a chunk after which ZeRO-2 and ZeRO-3 reduce its gradients."""
@@ -137,13 +138,13 @@ class PlanGraph:
         every chunk.
         """
         traffic: tuple[Collective, ...] = ()
+        num_buckets = 0
         if direction == FORWARD and chunk == 0 and self.shape.zero_stage in GATHERS_ONCE:
             traffic = self.parts.gathers(self.parts.chunk_weights(chunk))
+            num_buckets = self.shape.buckets.parameters
         elif direction == num_directions(self.shape.pipeline.schedule) - 1:
-            traffic = self._reduced_last(chunk)
-        beside_s = max(0.0, 1.0 - 1.0 / max(1, self.shape.num_buckets)) * sum(
-            each.alone_s for each in traffic
-        )
+            traffic, num_buckets = self._reduced_last(chunk), self.shape.buckets.gradients
+        beside_s = (1.0 - 1.0 / max(1, num_buckets)) * sum(each.alone_s for each in traffic)
         if beside_s == 0.0:
             return after
         passes = [self._items(direction, kind) for kind in self.parts.kinds[chunk]]
@@ -260,12 +261,12 @@ class PlanGraph:
                 if not first.works:
                     continue
                 gathers = self.parts.gathers(self.parts.chunk_weights(chunk))
-                pieces = self._pieces(gathers, is_late=False)
+                pieces = _pieces(gathers, self.shape.buckets.parameters, is_late=False)
                 for number, piece in enumerate(pieces):
                     for each in piece:
                         after = self.traffic.collective(each, stage, after)
                     self._wait(after, first.at(number / len(pieces))[:1])
-            if not self.shape.num_buckets:
+            if not self.shape.buckets.parameters:
                 for chunk in self._chunks_of(stage):
                     self._wait(after, self._passes[FORWARD, chunk].begin[:1])
 
@@ -276,12 +277,12 @@ class PlanGraph:
         ended = tuple(
             each[-1:] for chunk in self._chunks_of(stage) for each in self._passes[last, chunk].done
         )
-        after: After = () if self.shape.num_buckets else ended
+        after: After = () if self.shape.buckets.gradients else ended
         for chunk in reversed(self._chunks_of(stage)):
             final = self._passes[last, chunk]
             if not final.works:
                 continue
-            pieces = self._pieces(self._reduced_once(chunk), is_late=True)
+            pieces = _pieces(self._reduced_once(chunk), self.shape.buckets.gradients, is_late=True)
             for number, piece in enumerate(pieces):
                 ready = final.at((number + 1) / len(pieces))[-1:]
                 for each in piece:
@@ -303,18 +304,6 @@ class PlanGraph:
             return self._reduced_once(chunk)
         weights = self.parts.chunk_weights(chunk)
         return (*self.parts.gradients(Operation.REDUCE_SCATTER, weights), *self._reduced_once(chunk))
-
-    def _pieces(self, whole: tuple[Collective, ...], *, is_late: bool) -> list[tuple[Collective, ...]]:
-        """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
-
-        Without overlap there is one piece. Start-ups of reductions are behind the last piece, so that it ends as late as
-        the whole; those of gathers are before the first.
-        """
-        count = max(1, self.shape.num_buckets)
-        bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
-        full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
-        pieces = [bare] * (count - 1)
-        return [*pieces, full] if is_late else [full, *pieces]
 
     def _complete(self, reduced: After) -> Integers:
         """When all gradients of each accelerator of one stage are there, `(1, R)`."""
@@ -345,3 +334,18 @@ class PlanGraph:
         return (
             self._stage(0) != self._stage(pipeline.num_chunks - 1) and self.parts.rank.workload.lora is None
         )
+
+
+def _pieces(
+    whole: tuple[Collective, ...], num_buckets: int, *, is_late: bool
+) -> list[tuple[Collective, ...]]:
+    """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
+
+    Without overlap there is one piece. Start-ups of reductions are behind the last piece, so that it ends as late as
+    the whole; those of gathers are before the first.
+    """
+    count = max(1, num_buckets)
+    bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
+    full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
+    pieces = [bare] * (count - 1)
+    return [*pieces, full] if is_late else [full, *pieces]

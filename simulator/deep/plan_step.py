@@ -33,7 +33,7 @@ from simulator.memory import reduced_fraction
 from simulator.pipeline.turns import PipelineShape
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
-from simulator.step import NUM_OVERLAP_BUCKETS, StepTable, simulate_step, step_parts
+from simulator.step import Buckets, StepTable, simulate_step, step_parts
 
 MOST_UNFOLDED = 1_024
 """Accelerators that are played one by one."""
@@ -150,7 +150,7 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
     shape = StepShape(
         pipeline=pipeline,
         sends_block=bool(np.asarray(fast.pipeline["send_blocks_sender"])[0]),
-        num_buckets=NUM_OVERLAP_BUCKETS if workload.overlaps_gradient_sync else 0,
+        buckets=Buckets.of(workload),
         zero_stage=plan.zero_stage,
         reduces_every=round(1.0 / float(reduced_fraction(workload, plans)[0])) if is_zero_2 else 1,
         optimizer_s=float(fast.optimizer_s[0]),

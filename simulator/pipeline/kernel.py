@@ -161,7 +161,7 @@ def _play_first_forward(
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
         end_s = start_s + duration_s
-        num_pieces = lanes.num_overlap_buckets[lane]
+        num_pieces = lanes.num_gather_buckets[lane]
         if num_pieces > 0:
             gather_start_s, gather_s = lanes.gathered_s[stage, lane], lanes.gather_s[kind, lane]
             lanes.gathered_s[stage, lane] = gather_start_s + gather_s

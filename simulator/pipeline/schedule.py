@@ -11,7 +11,7 @@ of https://arxiv.org/abs/2104.04473, section 2.2.1) or interleaved 1F1B (v > 1; 
 
 Every stage has one network stream for its data-parallel traffic. Parameters are gathered from time zero,
 chunk after chunk in the order of first use; gradients are reduced chunk after chunk in the order of the last
-backwards. Both move in `num_overlap_buckets` equal pieces, each piece no sooner than it is there.
+backwards. They move in `num_gather_buckets` and `num_overlap_buckets` equal pieces, each piece no sooner than it is there.
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ class PipelineColumns(TypedDict):
     parameter_gather_s: npt.ArrayLike
     """Shape (n, C), all-gather of a chunk's parameters at the start of the step; 0 if there is none."""
     num_overlap_buckets: npt.ArrayLike
-    """Shape (n,), K >= 0: a chunk's gradients become ready in K equal pieces during its last backward, and
-    its first forward needs the parameters in K equal pieces. 0 is no overlap: a stage gathers everything
-    before its first forward and reduces everything after its last backward."""
+    """Shape (n,), K >= 0: a chunk's gradients become ready in K equal pieces during its last backward. 0 is no overlap: a
+    stage reduces everything after its last backward."""
+    num_gather_buckets: NotRequired[npt.ArrayLike]
+    """Shape (n,), >= 0: the first forward of a chunk needs its parameters in so many equal pieces; left out: as many as
+    gradients. 0 is no overlap: a stage gathers everything before its first forward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,12 +222,14 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
     schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
     weight_s = columns.get("chunk_weight_gradient_s", np.zeros_like(backward_s))
+    gather_buckets = columns.get("num_gather_buckets", columns["num_overlap_buckets"])
     batch = PipelineBatch(
         schedule=np.ascontiguousarray(schedule, dtype=np.int64),
         num_stages=num_stages,
         num_chunks_per_stage=np.ascontiguousarray(columns["num_chunks_per_stage"], dtype=np.int64),
         num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
         num_overlap_buckets=np.ascontiguousarray(columns["num_overlap_buckets"], dtype=np.int64),
+        num_gather_buckets=np.ascontiguousarray(gather_buckets, dtype=np.int64),
         send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
@@ -248,6 +252,7 @@ def _count_problems(batch: PipelineBatch) -> list[Problem]:
         "num_chunks_per_stage": 1,
         "num_micro_batches": 1,
         "num_overlap_buckets": 0,
+        "num_gather_buckets": 0,
     }
     smallest = {name: int(getattr(batch, name).min(initial=least[name])) for name in least}
     largest = int(batch.schedule.max(initial=0))

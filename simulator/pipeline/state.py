@@ -32,6 +32,7 @@ class PipelineBatch(NamedTuple):
     num_chunks_per_stage: IntArray
     num_micro_batches: IntArray
     num_overlap_buckets: IntArray
+    num_gather_buckets: IntArray
     send_blocks_sender: BoolArray
     send_s: FloatArray
     chunk_forward_s: FloatArray
@@ -82,6 +83,8 @@ class Lanes(NamedTuple):
     """Shape (L,)."""
     num_overlap_buckets: IntArray
     """Shape (L,)."""
+    num_gather_buckets: IntArray
+    """Shape (L,)."""
 
 
 @compiled
@@ -116,6 +119,7 @@ def new_lanes(
         np.zeros(by_chunk),
         np.zeros(num_lanes),
         np.zeros(num_lanes, np.int64),
+        np.zeros(num_lanes, np.int64),
     )
     lanes.ends_s[ALWAYS_THERE] = -np.inf
     for chunk in range(shape.num_chunks):
@@ -131,7 +135,7 @@ def reset(lanes: Lanes) -> None:
     lanes.free_s[:] = 0.0
     for chunk in range(len(lanes.stages)):
         for lane in range(len(lanes.send_s)):
-            if lanes.num_overlap_buckets[lane] == 0:
+            if lanes.num_gather_buckets[lane] == 0:
                 lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
 
 
@@ -152,6 +156,7 @@ def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_netwo
     wait_s = send_s if batch.send_blocks_sender[row] else 0.0
     lanes.send_s[lane] = send_s
     lanes.num_overlap_buckets[lane] = batch.num_overlap_buckets[row]
+    lanes.num_gather_buckets[lane] = batch.num_gather_buckets[row]
     for chunk in range(c):
         lanes.duration_s[chunk, lane] = batch.chunk_forward_s[row, chunk]
         lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk]

@@ -87,22 +87,11 @@ class RunLedger(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunReplications(Table):
-    """R runs of each design, `(n, R)`; columns as in `RunLedger`."""
+class RunReplications(RunLedger):
+    """R runs of each design: the ledger of each, `(n, R)`."""
 
     wall_s: Floats
     """From the first work to the end of the last, on a clock of its own."""
-    productive_s: Floats
-    checkpoint_stall_s: Floats
-    checkpoint_tax_s: Floats
-    backpressure_wait_s: Floats
-    lost_work_s: Floats
-    reduced_capacity_s: Floats
-    restart_s: Floats
-    replacement_wait_s: Floats
-    checkpoint_restore_s: Floats
-    num_failures: Floats
-    num_planned: Floats
 
 
 def expected_ledger(**columns: Unpack[RunColumns]) -> RunLedger:

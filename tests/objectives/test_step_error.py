@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.step_error import log_ratios_by_job, variance_parts
+from objectives.unsure_inputs import LAYOUT_TIME, STEP_TIME, step_error_of, unsure_inputs
 from planner.measured.runs import compare, read_rows
 from simulator.step_error import StepError, step_error
+from tests.support import H100_RENTED, job_with, plans_with
 
 
 class TestStepError:
@@ -40,7 +42,7 @@ class TestStepError:
             step_error("blackwell", precision, accelerator="gb200", is_beyond_measured=precision == "fp4")
             for precision in ("fp4", "fp8")
         )
-        assert wide.interval_log_half_width == pytest.approx(2.0 * known.interval_log_half_width)
+        assert wide.interval_log_half_widths == pytest.approx(known.interval_log_half_widths.times(2.0))
 
     @pytest.mark.parametrize("family", ["cdna3", "tpu", "gaudi"])
     @pytest.mark.parametrize("precision", ["bf16", "fp8"])
@@ -51,7 +53,7 @@ class TestStepError:
         unknown = step_error(family, precision, has_experts=has_experts)
         for measured in ("ampere", "hopper", "blackwell"):
             known = step_error(measured, precision, has_experts=has_experts)
-            assert unknown.interval_log_half_width >= known.interval_log_half_width
+            assert unknown.interval_log_half_widths.above >= known.interval_log_half_widths.above
 
     @pytest.mark.parametrize(
         "relative", ["h20-sxm-96gb", "h200-sxm-141gb", "h800-sxm5-80gb", "h100-pcie-80gb"]
@@ -61,10 +63,28 @@ class TestStepError:
     ) -> None:
         known = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb")
         unknown = step_error("hopper", "bf16", accelerator=relative)
-        assert unknown.interval_log_half_width > known.interval_log_half_width
-        assert unknown.interval_log_half_width >= step_error("ampere", "bf16").interval_log_half_width
+        assert unknown.interval_log_half_widths.above > known.interval_log_half_widths.above
+        assert (
+            unknown.interval_log_half_widths.above
+            >= step_error("ampere", "bf16").interval_log_half_widths.above
+        )
 
-    def test_the_interval_of_a_step_holds_four_of_five_normal_errors(self) -> None:
+    def test_one_of_ten_drawn_steps_lies_on_either_side_of_its_interval(self) -> None:
+        job = job_with({**H100_RENTED, "num_gpus": 16})
+        plans = plans_with({"tensor_parallel": 2, "num_gpus": 16})
+        inputs, generator = unsure_inputs(job, plans), np.random.default_rng(1)
+        shared, own = (
+            inputs[name].factors(lambda _: generator.standard_normal(100_000))[:, 0]
+            for name in (STEP_TIME, LAYOUT_TIME)
+        )
+        ratios = shared * own
+        below, above = step_error_of(job, plans, 0).interval_log_half_widths
+        assert above > 1.5 * below
+        assert np.mean(ratios < math.exp(-below)) == pytest.approx(0.1, abs=0.01)
+        assert np.mean(ratios > math.exp(above)) == pytest.approx(0.1, abs=0.01)
+
+    def test_either_side_reaches_as_far_as_asked(self) -> None:
         error = StepError(shared_log_deviation=0.03, own_log_deviation=0.04)
-        drawn = np.random.default_rng(1).normal(scale=0.05, size=100_000)  # 0.05 is the hypotenuse
-        assert np.mean(np.abs(drawn) <= error.interval_log_half_width) == pytest.approx(0.8, abs=0.005)
+        below, above = error.at_least(1.2 * error.interval_log_half_widths.below).interval_log_half_widths
+        assert below == pytest.approx(1.2 * error.interval_log_half_widths.below)
+        assert above == error.interval_log_half_widths.above

@@ -279,6 +279,12 @@ class TestHabitsOfReleases:
     def test_a_framework_that_is_known_and_dated_is_not_assumed(self, tmp_path: Path, framework: str) -> None:
         assert "framework" not in row_of(tmp_path, framework=framework)["assumed"].split()
 
+    def test_internevo_sends_weights_before_the_next_step(self, tmp_path: Path) -> None:
+        shown, hidden = (job_of(row_of(tmp_path, framework=name)) for name in ("InternEvo", "NeMo 25.02"))
+        assert shown.workload.overlaps_gradient_sync
+        assert not shown.workload.hides_parameter_gather
+        assert hidden.workload.hides_parameter_gather
+
     @pytest.mark.parametrize(
         ("framework", "family"),
         [

@@ -16,13 +16,13 @@ from planner.designs import designs_of
 from planner.measured.reach import reach_of_row
 from planner.measured.runs import job_of, plan_of, read_rows, reason_against
 from planner.ties import BATCH, surely_ordered, tied_designs
-from planner.uncertainty import accuracy_of, interval_log_half_width, uncertainty_of
+from planner.uncertainty import accuracy_of, interval_log_half_widths, uncertainty_of
 from simulator.accuracy import step_time_error
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.run.spread import miss_probability
 from simulator.simulate import replicate
-from simulator.step_error import step_error
+from simulator.step_error import UNSEEN_RATIOS, step_error
 from simulator.step_reach import reach_of
 from simulator.table import Floats
 from simulator.units import DAY
@@ -66,7 +66,7 @@ def test_the_error_of_a_layout_ties_others_near_to_it_but_not_itself_with_anothe
     known = step_error("hopper", "bf16", accelerator="h100-sxm5-80gb")
     # Two layouts have an error of their own each; of that of the accelerator neither tells them apart.
     assert abs(math.log(ratio[1])) < 0.5 * known.own_log_deviation
-    assert 1.0 < ratio[2] < math.exp(known.interval_log_half_width)  # within the interval of a step
+    assert 1.0 < ratio[2] < math.exp(known.interval_log_half_widths.above)  # within the interval of a step
     assert tied_designs(job, front, 0, seed=1).tolist() == [False, True, False, True]
 
 
@@ -93,8 +93,8 @@ def test_the_told_range_is_the_calibrated_interval_of_a_step_on_that_accelerator
         # Four of five normal errors lie within 1.2816 standard deviations.
         known = step_error(family, "bf16", accelerator=name)
         ratio = math.exp(1.2816 * math.hypot(known.shared_log_deviation, known.own_log_deviation))
-        assert found.step_time_low_s == pytest.approx(step_s / ratio, rel=1e-4)
-        assert found.step_time_high_s == pytest.approx(step_s * ratio, rel=1e-4)
+        assert found.step_time_low_s == pytest.approx(step_s / ratio**UNSEEN_RATIOS.below, rel=1e-4)
+        assert found.step_time_high_s == pytest.approx(step_s * ratio**UNSEEN_RATIOS.above, rel=1e-4)
 
 
 def test_rows_and_designs_reach_equally_far() -> None:
@@ -128,14 +128,16 @@ def test_what_was_never_measured_has_a_wide_error_and_a_note(
     job = job_with({**H100_RENTED, "num_gpus": 16, **offer}, workload=workload)
     chosen = Plan.model_validate({"offer": 0, "num_gpus": 16, "data_parallel": 16, **plan})
     found = evaluate(job, PlanTable.from_plans([chosen]))
-    accuracy, width = accuracy_of(job, found), interval_log_half_width(job, found)
+    accuracy, width = accuracy_of(job, found), interval_log_half_widths(job, found).above
     (best,) = designs_of(job, found, np.zeros(1, dtype=np.int64))
     notes = [note for note in accuracy_notes(job, None, best) if "No published step" in note]
     assert told in " ".join(notes)
     assert len(notes) == bool(told)
     assert accuracy.is_measured == (not told)
     has_experts = job.workload.model.experts is not None
-    alike = step_error("any", "any", has_experts=has_experts).interval_log_half_width / 1.5  # an architecture
+    alike = (
+        step_error("any", "any", has_experts=has_experts).interval_log_half_widths.above / 1.5
+    )  # an architecture
     least = alike if "accelerator" in offer and "precision" not in plan else 2.0 * alike
     assert (width >= 0.999 * least) == bool(told)
     known = accuracy.mean_absolute_error_fraction

@@ -58,6 +58,7 @@ CHANGES: Mapping[str, object] = {
     "fp8_recipe": "blockwise",
     "gathers_cast_inputs": False,
     "copies_shared_heads": True,
+    "overlaps_parameter_gather": False,
     "offloads_gradients": True,
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",

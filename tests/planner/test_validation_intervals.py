@@ -22,11 +22,11 @@ from planner.validation.comparison import (
 )
 from planner.validation.interval import (
     NEW_SOURCE_RATIOS,
-    UNSEEN_RATIOS,
     Residual,
     interval_of,
     weighted_quantile,
 )
+from simulator.step_error import UNSEEN_RATIOS
 from simulator.step_reach import MEASURED_REACH
 from tests.planner.measured import compared
 

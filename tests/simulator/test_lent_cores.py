@@ -34,7 +34,7 @@ def lent_s(gradient_s: list[float], gather_s: list[float], *, is_split: bool = F
         "parameter_gather_s": [gather_s],
         "num_overlap_buckets": [k],
     }
-    return float(lent_to_replicas_s(pipeline, k, np.array([is_split]), np.array([CORE_SHARE]))[0])
+    return float(lent_to_replicas_s(pipeline, np.array([is_split]), np.array([CORE_SHARE]))[0])
 
 
 def test_what_travels_beside_passes_takes_its_share_of_their_cores() -> None:

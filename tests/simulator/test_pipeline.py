@@ -39,6 +39,7 @@ def columns_of(steps: list[Step]) -> PipelineColumns:
         "gradient_sync_s": padded("sync_s"),
         "parameter_gather_s": padded("gather_s"),
         "num_overlap_buckets": [step.num_overlap_buckets for step in steps],
+        "num_gather_buckets": [step.num_gather_buckets for step in steps],
     }
 
 
@@ -88,6 +89,7 @@ def random_steps(draw: st.DrawFn, has_network: bool = True) -> Step:
         send_s=draw(st.floats(0.0, 3.0)) if has_network else 0.0,
         send_blocks_sender=draw(st.booleans()),
         num_overlap_buckets=draw(st.integers(0, 8)),
+        num_gather_buckets=draw(st.integers(0, 8)),
     )
 
 
@@ -172,7 +174,7 @@ class TestExposedNetwork:
 
     @pytest.mark.parametrize(("gather_s", "exposed_s"), [(0.8, 0.8 / 4), (3.0, 3.0 - 1.0 + 1.0 / 4)])
     def test_a_gather_hides_behind_the_first_forward(self, gather_s: float, exposed_s: float) -> None:
-        times = played(equal_step(1, 4, gather_s=[gather_s], num_overlap_buckets=4))
+        times = played(equal_step(1, 4, gather_s=[gather_s], num_gather_buckets=4))
         assert times.exposed_sync_s == pytest.approx(exposed_s)
 
     def test_the_sync_of_later_chunks_hides_behind_the_backward_of_earlier_ones(self) -> None:

@@ -58,6 +58,9 @@ LARGE = {
     "8b gradients at the end": _large(
         "llama-3.1-8b", plan_of(data=64), batch=128, overlaps_gradient_sync=False
     ),
+    "8b weights ahead": _large(
+        "llama-3.1-8b", plan_of(pipeline=2, virtual=2, data=32), batch=128, overlaps_parameter_gather=False
+    ),
     "8b long context": _large(
         "llama-3.1-8b", plan_of(tensor=2, context=8, data=8), batch=32, sequence=65_536
     ),
