@@ -14,6 +14,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -216,19 +217,30 @@ def weights_of(sources: NDArray[np.str_]) -> Floats:
     return np.asarray(counts[inverse] ** -0.25)
 
 
-def fitted(steps: MeasuredSteps) -> tuple[Plane, Floats]:
-    """Returns the errors around the best constants, and the weight of each."""
+def fitted(steps: MeasuredSteps, known: Prior | None = None) -> tuple[Plane, Floats]:
+    """Returns the errors around the best constants, and the weight of each; `known` stands in the place of the prior."""
     weights = weights_of(sources_of(steps))
-    return settled(lambda logs: log_errors(steps, constants_of(np.exp(logs))), weights, prior()), weights
+    errors_at = partial(_errors_at, steps)
+    return settled(errors_at, weights, known or prior()), weights
 
 
-def constants_without(left_out: NDArray[np.bool_], plane: Plane, weights: Floats) -> Floats:
+def _errors_at(steps: MeasuredSteps, logs: Floats) -> Floats:
+    return log_errors(steps, constants_of(np.exp(logs)))
+
+
+def constants_without(
+    left_out: NDArray[np.bool_], plane: Plane, weights: Floats, known: Prior | None = None
+) -> Floats:
     """Returns the unknowns, `(k,)`, that are fitted without some steps, around the constants of a plane."""
-    return np.exp(damped(plane, np.where(left_out, 0.0, weights), prior()))
+    return np.exp(damped(plane, np.where(left_out, 0.0, weights), known or prior()))
 
 
 def held_out(
-    steps: MeasuredSteps, plane: Plane, weights: Floats, groups: NDArray[np.str_]
+    steps: MeasuredSteps,
+    plane: Plane,
+    weights: Floats,
+    groups: NDArray[np.str_],
+    known: Prior | None = None,
 ) -> tuple[Floats, Floats]:
     """Returns the log error of every step with constants fitted without its group, and all those constants `(g, k)`.
 
@@ -237,7 +249,7 @@ def held_out(
     errors, constants = np.empty(len(groups)), []
     for name in np.unique(groups):
         is_out = groups == name
-        constants.append(constants_without(is_out, plane, weights))
+        constants.append(constants_without(is_out, plane, weights, known))
         errors[is_out] = log_errors(steps.take(is_out), constants_of(constants[-1]))
     return errors, np.array(constants)
 

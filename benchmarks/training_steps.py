@@ -24,14 +24,17 @@ TIERS = ("A", "")
 _RELEASE = re.compile(r"( (v?\d|container|[(\d]|performance|A100|H100).*|[(:,].*)$")
 
 
-def over_measured_steps(run: Callable[[MeasuredSteps], None]) -> click.Command:
-    """Makes a command of what is done with all these steps: `--measured training_runs.csv --vtrain FOLDER`."""
+def over_measured_steps(run: Callable[..., None]) -> click.Command:
+    """Makes a command of what is done with all these steps: `--measured training_runs.csv --vtrain FOLDER`.
+
+    Options that are added to the command are passed on by their names.
+    """
 
     @click.command(help=run.__doc__)
     @click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
     @click.option("--vtrain", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True)
-    def command(measured: Path, vtrain: Path) -> None:
-        run(read_steps(measured, vtrain))
+    def command(measured: Path, vtrain: Path, **options: object) -> None:
+        run(read_steps(measured, vtrain), **options)
 
     return command
 
