@@ -31,9 +31,9 @@ section 3.3)."""
 def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_s: Directions) -> Directions:
     """Returns what dispatch and combine take beyond the computation behind which they hide.
 
-    The exchange of one direction runs beside computations of the other one, of another micro-batch (Megatron Core, DualPipe
-    of DeepSeek-V3, arXiv 2412.19437), so that the mean of the two covers it; or beside the shared experts of the same one
-    (Megatron Core, `--moe-shared-expert-overlap`).
+    Exchanges run beside computations of another micro-batch (Megatron Core, DualPipe of DeepSeek-V3, arXiv 2412.19437); in each
+    direction as much of them hides as that direction computes, so that faster kernels never lengthen a pass. Or they run beside
+    the shared experts of the same micro-batch (Megatron Core, `--moe-shared-expert-overlap`).
 
     Args:
         rank: Ranks of the designs.
@@ -45,8 +45,8 @@ def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_
     if rank.workload.overlaps_shared_experts:
         return exposed_s(exchange_s, shared_s[0]), exposed_s(exchange_s, shared_s[1])
     if rank.workload.overlaps_expert_exchange:
-        cover_s = (forward_s + backward_s) / 2.0
-        exchange_s = exchange_s - np.minimum(HIDDEN_EXCHANGE_SHARE * exchange_s, cover_s)
+        most_s = HIDDEN_EXCHANGE_SHARE * exchange_s
+        return exchange_s - np.minimum(most_s, forward_s), exchange_s - np.minimum(most_s, backward_s)
     return exchange_s, exchange_s
 
 

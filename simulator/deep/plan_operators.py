@@ -230,7 +230,7 @@ class _Layer:
             items = (*norms, *self._around(entering, (*blocks[0], *blocks[1], *sums), leaving), *norms)
         else:
             items = (*norms, *self._around(leaving, (*blocks[1], *blocks[0], *sums), entering), *norms)
-        return self._hidden_exchange(items)
+        return self._hidden_exchange(items, way)
 
     def _forward(self) -> Items:
         if self._is_side_by_side:
@@ -247,7 +247,7 @@ class _Layer:
             *self._around(around[0], experts, around[1]),
             *self._work(0, "adapters", SUM),
         )
-        return self._hidden_exchange((*attention, *feed_forward))
+        return self._hidden_exchange((*attention, *feed_forward), way=0)
 
     def _backward(self) -> Items:
         if self._is_side_by_side:
@@ -264,7 +264,7 @@ class _Layer:
             *self._around(ends.leaving[1], self._attention(1), ends.entering[1]),
             *self._work(1, NORMS),
         )
-        return self._hidden_exchange((*feed_forward, *attention))
+        return self._hidden_exchange((*feed_forward, *attention), way=1)
 
     def _around(self, first: tuple[Collective, ...], items: Items, last: tuple[Collective, ...]) -> Items:
         """A block between its collectives, of which software may run a share in pieces beside the products."""
@@ -338,22 +338,21 @@ class _Layer:
         if self.rank.workload.overlaps_shared_experts and shared:
             shared = beside((*sent, *returned), shared, lent_to=EXPERT)
             sent = returned = ()
-        shown = 1.0 - self._hidden_share()
+        shown = 1.0 - self._hidden_share(way)
         sent, returned = (tuple(each.scaled(shown) for each in each_way) for each_way in (sent, returned))
         products = (*moves(*sent), *self._work(way, ROUTED_EXPERTS), *moves(*returned))
         return (*routing, *products, *shared) if way == 0 else (*shared, *products, *routing)
 
-    def _hidden_share(self) -> float:
-        """Share of the traffic of experts that disappears behind another micro-batch."""
+    def _hidden_share(self, way: int) -> float:
+        """Share of the traffic of experts in one direction that disappears behind another micro-batch."""
         if not (self.is_expert and self.rank.workload.overlaps_expert_exchange):
             return 0.0
         exchange_s = sum(each.alone_s for each_way in expert_traffic(self.rank) for each in each_way)
-        cover_s = (self._total_s(0) + self._total_s(1)) / 2.0
-        return min(HIDDEN_EXCHANGE_SHARE, cover_s / exchange_s) if exchange_s > 0.0 else 0.0
+        return min(HIDDEN_EXCHANGE_SHARE, self._total_s(way) / exchange_s) if exchange_s > 0.0 else 0.0
 
-    def _hidden_exchange(self, items: Items) -> Items:
+    def _hidden_exchange(self, items: Items, way: int) -> Items:
         """A pass with what travels to experts meanwhile, for the computing of another micro-batch."""
-        share = self._hidden_share()
+        share = self._hidden_share(way)
         if share == 0.0:
             return items
         sent, returned = expert_traffic(self.rank)

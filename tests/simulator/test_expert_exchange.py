@@ -186,6 +186,17 @@ class TestExchange:
         assert hidden_s == pytest.approx(saved_s, rel=0.10)
         assert expert_exchange_s(rank, NOTHING, NOTHING, (NOTHING, NOTHING))[0][0] == pytest.approx(full_s)
 
+    @given(speed=st.floats(1.0, 100.0), load=st.floats(0.01, 10.0))
+    def test_faster_kernels_lengthen_no_pass_that_hides_it(self, speed: float, load: float) -> None:
+        plain = training("qwen3-30b-a3b", sequence_length=4096)
+        plan = plan_of(expert=16, data=16)
+        rank, full_s = rank_of(changed(plain, overlaps_expert_exchange=True), plan), exchange_s(plain, plan)
+        slow = tuple(np.full(1, share * load * full_s) for share in (0.3, 0.7))
+        fast = tuple(pass_s / speed for pass_s in slow)
+        before, after = (expert_exchange_s(rank, *passes, (NOTHING, NOTHING)) for passes in (slow, fast))
+        for way in (0, 1):
+            assert fast[way] + after[way] <= (slow[way] + before[way]) * (1.0 + 1e-12)
+
     def test_one_rank_exchanges_nothing(self) -> None:
         workload = training("mixtral-8x7b")
         for dispatch in ("all_to_all", "deduplicated"):
