@@ -130,21 +130,22 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
     layers = _layers(model.num_layers, chunk, num_chunks[:, None], stage_layers)
-    return chunks_of(model, plans, layers, has_any_order=isinstance(stage_layers, tuple))
+    is_mixed = model.experts is not None and model.experts.layer_step > 1
+    return chunks_of(model, plans, layers, has_any_order=is_mixed or isinstance(stage_layers, tuple))
 
 
 def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_order: bool = True) -> Chunks:
     """Returns chunks with so many layers, `(n, C)`; 0 in columns past a design's own number of chunks."""
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk, count = np.arange(layers.shape[1]), num_chunks[:, None]
-    first_layer = np.cumsum(layers, axis=1) - layers
-    dense = np.clip(model.num_dense_layers - first_layer, 0, layers).astype(np.float64)
+    end_layer = np.cumsum(layers, axis=1)
+    experts = model.num_expert_layers_among(end_layer) - model.num_expert_layers_among(end_layer - layers)
     return Chunks(
         num_chunks=num_chunks,
         num_stages=plans.pipeline_parallel,
         stages=_stages(plans, layers.shape[1]),
-        num_dense_layers=dense,
-        num_expert_layers=layers - dense,
+        num_dense_layers=(layers - experts).astype(np.float64),
+        num_expert_layers=experts.astype(np.float64),
         is_first=np.broadcast_to(chunk == 0, layers.shape),
         is_last=chunk == count - 1,
         has_any_order=has_any_order,

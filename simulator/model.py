@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from simulator.attention_span import SequenceShape, SlidingWindow
 from simulator.documents import Documents
 from simulator.record import Record
+from simulator.table import Integers
 
 AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
 """`flash` and older ones: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
@@ -90,6 +93,8 @@ class MixtureOfExperts(Record):
     """Feed-forward hidden size of all shared experts together; 0: none."""
     num_dense_layers: int = Field(default=0, ge=0)
     """Leading layers that have an ordinary feed-forward block instead of experts."""
+    layer_step: PositiveInt = 1
+    """Of so many layers one has experts, the last, where none is a leading one (Llama 4 Maverick: 2)."""
     num_groups: PositiveInt = 1
     """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
     groups_per_token: PositiveInt = 1
@@ -189,6 +194,10 @@ class ModelShape(Record):
             raise ValueError(
                 f"num_dense_layers ({self.experts.num_dense_layers}) must not exceed num_layers ({self.num_layers})"
             )
+        if self.experts and self.experts.layer_step > self.num_layers:
+            raise ValueError(
+                f"layer_step ({self.experts.layer_step}) must not exceed num_layers ({self.num_layers})"
+            )
         if self.qk_norm and self.latent_attention:
             raise ValueError(f"qk_norm ({self.qk_norm}) excludes latent_attention, whose latents have norms")
         return self
@@ -196,7 +205,18 @@ class ModelShape(Record):
     @property
     def num_expert_layers(self) -> int:
         """Layers with routed experts."""
-        return self.num_layers - self.experts.num_dense_layers if self.experts else 0
+        return int(self.num_expert_layers_among(self.num_layers))
+
+    def num_expert_layers_among(self, num_layers: npt.ArrayLike) -> Integers:
+        """Returns how many of so many first layers have routed experts; any shape."""
+        counts = np.asarray(num_layers, dtype=np.int64)
+        if self.experts is None:
+            return np.zeros_like(counts)
+        step, num_leading = self.experts.layer_step, self.experts.num_dense_layers
+        groups = (
+            counts if step == 1 else counts // step
+        )  # a division for every chunk takes longer than all else
+        return np.maximum(groups - num_leading // step, 0)
 
     @property
     def num_dense_layers(self) -> int:

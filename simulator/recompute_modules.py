@@ -48,7 +48,7 @@ class Parts:
             latent_attention=model.latent_attention is not None,
             experts=experts is not None,
             shared_experts=experts is not None and experts.shared_ffn_hidden_size > 0,
-            dense_layers=experts is None or experts.num_dense_layers > 0,
+            dense_layers=experts is None or experts.num_dense_layers > 0 or experts.layer_step > 1,
         )
 
     def reason_against(self, module: RecomputeModule) -> str:

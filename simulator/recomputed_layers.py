@@ -27,15 +27,17 @@ class KeptLayers:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> KeptLayers | None:
-        """Returns the layers of every chunk; `None` where no plan has any. Dense layers come first, as in the model."""
+        """Returns the layers of every chunk; `None` where no plan has any."""
         num_layers = plans.recompute_num_layers
         if workload.recompute_method != "block" or not num_layers.any():
             return None
         is_partial = (num_layers > 0) & (plans.recompute == Recompute.FULL.code)
         again = np.where(is_partial, num_layers, np.inf)[:, None]
-        dense = np.minimum(chunks.num_dense_layers, again)
-        expert = np.minimum(chunks.num_expert_layers, again - dense)
-        return cls(dense=chunks.num_dense_layers - dense, expert=chunks.num_expert_layers - expert)
+        end_layer = np.cumsum(chunks.num_layers, axis=1)
+        kept_from = np.minimum(end_layer - chunks.num_layers + again, end_layer)
+        among = workload.model.num_expert_layers_among
+        expert = (among(end_layer) - among(kept_from)).astype(np.float64)
+        return cls(dense=end_layer - kept_from - expert, expert=expert)
 
 
 def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:

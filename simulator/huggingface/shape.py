@@ -235,15 +235,19 @@ def _gpt_oss_experts(reader: ConfigReader) -> Counts:
     return {**_local_experts(reader), "has_biases": True}
 
 
+def _llama_4_ffn(reader: ConfigReader) -> int | None:
+    """Dense layers are wider than experts (`intermediate_size_mlp`)."""
+    return reader.whole("intermediate_size_mlp", "intermediate_size")
+
+
 def _llama_4_experts(reader: ConfigReader) -> Counts:
-    """Llama 4 Scout: every layer routes, beside a shared expert of the same size (Maverick has dense layers in between)."""
-    reader.require("interleave_moe_layer_step", 1, "dense layers in between")
-    ffn = reader.whole("intermediate_size")
-    return _experts(reader, num_experts=reader.whole("num_local_experts"), ffn=ffn, shared_ffn=ffn)
+    """Llama 4: every layer routes (Scout), or every second one (Maverick), beside a shared expert of the same size."""
+    ffn, step = reader.whole("intermediate_size"), reader.whole("interleave_moe_layer_step", default=1)
+    num_experts = reader.whole("num_local_experts")
+    return _experts(reader, num_experts=num_experts, ffn=ffn, shared_ffn=ffn, layer_step=step)
 
 
 def _qwen_experts(reader: ConfigReader) -> Counts:
-    reader.require("decoder_sparse_step", 1, "dense layers in between")
     dense = reader.config.get("mlp_only_layers") or []
     leading = len(dense) if isinstance(dense, list) else 0
     if dense != list(range(leading)):
@@ -254,11 +258,12 @@ def _qwen_experts(reader: ConfigReader) -> Counts:
         ffn=reader.whole("moe_intermediate_size"),
         shared_ffn=reader.whole("shared_expert_intermediate_size", default=0),
         num_dense_layers=leading,
+        layer_step=reader.whole("decoder_sparse_step", default=1),
     )
 
 
 def _deepseek_experts(reader: ConfigReader) -> Counts:
-    reader.require("moe_layer_freq", 1, "dense layers in between")
+    reader.require("moe_layer_freq", 1, "dense layers behind those with experts")
     ffn = reader.whole("moe_intermediate_size")
     experts = _experts(
         reader,
@@ -278,7 +283,13 @@ def _deepseek_experts(reader: ConfigReader) -> Counts:
 
 
 def _experts(
-    reader: ConfigReader, *, num_experts: int, ffn: int, shared_ffn: int = 0, num_dense_layers: int = 0
+    reader: ConfigReader,
+    *,
+    num_experts: int,
+    ffn: int,
+    shared_ffn: int = 0,
+    num_dense_layers: int = 0,
+    layer_step: int = 1,
 ) -> Counts:
     return {
         "num_experts": num_experts,
@@ -286,6 +297,7 @@ def _experts(
         "expert_ffn_hidden_size": ffn,
         "shared_ffn_hidden_size": shared_ffn,
         "num_dense_layers": num_dense_layers,
+        "layer_step": layer_step,
     }
 
 
@@ -317,7 +329,13 @@ _QWEN = replace(_LLAMA, sliding_window=qwen_window)
 _GEMMA = replace(_LLAMA, is_tied=True)
 _PLAIN = replace(_LLAMA, is_gated=False)
 _MIXTRAL = replace(_MISTRAL, experts=_local_experts)
-_LLAMA_4 = replace(_LLAMA, experts=_llama_4_experts, sliding_window=llama_4_chunks, qk_norm=_llama_4_norm)
+_LLAMA_4 = replace(
+    _LLAMA,
+    ffn_hidden_size=_llama_4_ffn,
+    experts=_llama_4_experts,
+    sliding_window=llama_4_chunks,
+    qk_norm=_llama_4_norm,
+)
 _QWEN_MOE = replace(_QWEN, experts=_qwen_experts)
 _OLMO = replace(_LLAMA, qk_norm=_wide_norm)
 _DEEPSEEK_MOE = replace(_LLAMA, experts=_deepseek_experts)

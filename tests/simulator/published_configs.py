@@ -276,6 +276,12 @@ LLAMA_4_SCOUT = {
     "tie_word_embeddings": False,
     "vocab_size": 202048,
 }
+LLAMA_4_MAVERICK = LLAMA_4_SCOUT | {
+    "interleave_moe_layer_step": 2,
+    "intermediate_size_mlp": 16384,
+    "num_local_experts": 128,
+    "use_qk_norm": False,
+}
 GEMMA_2_27B = {
     "model_type": "gemma2",
     "head_dim": 128,

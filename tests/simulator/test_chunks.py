@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from simulator import catalog
 from simulator.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
 from simulator.memory import peak_memory
-from simulator.model import ModelShape
+from simulator.model import MixtureOfExperts, ModelShape
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
@@ -53,6 +53,19 @@ def test_layers_fit_divisors_of_their_number_and_of_two_more(layers: int, fits: 
     halves = counts // 2  # the same chunks, two on each stage
     interleaved = can_split_layers(layers, halves[1:], np.full_like(halves[1:], 2))
     assert set((2 * halves[1:][interleaved]).tolist()) == {count for count in fits if count % 2 == 0}
+
+
+def test_layers_with_experts_stand_between_dense_ones() -> None:
+    experts = MixtureOfExperts(num_experts=8, experts_per_token=1, expert_ffn_hidden_size=4096, layer_step=2)
+    model = gpt(num_layers=10).model_copy(update={"experts": experts})
+    chunks = split_layers(model, table_of(plan_of(pipeline=4)))
+    # Layers 1 to 10 are cut into 2, 3, 3 and 2; those with even numbers have experts.
+    assert chunks.num_expert_layers.tolist() == [[1, 1, 2, 1]]
+    assert chunks.num_dense_layers.tolist() == [[1, 2, 1, 1]]
+    assert (model.num_expert_layers, model.num_dense_layers) == (5, 5)
+    leading = experts.model_copy(update={"num_dense_layers": 3})
+    behind = split_layers(model.model_copy(update={"experts": leading}), table_of(plan_of(pipeline=4)))
+    assert behind.num_expert_layers.tolist() == [[0, 1, 2, 1]]
 
 
 def test_plain_pipelines_may_have_any_number_of_stages_up_to_the_layers() -> None:

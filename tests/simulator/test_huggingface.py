@@ -26,6 +26,7 @@ from tests.simulator.published_configs import (
     GPT_J_6B,
     GPT_OSS_120B,
     GROK_1,
+    LLAMA_4_MAVERICK,
     LLAMA_4_SCOUT,
     LLAMA_8B,
     MISTRAL_7B,
@@ -66,6 +67,7 @@ PUBLISHED = [
         0.002,
     ),  # the text part: 27,432,406,640 less 423,060,336 of the vision tower
     (LLAMA_4_SCOUT, 109e9, 0.02),  # with the images' part
+    (LLAMA_4_MAVERICK, 400e9, 0.01),  # the same
 ]
 
 
@@ -209,7 +211,7 @@ def test_an_unusable_value_is_named_with_its_rule(change: dict[str, object], mes
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (QWEN3_30B | {"decoder_sparse_step": 2}, "decoder_sparse_step = 2: must be 1"),
+        (QWEN3_30B | {"decoder_sparse_step": 0}, "experts.layer_step = 0"),
         (QWEN3_30B | {"mlp_only_layers": [3]}, r"mlp_only_layers = \[3\]: must be the leading layers"),
         (DEEPSEEK_V3 | {"moe_layer_freq": 2}, "moe_layer_freq = 2: must be 1"),
         (
@@ -306,7 +308,8 @@ def test_a_window_is_that_of_the_published_file(
         (GPT_OSS_120B | {"layer_types": "sliding_attention"}, "layer_types"),
         (MISTRAL_7B | {"sliding_window": 0}, r"sliding_window.window_tokens = 0"),
         (QWEN2_5_7B | {"use_sliding_window": True, "max_window_layers": 7}, "max_window_layers = 7"),
-        (LLAMA_4_SCOUT | {"interleave_moe_layer_step": 2}, "interleave_moe_layer_step = 2"),
+        (LLAMA_4_SCOUT | {"interleave_moe_layer_step": 0}, r"experts.layer_step = 0"),
+        (LLAMA_4_SCOUT | {"interleave_moe_layer_step": 49}, r"layer_step \(49\) must not exceed num_layers"),
     ],
 )
 def test_windows_that_a_shape_cannot_express_are_refused(config: dict[str, object], message: str) -> None:
