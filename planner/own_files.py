@@ -1,9 +1,10 @@
-"""May a file of ours be written there? Never over somebody else's."""
+"""May a file of ours be written there, and what is said where it cannot? Never over somebody else's."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from simulator.errors import InputError, Problem
@@ -24,6 +25,16 @@ def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], 
         rule = f"cannot be written: {error.strerror or error}"
     if rule:
         raise InputError([Problem(path=option, value=str(path), rule=rule)])
+
+
+@contextmanager
+def naming_unwritable(path: Path, option: str) -> Iterator[None]:
+    """Raises `InputError` with the option and the file where writing it fails, such as on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror or error}"
+        raise InputError([Problem(path=option, value=str(path), rule=rule)]) from error
 
 
 def _broken_rule(path: Path, what: str, is_own: Callable[[Path], bool]) -> str:

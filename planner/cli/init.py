@@ -170,11 +170,14 @@ def _check_place(file: Path, *, force: bool) -> None:
 
 
 def _write_job(file: Path, text: str, *, force: bool) -> None:
-    try:
-        with file.open("w" if force else "x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise _problem(file, "exists: choose another name, or --force to replace it") from None
+    from planner.own_files import naming_unwritable
+
+    with naming_unwritable(file, "FILE"):
+        try:
+            with file.open("w" if force else "x", encoding="utf-8") as stream:
+                stream.write(text)
+        except FileExistsError:
+            raise _problem(file, "exists: choose another name, or --force to replace it") from None
 
 
 def _write_schema(path: Path) -> Path | None:

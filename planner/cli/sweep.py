@@ -50,6 +50,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     """
     from planner.cli.interrupt import stop_on_interrupt
     from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.own_files import naming_unwritable
     from planner.sweep.grid import load_sweep
     from planner.sweep.table import write_rows
     from planner.sweep.view import show_sweep
@@ -61,12 +62,13 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
         grid = grid.model_copy(update={"calibration": str(file.absolute())})
     with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
         rows, is_whole = _rows(grid, sweep.parent, report, should_stop)
-    if output is not None:
-        write_rows(rows, output)
     if as_json:
         write(json.dumps({"schema_version": 1, "rows": rows}, indent=2) + "\n")
     else:
         write(rendered(lambda console: show_sweep(grid, rows, console)))
+    if output is not None:
+        with naming_unwritable(output, "--output"):
+            write_rows(rows, output)
     return 0 if is_whole else INTERRUPTED
 
 
@@ -87,10 +89,10 @@ def _rows(grid: Sweep, folder: Path, report: Report, should_stop: Stop) -> tuple
 
 
 def _refuse_existing(output: Path) -> None:
+    from planner.own_files import check_own_file
     from simulator.errors import InputError, Problem
 
+    check_own_file(output, "sweep", "--output", lambda _: True)
     if output.exists():
         rule = "is there already, and answers are never overwritten: choose another file"
-        raise InputError([Problem(path="output", value=str(output), rule=rule)])
-    if not output.parent.is_dir():
-        raise InputError([Problem(path="output", value=str(output), rule="must lie in a folder that exists")])
+        raise InputError([Problem(path="--output", value=str(output), rule=rule)])

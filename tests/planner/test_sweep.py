@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 from pathlib import Path
 
@@ -181,3 +182,17 @@ def test_the_command_overwrites_nothing(
     assert main(["sweep", str(sweep_file), "--output", str(output)]) == 2
     assert "is there already" in capsys.readouterr().err
     assert output.read_text() == "mine"
+
+
+def test_a_sweep_whose_file_cannot_be_written_is_shown_all_the_same(
+    sweep_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("planner.sweep.table.write_rows", full_disk)
+    output = tmp_path / "rows.csv"
+    assert main(["sweep", str(sweep_file), "--output", str(output), "--json"]) == 2
+    shown = capsys.readouterr()
+    assert len(json.loads(shown.out)["rows"]) > 0
+    assert f"--output = {output}: cannot be written: No space left on device" in shown.err
