@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -14,6 +14,7 @@ from planner.design_view import layout
 from planner.recommendation import Design
 from planner.text_blocks import plain_table
 from simulator.job import Objective
+from simulator.plan import Plan
 from simulator.units import DAY
 
 if TYPE_CHECKING:
@@ -31,6 +32,15 @@ ROBUST = {
 EFFICIENCY = "MFU"
 _LAYOUT = "layout"
 _TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES, *ROBUST.values()}
+_UNSEEN: tuple[Callable[[Plan], str], ...] = (
+    lambda plan: f"{plan.num_spare_nodes} {'spare' if plan.num_spare_nodes == 1 else 'spares'}",
+    lambda plan: f"MBS{plan.micro_batch_size}",
+    lambda plan: f"ZeRO-{plan.zero_stage}",
+    lambda plan: f"recompute {plan.recompute.value}",
+    lambda plan: plan.precision.value,
+    lambda plan: plan.checkpoint_scheme.value,
+)
+"""Decisions that a layout leaves out, told where rows would look the same without them."""
 _INDENT = 2
 _WIDE = 100
 """Columns from which on a terminal has room for two blanks between the columns."""
@@ -59,6 +69,7 @@ def show_designs(
         dict(zip(headings, [*([marks[row]] if marks else []), *_cells(design, headings)], strict=True))
         for row, design in enumerate(designs)
     ]
+    _tell_apart(rows, designs)
     gap = 1 if has_site or console.width < _WIDE else 2
     if _least_width(headings, rows, gap) <= console.width - _INDENT:
         console.print(Padding(_table(headings, rows, gap), (0, 0, 0, _INDENT)))
@@ -84,6 +95,19 @@ def _cells(design: Design, headings: Sequence[str]) -> list[str]:
         ),
         *([human.percent(design.mfu_fraction)] if EFFICIENCY in headings else []),
     ]
+
+
+def _tell_apart(rows: Sequence[dict[str, str]], designs: Sequence[Design]) -> None:
+    """Adds to the layouts of rows that look the same the first decisions in which they differ."""
+    for unseen in _UNSEEN:
+        same: dict[tuple[str, ...], list[tuple[dict[str, str], str]]] = {}
+        for row, design in zip(rows, designs, strict=True):
+            seen = (row["GPUs"], row["accelerator"], row.get("site", ""), row[_LAYOUT])
+            same.setdefault(seen, []).append((row, unseen(design.plan)))
+        for group in same.values():
+            if len({decision for _, decision in group}) > 1:
+                for row, decision in group:
+                    row[_LAYOUT] += f" {decision}"
 
 
 def _robust_headings(designs: Sequence[Design]) -> list[str]:

@@ -63,6 +63,8 @@ def read_plan(text: str) -> dict[str, object]:
             findings.add(("plan",), pair, rule)
         elif key in fields:
             findings.add((key,), value, "is given twice")
+        elif not value:
+            findings.add((key,), value, "needs a value after =; a key that is left out has its default")
         else:
             fields[key] = _value(key, value, findings)
     findings.raise_if_any("--plan")

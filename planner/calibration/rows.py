@@ -11,9 +11,11 @@ import numpy as np
 
 from planner.calibration.steps import MeasuredSteps, ideal_s
 from planner.human import percent
+from planner.measured.file import unread_columns
 from planner.measured.hardware_names import accelerator_id
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Row, reason_against
+from planner.problems import shown
 from simulator.errors import InputError, Problem
 
 FEWEST_CONFIGURATIONS = 3
@@ -68,6 +70,7 @@ def usable_rows(measured: Path, accelerator: str | None = None) -> UsableRows:
         num_left_out=len(read) - len(enough),
         warnings=(
             *_on_left_out([reason for reason in reasons if reason]),
+            *_on_columns(measured),
             *_on_counts(counts),
             *_on_agreement(steps, str(measured)),
         ),
@@ -96,6 +99,13 @@ def _too_few(counts: Counter[str], reasons: Sequence[str]) -> Problem:
 
 def _on_left_out(reasons: Sequence[str]) -> list[str]:
     return [f"{len(reasons)} rows are not used: {_named(reasons)}."] if reasons else []
+
+
+def _on_columns(measured: Path) -> list[str]:
+    misspelt = {name: meant for name, meant in unread_columns(measured).items() if meant}
+    return [
+        f"The column {shown(name)} is not read; {meant} may be meant." for name, meant in misspelt.items()
+    ]
 
 
 def _named(reasons: Sequence[str]) -> str:

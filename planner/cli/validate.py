@@ -6,7 +6,7 @@ Only click is imported here; the simulator waits until the command runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     calibration = _calibration()
     with quiet_libraries(), progress(is_shown=not quiet) as tell:
         entries = _entries(_rows(measured), tell, calibration)
-        report = report_of(entries)
+        report = report_of(entries, _unread_columns(measured))
     if as_json:
         runs = None if measured else whole_runs_json()
         write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
@@ -112,3 +112,11 @@ def _rows(measured: Path | None) -> list[Row | Unmodelled]:
     from planner.measured.rows import read_measured
 
     return read_measured(measured)
+
+
+def _unread_columns(measured: Path | None) -> Mapping[str, str | None]:
+    if measured is None:
+        return {}
+    from planner.measured.file import unread_columns
+
+    return unread_columns(measured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,22 @@ NEEDED = (
     ("hidden", "model"),
 )
 """Columns without which no row can be modelled: of each group one must be there."""
+WORDS = (
+    *("id", "source", "tier", "config_key", "usable", "model", "gpu", "interconnect", "precision"),
+    *(
+        "schedule",
+        "pp_schedule",
+        "pipeline_schedule",
+        "cp_comm_type",
+        "sp",
+        "zero_stage_or_fsdp",
+        "recompute",
+    ),
+    *("attention", "framework", "metric_kind", "notes"),
+)
+"""Columns of text."""
+LIKENESS = 0.7
+"""How much of two names must agree for one to be the other misspelt, as `difflib` counts it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +126,18 @@ def read_cells(path: Path) -> list[Cells]:
     if not rows:
         raise refusal(path, "has a head but no row: give one measured run a row")
     return rows
+
+
+def unread_columns(path: Path) -> dict[str, str | None]:
+    """Returns the columns of a file that nothing reads, each with the one that may be meant and that the file lacks."""
+    head = [name.strip() for name in _records(_text(path), path)[0]]
+    read = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
+    lacking = [name for name in read if name not in head]
+    return {name: _meant(name, lacking) for name in head if name and name not in read}
+
+
+def _meant(name: str, lacking: Sequence[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name.lower()[:100], lacking, n=1, cutoff=LIKENESS)), None)
 
 
 def _text(path: Path) -> str:

@@ -83,6 +83,8 @@ class Report:
     """Rows that are not modelled, by reason, most frequent first."""
     remarks: Mapping[str, int]
     """Rows with a cell that was taken for something near or not understood, by what is said of it."""
+    unread_columns: Mapping[str, str | None]
+    """Columns of the file that nothing reads, with the one that may be meant."""
     num_rows: int
     """Rows of the file."""
     num_modelled: int
@@ -91,8 +93,8 @@ class Report:
     """Rows with a prediction and a measured step time."""
 
 
-def report_of(entries: Sequence[Entry]) -> Report:
-    """Returns the tables of a validation."""
+def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None] | None = None) -> Report:
+    """Returns the tables of a validation; columns that nothing reads are named in it."""
     scored = timed(entries)
     read_with_care = (
         remark
@@ -108,6 +110,7 @@ def report_of(entries: Sequence[Entry]) -> Report:
         memory_verdicts=memory_verdicts(entries),
         not_modelled=dict(Counter(entry.reason for entry in unmodelled).most_common()),
         remarks=dict(Counter(read_with_care).most_common()),
+        unread_columns=unread_columns or {},
         num_rows=len(entries),
         num_modelled=len(entries) - len(unmodelled),
         num_scored=len(scored),
@@ -174,6 +177,9 @@ def as_json(
             "memory_verdicts": asdict(report.memory_verdicts),
             "not_modelled": [
                 {"reason": reason, "num_rows": count} for reason, count in report.not_modelled.items()
+            ],
+            "unread_columns": [
+                {"column": column, "meant": meant} for column, meant in report.unread_columns.items()
             ],
         },
         "mean_rank_correlation": _or_none(mean_rank_correlation(report.choices)),

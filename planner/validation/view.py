@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.human import count, digits
+from planner.problems import shown
 from planner.validation.comparison import Choice, MemoryVerdicts, Score
 from planner.validation.report import (
     MemoryScore,
@@ -49,6 +50,8 @@ def show(report: Report, console: Console, *, source: str) -> None:
     _show_memory(report.memory, report.memory_verdicts, console)
     _show_reasons("Rows that are not modelled", report.not_modelled, console)
     _show_reasons("Cells that were read with care", report.remarks, console)
+    if report.unread_columns:
+        console.print(f"\nColumns that are not read: {_columns_text(report.unread_columns)}")
 
 
 def show_whole_runs(console: Console) -> None:
@@ -78,6 +81,14 @@ def show_whole_runs(console: Console) -> None:
         )
     console.print(hours)
     console.print(energy)
+
+
+def _columns_text(unread: Mapping[str, str | None]) -> str:
+    """Names columns, first those that may be misspelt."""
+    names = sorted(unread, key=lambda name: not unread[name])
+    return ", ".join(
+        f"{shown(name)} (meant: {unread[name]}?)" if unread[name] else shown(name) for name in names
+    )
 
 
 def _headline(score: Score) -> str:

@@ -74,6 +74,7 @@ def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.Captur
         ("tp=true", "tp = 'true': must be a whole number"),
         ("tp=0", "tp = 0: must be greater than 0"),
         ("tp=4,tp=8", "tp = '8': is given twice"),
+        ("tp=4,dp=", "dp = '': needs a value after ="),
         (
             "tp=4,tensor_parallel=8",
             "tp = 8: is given twice: tensor_parallel has the value 4 already",

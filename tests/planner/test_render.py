@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from planner import human
+from planner.front_view import show_designs
 from planner.recommendation import Recommendation
 from planner.render import MAX_FRONT_ROWS, show, step_error_text
 from planner.typed_command import TypedCommand
@@ -104,6 +105,25 @@ def test_the_front_marks_the_recommended_and_the_tied_design() -> None:
     rows = lines_with(text_of(recommended()), "TP8 PP4 VPP2 DP32")
     assert [row.split()[:2] for row in rows] == [["*", "7"], ["~", "8"], ["9", "1,024"]]
     assert rows[0].endswith("31.4 days $1.85 M 850 MWh 412 t 41.2 %")
+
+
+def test_designs_of_one_layout_are_told_apart_by_the_first_decisions_that_differ() -> None:
+    decisions: tuple[dict[str, object], ...] = (
+        {},
+        {"num_spare_nodes": 1},
+        {"num_spare_nodes": 1, "zero_stage": 2},
+    )
+    plans = [design().plan.model_copy(update=changed) for changed in decisions]
+    same = [design(number).model_copy(update={"plan": plan}) for number, plan in enumerate(plans)]
+    console = Console(file=io.StringIO(), width=120, markup=False, highlight=False)
+    with console.capture() as capture:
+        show_designs(console, [*same, design(3, power_cap=0.8)])
+    layouts = [
+        line.split("sxm5-80gb ")[1].split(" 31.4")[0].strip() for line in capture.get().splitlines()[1:]
+    ]
+    common = "TP8 PP4 VPP2 DP32"
+    told = ("3 spares", "1 spare ZeRO-1", "1 spare ZeRO-2", "cap 80%")
+    assert layouts == [f"{common} {decision}" for decision in told]
 
 
 def test_a_long_front_keeps_both_ends_and_says_how_many_are_hidden() -> None:

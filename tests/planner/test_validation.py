@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import planner
 from planner.cli.commands import OK, main
+from planner.measured.file import BYTES_OF_A_WEIGHT, COUNTS, QUANTITIES, WORDS, unread_columns
 from planner.measured.runs import (
     OUT_OF_MEMORY,
     Comparison,
@@ -212,6 +214,22 @@ class TestCommand:
         path = written(tmp_path, {**LLAMA_8B, "step_time_s": ""})
         assert main(["validate", "--measured", str(path)]) == OK
         assert "Nothing to score" in capsys.readouterr().out
+
+    def test_columns_that_nothing_reads_are_named_with_what_may_be_meant(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = written(tmp_path, {**LLAMA_8B, "step_time_s": "", "recomputation": "full", "mfu": 41})
+        assert main(["validate", "--measured", str(path)]) == OK
+        assert "not read: 'recomputation' (meant: recompute?), 'mfu'" in capsys.readouterr().out
+
+    def test_the_documented_columns_are_those_that_are_read(self, tmp_path: Path) -> None:
+        page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
+        table = page.split("## Your own measurements")[1].split("\n\n")[2]
+        documented = re.findall(r"`([a-z_]+)`", " ".join(line.split("|")[1] for line in table.splitlines()))
+        path = tmp_path / "measured.csv"
+        path.write_text(",".join(documented), encoding="utf-8")
+        assert not unread_columns(path)
+        assert set(documented) == {*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT}
 
     def test_asking_for_help_loads_nothing_heavy(self) -> None:
         code = "import sys, planner.cli.validate; print(*{name.partition('.')[0] for name in sys.modules})"
