@@ -14,8 +14,8 @@ from simulator.workload import Workload
 
 
 def expert_ranks(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the ranks that hold one set of routed experts together, e t_e, `(n,)`."""
-    return plans.expert_parallel * workload.expert_tensor_parallel
+    """Returns the ranks that hold one set of routed experts together, e t_e, `(n,)`; 1 where the model has none."""
+    return plans.expert_parallel * (workload.expert_tensor_parallel if workload.model.experts else 1)
 
 
 def expert_replicas(workload: Workload, plans: PlanTable) -> Integers:
