@@ -159,7 +159,7 @@ def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     if not is_hybrid.any():
         return np.zeros(len(plans))
     replicas, c = plans.data_parallel * plans.context_parallel, plans.context_parallel
-    holders = expert_ranks(job.workload, plans) if job.workload.model.experts else plans.expert_parallel
+    holders = expert_ranks(job.workload, plans)
     ranks = np.where(is_hybrid, z * plans.tensor_parallel, holders)
     small, large = np.minimum(ranks, holders), np.maximum(ranks, holders)
     group = np.where(is_hybrid, z, replicas)

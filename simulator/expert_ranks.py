@@ -13,9 +13,14 @@ from simulator.table import Floats, Integers
 from simulator.workload import Workload
 
 
+def expert_parts(workload: Workload) -> int:
+    """Returns the ranks that share each expert, t_e; 1 where the model has none."""
+    return workload.expert_tensor_parallel if workload.model.experts else 1
+
+
 def expert_ranks(workload: Workload, plans: PlanTable) -> Integers:
     """Returns the ranks that hold one set of routed experts together, e t_e, `(n,)`."""
-    return plans.expert_parallel * workload.expert_tensor_parallel
+    return plans.expert_parallel * expert_parts(workload)
 
 
 def expert_replicas(workload: Workload, plans: PlanTable) -> Integers:

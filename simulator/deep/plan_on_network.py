@@ -52,7 +52,7 @@ def plan_on(
     tasks, paths = step_on(job, plan, topology, faults=faults, algorithm=algorithm)
     return PlanStep(
         cluster=cluster,
-        roles=all_ranks(cluster, block_size(plan, job.workload.expert_tensor_parallel)),
+        roles=all_ranks(cluster, block_size(plan, job.workload)),
         graph=tasks,
         topology=topology,
         paths=paths,

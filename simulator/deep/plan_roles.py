@@ -19,8 +19,10 @@ from math import lcm
 import numpy as np
 
 from simulator.deep.plan_cluster import PlanCluster
+from simulator.expert_ranks import expert_parts
 from simulator.plan import Plan
 from simulator.table import Floats, Integers
+from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +49,10 @@ class Roles:
         return int(self.ranks.size)
 
 
-def block_size(plan: Plan, expert_tensor_parallel: int) -> int:
+def block_size(plan: Plan, workload: Workload) -> int:
     """Returns how many ranks of a stage go in step."""
     inside = plan.tensor_parallel * plan.context_parallel
-    return lcm(inside, plan.expert_parallel * expert_tensor_parallel)
+    return lcm(inside, plan.expert_parallel * expert_parts(workload))
 
 
 def all_ranks(cluster: PlanCluster, size: int) -> Roles:

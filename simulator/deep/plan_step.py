@@ -110,7 +110,7 @@ def folded_step(job: Job, plan: Plan, cluster: PlanCluster, parts: PlanParts, sh
 def _played(
     job: Job, plan: Plan, cluster: PlanCluster, parts: PlanParts, shape: StepShape, *, is_folded: bool
 ) -> PlanStep:
-    size = block_size(plan, job.workload.expert_tensor_parallel)
+    size = block_size(plan, job.workload)
     roles = (folded if is_folded else all_ranks)(cluster, size)
     network, graph = PlanNetwork.of(cluster, roles), TaskGraphBuilder()
     traffic = (FoldedTraffic if is_folded else MessageTraffic)(graph=graph, network=network)

@@ -105,6 +105,16 @@ class TestPartsOfExperts:
         assert (outcomes.summary.mfu_fraction < 1.0).all()
 
 
+def test_a_model_without_experts_has_no_parts_of_them() -> None:
+    # One accelerator a stage, fewer than the ranks that would share an expert.
+    whole, parts = (
+        simulate(job_of(changed(training(), expert_tensor_parallel=shares)), table_of(plan_of(pipeline=8)))
+        for shares in (1, 4)
+    )
+    assert parts.steps.step_time_s == whole.steps.step_time_s
+    assert parts.memory.peak_bytes == whole.memory.peak_bytes
+
+
 class TestProducts:
     """Qwen3-30B-A3B on 16 H100: eight experts of a rank, 4,096 tokens each."""
 

@@ -52,6 +52,14 @@ class TestDepths:
     def test_the_page_on_the_deep_depth_has_what_is_played(self, name: str) -> None:
         assert grid_line(name, GRID[name], _step(GRID[name])) in PAGE.read_text(encoding="utf-8").splitlines()
 
+    def test_a_model_without_experts_has_no_parts_of_them(self) -> None:
+        workload = training(gpt(num_layers=4), global_batch_size=4)
+        whole, parts = (
+            plan_step(job_of(workload.model_copy(update={"expert_tensor_parallel": shares})), plan_of(data=2))
+            for shares in (1, 4)
+        )
+        assert parts.step_time_s == whole.step_time_s
+
     def test_latencies_of_gathers_pass_beside_reductions(self) -> None:
         case = APART["8b b200 sharded weights"]
         step = _step(case)
@@ -174,7 +182,7 @@ class TestFolding:
     def test_a_slow_accelerator_makes_a_role_of_its_block(self) -> None:
         case = LARGE["70b pipeline"]
         cluster = PlanCluster.of(case.job, case.plan, Faults(speed={5: 0.5}))
-        roles = folded(cluster, block_size(case.plan, 1))
+        roles = folded(cluster, block_size(case.plan, case.job.workload))
         # 64 ranks of a stage in blocks of 4; accelerator 5 is in the second block of stage 0.
         assert roles.counts.tolist() == [60, 4]
         assert roles.ranks[:2].tolist() == [[0, 5], [64, 68]]
