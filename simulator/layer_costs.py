@@ -181,12 +181,16 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
 def _layer_collectives(
     rank: Rank, core_s: Directions, forward_s: Floats, backward_s: Floats, *, is_expert: bool
 ) -> Directions:
-    """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat."""
+    """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat.
+
+    The attention core hides what context-parallel ranks exchange, and nothing else where there are any.
+    """
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
+    has_context = rank.plans.context_parallel > 1
     return (
-        beside_products(rank, tensor_forward_s, forward_s) + context_forward_s,
-        beside_products(rank, tensor_backward_s, backward_s)
+        beside_products(rank, tensor_forward_s, forward_s - has_context * core_s[0]) + context_forward_s,
+        beside_products(rank, tensor_backward_s, backward_s - has_context * core_s[1])
         + context_backward_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )

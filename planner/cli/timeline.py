@@ -122,7 +122,7 @@ def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> 
 def _print(played: _Played, *, as_json: bool) -> None:
     from planner.cli.output import rendered, write
     from planner.design_view import layout
-    from planner.text_blocks import headline
+    from planner.text_blocks import headline, sentences
     from planner.timeline.run_view import show_run
     from planner.timeline.view import show_timeline
 
@@ -130,7 +130,9 @@ def _print(played: _Played, *, as_json: bool) -> None:
         write(played.answer.model_dump_json(indent=2) + "\n")
         return
     title = f"{played.found.job}: {layout(played.plan)}"
-    write(rendered(lambda console: headline(console, title, is_good=True)))
+    broken = [rule.sentence for rule in played.found.violations if rule.kind == "physics"]
+    write(rendered(lambda console: headline(console, title, is_good=not broken)))
+    write(rendered(lambda console: sentences(console, broken)))
     if step := played.step:
         write(rendered(lambda console: show_timeline(step, console)))
     write(rendered(lambda console: show_run(played.run, played.answer.run, console)))

@@ -271,6 +271,11 @@ def test_the_terminal_shows_the_step_the_run_and_the_costliest_interruptions(
     assert out.isascii()
 
 
+def test_a_plan_without_room_is_shown_with_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["timeline", LLAMA, "--plan", "offer=0,tp=1,pp=2,dp=32"]) == 0
+    assert "the most loaded accelerator needs more memory than it has" in capsys.readouterr().out
+
+
 def test_a_plan_that_cannot_be_run_is_refused_with_every_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["timeline", BLOOM, "--plan", "tp=3,pp=12"]) == 2
     out, err = capsys.readouterr()
