@@ -213,9 +213,8 @@ class ModelShape(Record):
         if self.experts is None:
             return np.zeros_like(counts)
         step, num_leading = self.experts.layer_step, self.experts.num_dense_layers
-        groups = (
-            counts if step == 1 else counts // step
-        )  # a division for every chunk takes longer than all else
+        # A division for every chunk takes longer than all else.
+        groups = counts if step == 1 else counts // step
         return np.maximum(groups - num_leading // step, 0)
 
     @property

@@ -65,19 +65,11 @@ NEEDED = (
     ("hidden", "model"),
 )
 """Columns without which no row can be modelled: of each group one must be there."""
-WORDS = (
-    *("id", "source", "tier", "config_key", "usable", "model", "gpu", "interconnect", "precision"),
-    *(
-        "schedule",
-        "pp_schedule",
-        "pipeline_schedule",
-        "cp_comm_type",
-        "sp",
-        "zero_stage_or_fsdp",
-        "recompute",
-    ),
-    *("attention", "framework", "metric_kind", "notes"),
-)
+_IDENTITY = ("id", "source", "tier", "config_key", "usable")
+_HARDWARE = ("model", "gpu", "interconnect", "precision")
+_LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
+_SOFTWARE = ("recompute", "attention", "framework", "metric_kind", "notes")
+WORDS = (*_IDENTITY, *_HARDWARE, *_LAYOUT, *_SOFTWARE)
 """Columns of text."""
 LIKENESS = 0.7
 """How much of two names must agree for one to be the other misspelt, as `difflib` counts it."""
