@@ -17,6 +17,8 @@ _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
     r"olmo-?[23]": "all_heads",
     r"llama-?4(?!.*maverick)": "unweighted",
 }
+_EVERY_OTHER = re.compile(r"maverick", re.IGNORECASE)
+"""Models with dense layers between those with experts (`interleave_moe_layer_step` of Llama 4)."""
 
 
 def known_shape(
@@ -33,6 +35,11 @@ def known_shape(
     shape = catalog.model(alike[0])
     is_same = hidden_size in (None, shape.hidden_size) and num_heads in (None, shape.num_heads)
     return shape if is_same and (num_layers is None or num_layers <= shape.num_layers) else None
+
+
+def expert_layer_step(name: str) -> int:
+    """Returns of how many layers one has experts, behind the leading ones without; 2 for Llama 4 Maverick, else 1."""
+    return 2 if _EVERY_OTHER.search(name) else 1
 
 
 def ties_embeddings(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.measured.model_names import norms_heads, ties_embeddings
+from planner.measured.model_names import expert_layer_step, norms_heads, ties_embeddings
 from planner.measured.told import Told
 from planner.measured.words import affirmed, is_denied
 from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
@@ -104,6 +104,17 @@ def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> 
         "experts_per_token": told.count("topk", fields.get("experts_per_token")),
         "expert_ffn_hidden_size": told.count("moe_ffn_hidden", width),
         "shared_ffn_hidden_size": told.or_known("shared_expert_ffn", fields.get("shared_ffn_hidden_size")),
-        "num_dense_layers": told.or_known("dense_layers", fields.get("num_dense_layers")),
+        **_order_of_layers(told, fields.get("num_dense_layers")),
         **{name: fields[name] for name in _OF_KNOWN_EXPERTS if name in fields},
     }
+
+
+def _order_of_layers(told: Told, known_leading: int | None) -> dict[str, int]:
+    """Returns which layers have experts: those behind the leading ones, or every other one where the model is known for it."""
+    step, num_dense = expert_layer_step(told.text("model")), told.or_known("dense_layers", known_leading)
+    num_between = told.cells.count("layers") or 0
+    num_between -= num_between // step
+    is_told = "dense_layers" in told.cells.numbers
+    if step == 1 or (is_told and num_dense != num_between):
+        return {"num_dense_layers": num_dense, "layer_step": 1}
+    return {"num_dense_layers": 0, "layer_step": step if is_told else told.default("dense_layers", step)}

@@ -136,6 +136,25 @@ class TestExperts:
             groups_per_token=4,
         )
 
+    @pytest.mark.parametrize(
+        ("model", "dense_layers", "order", "is_assumed"),
+        [
+            ("Llama 4 Maverick", "", (0, 2), True),
+            ("Llama 4 Maverick", 18, (0, 2), False),
+            ("Llama 4 Maverick", 3, (3, 1), False),
+            ("gpt-oss", 18, (18, 1), False),
+        ],
+    )
+    def test_every_other_layer_of_maverick_has_experts(
+        self, tmp_path: Path, model: str, dense_layers: object, order: tuple[int, int], *, is_assumed: bool
+    ) -> None:
+        shape = {"layers": 36, "hidden": 5120, "heads": 40, "experts": 128, "topk": 1}
+        row = simulated_row(tmp_path, {**GPT_OSS, **shape, "model": model, "dense_layers": dense_layers})
+        experts = job_of(row).workload.model.experts
+        assert experts is not None
+        assert (experts.num_dense_layers, experts.layer_step) == order
+        assert ("dense_layers" in row["assumed"].split()) == is_assumed
+
     @pytest.mark.parametrize("changes", [{"etp": 2}, {"notes": "ETP=2"}, {"notes": "EP 8, ETP 2"}])
     def test_ranks_that_share_an_expert_are_a_column_or_in_the_notes(
         self, tmp_path: Path, changes: Mapping[str, object]
