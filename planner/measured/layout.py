@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from planner.measured import notes as measured_notes
 from planner.measured.batches import batches
@@ -14,24 +14,37 @@ from planner.measured.told import CannotModelError, Told
 MOST_ADDED_FRACTION = 0.1
 """Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest, and sequences
 that make up whole micro-batches of all replicas."""
+TENSOR_DEGREES = (1, 2, 4, 8)
+"""Over how many ranks a run that does not say so may have split its products."""
+MOST_STAGES = 256
+"""Into how many stages it may have split its layers."""
 _GUESSED_GPUS = 8
 """Accelerators up to which a run without degrees is taken to split nothing."""
+
+
+class OpenLayoutError(CannotModelError):
+    """A run on more than one node does not say how it splits products or layers."""
+
+    def __init__(self, missing: Sequence[str], degrees: tuple[tuple[int, int], ...]) -> None:
+        verb = "is" if len(missing) == 1 else "are"
+        super().__init__(f"{' and '.join(missing)} {verb} not given, of a run on more than one node")
+        self.degrees = degrees
+        """Tensor- and pipeline-parallel degrees that it may have had."""
 
 
 def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
     """Returns the fields of a plan that say how the work is split, and the sizes of batches and sequences.
 
     Raises:
-        CannotModelError: a column is missing that cannot be guessed.
+        CannotModelError: a column is missing that has no default.
+        OpenLayoutError: the degrees of a run on more than one node are.
     """
     num_gpus = told.count("n_gpus")
     is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
     is_split = is_sharded or num_gpus <= _GUESSED_GPUS or told.cells.count("dp") == num_gpus
-    for column in ("tp", "pp"):
-        if not is_split and not told.cells.count(column):
-            raise CannotModelError(
-                f"{column} is not given, and a layout on more than one node cannot be guessed"
-            )
+    missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
+    if missing and not is_split:
+        raise OpenLayoutError(missing, degrees_between(told, num_layers))
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     degrees = {f"{name}_parallel": told.count(column, 1) for column, name in names.items()}
     is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
@@ -55,6 +68,22 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
         "global_batch_size": batch,
         "sequence_length": told.count("seq_len"),
     }
+
+
+def degrees_between(told: Told, num_layers: int) -> tuple[tuple[int, int], ...]:
+    """Returns the tensor- and pipeline-parallel degrees that a run may have had, as far as it tells them."""
+    given = {column: told.cells.count(column) for column in ("tp", "pp", "cp", "dp")}
+    num_gpus, context, data = told.count("n_gpus"), given["cp"] or 1, given["dp"]
+    tensors = [given["tp"]] if given["tp"] else TENSOR_DEGREES
+    pipelines = [given["pp"]] if given["pp"] else range(1, min(num_layers, MOST_STAGES) + 1)
+    return tuple(
+        (t, p)
+        for t in tensors
+        for p in pipelines
+        if num_gpus % (t * p * context) == 0
+        and (data is None or num_gpus in (t * p * data, t * p * context * data))
+        and _even_layers(num_layers, p) is not None
+    )
 
 
 def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int:

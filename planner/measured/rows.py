@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.measured import notes as measured_notes
@@ -20,7 +20,7 @@ from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured.framework_habits import in_pipeline
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
-from planner.measured.layout import layout_cells, split_layers
+from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
 from planner.measured.model_names import known_shape
 from planner.measured.named import remark_named
 from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
@@ -77,6 +77,8 @@ class Unmodelled:
     reason: str
     step_time_s: str
     """What was measured; empty where nothing was."""
+    possible: tuple[Row, ...] | None = None
+    """The row with each layout that it may have had, where only that is not told (`planner.measured.untold_layouts`)."""
 
 
 def read_measured(path: Path) -> list[Row | Unmodelled]:
@@ -98,13 +100,30 @@ def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
     """Returns a row; one that shares its id with another is told apart by where it stands."""
     row_id = _id_of(cells) + (f" (row {cells.line})" if is_shared else "")
     group = cells.text.get("source") or "source not named"
+    possible = None
     try:
         return _Translation(cells, row_id, group).row()
+    except OpenLayoutError as error:
+        tried = [
+            _translated(
+                replace(cells, numbers={**cells.numbers, "tp": tensor, "pp": pipeline}), is_shared=is_shared
+            )
+            for tensor, pipeline in error.degrees
+        ]
+        possible = tuple(row for row in tried if not isinstance(row, Unmodelled))
+        refused = [row.reason for row in tried if isinstance(row, Unmodelled)]
+        reason = str(error) if possible or not refused else refused[0]
     except CannotModelError as error:
         reason = str(error)
     except InputError as error:
         reason = "; ".join(str(problem) for problem in error.problems)
-    return Unmodelled(row_id=row_id, group=group, reason=reason, step_time_s=_as_text(cells.step_time_s))
+    return Unmodelled(
+        row_id=row_id,
+        group=group,
+        reason=reason,
+        step_time_s=_as_text(cells.step_time_s),
+        possible=possible or None,
+    )
 
 
 class _Translation:

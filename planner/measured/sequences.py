@@ -14,8 +14,11 @@ from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import ContextExchange, ModelShape
 
+_DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"
+_TIMES = r" *(?:x|\N{MULTIPLICATION SIGN}|\*|\+|&|/|and|with|over) *"
 _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
-    (r"\ba2a ?\+ ?p2p\b|hybrid (cp|context)|\busp\b", "hybrid"),
+    (r"\ba2a ?\+ ?p2p\b|hybrid (cp|context)|\busp\b|loong-?train|2d[- ]attention", "hybrid"),
+    (rf"\bulysses{_DEGREE}{_TIMES}ring\b|\bring{_DEGREE}{_TIMES}ulysses\b", "hybrid"),
     (r"ulysses|\bcp[ _=:]*(comm[ _]type)?[ _=:]*a2a\b", "all_to_all"),
     (r"rotate[ _]method[ _=:]*all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
     (r"\bcp[ _=:]*(comm[ _]type)?[ _=:]*all[-_ ]?gather", "all_gather"),
@@ -65,6 +68,8 @@ def splits_sequence(written: str) -> bool | None:
     first = re.sub(r"\s*\(.*|[ =]+\d+$", "", written)
     if counts_ranks(written):
         return True
+    if _exchange(written) == "hybrid":
+        return False
     return is_yes("sp", first, yes=(*YES, *_OF_TENSOR_RANKS), no=(*NO, *_OF_NO_RANKS))
 
 
@@ -102,9 +107,12 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
             return found, False
         rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
-    if _exchanges_heads(cells.text.get("sp", "")):
+    written = cells.text.get("sp", "")
+    if _exchange(written) == "hybrid":
+        return "hybrid", False
+    if _exchanges_heads(written):
         return "all_to_all", False
-    if re.search(r"\bring\b", cells.text.get("sp", ""), re.IGNORECASE):
+    if re.search(r"\bring\b", written, re.IGNORECASE):
         return "ring", False
     if found := _exchange(cells.text.get("notes", "")):
         return found, False

@@ -25,6 +25,7 @@ from planner.measured.runs import (
     plan_of,
     reason_against,
 )
+from planner.measured.untold_layouts import LOG_RATIOS, has_told_layout, with_fastest_layouts
 from planner.validation.host_uncertainty import host_log_ratios
 from planner.validation.interval import (
     Interval,
@@ -150,7 +151,7 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
 
     With a calibration, its constants hold, and its errors make the intervals of the kinds of steps that it has.
     """
-    checked = [_checked(row) for row in rows]
+    checked = [_checked(row) for row in with_fastest_layouts(list(rows), calibration)]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
     comparisons = with_room(compare(modelled, calibration), calibration)
     known = zip(comparisons, unsure_log_ratios(comparisons, calibration), strict=True)
@@ -173,12 +174,13 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
 def unsure_log_ratios(
     comparisons: Sequence[Comparison], calibration: Calibration | None = None
 ) -> list[Floats]:
-    """Returns, row by row, ln(step as it could be / step) of open choices, of its host, and of stops in averages."""
+    """Returns, row by row, ln(step as it could be / step) of open choices, of its host, of stops in averages, of its layout."""
     choices_left = open_log_ratios(comparisons, calibration)
     known_s = np.array([row.simulated_s for row in comparisons])
     hosts = host_log_ratios(batches_of([row.row for row in comparisons]), known_s, calibration=calibration)
     stops = [[-math.log(LEAST_STEADY_FRACTION)] if row.is_production else [] for row in comparisons]
-    return [np.concatenate(ratios) for ratios in zip(choices_left, hosts, stops, strict=True)]
+    layouts = [[] if has_told_layout(row.row) else LOG_RATIOS for row in comparisons]
+    return [np.concatenate(ratios) for ratios in zip(choices_left, hosts, stops, layouts, strict=True)]
 
 
 def _checked(row: Row | Unmodelled) -> Row | Unmodelled:
@@ -235,8 +237,11 @@ def configurations(
 
 
 def choices(entries: Sequence[Modelled]) -> list[Choice]:
-    """Returns every job of which two or more designs were timed: how well they are ordered, and the regret."""
-    return choices_among([entry.comparison for entry in entries])
+    """Returns every job of which two or more designs were timed: how well they are ordered, and the regret.
+
+    Designs that were chosen here, as the row does not tell its own, are none.
+    """
+    return choices_among([entry.comparison for entry in entries if has_told_layout(entry.comparison.row)])
 
 
 def choices_among(rows: Iterable[Comparison]) -> list[Choice]:

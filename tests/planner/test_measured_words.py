@@ -479,13 +479,6 @@ class TestWhatIsLeftOut:
         assert "experts" in row["assumed"].split()
         assert row_of(tmp_path, model="qwen3-30b-a3b", experts=0)["num_experts"] == ""
 
-    @pytest.mark.parametrize("cells", [{}, {"tp": "", "pp": ""}])
-    def test_a_layout_of_many_nodes_is_not_guessed_whether_cell_or_column_is_missing(
-        self, tmp_path: Path, cells: dict[str, object]
-    ) -> None:
-        reason = reason_of(tmp_path, n_gpus=64, **cells)
-        assert reason == "tp is not given, and a layout on more than one node cannot be guessed"
-
 
 class TestNotes:
     @pytest.mark.parametrize(

@@ -360,7 +360,7 @@ class TestRows:
             ({"metric_kind": "single-layer forward"}, "only steps of training"),
             ({"seq_len": ""}, "seq_len is not given"),
             ({"model": "Foo", "layers": 32}, "hidden is not given"),
-            ({"n_gpus": 64, "tp": ""}, "tp is not given, and a layout on more than one node"),
+            ({"n_gpus": 64, "tp": "", "pp": 5}, "tp is not given, of a run on more than one node"),
             ({"tp": 2, "dp": 8}, "must equal num_gpus"),
             ({"global_batch": 10}, "must divide global_batch_size"),
             ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
