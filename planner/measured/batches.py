@@ -9,6 +9,8 @@ from planner.measured import notes as measured_notes
 from planner.measured.framework_releases import release_year
 from planner.measured.told import CannotModelError, Told
 
+MOST_ADDED_FRACTION = 0.1
+"""Sequences that a batch may be given on top, so that it makes up whole micro-batches of all replicas."""
 FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 """Since April 2025 torchtitan passes single sequences through a pipeline (`pipeline_parallel_microbatch_size`, its pull request
 1073). Before, a local batch was cut into as many micro-batches as there are stages (`pipeline_parallel_microbatches or
@@ -37,7 +39,7 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
         if micro_batch is None:
             raise CannotModelError("neither global_batch nor micro_batch is given")
         batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
-    local = max(1, batch // data_parallel)
+    local = _share(batch, data_parallel)
     if num_stages > 1 and is_torchtitan(told.text("framework")):
         micro_batch = _of_torchtitan(told, micro_batch, local, num_stages)
     elif steps is not None and micro_batch is None:
@@ -46,6 +48,12 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
         micro_batch = told.default("micro_batch", local if is_sharded and num_stages == 1 else 1)
     _remark_idle_stages(told, local // micro_batch, num_stages)
     return micro_batch, batch
+
+
+def _share(batch: int, replicas: int) -> int:
+    """Returns the sequences of a replica: those of the fullest, where that adds little to the batch."""
+    fullest = -(-batch // replicas)
+    return fullest if fullest * replicas <= batch * (1.0 + MOST_ADDED_FRACTION) else max(1, batch // replicas)
 
 
 def _of_accumulation(told: Told, local: int, steps: int) -> int:

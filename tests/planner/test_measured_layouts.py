@@ -38,6 +38,11 @@ class TestLayout:
         assert row["remarks"] == "dp = '4': counts the 2 ranks of context parallelism; taken as 2"
         assert row_of(tmp_path, tp=2, pp=1, cp=2, dp=2)["remarks"] == ""
 
+    def test_what_shards_everything_passes_the_share_of_the_fullest_replica(self, tmp_path: Path) -> None:
+        # OPT-175B, arXiv 2205.01068: 976 sequences on 992 accelerators with TP 8, 7.9 a replica.
+        row = row_of(tmp_path, n_gpus=992, tp=8, pp=1, global_batch=976, zero_stage_or_fsdp="FSDP")
+        assert (row["micro_batch_size"], row["global_batch_size"]) == ("8", "992")
+
     def test_a_batch_that_replicas_nearly_share_is_rounded_up_and_told(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, n_gpus=24, tp=1, pp=1, micro_batch=1, global_batch=1024)
         assert (row["global_batch_size"], reason_against(row)) == ("1032", "")

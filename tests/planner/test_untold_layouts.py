@@ -102,7 +102,7 @@ def test_it_is_no_design_of_its_job_and_its_memory_is_not_judged(tmp_path: Path)
     ("changes", "reason"),
     [
         (
-            {"layers": 100, "hidden": 20480, "n_gpus": 16},
+            {"layers": 100, "hidden": 20480, "n_gpus": 16, "step_time_s": 9e3},
             r"tp and pp are not given, .*; of \d+ layouts .* none fits",
         ),
         (
