@@ -25,7 +25,7 @@ from planner.measured.rows import read_measured
 from planner.measured.untold_layouts import has_told_layout
 from planner.validation.comparison import Modelled, entries_of
 
-LAYOUT_COLUMNS = ("tp", "pp", "vpp", "dp")
+LAYOUT_COLUMNS = ("tp", "pp", "vpp", "ep", "dp")
 TAILS = (0.1, 0.9)
 """Quantiles of how far published layouts are from the fastest one."""
 

@@ -15,6 +15,8 @@ MOST_ADDED_LAYERS_FRACTION = 0.1
 """Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 """Over how many ranks a run that does not say so may have split its products."""
+EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+"""Over how many ranks it may have spread its experts."""
 MOST_STAGES = 256
 """Into how many stages it may have split its layers."""
 _GUESSED_GPUS = 8
@@ -24,14 +26,16 @@ _GUESSED_GPUS = 8
 class OpenLayoutError(CannotModelError):
     """A run on more than one node does not say how it splits products or layers."""
 
-    def __init__(self, missing: Sequence[str], degrees: tuple[tuple[int, int], ...]) -> None:
+    def __init__(self, missing: Sequence[str], degrees: Sequence[Mapping[str, int]]) -> None:
         verb = "is" if len(missing) == 1 else "are"
         super().__init__(f"{' and '.join(missing)} {verb} not given, of a run on more than one node")
         self.degrees = degrees
-        """Tensor- and pipeline-parallel degrees that it may have had."""
+        """Degrees that it may have had, by column."""
 
 
-def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
+def layout_cells(
+    told: Told, habits: Habits, num_layers: int, num_experts: int | None = None
+) -> dict[str, int]:
     """Returns the fields of a plan that say how the work is split, and the sizes of batches and sequences.
 
     Raises:
@@ -43,7 +47,7 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
     is_split = is_sharded or num_gpus <= _GUESSED_GPUS or told.cells.count("dp") == num_gpus
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
     if missing and not is_split:
-        raise OpenLayoutError(missing, degrees_between(told, num_layers))
+        raise OpenLayoutError(missing, open_degrees(told, num_layers, num_experts))
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     degrees = {f"{name}_parallel": told.count(column, 1) for column, name in names.items()}
     is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
@@ -69,19 +73,22 @@ def layout_cells(told: Told, habits: Habits, num_layers: int) -> dict[str, int]:
     }
 
 
-def degrees_between(told: Told, num_layers: int) -> tuple[tuple[int, int], ...]:
-    """Returns the tensor- and pipeline-parallel degrees that a run may have had, as far as it tells them."""
-    given = {column: told.cells.count(column) for column in ("tp", "pp", "cp", "dp")}
+def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[Mapping[str, int], ...]:
+    """Returns the degrees that a run may have had, by column, as far as it does not tell them."""
+    given = {column: told.cells.count(column) for column in ("tp", "pp", "cp", "ep", "dp")}
     num_gpus, context, data = told.count("n_gpus"), given["cp"] or 1, given["dp"]
     tensors = [given["tp"]] if given["tp"] else TENSOR_DEGREES
     pipelines = [given["pp"]] if given["pp"] else range(1, min(num_layers, MOST_STAGES) + 1)
+    experts = EXPERT_DEGREES if num_experts and not given["ep"] else [given["ep"] or 1]
     return tuple(
-        (t, p)
+        {"tp": t, "pp": p, "ep": e}
         for t in tensors
         for p in pipelines
         if num_gpus % (t * p * context) == 0
         and (data is None or num_gpus in (t * p * data, t * p * context * data))
         and _even_layers(num_layers, p) is not None
+        for e in experts
+        if e == given["ep"] or (num_experts or 1) % e == 0
     )
 
 

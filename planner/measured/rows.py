@@ -105,10 +105,8 @@ def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
         return _Translation(cells, row_id, group).row()
     except OpenLayoutError as error:
         tried = [
-            _translated(
-                replace(cells, numbers={**cells.numbers, "tp": tensor, "pp": pipeline}), is_shared=is_shared
-            )
-            for tensor, pipeline in error.degrees
+            _translated(replace(cells, numbers={**cells.numbers, **degrees}), is_shared=is_shared)
+            for degrees in error.degrees
         ]
         possible = tuple(row for row in tried if not isinstance(row, Unmodelled))
         refused = [row.reason for row in tried if isinstance(row, Unmodelled)]
@@ -152,7 +150,8 @@ class _Translation:
     def row(self) -> Row:
         """Returns the row, its sizes as text like all its cells."""
         shape = shape_cells(self.told, self.known)
-        layout = layout_cells(self.told, self.habits, shape["num_layers"])
+        experts = expert_cells(self.told, self.known, shape["ffn_hidden_size"])
+        layout = layout_cells(self.told, self.habits, shape["num_layers"], experts["num_experts"])
         if self.habits.pads_vocabulary:
             unit = PADDED_VOCABULARY * layout["tensor_parallel"]
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
@@ -164,7 +163,7 @@ class _Translation:
         habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
         sizes = {
             **shape,
-            **expert_cells(self.told, self.known, shape["ffn_hidden_size"]),
+            **experts,
             "parallel_block": parallel_block(self.told, self.known),
             "qk_norm": qk_norm(self.told, self.known),
             **layout,

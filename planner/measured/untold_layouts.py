@@ -1,7 +1,7 @@
 """How was a run on several nodes laid out that does not say? As whoever ran it will have wished: the fastest way that fits.
 
-Degrees of tensor and pipeline parallelism, the micro-batch and recomputation, as far as they are not told, are those of the
-shortest simulated step that has room. How far published layouts are from that is known: `python -m benchmarks.untold_layouts`
+Degrees of tensor, pipeline and expert parallelism, the micro-batch and recomputation, as far as they are not told, are those
+of the shortest simulated step that has room. `python -m benchmarks.untold_layouts` says how far published layouts are from that: it
 takes them out of runs that tell them.
 """
 
@@ -75,6 +75,7 @@ def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
 
 def _remark(row: Row, num_layouts: int) -> str:
     layout = f"TP {row['tensor_parallel']} x PP {row['pipeline_parallel']} x DP {row['data_parallel']}"
+    layout += f", EP {row['expert_parallel']}" if row["num_experts"] else ""
     batch, again = row["micro_batch_size"], row["recompute"] or "none"
     return (
         f"the layout is not given: taken as {layout}, micro-batch {batch}, recomputation {again}, the fastest of "

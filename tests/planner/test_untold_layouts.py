@@ -13,7 +13,7 @@ from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.measured.untold_layouts import LAYOUT, LOG_RATIOS, with_fastest_layouts
 from planner.validation.comparison import Modelled, choices, entries_of, memory_verdicts, timed
-from tests.planner.measured import LLAMA_8B, written
+from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 
 # Narayanan et al., SC'21, Table 1: 7.5 billion weights on 128 A100, 512 sequences; its layout was TP 4 and DP 32.
 OPEN: Mapping[str, object] = {
@@ -65,6 +65,15 @@ def test_what_is_told_stays(tmp_path: Path) -> None:
         assert {names[column]: str(value) for column, value in told.items()}.items() <= row.items()
         assert row["micro_batch_size"] == "4"
         assert row["recompute"] == "full"
+
+
+def test_experts_are_spread_as_fits_best(tmp_path: Path) -> None:
+    # Megatron-Bridge runs Qwen3 30B-A3B on 16 H100 with EP 8 or 16 and nothing else, without which it has no room.
+    cells = {**QWEN3_30B, "tp": "", "pp": "", "ep": ""}
+    (row,) = with_fastest_layouts(read_measured(written(tmp_path, cells)))
+    assert not isinstance(row, Unmodelled), row
+    assert int(row["expert_parallel"]) in (8, 16)
+    assert f"EP {row['expert_parallel']}" in row["remarks"]
 
 
 def test_micro_batch_and_recomputation_are_chosen_where_they_are_missing(tmp_path: Path) -> None:
