@@ -1,8 +1,7 @@
 """How was a run on several nodes laid out that does not say? As whoever ran it will have wished: the fastest way that fits.
 
 Degrees of tensor, pipeline and expert parallelism, the micro-batch and recomputation, as far as they are not told, are those
-of the shortest simulated step that has room. `python -m benchmarks.untold_layouts` says how far published layouts are from that: it
-takes them out of runs that tell them.
+of the shortest simulated step that has room. How far published layouts are from it: `python -m benchmarks.untold_layouts`.
 """
 
 from __future__ import annotations
