@@ -1,7 +1,7 @@
 """How was a run on several nodes laid out that does not say? As whoever ran it will have wished: the fastest way that fits.
 
 Degrees of tensor, pipeline and expert parallelism, the micro-batch and recomputation, as far as they are not told, are those
-of the shortest simulated step that has room. How far published layouts are from it: `python -m benchmarks.untold_layouts`.
+of the shortest simulated step that has room. How far published layouts are from it: `python -m benchmarks.untold_choices`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from planner.measured.fitting_choices import fastest, said_of, untold_designs
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import Row, compare, reason_against, whole_share
+from planner.measured.runs import Row, compare, reason_against
 from simulator.calibration import Calibration
 
 LOG_RATIOS: Final = (-0.08, 0.13)
 """ln(step of a published layout / the fastest one) that one in ten falls below and one in ten is above, of the 229 published
 configurations on more than one node that tell theirs; the published ones that are faster have interleaved stages."""
-MICRO_BATCH_SIZES: Final = (1, 2, 4, 8)
-RECOMPUTATIONS: Final = ("none", "selective", "full")
 LAYOUT: Final = "layout"
 """What `assumed` says of a row whose layout was chosen here."""
 
@@ -38,31 +37,17 @@ def has_told_layout(row: Row) -> bool:
 def _with_fastest(row: Unmodelled, calibration: Calibration | None) -> Row | Unmodelled:
     if row.possible is None:
         return row
-    designs = [design for possible in row.possible for design in _designs(possible)]
+    designs = [design for possible in row.possible for design in untold_designs(possible)]
     fitting = [known for known in compare(designs, calibration) if not known.is_too_large]
     if not fitting:
         return replace(row, reason=f"{row.reason}; {_reason_against_all(row.possible, len(designs))}")
-    fastest = min(fitting, key=lambda known: known.simulated_s).row
+    chosen = fastest(fitting).row
     return {
-        **fastest,
-        "assumed": f"{fastest['assumed']} {LAYOUT}".strip(),
-        "remarks": "\n".join(filter(None, [fastest["remarks"], _remark(fastest, len(fitting))])),
+        **chosen,
+        "assumed": f"{chosen['assumed']} {LAYOUT}".strip(),
+        "remarks": "\n".join(filter(None, [chosen["remarks"], _remark(chosen, len(fitting))])),
         "has_memory_verdict": "false",
     }
-
-
-def _designs(row: Row) -> list[Row]:
-    """Returns a row with each micro-batch and recomputation that it may have had."""
-    assumed = row["assumed"].split()
-    sizes = MICRO_BATCH_SIZES if "micro_batch" in assumed else (int(row["micro_batch_size"]),)
-    kinds = RECOMPUTATIONS if "recompute" in assumed else (row["recompute"],)
-    designs = [
-        {**row, "micro_batch_size": str(size), "recompute": kind}
-        for size in sizes
-        if whole_share(row) % size == 0
-        for kind in kinds
-    ]
-    return [design for design in designs if not reason_against(design)]
 
 
 def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
@@ -75,8 +60,6 @@ def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
 def _remark(row: Row, num_layouts: int) -> str:
     layout = f"TP {row['tensor_parallel']} x PP {row['pipeline_parallel']} x DP {row['data_parallel']}"
     layout += f", EP {row['expert_parallel']}" if row["num_experts"] else ""
-    batch, again = row["micro_batch_size"], row["recompute"] or "none"
     return (
-        f"the layout is not given: taken as {layout}, micro-batch {batch}, recomputation {again}, the fastest of "
-        f"{num_layouts} that fit"
+        f"the layout is not given: taken as {layout}, {said_of(row)}, the fastest of {num_layouts} that fit"
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.calibration.steps import batches_of
-from planner.measured.fitting_batches import with_room
+from planner.measured.fitting_choices import with_room
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import (
     OUT_OF_MEMORY,

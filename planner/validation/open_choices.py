@@ -58,7 +58,9 @@ def _other_attention(known: Comparison) -> list[Row]:
 def _other_recomputation(known: Comparison) -> list[Row]:
     """Attention again or not; nobody computes everything again where all that is kept is known to have room to spare."""
     if known.row.get("recompute_num_layers"):
-        return []
+        is_chosen = not known.has_memory_verdict
+        whole = {**known.row, "recompute_num_layers": ""}
+        return [{**whole, "recompute": kind} for kind in ("none", "full") if is_chosen]
     kinds = (
         ("none", "selective", "full") if known.may_be_too_large or known.is_pressed else ("none", "selective")
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.measured.fitting_batches import with_room
+from planner.measured.fitting_choices import with_room
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.validation.comparison import Modelled, entries_of, unsure_log_ratios
@@ -121,9 +121,48 @@ def test_what_has_no_room_at_once_takes_the_largest_micro_batch_that_has(tmp_pat
     assert (int(kept.row["micro_batch_size"]), 16 % size, size < 16) == (16, 0, True)
     assert not found.is_too_large
     assert compare([{**large, "micro_batch_size": str(2 * size)}])[0].is_too_large
-    assert f"taken as {size}" in found.row["remarks"]
-    unknown = {**large, "assumed": f"{large['assumed']} recompute"}  # which may be why it had room
-    assert with_room(compare([unknown]))[0].row == unknown
+    assert f"micro-batch {size}" in found.row["remarks"]
+
+
+def test_a_micro_batch_that_is_not_told_is_the_faster_of_one_and_two_that_fits(tmp_path: Path) -> None:
+    cells = {"n_gpus": 16, "seq_len": 2048, "tp": 2, "pp": 2, "recompute": "selective"}
+    sizes = [row_of(tmp_path, DENSE, **cells, micro_batch=size) for size in (1, 2)]
+    (chosen,) = with_room(compare([row_of(tmp_path, DENSE, **cells, micro_batch="")]))
+    assert chosen.simulated_s == min(size.simulated_s for size in compare(sizes) if not size.is_too_large)
+    (told,) = with_room(compare(sizes[:1]))
+    assert told.row == sizes[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "least", "most"),
+    [
+        ({"framework": "NeMo 25.02", "micro_batch": 2}, 1, 31),
+        # Before arXiv 2205.05198 it was all or nothing.
+        ({"framework": "Megatron-LM 2021", "tp": 4, "seq_len": 2048, "micro_batch": 8}, 32, 32),
+    ],
+)
+def test_what_has_no_room_computes_as_little_again_as_makes_room(
+    tmp_path: Path, cells: Mapping[str, object], least: int, most: int
+) -> None:
+    row = row_of(tmp_path, {**DENSE, **cells}, precision="bf16", recompute="")
+    assert compare([row])[0].is_too_large
+    (chosen,) = with_room(compare([row]))
+    num_layers = int(chosen.row["recompute_num_layers"] or 32)
+    assert chosen.row["recompute"] == "full"
+    assert least <= num_layers <= most
+    assert not chosen.is_too_large
+    assert not chosen.has_memory_verdict
+    if num_layers < 32:
+        less = {**chosen.row, "recompute_num_layers": str(num_layers - 2)}
+        assert compare([less])[0].is_too_large
+    assert len(ratios_of(chosen.row)) > 0
+
+
+def test_what_fits_or_tells_what_it_computes_again_stays(tmp_path: Path) -> None:
+    small = {"micro_batch": 1, "seq_len": 1024, "recompute": ""}
+    for changes in (small, {"micro_batch": 8, "recompute": "none"}):
+        row = row_of(tmp_path, DENSE, **changes)
+        assert with_room(compare([row]))[0].row == row
 
 
 def test_exchange_and_chunks_are_open_where_nobody_says_them(tmp_path: Path) -> None:

@@ -147,10 +147,11 @@ class TestCommand:
     def test_the_worst_row_comes_with_what_is_known_of_it(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        told = {**LLAMA_8B, "recompute": "none"}
         rows = [
-            {**LLAMA_8B, "id": "near", "step_time_s": 10.0, "config_key": "a"},
+            {**told, "id": "near", "step_time_s": 10.0, "config_key": "a"},
             {
-                **LLAMA_8B,
+                **told,
                 "id": "far",
                 "step_time_s": 500.0,
                 "config_key": "b",
@@ -173,9 +174,9 @@ class TestCommand:
     def test_json_has_tables_and_every_row(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = written(
             tmp_path,
-            LLAMA_8B,
+            {**LLAMA_8B, "recompute": "none"},
             {**LLAMA_8B, "id": "b", "gpu": "RTX 4090"},
-            {**LLAMA_8B, "id": "c", "step_time_s": ""},
+            {**LLAMA_8B, "id": "c", "recompute": "none", "step_time_s": ""},
         )
         assert main(["validate", "--measured", str(path), "--json"]) == OK
         answer = json.loads(capsys.readouterr().out)

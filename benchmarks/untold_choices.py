@@ -1,0 +1,151 @@
+"""How right are steps of runs that do not tell all, and how far are published layouts from the fastest one?
+
+    python -m benchmarks.untold_choices --measured training_runs.csv --write
+
+Takes what configurations tell of their layout, micro-batch and recomputation out of them, so that what is fastest and fits stands
+in (`planner.measured.untold_layouts`, `planner.measured.fitting_choices`), and simulates both. `--write` puts the tables into
+docs/validation.md.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import numpy as np
+
+from benchmarks.sheets import Sheet, by_group
+from benchmarks.training_steps import source_of
+from benchmarks.validate_steps import REPORT_FILE, with_tables
+from planner.measured.rows import read_measured
+from planner.measured.untold_layouts import has_told_layout
+from planner.validation.comparison import Modelled, entries_of
+
+LAYOUT: Mapping[str, tuple[str, ...]] = {"tp": ("tp", "pp", "vpp", "ep", "dp")}
+"""What is taken out, by a column that has to be told."""
+UNTOLD: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "layout": LAYOUT,
+    "micro-batch": {"micro_batch": ("micro_batch",)},
+    "recomputation": {"recompute": ("recompute",)},
+    "micro-batch and recomputation": {"micro_batch": ("micro_batch",), "recompute": ("recompute",)},
+    "all three": {**LAYOUT, "micro_batch": ("micro_batch",), "recompute": ("recompute",)},
+}
+TAILS = (0.1, 0.9)
+"""Quantiles of how far published layouts are from the fastest one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untold:
+    """A measured configuration with its own layout and with the one that stands in."""
+
+    source: str
+    """Its publisher, whatever the release."""
+    told: Modelled
+    untold: Modelled
+
+    @property
+    def log_ratio(self) -> float:
+        """ln(step of the published layout / step of the one that stands in)."""
+        return float(np.log(self.told.comparison.simulated_s / self.untold.comparison.simulated_s))
+
+
+def untold_of(measured: Path, columns: Mapping[str, tuple[str, ...]]) -> list[Untold]:
+    """Returns the configurations of a file that tell what is taken out, the first row of each.
+
+    Args:
+        measured: the file.
+        columns: what is taken out, by a column that has to be told, as in `UNTOLD`.
+    """
+    with measured.open(encoding="utf-8", newline="") as file:
+        every = {row["config_key"]: row for row in reversed(list(csv.DictReader(file)))}
+    rows = [row for row in every.values() if all(row[column] for column in columns)]
+    taken = [column for names in columns.values() for column in names]
+    blank = [{**row, **dict.fromkeys(taken, "")} for row in rows]
+    pairs = zip(_entries(rows), _entries(blank), strict=True)
+    return [
+        Untold(source=source_of(row["source"]), told=told, untold=untold)
+        for row, (told, untold) in zip(rows, pairs, strict=True)
+        if isinstance(told, Modelled)
+        and isinstance(untold, Modelled)
+        and told.comparison.is_timed
+        and has_told_layout(told.comparison.row)
+        and has_told_layout(untold.comparison.row) == ("tp" not in columns)
+    ]
+
+
+def _entries(rows: Sequence[Mapping[str, str]]) -> Sequence[object]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        return entries_of(read_measured(path))
+
+
+def untold_sheet(found: Mapping[str, Sequence[Untold]]) -> Sheet:
+    """Returns the errors with and without what is taken out."""
+    head = ("not told", "configurations", "mean error if told", "mean error", "bias", "in 80 % interval")
+    return Sheet(
+        name="untold-choices", head=head, lines=[_errors(name, members) for name, members in found.items()]
+    )
+
+
+def layouts_sheet(found: Sequence[Untold]) -> Sheet:
+    """Returns the same of layouts by source, and how far the published ones are from the fastest."""
+    groups = {**by_group(found, lambda each: each.source), "all": list(found)}
+    head = (
+        "source",
+        "configurations",
+        "mean error if told",
+        "mean error",
+        "bias",
+        "in 80 % interval",
+        "published over chosen: one in ten below",
+        "middle",
+        "one in ten above",
+    )
+    lines = [[*_errors(name, members), *_ratios(members)] for name, members in groups.items()]
+    return Sheet(name="untold-layouts", head=head, lines=lines)
+
+
+def _errors(name: str, members: Sequence[Untold]) -> list[str]:
+    told, untold = (
+        np.array([entry.comparison.error_fraction for entry in entries])
+        for entries in zip(*((each.told, each.untold) for each in members), strict=True)
+    )
+    return [
+        name,
+        str(len(members)),
+        f"{np.abs(told).mean():.1%}",
+        f"{np.abs(untold).mean():.1%}",
+        f"{untold.mean():+.1%}",
+        f"{np.mean([each.untold.is_inside for each in members]):.0%}",
+    ]
+
+
+def _ratios(members: Sequence[Untold]) -> list[str]:
+    ratios = np.array([each.log_ratio for each in members])
+    low, high = np.quantile(ratios, TAILS)
+    return [f"{np.expm1(value):+.1%}" for value in (low, np.median(ratios), high)]
+
+
+@click.command(help=__doc__)
+@click.option("--measured", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=True)
+@click.option("--write", is_flag=True, help="put the tables into docs/validation.md")
+def main(*, measured: Path, write: bool) -> None:
+    """Prints the tables."""
+    found = {name: untold_of(measured, columns) for name, columns in UNTOLD.items()}
+    sheets = [untold_sheet(found), layouts_sheet(found["layout"])]
+    for sheet in sheets:
+        print(f"{sheet.markdown()}\n")
+    if write:
+        REPORT_FILE.write_text(with_tables(REPORT_FILE.read_text(encoding="utf-8"), sheets), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

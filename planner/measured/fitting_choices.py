@@ -1,0 +1,117 @@
+"""How many sequences did a run take at a time, and what did it compute again, that does not say? What is fast and fits.
+
+A run that ran had room. Where it does not tell its micro-batch, the faster of one and two sequences stands in that has. Where
+it does not tell what it computes again, and has no room without, what makes room in the least time does. Frameworks that shard
+everything seldom accumulate gradients: they are taken to pass the share of a rank at once, or the largest part that has room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Final
+
+from planner.measured.runs import Comparison, Row, compare, reason_against, whole_share
+from simulator.calibration import Calibration
+
+MICRO_BATCH_SIZES: Final = (1, 2)
+"""Sequences that a pipeline usually passes at a time: so do 201 of the 262 configurations of training_runs.csv that tell it."""
+FAR: Final = 1.05
+"""Memory over capacity beyond which a run did something else than is simulated: simulated memory is 4 % off on average."""
+LAYER_SHARES: Final = 16
+"""Into how many parts the layers of a chunk are divided to find the least that has to be computed again."""
+_RECOMPUTATION: Final = ("recompute", "recompute_num_layers")
+_ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
+"""Software from before selective recomputation (arXiv 2205.05198), by how it launches kernels."""
+
+
+def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None = None) -> list[Comparison]:
+    """Returns the runs, with what they do not tell chosen so that they have room; unchanged where nothing has."""
+    designs = [
+        (position, row)
+        for position, known in enumerate(comparisons)
+        if _is_open(known)
+        for row in untold_designs(known.row)
+    ]
+    simulated = compare([row for _, row in designs], calibration)
+    found = list(comparisons)
+    for position, pairs in groupby(zip(designs, simulated, strict=True), key=lambda pair: pair[0][0]):
+        fitting = [design for _, design in pairs if not design.is_too_large]
+        supposed = [design for design in fitting if _recomputes_alike(design, comparisons[position])]
+        if fitting:
+            found[position] = _told(comparisons[position], fastest(supposed or fitting))
+    return found
+
+
+def untold_designs(row: Row) -> list[Row]:
+    """Returns a row with each micro-batch and recomputation that it may have had, as far as it does not tell them."""
+    designs = [
+        {**row, "micro_batch_size": str(size), **again}
+        for size in _micro_batch_sizes(row)
+        for again in _recomputations(row)
+    ]
+    return [design for design in designs if not reason_against(design)]
+
+
+def fastest(fitting: Sequence[Comparison]) -> Comparison:
+    """Returns the design of the shortest step; of those that shard everything, among the ones with the largest micro-batch."""
+    sizes = [int(design.row["micro_batch_size"]) for design in fitting]
+    least = max(sizes) if _passes_its_share(fitting[0].row) else 0
+    large = [design for design, size in zip(fitting, sizes, strict=True) if size >= least]
+    return min(large, key=lambda design: design.simulated_s)
+
+
+def _recomputes_alike(one: Comparison, other: Comparison) -> bool:
+    return all((one.row.get(name) or "") == (other.row.get(name) or "") for name in _RECOMPUTATION)
+
+
+def _is_open(known: Comparison) -> bool:
+    """Returns whether something is chosen for a run: it does not tell what may be why it is simulated too large, or slow."""
+    assumed = known.row["assumed"].split()
+    if known.ran_out_of_memory or not known.has_memory_verdict:
+        return False
+    if "micro_batch" in assumed and (known.is_too_large or not _passes_its_share(known.row)):
+        return True
+    return "recompute" in assumed and known.simulated_memory_bytes > FAR * known.capacity_bytes
+
+
+def _passes_its_share(row: Row) -> bool:
+    return row["zero_stage"] == "3" and row["pipeline_parallel"] == "1"
+
+
+def _micro_batch_sizes(row: Row) -> list[int]:
+    size, share = int(row["micro_batch_size"]), whole_share(row)
+    if "micro_batch" not in row["assumed"].split():
+        return [size]
+    others = range(size, 0, -1) if _passes_its_share(row) else MICRO_BATCH_SIZES
+    return [other for other in others if share % other == 0]
+
+
+def _recomputations(row: Row) -> list[dict[str, str]]:
+    """Returns the cells of nothing, attention, some layers of a chunk, and all of them computed again."""
+    if "recompute" not in row["assumed"].split():
+        return [{}]
+    whole = [{"recompute": kind, "recompute_num_layers": ""} for kind in ("none", "full")]
+    if row["kernel_launch"] in _ALL_OR_NOTHING:
+        return whole
+    num_layers = int(row["num_layers"]) // (int(row["pipeline_parallel"]) * int(row["virtual_pipeline"] or 1))
+    counts = {round(num_layers * part / LAYER_SHARES) for part in range(1, LAYER_SHARES)} - {0, num_layers}
+    some = [{**whole[1], "recompute_num_layers": str(count)} for count in sorted(counts)]
+    return [*whole, {**whole[0], "recompute": "selective"}, *some]
+
+
+def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
+    """Returns the chosen design, which says so where it is another than the supposed one; its memory is not judged then."""
+    if chosen.row == supposed.row:
+        return supposed
+    remarks = [supposed.row.get("remarks"), f"not given, taken as what has room: {said_of(chosen.row)}"]
+    row = {**chosen.row, "remarks": "\n".join(filter(None, remarks)), "has_memory_verdict": "false"}
+    return replace(chosen, row=row)
+
+
+def said_of(row: Row) -> str:
+    """Returns micro-batch and recomputation of a row as text."""
+    count = row.get("recompute_num_layers")
+    layers = f" of {count} layers a chunk" if count else ""
+    return f"micro-batch {row['micro_batch_size']}, recomputation {row['recompute'] or 'none'}{layers}"
