@@ -2,8 +2,8 @@
 
     python -m benchmarks.untold_choices --measured training_runs.csv --write
 
-Takes what configurations tell of their layout, micro-batch and recomputation out of them, so that what is fastest and fits stands
-in (`planner.measured.untold_layouts`, `planner.measured.fitting_choices`), and simulates both. `--write` puts the tables into
+Takes layout, micro-batch and recomputation out of configurations that tell them, so that what is fastest and fits stands in
+(`planner.measured.untold_layouts`, `planner.measured.fitting_choices`), and simulates both. `--write` puts the tables into
 docs/validation.md.
 """
 
