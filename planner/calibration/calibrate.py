@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from planner.calibration.answer import CalibrationAnswer, Held, RowFit
 from planner.calibration.checks import check_explained, on_ends
-from planner.calibration.fitting import Plane, damped, log_deviations, settled
+from planner.calibration.fitting import Plane, damped, log_deviations, noise_ratio, settled
 from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
@@ -131,8 +131,9 @@ class _Fit:
         )
 
     def constants(self) -> tuple[object, ...]:
-        """Returns the constants with how sure each is."""
-        deviations = log_deviations(self.plane, self.weights, self.prior)
+        """Returns the constants with how sure each is; steps that scatter tell less."""
+        weights = self.weights / noise_ratio(self.plane, self.prior)
+        deviations = log_deviations(self.plane, weights, self.prior)
         return tuple(
             unknown.fitted(value, deviation)
             for unknown, value, deviation in zip(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.answer import CalibrationAnswer, Held
-from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, settled
+from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, noise_ratio, settled
 from planner.calibration.kernel_models import (
     ATTENTION_BOUNDS,
     GEMM_BOUNDS,
@@ -172,7 +172,7 @@ def _fitted(
     is_held_out = np.arange(len(part.kernels)) % HOLD_OUT_EVERY == 0
     weights = np.where(is_held_out, 0.0, 1.0)
     plane: Plane = settled(errors_at, weights, prior)
-    deviations = log_deviations(plane, weights, prior).tolist()
+    deviations = log_deviations(plane, weights / noise_ratio(plane, prior), prior).tolist()
     return _Group(
         values=dict(zip(names, np.exp(plane.at).tolist(), strict=True)),
         log_deviations=dict(zip(names, deviations, strict=True)),
