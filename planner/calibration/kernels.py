@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.answer import CalibrationAnswer, Held
+from planner.calibration.checks import KERNELS, check_explained
 from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, noise_ratio, settled
 from planner.calibration.kernel_models import (
     ATTENTION_BOUNDS,
@@ -97,7 +98,8 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
         accelerator: catalogue name of the device; left out: by the name that it gives itself.
 
     Raises:
-        InputError: the catalogue does not know the device, or it has too few kernels of every group.
+        InputError: the catalogue does not know the device, or it has too few kernels of every group, or such that no
+            constants come near.
     """
     chip = _chip(table, accelerator)
     published = published_values(chip)
@@ -111,6 +113,7 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
     if not groups:
         rule = f"needs {FEWEST_KERNELS} kernels or more of a kind, such as {KernelKind.GEMM.value}; measure the whole grid"
         raise InputError([Problem(path="kernels", value=str(len(table.kernels)), rule=rule)], table.device)
+    check_explained(np.concatenate([group.after for group in groups]), table.device, KERNELS)
     ratio = _link_ratio(table, chip)
     deviations = {name: value for group in groups for name, value in group.log_deviations.items()}
     found = {

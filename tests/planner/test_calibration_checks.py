@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.calibration_example import made_up_rows
-from planner.calibration.checks import check_explained, on_ends
+from planner.calibration.checks import STEPS, check_explained, on_ends
 from planner.calibration.fitting import Plane, Prior, noise_ratio
 from planner.cli.commands import BROKEN_INPUT, main
 from simulator.errors import InputError
@@ -41,12 +41,12 @@ class TestUnits:
         assert not target.exists()
 
     def test_errors_of_a_cluster_are_no_mistaken_unit(self) -> None:
-        check_explained(np.array([-0.3, 0.1, 0.35]), "steps.csv")
+        check_explained(np.array([-0.3, 0.1, 0.35]), "steps.csv", STEPS)
 
     def test_the_median_decides_so_that_one_wild_row_does_not(self) -> None:
-        check_explained(np.array([0.05, -0.02, math.log(100.0)]), "steps.csv")
+        check_explained(np.array([0.05, -0.02, math.log(100.0)]), "steps.csv", STEPS)
         with pytest.raises(InputError, match=r"2\.00 times longer"):
-            check_explained(np.array([-math.log(2.0), -math.log(2.0), 0.0]), "steps.csv")
+            check_explained(np.array([-math.log(2.0), -math.log(2.0), 0.0]), "steps.csv", STEPS)
 
 
 class TestEnds:
