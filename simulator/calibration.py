@@ -6,9 +6,9 @@ every command uses the same ones. `simulator.calibrated` says what each of them 
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from simulator.hardware import CAST_FORMATS, Precision
 from simulator.record import Choice, Record
@@ -66,15 +66,20 @@ SOFTWARE = (
 )
 """Constants of the framework and its host: they hold for all accelerators of a job."""
 RULES = (
-    ("_fraction", 0.0, 1.0, "nothing is faster than its peak"),
-    ("_s", 0.0, 1.0, "a launch takes microseconds"),
-    ("_ratio", 0.0, 10.0, "it is relative to the published bandwidth"),
+    ("_fraction", 1e-3, 1.0, "nothing is faster than its peak, or a thousand times slower"),
+    ("_s", 1e-9, 1.0, "a launch takes microseconds"),
+    ("_ratio", 1e-3, 10.0, "it is relative to the published bandwidth"),
     ("_exponent", 1.0, 100.0, "work that overlaps takes no longer than its sum"),
     ("", 0.0, 1e12, "it is a number of elements, tokens or rows"),
 )
 """Smallest and largest value of a constant by how its name ends, and why; the first that fits counts."""
 LINKS = (ConstantName.INTRA_LINK_RATIO, ConstantName.INTER_LINK_RATIO)
 """Constants of the network around an accelerator."""
+
+_MOST_ROWS = 10**9
+_Number = Annotated[int, Field(gt=0, le=_MOST_ROWS)]
+_LogDeviation = Annotated[float, Field(ge=0, le=50)]
+"""Of a ratio of times: a longer time over a shorter one of whatever was ever measured is below e^50."""
 
 
 class CalibratedConstant(Record):
@@ -90,7 +95,7 @@ class CalibratedConstant(Record):
     """The constant: a fraction, a ratio, seconds, or elements, as its name says."""
     published: PositiveFloat
     """What holds without the calibration."""
-    log_deviation: NonNegativeFloat
+    log_deviation: _LogDeviation
     """How sure the value is: standard deviation of its logarithm."""
 
     @model_validator(mode="after")
@@ -124,17 +129,17 @@ class StepResiduals(Record):
     """Number format of the runs."""
     has_experts: bool
     """Whether the models were mixtures of experts."""
-    num_configurations: PositiveInt
+    num_configurations: _Number
     """Measured configurations."""
     mean_absolute_error_fraction: NonNegativeFloat
     """Mean size of the error, simulated over measured, less one."""
     bias_fraction: float
     """Mean error with its sign."""
-    shared_log_deviation: NonNegativeFloat
+    shared_log_deviation: _LogDeviation
     """Standard deviation of ln(true / simulated) that all designs on this accelerator share."""
-    own_log_deviation: NonNegativeFloat
+    own_log_deviation: _LogDeviation
     """The same of each layout."""
-    interval_log_half_width: NonNegativeFloat
+    interval_log_half_width: _LogDeviation
     """Half the width of the interval that holds four of five measurements, as a logarithm of time."""
 
     @property
@@ -159,11 +164,11 @@ class Calibration(Record):
     """Hash of the measured rows."""
     date: str = Field(min_length=1, max_length=40)
     """When it was measured."""
-    num_rows: PositiveInt
+    num_rows: _Number
     """Measured rows that were fitted."""
-    num_configurations: PositiveInt
+    num_configurations: _Number
     """Distinct configurations among them."""
-    num_left_out: NonNegativeInt = 0
+    num_left_out: int = Field(default=0, ge=0, le=_MOST_ROWS)
     """Rows that could not be used."""
     error_before_fraction: NonNegativeFloat
     """Mean size of the error with published constants."""

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.answer import CalibrationAnswer, Held, RowFit
-from planner.calibration.checks import check_explained, on_ends
-from planner.calibration.fitting import Plane, damped, log_deviations, settled
+from planner.calibration.checks import STEPS, check_explained, on_ends
+from planner.calibration.fitting import Plane, damped, log_deviations, noise_ratio, settled
 from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
@@ -80,7 +80,7 @@ def calibrate(
         raise refusal(path, rule)
     tell("fitting")
     fit = _Fit(steps, draft, unknowns, published.take(is_told))
-    check_explained(fit.plane.errors, str(path))
+    check_explained(fit.plane.errors, str(path), STEPS)
     tell("fitting without single configurations")
     left_out = fit.left_out_errors()
     before, after = published.errors, fit.plane.errors
@@ -131,8 +131,9 @@ class _Fit:
         )
 
     def constants(self) -> tuple[object, ...]:
-        """Returns the constants with how sure each is."""
-        deviations = log_deviations(self.plane, self.weights, self.prior)
+        """Returns the constants with how sure each is; steps that scatter tell less."""
+        weights = self.weights / noise_ratio(self.plane, self.prior)
+        deviations = log_deviations(self.plane, weights, self.prior)
         return tuple(
             unknown.fitted(value, deviation)
             for unknown, value, deviation in zip(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,25 +19,44 @@ AT_THE_END = 0.02
 """Share of the width of its range from an end of it within which a constant is at this end."""
 
 
-def check_explained(log_errors: Floats, source: str) -> None:
-    """Refuses steps that fitted constants do not come near.
+class Measured(NamedTuple):
+    """What is measured, and what is mostly wrong where no constants explain it."""
+
+    name: str
+    column: str
+    advice: str
+
+
+STEPS = Measured(
+    name="steps",
+    column="step_time_s",
+    advice="times are seconds, of one optimizer step, and that global_batch counts sequences of all accelerators",
+)
+KERNELS = Measured(
+    name="kernels",
+    column="seconds",
+    advice="times are seconds, that nothing else ran, and that the device is the one that it is taken for",
+)
+
+
+def check_explained(log_errors: Floats, source: str, what: Measured) -> None:
+    """Refuses measurements that fitted constants do not come near.
 
     Args:
         log_errors: ln(simulated / measured) with the fitted constants, `(n,)`.
-        source: the file.
+        source: the file or device.
+        what: what was measured.
 
     Raises:
-        InputError: half of the steps or more are off by so much that they cannot be steps of these designs.
+        InputError: half of the measurements or more are off by so much that they cannot be of these designs.
     """
     log_ratio = -float(np.median(log_errors))
     if abs(log_ratio) <= math.log(MOST_UNEXPLAINED_RATIO):
         return
     way = "longer" if log_ratio > 0 else "shorter"
-    rule = (
-        f"steps are {digits(math.exp(abs(log_ratio)))} times {way} than any constants explain; check that times are seconds, "
-        "of one optimizer step, and that global_batch counts sequences of all accelerators"
-    )
-    raise InputError([Problem(path="step_time_s", value="", rule=rule)], source)
+    ratio = digits(math.exp(abs(log_ratio)))
+    rule = f"{what.name} are {ratio} times {way} than any constants explain; check that {what.advice}"
+    raise InputError([Problem(path=what.column, value="", rule=rule)], source)
 
 
 def on_ends(words: Sequence[str], logs: Floats, prior: Prior) -> list[str]:

@@ -17,6 +17,8 @@ from simulator.table import Floats
 HOLD_OUT_EVERY = 5
 OUTLIER_SCALE = 0.1
 """Log residual from which a point counts as an outlier: twice the 5 % scatter between two libraries."""
+NORMAL_OVER_MEDIAN = 1.4826
+"""Standard deviation of a normal distribution over the median of its sizes."""
 POSITIVE = (1e-300, 1e300)
 """Bounds of a constant that has none but its sign."""
 FINITE_STEP = 0.02
@@ -156,3 +158,14 @@ def log_deviations(plane: Plane, weights: Floats, prior: Prior) -> Floats:
     seen = plane.slopes * weights[:, None] / prior.weight
     information = seen.T @ seen + np.diag(prior.log_width**-2)
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(information))))
+
+
+def noise_ratio(plane: Plane, prior: Prior) -> float:
+    """Returns how much noisier points are than the prior is weighed, at least 1: by the median of their errors behind a fit.
+
+    Of n points, k constants that were fitted to them leave only n - k to tell the scatter.
+    """
+    num_points, num_constants = plane.slopes.shape
+    freedom = max(1, num_points - num_constants)
+    scatter = NORMAL_OVER_MEDIAN * float(np.median(np.abs(plane.errors))) * np.sqrt(num_points / freedom)
+    return max(1.0, float(scatter) / prior.weight)

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.answer import CalibrationAnswer, Held
-from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, settled
+from planner.calibration.checks import KERNELS, check_explained
+from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, noise_ratio, settled
 from planner.calibration.kernel_models import (
     ATTENTION_BOUNDS,
     GEMM_BOUNDS,
@@ -97,7 +98,8 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
         accelerator: catalogue name of the device; left out: by the name that it gives itself.
 
     Raises:
-        InputError: the catalogue does not know the device, or it has too few kernels of every group.
+        InputError: the catalogue does not know the device, or it has too few kernels of every group, or such that no
+            constants come near.
     """
     chip = _chip(table, accelerator)
     published = published_values(chip)
@@ -111,6 +113,7 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
     if not groups:
         rule = f"needs {FEWEST_KERNELS} kernels or more of a kind, such as {KernelKind.GEMM.value}; measure the whole grid"
         raise InputError([Problem(path="kernels", value=str(len(table.kernels)), rule=rule)], table.device)
+    check_explained(np.concatenate([group.after for group in groups]), table.device, KERNELS)
     ratio = _link_ratio(table, chip)
     deviations = {name: value for group in groups for name, value in group.log_deviations.items()}
     found = {
@@ -172,7 +175,7 @@ def _fitted(
     is_held_out = np.arange(len(part.kernels)) % HOLD_OUT_EVERY == 0
     weights = np.where(is_held_out, 0.0, 1.0)
     plane: Plane = settled(errors_at, weights, prior)
-    deviations = log_deviations(plane, weights, prior).tolist()
+    deviations = log_deviations(plane, weights / noise_ratio(plane, prior), prior).tolist()
     return _Group(
         values=dict(zip(names, np.exp(plane.at).tolist(), strict=True)),
         log_deviations=dict(zip(names, deviations, strict=True)),

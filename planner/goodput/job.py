@@ -73,7 +73,9 @@ def play_job_goodput(
     given = _checked(numbers or {}, names)
     plan = plan_that_runs(job, written)
     runs = _Runs.of(job, plan, given)
-    used = run_inputs({**runs.numbers(0), "num_replications": num_replications, "seed": seed}, names)
+    typed = {name: option for name, option in names.items() if name in {*given, "num_replications", "seed"}}
+    values = {**runs.numbers(0), "num_replications": num_replications, "seed": seed}
+    used = run_inputs(values, typed)
     interval_name = names.get("interval_s", "checkpoint_interval_s")
     best_s = min(LONGEST_S, float(runs.column("interval_s")[runs.row_of(plan.checkpoint_scheme)]))
     answer = play_run(used, runs.columns_of(0), best_s, interval_name=interval_name)

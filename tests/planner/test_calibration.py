@@ -198,6 +198,30 @@ def test_a_broken_file_is_one_error_with_its_field(
         load_calibration(path)
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value", "rule"),
+    [
+        ("constants", "value", 1e-6, r"constants\[0\]: sustained_fraction \(1e-06\) must be from 0.001 to 1"),
+        ("constants", "log_deviation", 1e300, r"constants\[0\].log_deviation = 1e\+300: must be at most 50"),
+        (
+            "residuals",
+            "interval_log_half_width",
+            800.0,
+            r"residuals\[0\].interval_log_half_width = 800: must be",
+        ),
+    ],
+)
+def test_a_figure_that_no_cluster_has_is_refused_where_it_stands(
+    tmp_path: Path, answer: CalibrationAnswer, part: str, name: str, value: float, rule: str
+) -> None:
+    values = answer.calibration.model_dump(mode="json")
+    values[part][0][name] = value
+    path = tmp_path / "impossible.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=rule):
+        load_calibration(path)
+
+
 def test_a_constant_named_twice_is_refused(answer: CalibrationAnswer) -> None:
     values = answer.calibration.model_dump()
     values["constants"] = [*values["constants"], values["constants"][0]]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.calibration_example import made_up_rows
-from planner.calibration.checks import check_explained, on_ends
-from planner.calibration.fitting import Prior
+from planner.calibration.checks import STEPS, check_explained, on_ends
+from planner.calibration.fitting import Plane, Prior, noise_ratio
 from planner.cli.commands import BROKEN_INPUT, main
 from simulator.errors import InputError
 
@@ -40,12 +41,12 @@ class TestUnits:
         assert not target.exists()
 
     def test_errors_of_a_cluster_are_no_mistaken_unit(self) -> None:
-        check_explained(np.array([-0.3, 0.1, 0.35]), "steps.csv")
+        check_explained(np.array([-0.3, 0.1, 0.35]), "steps.csv", STEPS)
 
     def test_the_median_decides_so_that_one_wild_row_does_not(self) -> None:
-        check_explained(np.array([0.05, -0.02, math.log(100.0)]), "steps.csv")
+        check_explained(np.array([0.05, -0.02, math.log(100.0)]), "steps.csv", STEPS)
         with pytest.raises(InputError, match=r"2\.00 times longer"):
-            check_explained(np.array([-math.log(2.0), -math.log(2.0), 0.0]), "steps.csv")
+            check_explained(np.array([-math.log(2.0), -math.log(2.0), 0.0]), "steps.csv", STEPS)
 
 
 class TestEnds:
@@ -56,3 +57,15 @@ class TestEnds:
 
     def test_a_constant_inside_its_range_is_not(self) -> None:
         assert on_ends(["memory_fraction"], np.log(np.array([0.5])), prior_of(0.2, 0.5, 0.9)) == []
+
+
+class TestNoise:
+    @pytest.mark.parametrize(("deviation", "ratio"), [(0.01, 1.0), (0.2, 4.0)])
+    def test_constants_are_as_unsure_as_the_steps_behind_them_scatter(
+        self, deviation: float, ratio: float
+    ) -> None:
+        # Of so many normal errors the median tells the deviation to 1 %; steps that scatter less than they repeat tell no more.
+        errors = np.random.default_rng(0).normal(0.0, deviation, 20_000)
+        plane = Plane(at=np.zeros(1), errors=errors, slopes=np.ones((len(errors), 1)))
+        prior = replace(prior_of(0.2, 0.5, 0.9), weight=0.05)
+        assert noise_ratio(plane, prior) == pytest.approx(ratio, rel=0.03)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -169,6 +170,14 @@ def test_times_of_nothing_and_unknown_devices_are_refused(tmp_path: Path, table:
     file.write_text(",".join(COLUMNS) + "\n")
     with pytest.raises(InputError, match="no table of kernels"):
         read_kernels(file)
+
+
+@pytest.mark.parametrize(("factor", "way"), [(1e-3, "shorter"), (1e3, "longer")])
+def test_kernels_in_another_unit_are_refused(table: KernelTable, factor: float, way: str) -> None:
+    with pytest.raises(
+        InputError, match=f"times {way} than any constants explain; check that times are seconds"
+    ):
+        calibrate_kernels(replace(table, seconds=factor * table.seconds))
 
 
 def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:

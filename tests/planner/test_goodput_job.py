@@ -227,6 +227,7 @@ def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
         (["--job", BLOOM, "--plan", PLAN, "--stall-s", "-1"], "--stall-s = -1: must be at least 0"),
         (["--job", BLOOM, "--plan", PLAN, "--work-days", "1e-99", "--slots", "0"], "--slots = 0: must be"),
         (["--job", BLOOM, "--plan", PLAN, "--replications", "0"], "--replications = 0: must be at least 1"),
+        (["--job", BLOOM, "--plan", PLAN, "--set", "workload.tokens=1e18"], "\n  work_s = "),
         (["--job", BLOOM, "--plan", PLAN, "--interval", "sometimes"], "'sometimes' must be seconds above 0"),
         (
             ["--job", LLAMA, "--plan", ONE_NODE, "--scheme", "in_memory_peer"],

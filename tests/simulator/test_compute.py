@@ -249,6 +249,25 @@ def test_a_huge_matrix_product_reaches_the_published_ceiling_within_the_held_out
     assert 0.93 * 794.5e12 < reached < 794.5e12
 
 
+def test_gradients_of_weights_are_slower_than_forward_products_as_was_measured() -> None:
+    # SimuMax on A100: 0.62-0.72 of the peak against 0.74-0.79 forward and by input.
+    constants = kernel_constants(["ampere"], ["bf16"])
+    forward_s, gradient_s = (
+        gemm_time_s(
+            m=16384.0,
+            n=16384.0,
+            k=16384.0,
+            bytes_per_element=2.0,
+            peak_flop_per_s=312e12,
+            memory_bytes_per_s=2.039e12,
+            constants=constants,
+            weight_gradient=is_gradient,
+        )
+        for is_gradient in (False, True)
+    )
+    assert 0.62 / 0.74 < forward_s / gradient_s < 0.72 / 0.79
+
+
 def test_an_unmeasured_family_is_scaled_by_its_own_ceiling() -> None:
     # MI300X: 668.4 of 1307 TFLOP/s (Bekman, maximum achievable matmul FLOPS).
     ceiling = 668.4 / 1307

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from simulator import catalog
 from simulator.activations import in_flight_chunks, num_micro_batches
 from simulator.chunks import can_split_layers, split_layers
-from simulator.memory import MemoryTable, memory_of_stage, peak_memory, reduced_fraction
+from simulator.memory import (
+    MemoryTable,
+    memory_by_stage,
+    memory_of_stage,
+    peak_memory,
+    reduced_fraction,
+)
 from simulator.pipeline.schedule import play_pipelines
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.workload import Workload
@@ -130,6 +136,10 @@ class TestStates:
         )
         assert memory.logits_bytes == pytest.approx(logit_bytes * 8192 * 128_256 / 4)
 
+    def test_no_other_stage_has_logits(self) -> None:
+        stages = memory_by_stage(training(), plan_of(tensor=2, pipeline=4, data=8))
+        assert (stages.logits_bytes > 0.0).tolist() == [False, False, False, True]
+
 
 class TestPeaks:
     def test_live_tensors_are_less_than_the_allocator_holds_and_that_less_than_the_device(self) -> None:
@@ -170,10 +180,13 @@ class TestPeaks:
 
 
 class TestStages:
-    @pytest.mark.parametrize("virtual", [1, 2, 4])
+    @pytest.mark.parametrize(("virtual", "num_sequences"), [(1, 16), (1, 3), (2, 16), (4, 16)])
     @pytest.mark.parametrize("stages", [1, 2, 4, 8])
-    def test_activations_in_flight_are_those_of_the_played_pipeline(self, stages: int, virtual: int) -> None:
-        workload = training(gpt(num_layers=32), global_batch_size=16)
+    def test_activations_in_flight_are_those_of_the_played_pipeline(
+        self, stages: int, virtual: int, num_sequences: int
+    ) -> None:
+        # With fewer micro-batches than stages there are no more to be held (llm-analysis holds as many as stages).
+        workload = training(gpt(num_layers=32), global_batch_size=num_sequences)
         table = table_of(plan_of(pipeline=stages, virtual=virtual if stages > 1 else 1))
         num_chunks = int(table.pipeline_parallel[0] * table.virtual_pipeline[0])
         ones, zeros = np.ones((1, num_chunks)), np.zeros((1, num_chunks))

@@ -181,7 +181,7 @@ def test_a_group_of_one_costs_nothing(collective: Collective) -> None:
 @pytest.mark.parametrize(
     ("collective", "trips"), [(all_reduce_s, 2.0), (all_gather_s, 1.0), (reduce_scatter_s, 1.0)]
 )
-@pytest.mark.parametrize(("size", "members"), [(64.0, 4.0), (16.0, 1.0), (32.0, 2.0)])
+@pytest.mark.parametrize(("size", "members"), [(64.0, 4.0), (16.0, 1.0), (32.0, 2.0), (2.0, 1.0)])
 def test_huge_messages_through_the_fabric_move_the_ring_volume_over_the_cards_of_all_members(
     collective: Collective, trips: float, size: float, members: float
 ) -> None:

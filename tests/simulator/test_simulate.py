@@ -94,9 +94,10 @@ def test_each_offer_has_its_own_hardware() -> None:
     assert outcomes.summary.peak_power_w[0] < outcomes.summary.peak_power_w[1]
 
 
-def test_utilization_follows_from_the_step() -> None:
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.FULL])
+def test_utilization_follows_from_the_step_and_counts_nothing_twice(recompute: Recompute) -> None:
     workload = training(gpt(num_layers=32, hidden_size=4096), sequence_length=2048, global_batch_size=64)
-    outcomes = simulate(job_of(workload), table_of(plan_of(data=8)))
+    outcomes = simulate(job_of(workload), table_of(plan_of(data=8, recompute=recompute)))
     # 72 s l h^2 (1 + s/(12 h) + V/(12 l h)) a sequence with causal scores (arXiv 2104.04473 without recomputation).
     s, num_layers, h, v = 2048, 32, 4096, 51_200
     flop = 64 * 72 * s * num_layers * h**2 * (1 + s / (12 * h) + v / (12 * num_layers * h))

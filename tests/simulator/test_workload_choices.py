@@ -19,7 +19,7 @@ from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
 from simulator.simulate import Outcomes, simulate
 from simulator.workload import Workload
-from tests.simulator.builders import job_of, plan_of, rented, table_of
+from tests.simulator.builders import job_of, plan_of, table_of
 
 TIMES = (
     "compute_s",
@@ -123,16 +123,26 @@ def test_parts_sum_to_the_step_and_no_step_beats_the_peak(workload: Workload, pl
     assert 0 < found.summary.mfu_fraction[0] < 1
 
 
-@settings(deadline=None, max_examples=30)
-@given(workloads(), plans(), st.floats(1.0, 10.0))
-def test_a_faster_fabric_never_makes_a_step_longer(workload: Workload, plan: Plan, factor: float) -> None:
-    offer = rented()
-    faster = offer.node.model_copy(update={"network_bytes_per_s": offer.node.network_bytes_per_s * factor})
-    slow, fast = (
-        outcome(workload, plan, one).steps.step_time_s[0]
-        for one in (offer, offer.model_copy(update={"node": faster}))
-    )
-    assert fast <= slow * (1 + 1e-12)
+def grown(workload: Workload, name: str) -> Workload:
+    """Returns the workload with twice as much of something."""
+    if name in ("sequence_length", "global_batch_size"):
+        return workload.model_copy(update={name: 2 * getattr(workload, name)})
+    model = workload.model
+    return workload.model_copy(update={"model": model.model_copy(update={name: 2 * getattr(model, name)})})
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    workloads(),
+    plans(),
+    st.sampled_from(
+        ["num_layers", "ffn_hidden_size", "vocabulary_size", "sequence_length", "global_batch_size"]
+    ),
+)
+def test_more_work_never_takes_less_time_nor_memory(workload: Workload, plan: Plan, name: str) -> None:
+    few, much = outcome(workload, plan), outcome(grown(workload, name), plan)
+    assert much.steps.step_time_s[0] >= few.steps.step_time_s[0] * (1 - 1e-12)
+    assert much.summary.peak_memory_bytes[0] >= few.summary.peak_memory_bytes[0] * (1 - 1e-12)
 
 
 @settings(deadline=None, max_examples=30)
