@@ -67,9 +67,12 @@ def _recomputes_alike(one: Comparison, other: Comparison) -> bool:
 
 
 def _is_open(known: Comparison) -> bool:
-    """Returns whether something is chosen for a run: it does not tell what may be why it is simulated too large, or slow."""
+    """Returns whether something is chosen for a run: it does not tell what may be why it is simulated too large, or slow.
+
+    Rows that come with capplan, which have no remarks, have what was assumed written out.
+    """
     assumed = known.row["assumed"].split()
-    if known.ran_out_of_memory or not known.has_memory_verdict:
+    if known.ran_out_of_memory or not known.has_memory_verdict or "remarks" not in known.row:
         return False
     if "micro_batch" in assumed and (known.is_too_large or not _passes_its_share(known.row)):
         return True
