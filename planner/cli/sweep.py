@@ -50,7 +50,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     """
     from planner.cli.interrupt import stop_on_interrupt
     from planner.cli.output import progress, quiet_libraries, rendered, write
-    from planner.own_files import naming_unwritable
+    from planner.own_files import replacing
     from planner.sweep.grid import load_sweep
     from planner.sweep.table import write_rows
     from planner.sweep.view import show_sweep
@@ -67,8 +67,8 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     else:
         write(rendered(lambda console: show_sweep(grid, rows, console)))
     if output is not None:
-        with naming_unwritable(output, "--output"):
-            write_rows(rows, output)
+        with replacing(output, "--output") as draft:
+            write_rows(rows, draft)
     return 0 if is_whole else INTERRUPTED
 
 
