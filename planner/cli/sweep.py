@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.exit_codes import INTERRUPTED, OK
 from planner.cli.help import examples
 from planner.cli.options import CALIBRATION, calibration_option, progress_options
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from planner.sweep.grid import Sweep
     from planner.sweep.table import Row
     from studies.progress import Report, Stop
-
-INTERRUPTED = 130
 
 
 @click.command(
@@ -69,7 +68,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     if output is not None:
         with replacing(output, "--output") as draft:
             write_rows(rows, draft)
-    return 0 if is_whole else INTERRUPTED
+    return OK if is_whole else INTERRUPTED
 
 
 def _rows(grid: Sweep, folder: Path, report: Report, should_stop: Stop) -> tuple[list[Row], bool]:
