@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from planner.cli import commands as cli
-from planner.cli import goodput as cli_goodput
+from planner.cli import goodput_options
 from planner.goodput.answer import Goodput, Policy, RunInputs, play_goodput, run_inputs
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure
@@ -283,8 +283,8 @@ def test_python_callers_are_told_the_names_of_fields() -> None:
 
 def test_the_policies_are_those_of_the_simulator() -> None:
     policies = tuple(policy.name.lower() for policy in BackPressure)
-    assert cli_goodput.POLICIES == get_args(Policy) == policies
-    assert set(cli_goodput.OPTION_NAMES) == set(RunInputs.model_fields)
+    assert goodput_options.POLICIES == get_args(Policy) == policies
+    assert set(goodput_options.OPTION_NAMES) == set(RunInputs.model_fields)
 
 
 @pytest.mark.parametrize("command", ["goodput", "simulate"])
