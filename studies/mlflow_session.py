@@ -52,6 +52,8 @@ _SCHEME = re.compile(r"([a-z][\w.-]+)(\+[\w.-]+)?:", re.IGNORECASE)
 LOGGERS = ("mlflow", "alembic", "urllib3")
 """Who writes to a log what becomes an error here anyway."""
 
+_FOLDER_STORE = "filesystem tracking backend"
+"""What MLflow calls a folder of runs where it refuses one."""
 _SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -261,6 +263,10 @@ def _silence() -> Iterator[None]:
 def _reason(uri: str, error: Exception) -> str:
     if is_server(uri) and (words := server_words(error)):
         return words
+    if _FOLDER_STORE in str(error):
+        return (
+            "this is a folder, which MLflow no longer writes to: name a database, such as sqlite:///mlflow.db"
+        )
     text = " ".join(str(error).split("(Background on this error")[0].split())
     return _hide(text, _passwords(uri))[:MAX_REASON_CHARACTERS] or type(error).__name__
 

@@ -32,7 +32,7 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
         "capplan catalog rents h100-sxm5-80gb --with prices.csv",
     ),
 )
-@click.argument("kind", type=click.Choice(KINDS), required=False)
+@click.argument("kind", type=click.Choice(KINDS), required=False, metavar="[KIND]")
 @click.argument("name", required=False, shell_complete=_names_of_kind)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
@@ -44,7 +44,7 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
     help="Own price list or region file over the catalogue; may be repeated.",
 )
 def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
-    """List the kinds, the entries of a KIND, or every figure of the entry NAME with its source."""
+    """List the kinds (accelerators, rents, ...), the entries of a KIND, or every figure of the entry NAME with its source."""
     from planner import catalog_view
     from planner.cli.output import rendered, write
     from simulator.catalog import Kind, overlaid, read_own_figures

@@ -64,6 +64,7 @@ class TestHelp:
         assert "Examples:\n" in out
         assert f"capplan {' '.join(path)}" in out.partition("Examples:")[2]
         assert max(len(line) for line in out.splitlines()) <= cli.WIDTH
+        assert "\\b" not in out
 
     @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
     def test_examples_are_accepted_by_the_command(self, path: tuple[str, ...]) -> None:

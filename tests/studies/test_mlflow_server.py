@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,12 @@ def test_a_server_that_never_answers_and_one_that_speaks_otherwise_are_told_apar
         assert told(uri).endswith("no answer in time: check the address and the network")
     with server(200) as uri:
         assert "no secure connection" in told(uri.replace("http", "https"))
+
+
+def test_a_folder_is_told_to_be_no_store_any_more(tmp_path: Path) -> None:
+    assert told(str(tmp_path)).startswith(
+        f"MLflow store {tmp_path}: this is a folder, which MLflow no longer"
+    )
 
 
 def test_what_is_not_known_is_told_as_it_came() -> None:
