@@ -121,6 +121,8 @@ class StudyStore:
             )
         known = ", ".join(path.stem for path in found or paths) or "none"
         rule = "several studies begin so" if found else "there is no such study"
+        if len(name) < NUM_LEAST_CHARACTERS:
+            rule = f"the beginning of a name needs {NUM_LEAST_CHARACTERS} characters; there is no such study"
         raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
 
     def _check_folder(self) -> None:

@@ -541,3 +541,5 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
     assert "use at most 100 letters" in capsys.readouterr().err
     assert main(["study", "status", "nobody", *store]) == 1
     assert "there is no such study" in capsys.readouterr().err
+    assert main(["study", "status", "job", *store]) == 1
+    assert "the beginning of a name needs 4 characters" in capsys.readouterr().err
