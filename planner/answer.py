@@ -31,6 +31,7 @@ from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertainty import uncertainty_of
 from planner.what_if.cases import what_if_cases
 from simulator.catalog import catalog_hash
+from simulator.errors import TrackingError
 from simulator.job import Job
 from simulator.table import Integers
 from studies.archive import Archive
@@ -256,12 +257,17 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
 @contextmanager
 def _tracked(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> Iterator[StudyTracker]:
     """Inside it there is the MLflow run of a study, with what was asked; it is ended however that goes."""
-    with StudyTracker.open(
-        experiment=experiment,
-        run_name=job.name,
-        tracking_uri=tracking_uri,
-        params=asked_params(job, seed),
-        tags=study_tags(job_hash(job), catalog_hash()),
-    ) as tracker:
+    try:
+        opened = StudyTracker.open(
+            experiment=experiment,
+            run_name=job.name,
+            tracking_uri=tracking_uri,
+            params=asked_params(job, seed),
+            tags=study_tags(job_hash(job), catalog_hash()),
+        )
+    except TrackingError as error:
+        way_out = "Nothing has been simulated; --no-tracking (tracking=False) answers without MLflow."
+        raise TrackingError(f"{error}. {way_out}") from error
+    with opened as tracker:
         tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))
         yield tracker

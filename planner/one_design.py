@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
-from planner import __version__, human
+from planner import __version__
 from planner.designs import design_at
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
 from planner.goodput.answer import MAX_EVENTS
@@ -15,9 +15,10 @@ from planner.interleaving_note import interleaving_notes
 from planner.interval_note import interval_note
 from planner.job.unused_workload import narrowed_to
 from planner.limit_uses import LimitUse, limit_uses
+from planner.memory_note import full_plan_notes
 from planner.placement_note import placement_notes
 from planner.plan_input import plan_of
-from planner.reasons import FULL_FRACTION, cautions, scope_text
+from planner.reasons import cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.runnable_plan import obstacles
 from planner.sensitivity import Sensitivities, sensitivities
@@ -179,12 +180,7 @@ def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> l
     notes = [*interleaving_notes(job, plan), *placement_notes(job, plan)]
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
-    used = design.peak_memory_bytes / design.memory_capacity_bytes
-    if FULL_FRACTION < used <= 1.0:
-        notes.append(
-            f"{human.percent(used)} of the memory is used, which is within the error of the memory model "
-            "(docs/validation.md): try it before you rely on it."
-        )
+    notes += full_plan_notes(design)
     if not _can_be_replayed(evaluation):
         notes.append("The run fails or saves too often to be replayed, so that its spread is not known.")
     return [*notes, *left_out(job, plan)]

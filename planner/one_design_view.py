@@ -8,11 +8,13 @@ from planner import human
 from planner.design_view import breakdowns, configuration, figures, layout
 from planner.design_view import headline as design_headline
 from planner.limit_uses import uses_in_words
+from planner.memory_note import memory_doubt
 from planner.one_design import SimulatedDesign
+from planner.recommendation import Design
 from planner.render import step_error_text, step_range
 from planner.sensitivity_view import show_sensitivities
 from planner.stage_memory import host_text, stage_rows
-from planner.text_blocks import bar, grid, headline, sentences, title
+from planner.text_blocks import bar, doubt, grid, headline, sentences, title
 from planner.timeline.view import show_timeline
 from simulator.pipeline.timeline import StepTimeline
 
@@ -29,23 +31,13 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
         step: one step of the plan, for its picture.
     """
     headline(console, _headline(answer), is_good=answer.is_feasible)
+    if answer.design:
+        doubt(console, memory_doubt(answer.design))
     if answer.violations:
         title(console, "what it breaks")
         sentences(console, [violation.sentence for violation in answer.violations])
     if answer.design:
-        title(console, "configuration")
-        grid(console, configuration(answer.design))
-        title(console, "what it comes to")
-        grid(console, figures(answer.design, answer.spread, answer.carbon_scope))
-        if answer.limits:
-            title(console, "what it takes of the limits")
-            grid(console, uses_in_words(answer.limits))
-        for part in breakdowns(answer.design):
-            title(console, part.title)
-            grid(
-                console,
-                [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts],
-            )
+        _show_design(answer, answer.design, console)
     if answer.host_memory:
         title(console, "memory of every stage")
         grid(console, stage_rows(answer.stage_memory))
@@ -62,6 +54,19 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
     if notes:
         title(console, "mind")
         sentences(console, notes)
+
+
+def _show_design(answer: SimulatedDesign, design: Design, console: Console) -> None:
+    title(console, "configuration")
+    grid(console, configuration(design))
+    title(console, "what it comes to")
+    grid(console, figures(design, answer.spread, answer.carbon_scope))
+    if answer.limits:
+        title(console, "what it takes of the limits")
+        grid(console, uses_in_words(answer.limits))
+    for part in breakdowns(design):
+        title(console, part.title)
+        grid(console, [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts])
 
 
 def _headline(answer: SimulatedDesign) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from simulator.errors import InputError, Problem
 
@@ -19,12 +19,9 @@ def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], 
         option: by which it was named.
         is_own: says of a file that is there whether it is of that kind.
     """
-    try:
-        rule = _broken_rule(path, what, is_own)
-    except OSError as error:  # such as a name that is too long
-        rule = f"cannot be written: {error.strerror or error}"
-    if rule:
-        raise InputError([Problem(path=option, value=str(path), rule=rule)])
+    with naming_unwritable(path, option):  # such as a name that is too long
+        if rule := _broken_rule(path, what, is_own):
+            raise InputError([Problem(path=option, value=str(path), rule=rule)])
 
 
 @contextmanager
@@ -37,13 +34,28 @@ def naming_unwritable(path: Path, option: str) -> Iterator[None]:
         raise InputError([Problem(path=option, value=str(path), rule=rule)]) from error
 
 
+@contextmanager
+def replacing(path: Path, option: str) -> Iterator[Path]:
+    """Yields the place of a draft, which becomes the file as a whole; raises as `naming_unwritable` does."""
+    draft = path.with_name(f".{path.name}.partial")
+    try:
+        with naming_unwritable(path, option):
+            yield draft
+            draft.replace(path)
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
 def _broken_rule(path: Path, what: str, is_own: Callable[[Path], bool]) -> str:
     if path.is_dir():
         return "is a folder: name a file in it"
     if not path.parent.is_dir():
         return f"the folder {path.parent} does not exist: make it first"
-    if path.exists() and not is_own(path):
+    if path.exists() and not (path.is_file() and is_own(path)):
         return f"exists and is no {what} of capplan: choose another name"
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        return f"the folder {path.parent} cannot be written to"
-    return ""
+    try:
+        with TemporaryFile(dir=path.parent):  # permissions alone do not tell whether a folder takes files
+            return ""
+    except OSError as error:
+        return f"the folder {path.parent} cannot be written to: {error.strerror or error}"

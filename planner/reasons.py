@@ -13,6 +13,7 @@ from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
 from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
+from planner.memory_note import full_front_notes
 from planner.placement_note import placement_notes
 from planner.price_notes import price_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
@@ -20,8 +21,6 @@ from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
 
-FULL_FRACTION = 0.95
-"""Share of the memory beyond which a reader is warned."""
 NAMES = {
     Objective.TIME: "time to train",
     Objective.COST: "cost",
@@ -231,7 +230,7 @@ def cautions(
         uncertainty: of the recommended design.
         best: the recommended design.
     """
-    notes = [*_full_memory(front, best), *_no_deadline(job, front)] if front is not None else []
+    notes = [*full_front_notes(front, best), *_no_deadline(job, front)] if front is not None else []
     notes += [*interleaving_notes(job, best.plan), *placement_notes(job, best.plan)] if best else []
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
@@ -251,24 +250,5 @@ def _no_deadline(job: Job, front: Evaluation) -> list[str]:
     note = (
         f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: the job sets no "
         "limits.deadline_days, which would leave them out."
-    )
-    return [note]
-
-
-def _full_memory(front: Evaluation, best: Design | None) -> list[str]:
-    """A note where designs might not fit after all, first of all the recommended one."""
-    summary = front.outcomes.summary
-    num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
-    if num_full == 0:
-        return []
-    own = ""
-    if best is not None:
-        used = best.peak_memory_bytes / best.memory_capacity_bytes
-        if used > FULL_FRACTION:
-            own = f"Design {best.design_id}, the recommended one, would fill {human.percent(used)} of the memory. "
-    note = (
-        f"{own}{num_full} of {len(front)} designs on the front would fill more than {FULL_FRACTION:.0%} of the memory, "
-        "which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
-        "or keep room by search.memory_headroom_fraction=0.1."
     )
     return [note]

@@ -19,9 +19,10 @@ from planner.comparisons_view import show_comparisons
 from planner.design_view import breakdowns, configuration, figures, headline, layout
 from planner.front_view import show_designs
 from planner.limit_uses import LIMIT_UNITS
+from planner.memory_note import memory_doubt
 from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
-from planner.text_blocks import bar, grid, plain_table, sentences, title
+from planner.text_blocks import bar, doubt, grid, plain_table, sentences, title
 from planner.typed_command import TypedCommand
 from simulator.accuracy import LEAST_ROWS
 
@@ -76,6 +77,8 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
         case "infeasible":
             verdict, style = "No design keeps all limits", "bold red"
     console.print(Text(f"{verdict}: {headline(best)}" if best else verdict, style=style))
+    if best:
+        doubt(console, memory_doubt(best))
     console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
 
 

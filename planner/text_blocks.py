@@ -22,6 +22,12 @@ def headline(console: Console, text: str, *, is_good: bool) -> None:
     console.print(Text(text, style="bold green" if is_good else "bold red"))
 
 
+def doubt(console: Console, text: str) -> None:
+    """Writes what calls the first line of an answer in question, where there is anything."""
+    if text:
+        console.print(Text(text, style="bold yellow"))
+
+
 def title(console: Console, text: str) -> None:
     """Writes the heading of a section."""
     console.print()

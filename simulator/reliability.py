@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat
@@ -15,7 +14,6 @@ from simulator.units import DAY
 
 GPUS_PER_COUNTED_NODE = 8.0
 """Accelerators of a node in published failure rates."""
-ReliabilityPreset = Literal["mature", "frontier", "typical", "young", "harsh"]
 
 
 class Restart(Record):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.errors import StudyError, TrackingError
+from studies.mlflow_server import is_server
 from studies.mlflow_session import (
     MAX_KEY_CHARACTERS,
     MAX_PARAM_CHARACTERS,
@@ -55,7 +56,7 @@ def experiment_id(client: MlflowClient, uri: str, name: str) -> str:
 
 def _location(uri: str) -> str | None:
     """Where a new experiment keeps its files: beside the database, or in the working folder; a server knows itself."""
-    if uri.startswith(("http://", "https://")):
+    if is_server(uri):
         return None
     file = sqlite_file(uri) or DEFAULT_FOLDER.resolve() / "mlflow.db"
     return artifact_folder(file).as_uri()

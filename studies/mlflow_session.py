@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from simulator.errors import InputError, Problem, StudyError, TrackingError
+from studies.mlflow_server import CONNECT_TIMEOUT_S, check_server, given_by, is_server, server_words
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -40,9 +41,6 @@ BUSY_TIMEOUT_MS = 20_000
 ANALYSED_ROWS = 1_000
 """Rows of an index that SQLite looks at to guess how many are alike."""
 
-CONNECT_TIMEOUT_S = 10
-"""How long a server may take to answer the first time."""
-
 MAX_REASON_CHARACTERS = 500
 """Databases quote whole statements in their errors; the reason comes first."""
 
@@ -54,6 +52,8 @@ _SCHEME = re.compile(r"([a-z][\w.-]+)(\+[\w.-]+)?:", re.IGNORECASE)
 LOGGERS = ("mlflow", "alembic", "urllib3")
 """Who writes to a log what becomes an error here anyway."""
 
+_FOLDER_STORE = "filesystem tracking backend"
+"""What MLflow calls a folder of runs where it refuses one."""
 _SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
@@ -81,7 +81,10 @@ def mlflow_at(uri: str) -> Iterator[None]:
         except failures as error:
             # A cause that quotes the address would show the password in its traceback.
             cause = None if any(password in str(error) for password in _passwords(uri)) else error
-            raise TrackingError(f"MLflow store {without_password(uri)}: {_reason(uri, error)}") from cause
+            given = f" ({given_by(uri)})" if is_server(uri) else ""
+            raise TrackingError(
+                f"MLflow store {without_password(uri)}{given}: {_reason(uri, error)}"
+            ) from cause
 
 
 def without_password(uri: str) -> str:
@@ -155,8 +158,8 @@ def check_usable(uri: str) -> None:
     """
     if file := sqlite_file(uri):
         _check_file(file)
-    elif uri.startswith(("http://", "https://")):
-        _check_server(uri)
+    elif is_server(uri):
+        check_server(uri)
     elif uri.startswith(("postgresql", "mysql")):
         _check_database(uri)
 
@@ -201,21 +204,6 @@ def _check_file(file: Path) -> None:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version}")
         connection.execute("ROLLBACK")
-
-
-def _check_server(uri: str) -> None:
-    from mlflow.utils.credentials import get_default_host_creds
-    from mlflow.utils.rest_utils import http_request
-
-    # Any answer will do, also a refusal: whether we are let in shows in the first real request.
-    http_request(  # type: ignore[no-untyped-call]
-        get_default_host_creds(uri),  # type: ignore[no-untyped-call]
-        "/health",
-        "GET",
-        max_retries=0,
-        timeout=CONNECT_TIMEOUT_S,
-        raise_on_status=False,
-    )
 
 
 def _check_database(uri: str) -> None:
@@ -273,6 +261,12 @@ def _silence() -> Iterator[None]:
 
 
 def _reason(uri: str, error: Exception) -> str:
+    if is_server(uri) and (words := server_words(error)):
+        return words
+    if _FOLDER_STORE in str(error):
+        return (
+            "this is a folder, which MLflow no longer writes to: name a database, such as sqlite:///mlflow.db"
+        )
     text = " ".join(str(error).split("(Background on this error")[0].split())
     return _hide(text, _passwords(uri))[:MAX_REASON_CHARACTERS] or type(error).__name__
 

@@ -115,10 +115,15 @@ class StudyStore:
             return found[0]
         if not found and (file := _file_at(name)):
             return file
+        if not self.folder.is_dir():
+            raise StudyError(
+                f"study {name!r}: there is no such study in {self.folder}, which is no folder yet"
+            )
         known = ", ".join(path.stem for path in found or paths) or "none"
         rule = "several studies begin so" if found else "there is no such study"
-        where = f"{self.folder}" if self.folder.is_dir() else f"{self.folder}, which is no folder yet"
-        raise StudyError(f"study {name!r}: {rule} in {where}; there are: {known}")
+        if len(name) < NUM_LEAST_CHARACTERS:
+            rule = f"the beginning of a name needs {NUM_LEAST_CHARACTERS} characters; there is no such study"
+        raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
 
     def _check_folder(self) -> None:
         """Raises `StudyError` where a file stands in the place of the folder, or above it; a missing one can be made."""

@@ -7,9 +7,9 @@ import shlex
 from urllib.parse import urlsplit
 
 from studies.experiments import DEFAULT_FOLDER
+from studies.mlflow_server import TRACKING_URI_VARIABLE, is_server
 from studies.mlflow_session import check_scheme, mlflow_at, sqlite_file, without_password
 
-TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
 DEFAULT_FILE = DEFAULT_FOLDER / "mlflow.db"
 """Below the working folder, when neither the caller nor the environment names a store."""
 
@@ -46,7 +46,7 @@ def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
 
 def command_to_open(tracking_uri: str, experiment_id: str) -> str:
     """Returns a shell command that shows an experiment of a store; `***` stands where a password belongs."""
-    if tracking_uri.startswith(("http://", "https://")):
+    if is_server(tracking_uri):
         parts = urlsplit(tracking_uri)
         host = parts.netloc.rpartition("@")[2]  # the browser asks for user and password itself
         address = f"{parts.scheme}://{host}{parts.path.rstrip('/')}/#/experiments/{experiment_id}"

@@ -50,7 +50,7 @@ def compare(
     from planner.compare.page import check_page_file, comparison_page
     from planner.compare.sides import read_side
     from planner.compare.view import show_comparison
-    from planner.own_files import naming_unwritable
+    from planner.own_files import replacing
     from studies.store import StudyStore
 
     if len(sides) < 2:
@@ -66,6 +66,6 @@ def compare(
         else rendered(lambda console: show_comparison(found, console))
     )
     if file is not None:
-        with naming_unwritable(file, "--html"):
-            file.write_text(comparison_page(found), encoding="utf-8")
+        with replacing(file, "--html") as draft:
+            draft.write_text(comparison_page(found), encoding="utf-8")
         click.echo(f"Page: {file}", err=True)

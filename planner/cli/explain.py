@@ -6,23 +6,76 @@ Only click is imported here; everything heavier waits until the command runs, as
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from planner.cli.exit_codes import INFEASIBLE, OK
+from planner.cli.gathered import Command, gathered
 from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options, set_option
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from planner.explain.explanation import PlanExplanation, SpaceExplanation
-    from planner.layer_cut import LayerCut
+    from simulator.job import Job
     from simulator.record import Record
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-INFEASIBLE = 3
+_QUESTION = (
+    click.option(
+        "--plan",
+        metavar="KEY=VALUE,...|FILE",
+        help="Check this plan of the job, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16.",
+    ),
+    click.option(
+        "--balance",
+        is_flag=True,
+        help="Find the cut of the plan's layers into stages with the shortest step, and compare the present one.",
+    ),
+    click.option(
+        "--fewest-gpus", is_flag=True, help="Also find the smallest cluster that keeps every limit."
+    ),
+    click.option(
+        "--simulate-up-to",
+        type=click.IntRange(min=0),
+        metavar="DESIGNS",
+        help="Count larger spaces by rules and bounds, without simulating all of them; 200,000 if not given.",
+    ),
+    set_option,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked about a job: the values of `_question_options`."""
+
+    plan: str | None
+    balance: bool
+    fewest_gpus: bool
+    simulate_up_to: int | None
+    overrides: tuple[str, ...]
+
+    def check(self, *, has_job: bool) -> None:
+        """Raises `click.UsageError` where options do not go together."""
+        is_of_space = self.fewest_gpus or self.simulate_up_to is not None
+        if not has_job and (self.plan is not None or self.overrides or self.balance or is_of_space):
+            raise click.UsageError(
+                "--plan, --set, --balance, --fewest-gpus and --simulate-up-to need JOB.yaml"
+            )
+        if self.plan is not None and is_of_space:
+            raise click.UsageError(
+                "--fewest-gpus and --simulate-up-to are about all designs: leave --plan out"
+            )
+        if has_job and self.plan is None and self.balance:
+            raise click.UsageError("--balance cuts the layers of one plan: give --plan, too")
+
+
+def _question_options(command: Command) -> Command:
+    """Adds what is asked about a job to a command, which gets it as `question`."""
+    return gathered(command, _QUESTION, "question", Question)
 
 
 @click.command(
@@ -35,37 +88,10 @@ INFEASIBLE = 3
     ),
 )
 @click.argument("subject", required=False, metavar="[NAME|JOB.yaml]")
-@click.option(
-    "--plan",
-    metavar="KEY=VALUE,...|FILE",
-    help="Check this plan of the job, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16.",
-)
-@click.option(
-    "--balance",
-    is_flag=True,
-    help="Find the cut of the plan's layers into stages with the shortest step, and compare the present one.",
-)
-@click.option("--fewest-gpus", is_flag=True, help="Also find the smallest cluster that keeps every limit.")
-@click.option(
-    "--simulate-up-to",
-    type=click.IntRange(min=0),
-    metavar="DESIGNS",
-    help="Count larger spaces by rules and bounds, without simulating all of them; 200,000 if not given.",
-)
-@set_option
+@_question_options
 @json_option
 @progress_options
-def explain(
-    *,
-    subject: str | None,
-    plan: str | None,
-    balance: bool,
-    fewest_gpus: bool,
-    simulate_up_to: int | None,
-    overrides: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
-) -> int:
+def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bool) -> int:
     """List all constraints, explain the constraint NAME, or say what constraints do to the designs of JOB.yaml.
 
     With a job and --plan: every constraint with the plan's value, the limit, what is left of it, and whether it holds.
@@ -74,110 +100,78 @@ def explain(
 
     Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
     """
-    from planner.cli.output import working
+    from planner.cli.output import rendered, write
 
     if subject is None or not _is_job(subject):
-        _refuse_options_of_jobs(plan, overrides, fewest_gpus or balance or simulate_up_to is not None)
-        return _explain_constraints(subject, as_json=as_json)
-    if plan is not None:
-        if fewest_gpus or simulate_up_to is not None:
-            raise click.UsageError(
-                "--fewest-gpus and --simulate-up-to are about all designs: leave --plan out"
-            )
-        if balance:
-            with working("cutting the layers", is_shown=not quiet):
-                found = _cut(subject, overrides, plan)
-            _print_cut(found, as_json=as_json)
-            return 0
-        with working("checking the plan", is_shown=not quiet):
-            checked = _plan(subject, overrides, plan)
-        _print_plan(checked, as_json=as_json)
-        return 0
-    if balance:
-        raise click.UsageError("--balance cuts the layers of one plan: give --plan, too")
-    with working("counting what the constraints remove", is_shown=not quiet):
-        explained = _space(subject, overrides, simulate_up_to, with_fewest=fewest_gpus)
-    _print_space(explained, as_json=as_json)
-    return INFEASIBLE if explained.infeasibility else 0
+        question.check(has_job=False)
+        found = _of_constraints(subject)
+    else:
+        question.check(has_job=True)
+        found = _of_job(subject, question, quiet=quiet)
+    write(found.answer.model_dump_json(indent=2) + "\n" if as_json else rendered(found.show))
+    return found.code
+
+
+class _Explanation(NamedTuple):
+    """What is answered, and how a person reads it."""
+
+    answer: Record
+    show: Callable[[Console], None]
+    code: int = OK
 
 
 def _is_job(subject: str) -> bool:
     return subject.lower().endswith(JOB_SUFFIXES) or Path(subject).is_file()
 
 
-def _refuse_options_of_jobs(plan: str | None, overrides: tuple[str, ...], has_others: bool) -> None:
-    if plan is not None or overrides or has_others:
-        raise click.UsageError("--plan, --set, --balance, --fewest-gpus and --simulate-up-to need JOB.yaml")
-
-
-def _explain_constraints(name: str | None, *, as_json: bool) -> int:
-    from planner.cli.output import rendered, write
+def _of_constraints(name: str | None) -> _Explanation:
     from planner.explain.answer import constraint_texts
     from planner.explain.explanation import ConstraintList
     from planner.explain.view import show_constraints
 
     texts = constraint_texts(name)
-    if as_json:
-        write(ConstraintList(constraints=tuple(texts)).model_dump_json(indent=2) + "\n")
+    answer = ConstraintList(constraints=tuple(texts))
+    return _Explanation(answer, lambda console: show_constraints(texts, console))
+
+
+def _of_job(path: str, question: Question, *, quiet: bool) -> _Explanation:
+    from planner.cli.output import quiet_libraries, working
+    from planner.job.file import load_job
+
+    if question.plan is None:
+        doing = "counting what the constraints remove"
     else:
-        write(rendered(lambda console: show_constraints(texts, console)))
-    return 0
+        doing = "cutting the layers" if question.balance else "checking the plan"
+    with working(doing, is_shown=not quiet), quiet_libraries():
+        job = load_job(path, question.overrides)
+        if question.plan is None:
+            return _of_space(job, question)
+        return _of_cut(job, question.plan) if question.balance else _of_plan(job, question.plan)
 
 
-def _plan(job: str, overrides: tuple[str, ...], plan: str) -> PlanExplanation:
-    from planner.cli.output import quiet_libraries
+def _of_plan(job: Job, plan: str) -> _Explanation:
     from planner.explain.answer import explain_plan
-    from planner.job.file import load_job
-    from planner.plan_input import read_plan
-
-    with quiet_libraries():
-        return explain_plan(load_job(job, overrides), read_plan(plan))
-
-
-def _cut(job: str, overrides: tuple[str, ...], plan: str) -> LayerCut:
-    from planner.cli.output import quiet_libraries
-    from planner.job.file import load_job
-    from planner.layer_cut import cut_layers
-    from planner.plan_input import read_plan
-
-    with quiet_libraries():
-        return cut_layers(load_job(job, overrides), read_plan(plan))
-
-
-def _print_cut(found: LayerCut, *, as_json: bool) -> None:
-    from planner.layer_cut_view import show_layer_cut
-
-    _print(found, lambda console: show_layer_cut(found, console), as_json=as_json)
-
-
-def _print_plan(checked: PlanExplanation, *, as_json: bool) -> None:
     from planner.explain.view import show_plan
+    from planner.plan_input import read_plan
 
-    _print(checked, lambda console: show_plan(checked, console), as_json=as_json)
+    found = explain_plan(job, read_plan(plan))
+    return _Explanation(found, lambda console: show_plan(found, console))
 
 
-def _space(
-    job: str, overrides: tuple[str, ...], simulate_up_to: int | None, *, with_fewest: bool
-) -> SpaceExplanation:
-    from planner.cli.output import quiet_libraries
+def _of_cut(job: Job, plan: str) -> _Explanation:
+    from planner.layer_cut import cut_layers
+    from planner.layer_cut_view import show_layer_cut
+    from planner.plan_input import read_plan
+
+    found = cut_layers(job, read_plan(plan))
+    return _Explanation(found, lambda console: show_layer_cut(found, console))
+
+
+def _of_space(job: Job, question: Question) -> _Explanation:
     from planner.explain.answer import SIMULATED_DESIGNS, explain_space
-    from planner.job.file import load_job
-
-    with quiet_libraries():
-        return explain_space(
-            load_job(job, overrides),
-            simulate_up_to=SIMULATED_DESIGNS if simulate_up_to is None else simulate_up_to,
-            with_fewest=with_fewest,
-        )
-
-
-def _print_space(explained: SpaceExplanation, *, as_json: bool) -> None:
     from planner.explain.view import show_space
 
-    _print(explained, lambda console: show_space(explained, console), as_json=as_json)
-
-
-def _print(answer: Record, show: Callable[[Console], None], *, as_json: bool) -> None:
-    from planner.cli.output import rendered, write
-
-    write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
+    up_to = SIMULATED_DESIGNS if question.simulate_up_to is None else question.simulate_up_to
+    found = explain_space(job, simulate_up_to=up_to, with_fewest=question.fewest_gpus)
+    code = INFEASIBLE if found.infeasibility else OK
+    return _Explanation(found, lambda console: show_space(found, console), code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +61,12 @@ def job_values_options(
 set_option = job_values_options()
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as one JSON object.")
 
+STORE = Path("capplan-studies")
 store_option = click.option(
     "--store",
     "folder",
     type=click.Path(path_type=Path),
-    default=Path("capplan-studies"),
+    default=STORE,
     show_default=True,
     metavar="DIR",
     help="Folder of the studies.",
@@ -74,8 +76,9 @@ tracking_uri_option = click.option(
     metavar="URI",
     help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
 )
+EXPERIMENT = "capplan"
 experiment_option = click.option(
-    "--experiment", default="capplan", show_default=True, help="MLflow experiment of the study."
+    "--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the study."
 )
 
 
@@ -86,6 +89,22 @@ class Tracking:
     tracking_uri: str | None
     experiment: str
     no_tracking: bool
+
+    def check(self) -> None:
+        """Raises `click.UsageError` where a store is named that is to be left out."""
+        if self.tracking_uri and self.no_tracking:
+            raise click.UsageError("--tracking-uri and --no-tracking contradict each other: give one of them")
+
+    def typed(self) -> tuple[str, ...]:
+        """Returns the options as they were typed; `***` stands where a password belongs."""
+        from studies.mlflow_session import without_password
+
+        uri = without_password(self.tracking_uri) if self.tracking_uri else ""
+        return (
+            *([f"--tracking-uri {shlex.quote(uri)}"] if uri else []),
+            *([f"--experiment {shlex.quote(self.experiment)}"] if self.experiment != EXPERIMENT else []),
+            *(["--no-tracking"] if self.no_tracking else []),
+        )
 
 
 def tracking_options(without: str) -> Callable[[Command], Command]:

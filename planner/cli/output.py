@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.exit_codes import NO_READER
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,8 +26,6 @@ WIDTH = 100
 """Columns of text that goes to a file or a pipe."""
 WIDEST_TERMINAL = 120
 """Longer lines are hard to read."""
-NO_READER = 141
-"""Exit code when nobody reads the output any more."""
 VERBOSE = "capplan.verbose"
 """Where a command's context keeps whether --verbose was typed."""
 

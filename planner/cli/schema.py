@@ -5,6 +5,8 @@ Only click is imported here; the types wait until the command runs, as in `plann
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import click
 
 from planner.cli.help import examples
@@ -40,20 +42,29 @@ SCHEMA_NAMES = (
     "opendc-failures",
 )
 """`planner.schemas.NAMES`, which is too heavy to be imported for `--help`."""
+_WIDTH = 76
+"""Columns of a paragraph of help."""
 
 
 @click.command(
     short_help="Print the JSON Schema of job or network files, or of what a command prints with --json.",
-    epilog=examples("capplan schema job > job.schema.json", "capplan schema answer"),
+    epilog="\n\n".join(
+        [
+            fill(
+                f"\b\nNames: {', '.join(SCHEMA_NAMES)}",
+                _WIDTH,
+                break_on_hyphens=False,
+                replace_whitespace=False,
+            ),
+            examples("capplan schema job > job.schema.json", "capplan schema answer"),
+        ]
+    ),
 )
-@click.argument("name", type=click.Choice(SCHEMA_NAMES))
+@click.argument("name", type=click.Choice(SCHEMA_NAMES), metavar="NAME")
 def schema(*, name: str) -> None:
-    r"""Print a JSON Schema: of job files (job), network files (network), what recommend prints with --json (answer), ...
+    """Print a JSON Schema: of job files (job), network files (network), what recommend prints with --json (answer), ...
 
-    An editor completes and checks a job file whose first line names the schema, as `capplan init` writes it:
-
-    \b
-      # yaml-language-server: $schema=job.schema.json
+    An editor completes and checks a job file whose first line names its schema, as `capplan init` writes it.
     """
     from planner.cli.output import write
     from planner.schemas import schema_text

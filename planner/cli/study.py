@@ -5,15 +5,19 @@ Only click is imported here; everything heavier waits until a command runs, as i
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.exit_codes import OF_ANSWER
 from planner.cli.gathered import Command, gathered
 from planner.cli.help import examples
 from planner.cli.options import (
+    STORE,
     Tracking,
     job_argument,
     json_option,
@@ -29,13 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.study.durable import StudyAnswer
-    from planner.tracking.sending import Target
+    from planner.typed_command import TypedCommand
     from studies.identity import Keep
-    from studies.progress import Report, Stop
-    from studies.store import StudyStore
 
 
-_tracking_options = tracking_options("Do not deliver to MLflow; sync does so later.")
 _WHERE = (
     click.option(
         "--workers",
@@ -69,6 +70,43 @@ def _where_options(command: Command) -> Command:
     return gathered(command, _WHERE, "where", Where)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How a study is searched and told: the values of `_search_options`."""
+
+    folder: Path
+    tracking: Tracking
+    where: Where
+    quiet: bool
+    as_json: bool
+
+    def check(self) -> None:
+        """Raises where options contradict each other, or name a store that cannot be one."""
+        from studies.store_address import asked_store
+
+        self.where.check()
+        self.tracking.check()
+        if not self.tracking.no_tracking:
+            asked_store(self.tracking.tracking_uri)
+
+    def delivery(self, name: str) -> str:
+        """Returns the command that delivers a study later to where it should have been told."""
+        store = [f"--store {shlex.quote(str(self.folder))}"] if self.folder != STORE else []
+        return " ".join(["capplan study sync", shlex.quote(name), *store, *self.tracking.typed()])
+
+
+def _search_options(command: Command) -> Command:
+    """Adds how a study is searched to a command, which gets it as `search`."""
+    options = (
+        store_option,
+        tracking_options("Do not deliver to MLflow; sync does so later."),
+        _where_options,
+        progress_options,
+        json_option,
+    )
+    return gathered(command, options, "search", Search)
+
+
 @click.group(
     epilog=examples("capplan study run job.yaml", "capplan study list"),
     short_help="Run, resume, compare and deliver studies that survive crashes.",
@@ -96,9 +134,6 @@ for command in (export, merge, sync):
 @job_argument
 @set_option
 @seed_option("The same job, version and seed are the same study.")
-@store_option
-@_tracking_options
-@_where_options
 @click.option(
     "--keep",
     type=click.Choice(["all", "front"]),
@@ -106,49 +141,21 @@ for command in (export, merge, sync):
     show_default=True,
     help="Designs that an exhaustive search keeps: all, or of each block of them the front and counts.",
 )
-@progress_options
-@json_option
-def run(
-    *,
-    job: str,
-    overrides: tuple[str, ...],
-    seed: int,
-    folder: Path,
-    tracking: Tracking,
-    where: Where,
-    keep: Keep,
-    quiet: bool,
-    as_json: bool,
-) -> int:
+@_search_options
+def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: Search) -> int:
     """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
 
     Every simulated design is in the study's file before anything else happens with it. MLflow gets the study while
     it runs; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
     result.
     """
-    where.check()
-    target = _target(tracking)
+    search.check()
+    from planner.job.file import load_job
+    from planner.study.durable import run_study_of
+    from planner.typed_command import TypedCommand
 
-    def start(store: StudyStore, report: Report, should_stop: Stop) -> tuple[StudyAnswer, str]:
-        from planner.job.file import load_job
-        from planner.study.durable import run_study_of
-        from planner.study.machines import machines
-
-        loaded = load_job(job, overrides)
-        with machines(where.workers, where.scheduler) as engine_for:
-            found = run_study_of(
-                loaded,
-                seed=seed,
-                store=store,
-                progress=report,
-                should_stop=should_stop,
-                engine_for=engine_for,
-                keep=keep,
-                target=target,
-            )
-            return found, engine_for.idle_note(found.counts)
-
-    return _search(start, folder, quiet=quiet, as_json=as_json)
+    start = partial(run_study_of, load_job(job, overrides), seed=seed, keep=keep)
+    return _answered(start, search, TypedCommand(job=job, overrides=overrides, seed=seed))
 
 
 @study.command(
@@ -156,44 +163,17 @@ def run(
     epilog=examples("capplan study resume job-1a2b3c4d"),
 )
 @click.argument("name")
-@store_option
-@_tracking_options
-@_where_options
-@progress_options
-@json_option
-def resume(
-    *,
-    name: str,
-    folder: Path,
-    tracking: Tracking,
-    where: Where,
-    quiet: bool,
-    as_json: bool,
-) -> int:
+@_search_options
+def resume(*, name: str, search: Search) -> int:
     """Go on with the study NAME where it stopped; the answer is the one that it would have given in one go.
 
     A study that has its answer shows it again.
     """
-    where.check()
-    target = _target(tracking)
+    search.check()
+    from planner.study.durable import resume_study
+    from studies.store import StudyStore
 
-    def start(store: StudyStore, report: Report, should_stop: Stop) -> tuple[StudyAnswer, str]:
-        from planner.study.durable import resume_study
-        from planner.study.machines import machines
-
-        path = store.find(name)
-        with machines(where.workers, where.scheduler) as engine_for:
-            found = resume_study(
-                path,
-                store=store,
-                progress=report,
-                should_stop=should_stop,
-                engine_for=engine_for,
-                target=target,
-            )
-            return found, engine_for.idle_note(found.counts)
-
-    return _search(start, folder, quiet=quiet, as_json=as_json)
+    return _answered(partial(resume_study, StudyStore(search.folder).find(name)), search)
 
 
 @study.command(
@@ -256,39 +236,54 @@ def front(*, name: str, folder: Path, as_json: bool) -> None:
         write(rendered(lambda console: show_front(found, console)))
 
 
-def _search(
-    start: Callable[[StudyStore, Report, Stop], tuple[StudyAnswer, str]],
-    folder: Path,
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> int:
-    """Searches and prints the answer, after a remark on the machines, where there is one."""
-    from planner.cli.commands import EXIT_CODES
+def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCommand | None = None) -> int:
+    """Starts a study and prints its answer; returns the exit code.
+
+    Args:
+        start: `run_study_of` or `resume_study` with what is to be searched.
+        search: how, and where the study is told.
+        typed: the job as it was typed, on which commands of the answer build.
+    """
     from planner.cli.interrupt import stop_on_interrupt
-    from planner.cli.output import progress, quiet_libraries, rendered, write
-    from planner.output import answer_json
-    from planner.render import show
-    from planner.study.view import show_counts
+    from planner.cli.output import progress, quiet_libraries
+    from planner.study.machines import machines
+    from planner.tracking.sending import Target
     from studies.store import StudyStore
 
-    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
-        found, remark = start(StudyStore(folder), report, should_stop)
+    where, tracking = search.where, search.tracking
+    uri, experiment = tracking.tracking_uri, tracking.experiment
+    target = None if tracking.no_tracking else Target(tracking_uri=uri, experiment=experiment)
+    with (
+        quiet_libraries(),
+        stop_on_interrupt() as should_stop,
+        progress(is_shown=not search.quiet) as report,
+        machines(where.workers, where.scheduler) as engine_for,
+    ):
+        found = start(
+            store=StudyStore(search.folder),
+            progress=report,
+            should_stop=should_stop,
+            engine_for=engine_for,
+            target=target,
+        )
+        remark = engine_for.idle_note(found.counts)
     if remark:
         click.echo(remark, err=True)
     if found.tracking_failure:
-        click.echo(f"{found.tracking_failure}\nDeliver later: capplan study sync {found.path.stem}", err=True)
+        told = f"{found.tracking_failure}\nNothing is lost: the study is in {found.path}."
+        click.echo(f"{told} Deliver later: {search.delivery(found.path.stem)}", err=True)
+    _show(found, typed, as_json=search.as_json)
+    return OF_ANSWER[found.answer.status]
+
+
+def _show(found: StudyAnswer, typed: TypedCommand | None, *, as_json: bool) -> None:
+    from planner.cli.output import rendered, write
+    from planner.output import answer_json
+    from planner.render import show
+    from planner.study.view import show_counts
+
     if as_json:
         write(answer_json(found.answer))
-    else:
-        write(rendered(lambda console: show(found.answer, console)))
-        write(rendered(lambda console: show_counts(found.path.stem, found.counts, console)))
-    return EXIT_CODES[found.answer.status]
-
-
-def _target(tracking: Tracking) -> Target | None:
-    from planner.tracking.sending import Target
-
-    if tracking.no_tracking:
-        return None
-    return Target(tracking_uri=tracking.tracking_uri, experiment=tracking.experiment)
+        return
+    write(rendered(lambda console: show(found.answer, console, command=typed)))
+    write(rendered(lambda console: show_counts(found.path.stem, found.counts, console)))

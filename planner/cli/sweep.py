@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.exit_codes import INTERRUPTED, OK
 from planner.cli.help import examples
 from planner.cli.options import CALIBRATION, calibration_option, progress_options
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from planner.sweep.grid import Sweep
     from planner.sweep.table import Row
     from studies.progress import Report, Stop
-
-INTERRUPTED = 130
 
 
 @click.command(
@@ -50,7 +49,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     """
     from planner.cli.interrupt import stop_on_interrupt
     from planner.cli.output import progress, quiet_libraries, rendered, write
-    from planner.own_files import naming_unwritable
+    from planner.own_files import replacing
     from planner.sweep.grid import load_sweep
     from planner.sweep.table import write_rows
     from planner.sweep.view import show_sweep
@@ -67,9 +66,9 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     else:
         write(rendered(lambda console: show_sweep(grid, rows, console)))
     if output is not None:
-        with naming_unwritable(output, "--output"):
-            write_rows(rows, output)
-    return 0 if is_whole else INTERRUPTED
+        with replacing(output, "--output") as draft:
+            write_rows(rows, draft)
+    return OK if is_whole else INTERRUPTED
 
 
 def _rows(grid: Sweep, folder: Path, report: Report, should_stop: Stop) -> tuple[list[Row], bool]:

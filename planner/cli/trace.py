@@ -1,27 +1,18 @@
-"""What do you type to play a traced step on many accelerators? `capplan trace simulate` with a trace.
+"""What do you type to play a traced step on many accelerators? `capplan trace` with the commands of operator traces.
 
-Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-
 import click
 
-from planner.cli.given_options import refuse_unread_of_rules
 from planner.cli.help import examples
-from planner.cli.network import Network
-from planner.cli.options import json_option, progress_options
-from planner.cli.rank_factors import speeds_over
-from planner.cli.trace_answer import tell
 from planner.cli.trace_capture import capture
 from planner.cli.trace_files import convert, export
-from planner.cli.trace_options import Division, division_options, network_options, played_output_option
 from planner.cli.trace_plan import export_plan
 from planner.cli.trace_play import play
+from planner.cli.trace_simulate import simulate
 
 
 @click.group(
@@ -36,119 +27,5 @@ def trace() -> None:
     """Operator traces: one step measured on one accelerator, played on many, operator by operator, flow by flow."""
 
 
-@trace.command(
-    short_help="Play a traced step on many accelerators.",
-    epilog=examples(
-        "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
-        "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
-        "capplan trace simulate vgg13 --gpus 4 --parallel pp --interleaved 2 --microbatches 8",
-        "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
-        "capplan trace simulate vgg13 --gpus 16 --parallel fsdp --network photonic --ports 2",
-        "capplan trace simulate vgg13 --gpus 64 --network torus.yaml --collectives hierarchical",
-        "capplan trace simulate vgg13 --gpus 8 --parallel hop --hop graph=ring-based,backups=1",
-        "capplan trace simulate vgg13 --gpus 8 --offload memory=8e9,host=25e9",
-        "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
-    ),
-)
-@division_options
-@network_options
-@click.option(
-    "--speed",
-    "speeds",
-    multiple=True,
-    callback=speeds_over("that of the trace"),
-    metavar="RANK=FACTOR",
-    help="An accelerator slower or faster than that of the trace; may be repeated.",
-)
-@click.option(
-    "--traced-on", metavar="NAME", help="Accelerator of the trace, as in capplan catalog; with --on."
-)
-@click.option("--on", "other", metavar="NAME", help="Accelerator that the step is asked for.")
-@click.option(
-    "--times",
-    type=click.Choice(("proportional", "fitted")),
-    default="proportional",
-    show_default=True,
-    help="Operators with another batch: in proportion, or by lines fitted to those of the trace.",
-)
-@click.option(
-    "--rules",
-    type=click.Choice(("capplan", "triosim")),
-    default="capplan",
-    show_default=True,
-    help="triosim: as TrioSim's published code, for comparison.",
-)
-@click.option(
-    "--hop",
-    default="",
-    metavar="KEY=VALUE,...",
-    help="With --parallel hop: graph (ring, ring-based, double-ring, complete, FILE.json), iterations, gap, backups, "
-    "staleness, skip; slowdown, chance, seed.",
-)
-@click.option(
-    "--offload",
-    default="",
-    metavar="KEY=VALUE,...",
-    help="A limited memory (of ddp, dp): memory, host (link, BYTES/S), host-memory, host-latency; pool, pool-shared, "
-    "pool-memory, pool-latency.",
-)
-@played_output_option
-@json_option
-@progress_options
-def simulate(
-    *,
-    division: Division,
-    network: Network,
-    speeds: dict[int, float],
-    traced_on: str | None,
-    other: str | None,
-    times: str,
-    rules: str,
-    hop: str,
-    offload: str,
-    file: Path | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Play the step in TRACE, measured on one accelerator, on many, and say what holds it up.
-
-    TRACE is a folder of TrioSim's tracer (trace.csv and tensor.csv) or a trace of capplan's; docs/deep.md says what is
-    assumed.
-
-    Exit codes: 0 an answer; 2 broken input, such as a trace that contradicts itself.
-    """
-    refuse_unread_of_rules(rules, division.parallel)
-    from planner.cli.option_names import TRACE_OPTIONS, options_named
-    from planner.cli.output import quiet_libraries, working
-    from planner.timeline.file import check_timeline_file
-    from planner.trace.hop_simulation import HopRun, simulate_hop
-    from planner.trace.hop_view import show_hop
-    from planner.trace.request import HOP, Rules, Times
-    from planner.trace.simulation import simulate_trace
-    from planner.trace.view import show_trace
-
-    if file is not None:
-        check_timeline_file(file, "--output")
-    request = replace(
-        network.under(division.request()),
-        speeds=speeds,
-        rules=Rules(rules),
-        times=Times(times),
-        traced_on=traced_on,
-        on=other,
-        hop=hop,
-        offload=offload,
-    )
-    with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(TRACE_OPTIONS):
-        run = (
-            simulate_hop(request, is_drawn=file is not None)
-            if division.parallel == HOP
-            else simulate_trace(request, is_drawn=file is not None)
-        )
-    show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
-    about = {"trace": run.answer.trace, "parallel": division.parallel}
-    tell(run, run.answer, show, about=about, file=file, as_json=as_json)
-
-
-for command in (play, export, export_plan, convert, capture):
+for command in (simulate, play, export, export_plan, convert, capture):
     trace.add_command(command)

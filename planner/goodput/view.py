@@ -22,6 +22,8 @@ _UNITLESS = ("slots", "policy", "num_replications", "seed")
 _DIGITS = 5
 LEAST_GAIN = 0.00005
 """Smaller gains do not show in the table of schemes."""
+LEAST_TOLD = 0.00001
+"""Smaller shares are told as less than this one."""
 _NEVER = f"none; {human.count(MAX_FAILURES)} failures do not end a run"
 
 
@@ -110,7 +112,7 @@ def _points(goodput: float | None) -> str:
 def _figures(answer: Goodput) -> Iterator[tuple[str, str]]:
     spread = answer.percentiles
     if answer.goodput_standard_error is not None:
-        yield "standard error of the mean", f"{answer.goodput_standard_error * 100:.2g} %"
+        yield "standard error of the mean", _percent(answer.goodput_standard_error, 2)
     yield "percentiles 5, 50, 95", ", ".join(_percent(value) for value in (spread.p5, spread.p50, spread.p95))
     yield "closed form", _percent(answer.expected_goodput)
     if answer.optimal_interval_s < LONGEST_S:
@@ -147,10 +149,13 @@ def _inputs(answer: Goodput) -> Iterator[tuple[str, str]]:
         elif name == "interval_s" and value >= LONGEST_S:
             yield words, "never saves"
         else:
-            exact = f"{human.figure(value)} s"
-            is_short = value < MINUTE
-            yield words, exact if is_short else f"{human.duration(value)} ({exact})"
+            exact, short = f"{human.figure(value)} s", human.duration(value)
+            yield words, exact if value < MINUTE or short == exact else f"{short} ({exact})"
 
 
-def _percent(fraction: float) -> str:
-    return f"{human.digits(fraction * 100, significant=_DIGITS)} %"
+def _percent(fraction: float, significant: int = _DIGITS) -> str:
+    """Returns a share with its digits: next to nothing is never told as a number, nor less than all as `100 %`."""
+    if 0.0 < fraction < LEAST_TOLD:
+        return f"< {human.digits(LEAST_TOLD * 100, significant=1)} %"
+    shown = human.digits(fraction * 100, significant=significant)
+    return f"{shown} %" if fraction == 1.0 or float(shown) < 100.0 else "> 99.999 %"

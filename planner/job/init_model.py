@@ -10,6 +10,7 @@ from pathlib import Path
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
+from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import language_part, shape_from_config
 from simulator.model import ModelShape
 
@@ -36,7 +37,7 @@ def model_shape(text: str) -> ModelShape:
     try:
         document = read_document(Path(text))
         if isinstance(document, Mapping):
-            return shape_from_config(document, Path(text).stem)
+            return shape_from_config(document, model_name(document, Path(text)))
     except InputError as error:
         raise ValueError("; ".join(str(problem) for problem in error.problems)) from None
     raise ValueError("must be a config.json, which holds one mapping")

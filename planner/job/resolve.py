@@ -20,6 +20,7 @@ from planner.problems import Findings, nearest
 from planner.yaml_text import read_document
 from simulator import catalog
 from simulator.errors import InputError
+from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers.causes import STRAGGLER_PRESETS
@@ -82,17 +83,14 @@ def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
 
 
 def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
-    """Returns the shape in a `config.json`, named as given, else after the file or its folder."""
+    """Returns the shape in a `config.json`, named as given, else as `model_name` has it."""
     for field in model.keys() - {"config", "name"}:
         findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
     text, here = model["config"], (*location, "config")
     if not isinstance(text, str):
         findings.add(here, text, "must be the path of a config.json")
     elif (config := found(lambda name: read_document(folder / name), text, here, findings)) is not None:
-        file = Path(text)
-        name = (
-            model.get("name") or (file.parent.name if file.stem == "config" else file.stem) or "config.json"
-        )
+        name = model.get("name") or (model_name(config, Path(text)) if isinstance(config, Mapping) else "")
         if isinstance(config, Mapping) and isinstance(name, str):
             return _shape(config, name, here, findings)
         findings.add(here, text, "must name a file that holds one mapping, and name must be text")

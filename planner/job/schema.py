@@ -100,7 +100,9 @@ FORMS = (
         written="path, relative to the job file",
         default="not set",
         meaning="`config.json` as published with the weights; stands alone or with `name` in the place of "
-        "all other fields. Of a model for several media its `text_config` is read: the language model alone.",
+        "all other fields. Of a model for several media its `text_config` is read: the language model alone. "
+        "Without `name` it is called like the file or its folder, or, where these say nothing (`hf/config.json`), by "
+        "`_name_or_path` or `model_type`.",
     ),
     Form(
         model=Offer,

@@ -5,13 +5,12 @@ load_fleet("fleet.yaml")      docs/purchase.md lists the fields
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from planner.record_input import parse_record, read_record
+from planner.record_input import read_record
 from simulator.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
 from simulator.record import Record
 
@@ -160,8 +159,3 @@ def load_fleet(path: str | Path) -> Fleet:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
     return read_record(Fleet, path, least="site, offers and jobs")
-
-
-def parse_fleet(document: Mapping[str, object], *, name: str = "fleet", source: str = "") -> Fleet:
-    """Returns the fleet that a mapping describes; raises `InputError` as `load_fleet` does."""
-    return parse_record(Fleet, {"name": name, **document}, source=source)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from planner.own_files import check_own_file
+from planner.own_files import check_own_file, replacing
 from planner.report.build import DrawnReport
 from planner.report.data import FAMILY
 from planner.report.page import page
@@ -14,7 +14,6 @@ from planner.report.plots import PictureFormat, save_picture
 from simulator.errors import InputError, Problem
 
 PAGE_FILE: Final = "report.html"
-RECORD_FILE: Final = "report.json"
 HEAD_CHARACTERS: Final = 2_000
 """Within so many characters every report says what it is."""
 
@@ -58,7 +57,8 @@ def write_pictures(
         for name, path in paths.items():
             save_picture(figures[name], drawn.cloud, path)
     except OSError as error:
-        raise _problem(folder, f"cannot be written to: {error.strerror or error}") from error
+        rule = f"cannot be written to: {error.strerror or error}"
+        raise InputError([Problem(path="output", value=str(folder), rule=rule)]) from error
     return list(paths.values())
 
 
@@ -74,16 +74,6 @@ def _is_report(path: Path) -> bool:
 
 def _write(path: Path, text: str) -> Path:
     check_target(path)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise _problem(path, f"cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path, "output") as draft:
+        draft.write_text(text, encoding="utf-8")
     return path
-
-
-def _problem(path: Path, rule: str) -> InputError:
-    return InputError([Problem(path="output", value=str(path), rule=rule)])

@@ -8,6 +8,7 @@ from planner import human
 from planner.comparisons import InputUncertainty
 from planner.comparisons_view import intervals
 from planner.design_view import configuration, layout
+from planner.memory_note import memory_doubt
 from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report.data import Quantity, Report
@@ -21,9 +22,11 @@ _BEST = "answer.recommendation"
 def verdict(report: Report) -> Html:
     """Returns the recommendation with its figures and reasons, or why there is none."""
     answer, best = report.answer, report.answer.recommendation
+    doubt = memory_doubt(best) if best else ""
     searched = f"{searched_text(answer)}: {answer.algorithm}."
     return joined(
         tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
+        tag("p", doubt, class_="warnings") if doubt else None,
         _key_figures(answer, best) if best else None,
         _sentences("Why this one", answer.why),
         _infeasibility(answer.infeasibility) if answer.infeasibility else None,

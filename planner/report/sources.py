@@ -44,7 +44,7 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
         job = Job.model_validate_json((folder / JOB_FILE).read_bytes())
         answer = Recommendation.model_validate_json((folder / ANSWER_FILE).read_bytes())
     except OSError as error:
-        rule = f"holds no answer of `capplan recommend --output`: {error.strerror}, {error.filename}"
+        rule = f"holds no answer of `capplan recommend --output`: {error.filename}: {error.strerror}"
         raise _problem(folder, rule) from None
     except ValidationError:
         raise _problem(folder, "holds no answer of this version of capplan: answer the job anew") from None

@@ -8,9 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from planner import __version__
-from planner.own_files import check_own_file
+from planner.own_files import check_own_file, replacing
 from planner.timeline.trace import Entry, run_entries, step_entries
-from simulator.errors import InputError, Problem
 from simulator.pipeline.timeline import StepTimeline
 from simulator.run.timeline import RunTimeline
 
@@ -62,20 +61,12 @@ def write_entries(path: Path, about: Mapping[str, str], entries: Iterable[Entry]
         InputError: the file cannot be written, or is something else than a timeline.
     """
     check_timeline_file(path, option)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            head = {"version": __version__, **about}
-            file.write(
-                HEAD + "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items())
-            )
-            file.write('},\n"displayTimeUnit": "ms",\n"traceEvents": [\n')
-            file.writelines(_lines(entries))
-            file.write("\n]}\n")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise _problem(path, f"cannot be written: {error.strerror or error}", option) from None
+    head = {"version": __version__, **about}
+    with replacing(path, option) as draft, draft.open("w", encoding="utf-8") as file:
+        file.write(HEAD + "".join(f", {json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()))
+        file.write('},\n"displayTimeUnit": "ms",\n"traceEvents": [\n')
+        file.writelines(_lines(entries))
+        file.write("\n]}\n")
 
 
 def _lines(entries: Iterable[Entry]) -> Iterable[str]:
@@ -91,7 +82,3 @@ def _is_timeline(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(len(HEAD)) == HEAD.encode()
-
-
-def _problem(path: Path, rule: str, option: str) -> InputError:
-    return InputError([Problem(path=option, value=str(path), rule=rule)])

@@ -35,11 +35,6 @@ def ends_of(text: str) -> tuple[str, str, bool] | None:
     return (match[1], match[3], match[2] == "-") if match else None
 
 
-def is_link(text: str) -> bool:
-    """Returns whether a text could name a link of some network."""
-    return ends_of(text) is not None or _ALONE.fullmatch(text) is not None
-
-
 def vertex_of(end: str) -> str:
     """Returns what an end such as `gpu:3` is called in a network."""
     kind, _, number = end.partition(":")

@@ -13,6 +13,7 @@ from typing import get_args
 
 import pytest
 
+from planner.cli import catalog, recommend
 from planner.cli import commands as cli
 from planner.output import FrontFormat
 from planner.recommendation import Recommendation
@@ -68,8 +69,8 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_choices_of_the_command_line_are_those_of_the_program() -> None:
-    assert tuple(kind.value for kind in Kind) == cli.CATALOG_KINDS
-    assert get_args(FrontFormat) == cli.FRONT_FORMATS
+    assert tuple(kind.value for kind in Kind) == catalog.KINDS
+    assert get_args(FrontFormat) == recommend.FRONT_FORMATS
 
 
 @pytest.mark.parametrize(

@@ -382,6 +382,19 @@ class TestCommand:
         assert file.read_text(encoding="utf-8") == "<p>precious</p>"
         assert "is no comparison of capplan" in capsys.readouterr().err
 
+    @pytest.mark.parametrize(
+        ("place", "rule"),
+        [("/proc/page.html", "the folder /proc cannot be written to"), ("/dev/zero", "is no comparison")],
+    )
+    def test_a_page_that_cannot_be_written_is_refused_before_anything_is_shown(
+        self, place: str, rule: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["compare", *self.SIDES, "--html", place]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"--html = {place}: " in shown.err
+        assert rule in shown.err
+
     def test_one_side_is_not_enough(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["compare", BLOOM]) == 2
         assert "give two or more of" in capsys.readouterr().err

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import get_args
 
 import pytest
 
 from planner.cli import commands as cli
-from planner.cli import goodput as cli_goodput
+from planner.cli import goodput_options
 from planner.goodput.answer import Goodput, Policy, RunInputs, play_goodput, run_inputs
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure
@@ -199,7 +200,24 @@ def test_a_run_that_never_ends_has_no_goodput_and_no_ledger(capsys: pytest.Captu
     assert (found.goodput, found.ledger, found.wall_time_s, found.num_failures) == (0.0, None, None, None)
     assert found.expected_goodput == pytest.approx(0.0, abs=1e-9)
     assert cli.main(["goodput", *numbers]) == 0
-    assert capsys.readouterr().out.startswith("Goodput: none; 200,000 failures do not end a run\n")
+    out = capsys.readouterr().out
+    assert out.startswith("Goodput: none; 200,000 failures do not end a run\n")
+    assert re.search(r"closed form +< 0\.001 %", out)
+
+
+def test_shares_of_next_to_nothing_and_of_almost_all_are_told_as_such(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        cli.main(
+            ["goodput", "--mtbf-s", "100", "--interval-s", "100", "--restart-s", "1e9", "--replications", "2"]
+        )
+        == 0
+    )
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "Goodput: < 0.001 %"
+    assert any("restarts" in line and "> 99.999 %" in line for line in lines)
+    assert "interval 100 s" in lines
 
 
 def test_people_read_the_goodput_its_parts_and_the_best_interval(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,8 +283,8 @@ def test_python_callers_are_told_the_names_of_fields() -> None:
 
 def test_the_policies_are_those_of_the_simulator() -> None:
     policies = tuple(policy.name.lower() for policy in BackPressure)
-    assert cli_goodput.POLICIES == get_args(Policy) == policies
-    assert set(cli_goodput.OPTION_NAMES) == set(RunInputs.model_fields)
+    assert goodput_options.POLICIES == get_args(Policy) == policies
+    assert set(goodput_options.OPTION_NAMES) == set(RunInputs.model_fields)
 
 
 @pytest.mark.parametrize("command", ["goodput", "simulate"])

@@ -175,7 +175,7 @@ def test_a_model_may_be_an_own_configuration(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert cli.main(["init", "jobs/own.yaml", "--yes", "--model", "model/config.json"]) == 0
     job = load_job(tmp_path / "jobs" / "own.yaml")
-    assert (job.workload.model.name, job.workload.model.num_layers) == ("model", 2)
+    assert (job.workload.model.name, job.workload.model.num_layers) == ("llama", 2)
     # Embedding and output 2 x 32,000 x 1,024, two layers of 4 x 1,024^2 + 3 x 1,024 x 4,096: 99 million parameters, and
     # twenty tokens for each, to one digit.
     assert job.workload.tokens == 2e9

@@ -10,11 +10,12 @@ import pytest
 
 from planner.cli import commands as cli
 from planner.purchase.answer import plan_purchase
-from planner.purchase.fleet import Fleet, load_fleet, parse_fleet
+from planner.purchase.fleet import Fleet, load_fleet
 from planner.purchase.notes import notes_of
 from planner.purchase.plan import PurchasePlan
 from planner.purchase.problem import node_prices
 from planner.purchase.ways import candidates_of, job_on
+from planner.record_input import parse_record
 from simulator.errors import InputError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
@@ -48,7 +49,7 @@ JOBS = [job("first", 1e11, 0, 60), job("second", 2e11, 20, 100)]
 
 def fleet_with(*offers: dict[str, object], **fields: object) -> Fleet:
     document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, **fields}
-    return parse_fleet({**document, "offers": list(offers)})
+    return parse_record(Fleet, {"name": "fleet", **document, "offers": list(offers)})
 
 
 @cache
@@ -198,7 +199,7 @@ def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
 def test_fleets_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
     document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, "offers": [offer(rent=RENT)], **fields}
     with pytest.raises(InputError, match=message):
-        parse_fleet(document)
+        parse_record(Fleet, {"name": "fleet", **document})
 
 
 def test_problems_of_a_job_name_the_job() -> None:

@@ -386,6 +386,16 @@ def test_a_search_that_was_stopped_says_so_in_its_page() -> None:
     assert f"{best_of(report).plan.num_gpus} x {best_of(report).accelerator}" in verdict
 
 
+def test_a_page_says_at_once_that_its_design_may_not_fit() -> None:
+    answer, best = drawn().report.answer, best_of(drawn().report)
+    full = best.model_copy(update={"peak_memory_bytes": 0.988 * best.memory_capacity_bytes})
+    found = Page(page(drawn().answering(answer.model_copy(update={"recommendation": full}))))
+    (place,) = [
+        number for number, told in enumerate(found.texts) if told.startswith("It may not fit: 98.8 %")
+    ]
+    assert found.texts[place - 1].startswith("Take ")
+
+
 def test_a_page_of_a_hundred_thousand_designs_and_a_thousand_on_the_front_stays_below_five_megabytes() -> (
     None
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -518,8 +519,10 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
         assert main(["study", "run", str(job), *store, *tracking, "--quiet"]) == 0
     told = capsys.readouterr()
     assert "Recommended:" in told.out
-    assert "no answer\nDeliver later: capplan study sync job-" in told.err
-    assert main(["study", "sync", *store, *tracking]) == 0
+    deliver = shlex.split(told.err.partition("Deliver later: capplan ")[2])
+    assert deliver[3:] == [*store, *tracking]
+    assert "no answer\nNothing is lost: the study is in " in told.err
+    assert main(deliver) == 0
     assert ": delivered" in capsys.readouterr().out
     assert main(["study", "list", *store, "--json"]) == 0
     (study,) = json.loads(capsys.readouterr().out)["studies"]
@@ -538,3 +541,5 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
     assert "use at most 100 letters" in capsys.readouterr().err
     assert main(["study", "status", "nobody", *store]) == 1
     assert "there is no such study" in capsys.readouterr().err
+    assert main(["study", "status", "job", *store]) == 1
+    assert "the beginning of a name needs 4 characters" in capsys.readouterr().err

@@ -228,6 +228,8 @@ class TestFile:
             (os.devnull, "exists and is no timeline of capplan"),
             ("plain/step.json", "does not exist: make it first"),
             ("long" * 100, "cannot be written: File name too long"),
+            ("/proc/step.json", "the folder /proc cannot be written to: "),
+            ("/dev/zero", "exists and is no timeline of capplan"),
         ],
     )
     def test_a_place_where_nothing_can_be_written_is_named_before_anything_is_simulated(

@@ -11,7 +11,7 @@ from simulator.model import ModelShape
 from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
-from simulator.reliability import RELIABILITY_PRESETS, ReliabilityPreset
+from simulator.reliability import RELIABILITY_PRESETS
 from simulator.step import StepTable, simulate_step
 from simulator.workload import Workload
 
@@ -51,7 +51,7 @@ def training(
 def job_of(
     workload: Workload | None = None,
     *offers: Offer,
-    reliability: ReliabilityPreset = "typical",
+    reliability: str = "typical",
     region: str = "us-iowa",
 ) -> Job:
     """Returns a job; without offers it runs on rented H100."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePath
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from simulator import catalog
 from simulator.attention_span import SlidingWindow
 from simulator.errors import InputError
+from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import FAMILIES, shape_from_config
 from tests.simulator.published_configs import (
     BLOOM,
@@ -338,3 +340,21 @@ def test_no_file_raises_anything_but_an_input_error(model_type: str, changes: di
         return
     assert shape.num_parameters > 0
     assert json.loads(shape.model_dump_json())["name"] == "fuzzed"
+
+
+@pytest.mark.parametrize(
+    ("file", "origin", "name"),
+    [
+        ("config.json", None, "llama"),
+        ("hf/config.json", None, "llama"),
+        ("hf/config.json", "meta-llama/Llama-3.1-8B", "Llama-3.1-8B"),
+        ("hf/config.json", "/runs/own-8b/checkpoint-500", "own-8b"),
+        ("own-8b/hf/config.json", "./", "own-8b"),
+        ("own-8b/config.json", "meta-llama/Llama-3.1-8B", "own-8b"),
+        ("models/own-8b.v1.json", "meta-llama/Llama-3.1-8B", "own-8b.v1"),
+        (f"hub/models--Qwen--Qwen3-8B/snapshots/{'c0ffee' * 6}/config.json", None, "Qwen3-8B"),
+        (f"{'long' * 26}/config.json", 8, "8"),
+    ],
+)
+def test_a_model_is_called_by_what_says_something(file: str, origin: object, name: str) -> None:
+    assert model_name(LLAMA_8B | {"_name_or_path": origin}, PurePath(file)) == name

@@ -71,7 +71,9 @@ def test_a_password_that_the_store_quotes_in_its_error_is_not_shown() -> None:
     with pytest.raises(TrackingError) as caught, mlflow_at(uri):
         raise OSError(f"no answer from {uri} for ada with s3cr@t")
     shown = "https://ada:***@host/mlflow"
-    assert str(caught.value) == f"MLflow store {shown}: no answer from {shown} for ada with ***"
+    assert (
+        str(caught.value) == f"MLflow store {shown} (--tracking-uri): no answer from {shown} for ada with ***"
+    )
     assert caught.value.__suppress_context__
 
 
@@ -97,9 +99,12 @@ def test_a_session_leaves_environment_and_loggers_as_they_were(monkeypatch: pyte
             "sqlite:////dev/null/mlflow.db",
             r"store sqlite:////dev/null/mlflow\.db: .*(Not a directory|File exists)",
         ),
-        ("http://ada:secret@127.0.0.1:9", r"store http://ada:\*\*\*@127\.0\.0\.1:9: .*[Cc]onnection refused"),
+        (
+            "http://ada:secret@127.0.0.1:9",
+            r"store http://ada:\*\*\*@127\.0\.0\.1:9 \(--tracking-uri\): the connection is refused: start",
+        ),
         ("postgresql+no_driver://ada:secret@127.0.0.1/db", r"ada:\*\*\*@127\.0\.0\.1/db: .*no_driver"),
-        ("http://[bad", r"store http://\[bad: "),
+        ("http://[bad", r"store http://\[bad \(--tracking-uri\): this is no address of a server"),
     ],
 )
 def test_a_store_that_cannot_be_reached_is_named_without_its_password(address: str, reason: str) -> None:

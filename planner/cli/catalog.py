@@ -1,0 +1,57 @@
+"""What do you type to see what is known? `capplan catalog` with a kind, and a name.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli.help import examples
+
+KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
+"""The members of `simulator.catalog.Kind`, which is too heavy to be imported for `--help`."""
+
+
+def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Returns the entries that a half-typed name may mean, for completion by the shell."""
+    from simulator.catalog import Kind, names
+
+    kind = context.params.get("kind")
+    return [name for name in names(Kind(kind)) if name.startswith(incomplete)] if kind else []
+
+
+@click.command(
+    short_help="Show what is known about hardware, models, sites and prices.",
+    epilog=examples(
+        "capplan catalog",
+        "capplan catalog accelerators",
+        "capplan catalog accelerators h100-sxm5-80gb",
+        "capplan catalog rents h100-sxm5-80gb --with prices.csv",
+    ),
+)
+@click.argument("kind", type=click.Choice(KINDS), required=False, metavar="[KIND]")
+@click.argument("name", required=False, shell_complete=_names_of_kind)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--with",
+    "own",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Own price list or region file over the catalogue; may be repeated.",
+)
+def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
+    """List the kinds (accelerators, rents, ...), the entries of a KIND, or every figure of the entry NAME with its source."""
+    from planner import catalog_view
+    from planner.cli.output import rendered, write
+    from simulator.catalog import Kind, overlaid, read_own_figures
+
+    chosen = Kind(kind) if kind else None
+    with overlaid(read_own_figures(own)):
+        if as_json:
+            write(catalog_view.as_json(chosen, name))
+            return
+        write(rendered(lambda console: catalog_view.show(chosen, name, console)))

@@ -1,0 +1,127 @@
+"""What do you type to get a cluster recommended? `capplan recommend` with a job.
+
+Only click is imported here; everything heavier waits until the command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.cli.gathered import Command, gathered
+from planner.cli.help import examples
+from planner.cli.options import (
+    Tracking,
+    job_argument,
+    json_option,
+    progress_options,
+    seed_option,
+    set_option,
+    tracking_options,
+)
+
+if TYPE_CHECKING:
+    from planner.output import FrontFormat
+
+FRONT_FORMATS = ("csv", "parquet")
+_FILES = (
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Also write the answer, the front, all evaluated designs and a report into a new folder.",
+    ),
+    click.option(
+        "--format",
+        "front_format",
+        type=click.Choice(FRONT_FORMATS),
+        help="How --output writes the front; csv if not given.",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """What is written beside the answer: the values of `_file_options`."""
+
+    output: Path | None
+    front_format: FrontFormat | None
+
+    def check(self) -> None:
+        """Raises `click.UsageError` where a format is asked for and no folder."""
+        if self.front_format and self.output is None:
+            raise click.UsageError("--format says how --output writes the front: give --output DIR, too")
+
+    def written(self) -> list[Path]:
+        """Returns the files that are there once the answer is written."""
+        return sorted(path for path in self.output.iterdir() if path.is_file()) if self.output else []
+
+
+def _file_options(command: Command) -> Command:
+    """Adds what is written beside the answer to a command, which gets it as `files`."""
+    return gathered(command, _FILES, "files", Files)
+
+
+@click.command(
+    short_help="Recommend a cluster and a layout for a training run.",
+    epilog=examples(
+        "capplan recommend job.yaml",
+        "capplan recommend job.yaml --set limits.budget_usd=4e6 --set site=sweden",
+        "capplan recommend job.yaml --json --no-tracking > answer.json",
+        "capplan recommend job.yaml --output answer --format parquet",
+    ),
+)
+@job_argument
+@set_option
+@seed_option("The same job, version and seed give the same answer.")
+@json_option
+@_file_options
+@tracking_options("Leave MLflow out.")
+@progress_options
+def recommend(
+    *,
+    job: str,
+    overrides: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+    files: Files,
+    tracking: Tracking,
+    quiet: bool,
+) -> int:
+    """Recommend a cluster and a layout for the training run that JOB.yaml describes.
+
+    Exit codes: 0 a recommendation; 3 proven that no design keeps the limits; 2 broken input; 130 interrupted
+    (Ctrl-C once: the best so far; twice: nothing); 1 anything else.
+    """
+    files.check()
+    tracking.check()
+    from planner import load_job
+    from planner import recommend as answer_to
+    from planner.cli.exit_codes import OF_ANSWER
+    from planner.cli.interrupt import stop_on_interrupt
+    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.output import answer_json
+    from planner.render import show
+    from planner.typed_command import TypedCommand
+
+    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
+        answer = answer_to(
+            load_job(job, overrides),
+            seed=seed,
+            tracking=not tracking.no_tracking,
+            tracking_uri=tracking.tracking_uri,
+            experiment=tracking.experiment,
+            output=files.output,
+            front_format=files.front_format or "csv",
+            progress=report,
+            should_stop=should_stop,
+        )
+    typed = TypedCommand(job=job, overrides=overrides, seed=seed, options=tracking.typed())
+    if as_json:
+        write(answer_json(answer))
+    else:
+        write(rendered(lambda console: show(answer, console, command=typed, files=files.written())))
+    return OF_ANSWER[answer.status]
