@@ -86,12 +86,10 @@ class TestStates:
     @pytest.mark.parametrize(
         ("formats", "bytes_of_a_layer"),
         [
-            ({"gradient_bytes": 2}, 0),  # DeepSpeed computes with what it keeps,
-            ({"gradient_bytes": 4}, 2 * 2),  # 32-bit weights are cast, a layer and the next one,
-            (
-                {"gradient_bytes": 2, "sharded_copies": "fsdp-2"},
-                2 * 2 + 4,
-            ),  # and FSDP2 copies gradients, too.
+            # DeepSpeed computes with what it keeps; FSDP casts 32 bits of two layers; FSDP2 copies gradients, too.
+            ({"gradient_bytes": 2}, 0),
+            ({"gradient_bytes": 4}, 2 * 2),
+            ({"gradient_bytes": 2, "sharded_copies": "fsdp-2"}, 2 * 2 + 2),
         ],
     )
     def test_a_rank_that_shares_no_weights_gathers_none(
