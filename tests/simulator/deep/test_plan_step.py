@@ -240,6 +240,13 @@ class TestRefusals:
         with pytest.raises(InputError, match="at most 1,024 to be played one by one"):
             plan_step(job_of(), plan_of(data=2048), is_folded=False)
 
+    def test_too_many_micro_batches_are_counted_before_there_is_a_task(self) -> None:
+        workload = training(SMALL, global_batch_size=100_000_000)
+        with pytest.raises(
+            InputError, match=r"global_batch_size = 100000000: makes 50,000,000 micro-batches"
+        ):
+            plan_step(job_of(workload), plan_of(data=2))
+
     @pytest.mark.parametrize(
         ("faults", "message"),
         [
