@@ -296,8 +296,9 @@ def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> F
         return np.where(is_sharded, WEIGHT_BYTES * product, gradients)
     shared, routed = _copied(workload, plans, is_cast=False)
     share = 1.0 / expert_ranks(workload, plans)
-    whole = _largest_layer(model, plans, stage, routed=np.where(routed, share, one_expert))
-    reduced = _largest_layer(model, plans, stage, shared=shared, routed=routed * share)
+    whole = reduced = _largest_layer(model, plans, stage, routed=np.where(routed, share, one_expert))
+    if not np.all(shared & routed):
+        reduced = _largest_layer(model, plans, stage, shared=shared, routed=routed * share)
     return np.where(is_sharded, WEIGHT_BYTES * (whole + output) + workload.wire_bytes * reduced, gradients)
 
 
@@ -319,13 +320,15 @@ def _gathered_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Fl
 
 
 def _copied(workload: Workload, plans: PlanTable, *, is_cast: bool) -> tuple[Booleans, Booleans]:
-    """Which weights ZeRO-3 copies for the layer at work, shared and routed ones, `(n,)`: those that two ranks or more share.
+    """Which shared and routed weights ZeRO-3 copies for the layer at work, `(n,)` or `(1,)`: those that two ranks share.
 
     A rank that has them for itself computes with what it keeps (`NoGatherHandle` of DeepSpeed), unless that is a master in
     32 bits, which it casts. FSDP2 copies them all the same (`tensor.copy_(all_gather_input)`).
     """
-    is_any = is_cast or workload.sharded_copies == "fsdp-2"
-    return (shard_group(plans) > 1) | is_any, (routed_shard_group(workload, plans) > 1.0) | is_any
+    if is_cast or workload.sharded_copies == "fsdp-2":
+        every = np.ones(1, dtype=np.bool_)
+        return every, every
+    return shard_group(plans) > 1, routed_shard_group(workload, plans) > 1.0
 
 
 def _output_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
