@@ -21,7 +21,7 @@ from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.recomputed_layers import KeptLayers
-from simulator.table import Floats, Integers, Table, total
+from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.units import GIGA
 from simulator.workload import Workload
@@ -271,28 +271,70 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
 
 
 def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
-    """Gradients of the layer at work in 16 bits, before they are added up or reduced, and what ZeRO-3 gathers.
+    """Gradients of the layer at work, and what ZeRO-3 gathers for it; the output layer is a unit of its own."""
+    gradients = 0.0 if stage.frozen_weights else _gradients_at_work(workload, plans, stage)
+    is_sharded = plans.zero_stage >= 3
+    if not np.any(is_sharded):
+        return gradients + np.zeros_like(stage.has_output)
+    return np.where(is_sharded, WEIGHT_BYTES * _gathered_weights(workload, plans, stage), 0.0) + gradients
 
-    Grouped products of experts make one gradient at a time. ZeRO-3 gathers the layer at work and, prefetching backward, the
-    next one, and reduces gradients of a whole layer in the format in which they are kept; the output layer is a unit of its
-    own. With `most_gathered_weights` it gathers product by product, and gradients leave one by one.
+
+def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """Gradients of the layer at work in 16 bits, before they are added up or reduced; adapters have next to none.
+
+    Grouped products of experts make one at a time. ZeRO-3 reduces those of a whole layer in the format of the wire; with
+    `most_gathered_weights` they leave one by one.
     """
-    output_weights = workload.model.vocabulary_size * workload.model.hidden_size
-    output = stage.has_output * output_weights / plans.tensor_parallel
-    whole_layer = _largest_layer(workload.model, plans, stage, routed=1.0 / expert_ranks(workload, plans))
-    parts = _num_experts(workload.model) * workload.expert_tensor_parallel
-    one_expert = _largest_layer(workload.model, plans, stage, routed=1.0 / parts)
-    num_gathered = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
-    gathered = num_gathered * whole_layer + output
-    gradients = WEIGHT_BYTES * (whole_layer + output) + workload.wire_bytes * whole_layer
+    model, output = workload.model, _output_weights(workload, plans, stage)
+    one_expert = 1.0 / (_num_experts(model) * workload.expert_tensor_parallel)
+    gradients = WEIGHT_BYTES * (_largest_layer(model, plans, stage, routed=one_expert) + output)
+    is_sharded = plans.zero_stage >= 3
+    if not np.any(is_sharded):
+        return gradients
     if workload.most_gathered_weights is not None:
-        product = np.maximum(_largest_product(workload.model, plans, stage), output)
-        gathered = np.minimum(gathered, workload.most_gathered_weights + product)
-        gradients = WEIGHT_BYTES * product
-    gathered = WEIGHT_BYTES * gathered
-    if stage.frozen_weights:  # the gradients of adapters are next to nothing
-        return np.where(plans.zero_stage >= 3, gathered, 0.0)
-    return np.where(plans.zero_stage >= 3, gradients + gathered, WEIGHT_BYTES * (one_expert + output))
+        product = np.maximum(_largest_product(model, plans, stage), output)
+        return np.where(is_sharded, WEIGHT_BYTES * product, gradients)
+    shared, routed = _copied(workload, plans, is_cast=False)
+    share = 1.0 / expert_ranks(workload, plans)
+    whole = reduced = _largest_layer(model, plans, stage, routed=np.where(routed, share, one_expert))
+    if not np.all(shared & routed):
+        reduced = _largest_layer(model, plans, stage, shared=shared, routed=routed * share)
+    return np.where(is_sharded, WEIGHT_BYTES * (whole + output) + workload.wire_bytes * reduced, gradients)
+
+
+def _gathered_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """Weights that ZeRO-3 gathers: the layer at work and, prefetching backward, the next one, if the stage has one.
+
+    With `most_gathered_weights` it gathers product by product.
+    """
+    model, output = workload.model, _output_weights(workload, plans, stage)
+    is_cast = workload.lora is None and workload.gradient_bytes >= FULL_GRADIENT_BYTES
+    shared, routed = _copied(workload, plans, is_cast=is_cast)
+    layer = _largest_layer(model, plans, stage, shared=shared, routed=routed / expert_ranks(workload, plans))
+    num_layers = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
+    gathered = np.minimum(num_layers * layer, _layer_weights(workload, plans, stage)) + shared * output
+    if workload.most_gathered_weights is None:
+        return gathered
+    product = np.maximum(_largest_product(model, plans, stage), output)
+    return np.minimum(gathered, workload.most_gathered_weights + product)
+
+
+def _copied(workload: Workload, plans: PlanTable, *, is_cast: bool) -> tuple[Booleans, Booleans]:
+    """Which shared and routed weights ZeRO-3 copies for the layer at work, `(n,)` or `(1,)`: those that two ranks share.
+
+    A rank that has them for itself computes with what it keeps (`NoGatherHandle` of DeepSpeed), unless that is a master in
+    32 bits, which it casts. FSDP2 copies them all the same (`tensor.copy_(all_gather_input)`).
+    """
+    if is_cast or workload.sharded_copies == "fsdp-2":
+        every = np.ones(1, dtype=np.bool_)
+        return every, every
+    return shard_group(plans) > 1, routed_shard_group(workload, plans) > 1.0
+
+
+def _output_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+    """Weights of the output layer on one rank."""
+    weights = workload.model.vocabulary_size * workload.model.hidden_size
+    return np.asarray(stage.has_output * weights / plans.tensor_parallel)
 
 
 def _largest_product(model: ModelShape, plans: PlanTable, stage: _Stage) -> Floats:
@@ -307,13 +349,21 @@ def _largest_product(model: ModelShape, plans: PlanTable, stage: _Stage) -> Floa
     return np.asarray(model.hidden_size * widest / plans.tensor_parallel)
 
 
-def _largest_layer(model: ModelShape, plans: PlanTable, stage: _Stage, *, routed: Floats | float) -> Floats:
-    """Weights of the larger kind of layer on a stage, with a share of the routed ones of an expert layer."""
-    experts = model.expert_layer_shared_parameters / plans.tensor_parallel + (
+def _largest_layer(
+    model: ModelShape,
+    plans: PlanTable,
+    stage: _Stage,
+    *,
+    shared: Booleans | float = 1.0,
+    routed: Floats | float,
+) -> Floats:
+    """Weights of the larger kind of layer on a stage, with shares of those that every token meets and of routed ones."""
+    of_rank = shared / plans.tensor_parallel
+    experts = model.expert_layer_shared_parameters * of_rank + (
         routed * _num_experts(model) * model.expert_parameters
     )
     return np.maximum(
-        np.where(stage.dense_layers > 0, model.dense_layer_parameters / plans.tensor_parallel, 0.0),
+        np.where(stage.dense_layers > 0, model.dense_layer_parameters * of_rank, 0.0),
         np.where(stage.expert_layers > 0, experts, 0.0),
     )
 

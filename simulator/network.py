@@ -209,7 +209,7 @@ def all_to_all_s(
     """
     members = np.minimum(members_per_domain, group_size)
     time_s = _exchange_s(num_bytes, group_size, members, links)
-    is_unmeasured = _is_unmeasured(members, group_size)
+    is_unmeasured = (members >= group_size) & (members > MEASURED_GROUP)
     if np.any(is_unmeasured):
         leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
         time_s = np.minimum(time_s, _exchange_s(num_bytes, group_size, leaving, links))
@@ -271,22 +271,13 @@ def _faster_way_s(
 ) -> Floats:
     """Returns seconds of a collective inside one domain or through the fabric.
 
-    Rings of more than eight inside a domain were never measured; such a group is no slower than one that leaves the
-    domain after every eight members, over cards that it has as well.
+    Inside, a group is no slower than one that leaves its domain after every half of its members, over cards that it has as
+    well; or after every eight where it has more than twice as many, for which no ring was measured.
     """
-    is_near, is_unmeasured = np.asarray(members) >= group_size, _is_unmeasured(members, group_size)
-    if np.any(is_unmeasured):
-        leaving = np.where(is_unmeasured, MEASURED_GROUP, members)
-        far_s = far_way_s(volume, group_size, leaving, links)
-        near_s = np.where(is_unmeasured, np.minimum(near_s, far_s), near_s)
-    else:
-        far_s = far_way_s(volume, group_size, members, links)
-    return _started_s(np.where(is_near, near_s, far_s), group_size, links)
-
-
-def _is_unmeasured(members: Numbers, group_size: Numbers) -> Booleans:
-    """Returns whether a group is alone in one domain, and larger than any that was measured."""
-    return (np.asarray(members) >= group_size) & (np.asarray(members) > MEASURED_GROUP)
+    is_near = np.asarray(members) >= group_size
+    leaving = np.where(is_near, np.minimum(members / 2.0, MEASURED_GROUP), members)
+    far_s = far_way_s(volume, group_size, leaving, links)
+    return _started_s(np.where(is_near, np.minimum(near_s, far_s), far_s), group_size, links)
 
 
 def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
@@ -359,7 +350,7 @@ def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants)
 
 def _tree_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
     """Returns seconds from a leaf to the root: a chain inside each domain, a binary tree over the domains."""
-    chain_s = (np.asarray(members) - 1.0) * links.inter_member_s
+    chain_s = _domain_steps(members) * links.inter_member_s
     return chain_s + np.log2(group_size / members) * links.inter_latency_s
 
 

@@ -19,7 +19,6 @@ from simulator.deep.collectives import Collectives, Traffic
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Collective, Message, Operation
 from simulator.deep.plan_graph import PlanGraph
-from simulator.deep.plan_items import collectives_of, works_of
 from simulator.deep.plan_step import parts_and_shape, refuse_uncovered
 from simulator.deep.plan_traffic import SEND, TIED, After
 from simulator.deep.routing import Paths, Router
@@ -155,13 +154,7 @@ def step_on(
 def _refuse_too_many(job: Job, plan: Plan) -> None:
     """Counts the operators and collectives of all passes, before there is a node of any."""
     parts, shape = parts_and_shape(job, plan)
-    inside = [parts.passes[kind] for chunk in parts.kinds for kind in chunk]
-    of_a_batch = sum(
-        len(works_of(items)) + len(collectives_of(items))
-        for each in inside
-        for items in (each.forward, each.backward)
-    )
-    num_nodes = of_a_batch * shape.pipeline.num_micro_batches * plan.num_gpus // plan.pipeline_parallel
+    num_nodes = parts.num_items * shape.pipeline.num_micro_batches * plan.num_gpus // plan.pipeline_parallel
     if num_nodes > MOST_NODES:
         rule = f"makes {num_nodes:,} nodes; at most {MOST_NODES:,} are written: take fewer accelerators or micro-batches"
         raise refusal("Chakra traces", rule)

@@ -21,7 +21,8 @@ from simulator.deep.plan_items import Beside, Item, Items, Work, cover_s, stretc
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
-from simulator.deep.tasks import NONE, TaskGraphBuilder
+from simulator.deep.tasks import MOST_TASKS, NONE, TaskGraphBuilder
+from simulator.errors import InputError, Problem
 from simulator.lent_cores import replicas_core_share
 from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
 from simulator.step import Buckets
@@ -84,8 +85,9 @@ class PlanGraph:
     _labels: dict[str, Integers] = field(default_factory=dict)
 
     def add(self) -> None:
-        """Adds all tasks."""
+        """Adds all tasks; raises `InputError` where there are too many."""
         pipeline = self.shape.pipeline
+        self._refuse_too_many()
         self.graph.add_resources(int(self.speed.size))
         self.shards = Shards(
             graph=self.graph,
@@ -103,6 +105,18 @@ class PlanGraph:
         self._add_turns(left)
         self._gather_parameters()
         self._add_optimizer([self._reduce_gradients(stage) for stage in range(pipeline.num_stages)])
+
+    def _refuse_too_many(self) -> None:
+        """Counts the operators and collectives of all passes, before there is a task of any."""
+        of_each = self.parts.num_items * self.speed.shape[1]
+        if self.shape.pipeline.num_micro_batches * of_each > MOST_TASKS:
+            rule = (
+                f"makes {self.shape.pipeline.num_micro_batches:,} micro-batches of {of_each:,} tasks or more, "
+                f"and at most {MOST_TASKS:,} tasks are played: take larger micro-batches or fewer of them, "
+                "or --depth fast"
+            )
+            path, value = "workload.global_batch_size", str(self.parts.rank.workload.global_batch_size)
+            raise InputError([Problem(path=path, value=value, rule=rule)], "deep depth")
 
     def _stage(self, chunk: int) -> int:
         return int(stage_of(self.shape.pipeline, chunk))

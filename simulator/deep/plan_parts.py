@@ -15,7 +15,7 @@ import numpy as np
 from simulator.activations import ACTIVATION_BYTES
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
-from simulator.deep.plan_items import PartPasses, moves, work
+from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
 from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.lora import adapter_parameters
@@ -92,6 +92,16 @@ class PlanParts:
         }
         found = {kind for chunk in self.kinds for kind in chunk}
         return {kind: self._with_copies(kind, made[kind]()) for kind in found}
+
+    @cached_property
+    def num_items(self) -> int:
+        """Operators and collectives of all passes of one micro-batch, on one rank of each stage."""
+        passes = [self.passes[kind] for chunk in self.kinds for kind in chunk]
+        return sum(
+            len(works_of(items)) + len(collectives_of(items))
+            for each in passes
+            for items in (each.forward, each.backward)
+        )
 
     def _with_copies(self, kind: int, passes: PartPasses) -> PartPasses:
         """Adds the copies of what the passes gather and of the gradients that they leave."""

@@ -71,10 +71,12 @@ class Shards:
 
     def before_part(self, kind: int, after: After) -> After:
         """Adds the gather of a part; returns what its first operator waits for."""
-        if not self._gathers:
+        gathers = self._gathers_of(kind) if self._gathers else ()
+        if not gathers:
+            self._begins = after
             return after
         done = (*(self._begins if self._prefetches else after), *self._gathered)
-        for each in self._gathers_of(kind):
+        for each in gathers:
             done = self.traffic.collective(each, self._stage, done)
         self._gathered = done
         self._begins = (*after, *done)
@@ -84,18 +86,21 @@ class Shards:
         """Adds the reduction of a part's gradients; returns what the next part waits for."""
         if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
             return after
-        every = slice(self.reduces_every - 1, None, self.reduces_every)
-        done = tuple(each[every] for each in after)
-        if self._scattered:
-            done = (*done, *self._scattered[-1])
         trained, _ = self.parts.weights_of(kind)
         reductions = self.parts.gradients(Operation.REDUCE_SCATTER, trained) if trained.is_any else ()
-        for each in reductions:
-            done = self.traffic.collective(each, self._stage, done)
-        self._scattered.append(done)
-        self._reduced.setdefault(self._stage, []).extend(done)
+        before = self._scattered[-1] if self._scattered else ()
+        self._scattered.append(self._reduce(reductions, after, before) if reductions else before)
         is_full = len(self._scattered) > REDUCES_OFTEN and self._reduces_always
         return (*after, *self._scattered[-1 - REDUCES_OFTEN]) if is_full else after
+
+    def _reduce(self, reductions: tuple[Collective, ...], after: After, before: After) -> After:
+        """Adds reductions behind a part and those before it; returns what is done with them."""
+        every = slice(self.reduces_every - 1, None, self.reduces_every)
+        done = (*(each[every] for each in after), *before)
+        for each in reductions:
+            done = self.traffic.collective(each, self._stage, done)
+        self._reduced.setdefault(self._stage, []).extend(done)
+        return done
 
     def lent(self, passes: list[tuple[int, Items]]) -> Items:
         """Returns what a pass takes longer because traffic behind it takes cores.

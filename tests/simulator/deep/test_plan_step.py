@@ -60,6 +60,13 @@ class TestDepths:
         )
         assert parts.step_time_s == whole.step_time_s
 
+    def test_a_rank_that_shares_no_weights_waits_for_no_gathers(self) -> None:
+        case = Case(job=job_of(training(gpt(num_layers=12), global_batch_size=2)), plan=plan_of(zero=3))
+        step = _step(case)
+        assert abs(_difference(step)) < ROUNDING
+        # Layers that waited for all that layers before them wait for would have thousands of edges each.
+        assert len(step.graph.successors) < 3 * len(step.graph)
+
     def test_latencies_of_gathers_pass_beside_reductions(self) -> None:
         case = APART["8b b200 sharded weights"]
         step = _step(case)
@@ -239,6 +246,13 @@ class TestRefusals:
     def test_too_many_accelerators_are_not_played_one_by_one(self) -> None:
         with pytest.raises(InputError, match="at most 1,024 to be played one by one"):
             plan_step(job_of(), plan_of(data=2048), is_folded=False)
+
+    def test_too_many_micro_batches_are_counted_before_there_is_a_task(self) -> None:
+        workload = training(SMALL, global_batch_size=100_000_000)
+        with pytest.raises(
+            InputError, match=r"global_batch_size = 100000000: makes 50,000,000 micro-batches"
+        ):
+            plan_step(job_of(workload), plan_of(data=2))
 
     @pytest.mark.parametrize(
         ("faults", "message"),
