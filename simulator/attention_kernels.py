@@ -26,6 +26,8 @@ FLASH_2_BACKWARD_TIME_RATIO = 1.72
 FIRST_FLASH_BACKWARD_FRACTION = 0.75
 """Speed of the first FlashAttention backward over forward: 25 to 35 % of the peak against 30 to 50 % (arXiv 2307.08691,
 section 1). Neither of its passes divides a sequence."""
+BACKWARD_FRACTION = 0.86
+"""The same of the kernels that are measured (`data/kernel_efficiency.csv`)."""
 
 
 def with_attention_kernel(
@@ -47,11 +49,13 @@ def with_attention_kernel(
     forward_ratio = np.where(is_newer, FLASH_2_TIME_RATIO, 1.0)
     backward_ratio = np.where(is_newer, FLASH_2_BACKWARD_TIME_RATIO, 1.0)
     constants = with_first_flash(constants, first_flash_fraction, where=is_older)
-    return replace(
-        constants,
-        attention_peak_fraction=constants.attention_peak_fraction * (1.0 / forward_ratio),
-        attention_backward_fraction=constants.attention_backward_fraction * forward_ratio / backward_ratio,
+    slower = replace(
+        constants, attention_peak_fraction=constants.attention_peak_fraction * (1.0 / forward_ratio)
     )
+    if attention == "flash-1":
+        return slower
+    fraction = constants.attention_backward_fraction * forward_ratio / backward_ratio
+    return replace(slower, attention_backward_fraction=fraction)
 
 
 def with_first_flash(
@@ -59,7 +63,8 @@ def with_first_flash(
 ) -> KernelConstants:
     """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135).
 
-    Narrow heads are no faster than today's, either.
+    Narrow heads are no faster than today's, either. Backward speed is that of the constants, published or calibrated, times
+    `FIRST_FLASH_BACKWARD_FRACTION` over that of today's.
 
     Args:
         constants: `(n,)`.
@@ -69,13 +74,13 @@ def with_first_flash(
     """
     width_fraction = 1.0 / (1.0 + constants.attention_ramp_head_dim / head_dim)
     speed = np.minimum(speed_fraction, width_fraction)
+    backward_speed = FIRST_FLASH_BACKWARD_FRACTION / BACKWARD_FRACTION
     return replace(
         constants,
         attention_peak_fraction=constants.attention_peak_fraction * np.where(where, speed, 1.0),
         attention_ramp_head_dim=np.where(where, 0.0, constants.attention_ramp_head_dim),
-        attention_backward_fraction=np.where(
-            where, FIRST_FLASH_BACKWARD_FRACTION, constants.attention_backward_fraction
-        ),
+        attention_backward_fraction=constants.attention_backward_fraction
+        * np.where(where, backward_speed, 1.0),
         attention_backward_ramp_tokens=np.where(where, 0.0, constants.attention_backward_ramp_tokens),
         attention_backward_fill_ratio=np.where(where, 1.0, constants.attention_backward_fill_ratio),
     )
