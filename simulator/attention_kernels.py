@@ -6,13 +6,14 @@ The measured ones are FlashAttention-2 on Ampere, FlashAttention-3 on Hopper and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from simulator.compute import SEPARATE_KERNELS, Flags, KernelConstants
+from simulator.compute import SEPARATE_KERNELS, Flags, KernelConstants, Numbers
 from simulator.model import AttentionKernel
+from simulator.table import Floats
 
 FAMILIES_WITHOUT_FLASH = ("volta",)
 """Architectures that no FlashAttention supports: it needs Ampere or newer (README of Dao-AILab/flash-attention)."""
@@ -26,6 +27,22 @@ FLASH_2_BACKWARD_TIME_RATIO = 1.72
 FIRST_FLASH_BACKWARD_FRACTION = 0.75
 """Speed of the first FlashAttention backward over forward: 25 to 35 % of the peak against 30 to 50 % (arXiv 2307.08691,
 section 1). Neither of its passes divides a sequence."""
+BACKWARD_FRACTION_OF_64 = 0.92
+"""Speed of fused attention backward over forward with queries and keys of 64: mean of Ampere, Hopper and Blackwell, as the next
+(docs/model.md names the sources)."""
+BACKWARD_FRACTION_OF_128 = 0.86
+"""The same of 128, for which the constants of all kernels hold."""
+BACKWARD_FRACTION_OF_192 = 0.73
+"""The same of 192, beside values of 128."""
+BACKWARD_FRACTION_OF_256 = 0.58
+"""The same of 256."""
+BACKWARD_FRACTIONS: Mapping[float, float] = {
+    64.0: BACKWARD_FRACTION_OF_64,
+    128.0: BACKWARD_FRACTION_OF_128,
+    192.0: BACKWARD_FRACTION_OF_192,
+    256.0: BACKWARD_FRACTION_OF_256,
+}
+"""They by the width; in between on straight lines, outside as at the ends."""
 
 
 def with_attention_kernel(
@@ -47,11 +64,38 @@ def with_attention_kernel(
     forward_ratio = np.where(is_newer, FLASH_2_TIME_RATIO, 1.0)
     backward_ratio = np.where(is_newer, FLASH_2_BACKWARD_TIME_RATIO, 1.0)
     constants = with_first_flash(constants, first_flash_fraction, where=is_older)
-    return replace(
-        constants,
-        attention_peak_fraction=constants.attention_peak_fraction * (1.0 / forward_ratio),
-        attention_backward_fraction=constants.attention_backward_fraction * forward_ratio / backward_ratio,
+    slower = replace(
+        constants, attention_peak_fraction=constants.attention_peak_fraction * (1.0 / forward_ratio)
     )
+    if attention == "flash-1":
+        return slower
+    fraction = constants.attention_backward_fraction * forward_ratio / backward_ratio
+    return replace(slower, attention_backward_fraction=fraction)
+
+
+def with_head_width(
+    constants: KernelConstants, attention: AttentionKernel, families: Sequence[str], key_head_dim: float
+) -> KernelConstants:
+    """Returns constants `(n,)`, published or calibrated, with the backward speed of heads whose keys are so wide.
+
+    Nothing was measured of the first FlashAttention, and of what stands for it on V100.
+    """
+    if attention in SEPARATE_KERNELS or attention == "flash-1":
+        return constants
+    is_older = np.isin(families, FAMILIES_WITHOUT_FLASH)
+    return with_backward_ratio(constants, np.where(is_older, 1.0, backward_width_ratio(key_head_dim)))
+
+
+def with_backward_ratio(constants: KernelConstants, ratio: Numbers) -> KernelConstants:
+    """Returns the constants with fused attention that many times as fast backward, at most as forward."""
+    fraction = np.minimum(constants.attention_backward_fraction * ratio, 1.0)
+    return replace(constants, attention_backward_fraction=fraction)
+
+
+def backward_width_ratio(key_head_dim: Numbers) -> Floats:
+    """Returns the backward speed of heads whose keys are so wide over that of heads of 128, forward being alike."""
+    fractions = np.interp(key_head_dim, list(BACKWARD_FRACTIONS), list(BACKWARD_FRACTIONS.values()))
+    return np.asarray(fractions / BACKWARD_FRACTION_OF_128)
 
 
 def with_first_flash(
@@ -59,7 +103,8 @@ def with_first_flash(
 ) -> KernelConstants:
     """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135).
 
-    Narrow heads are no faster than today's, either.
+    Narrow heads are no faster than today's, either. Backward speed is that of the constants, published or calibrated, times
+    `FIRST_FLASH_BACKWARD_FRACTION` over that of today's.
 
     Args:
         constants: `(n,)`.
@@ -69,13 +114,13 @@ def with_first_flash(
     """
     width_fraction = 1.0 / (1.0 + constants.attention_ramp_head_dim / head_dim)
     speed = np.minimum(speed_fraction, width_fraction)
+    backward_speed = FIRST_FLASH_BACKWARD_FRACTION / BACKWARD_FRACTION_OF_128
     return replace(
         constants,
         attention_peak_fraction=constants.attention_peak_fraction * np.where(where, speed, 1.0),
         attention_ramp_head_dim=np.where(where, 0.0, constants.attention_ramp_head_dim),
-        attention_backward_fraction=np.where(
-            where, FIRST_FLASH_BACKWARD_FRACTION, constants.attention_backward_fraction
-        ),
+        attention_backward_fraction=constants.attention_backward_fraction
+        * np.where(where, backward_speed, 1.0),
         attention_backward_ramp_tokens=np.where(where, 0.0, constants.attention_backward_ramp_tokens),
         attention_backward_fill_ratio=np.where(where, 1.0, constants.attention_backward_fill_ratio),
     )

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from simulator.activations import ACTIVATION_BYTES, micro_batch_tokens
-from simulator.attention_kernels import with_attention_kernel
+from simulator.attention_kernels import with_attention_kernel, with_head_width
 from simulator.calibrated import (
     calibrated_kernels,
     calibrated_links,
@@ -314,7 +314,8 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
         ]
         slower = published.gemm_peak_fraction / np.where(is_slower, BLOCKWISE_SLOWDOWN, 1.0)
         published = replace(published, gemm_peak_fraction=slower)
-    return calibrated_kernels(published, job.calibration, chips, formats)
+    kernels = calibrated_kernels(published, job.calibration, chips, formats)
+    return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
 
 
 def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkConstants:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.table import SIZES, KernelKind, KernelTable
+from simulator.attention_kernels import backward_width_ratio, with_backward_ratio
 from simulator.calibrated import KERNEL_FIELDS
 from simulator.calibration import ConstantName
 from simulator.compute import (
@@ -154,8 +155,9 @@ def _seconds(
                 memory_bytes_per_s=chip.memory_bytes_per_s,
             )
         case KernelKind.ATTENTION | KernelKind.ATTENTION_BACKWARD:
+            each = constants.take(np.zeros(len(sizes["head_dim"]), dtype=np.int64))
             return causal_attention_s(
-                constants,
+                with_backward_ratio(each, backward_width_ratio(sizes["head_dim"])),
                 batch=sizes["batch"],
                 sequence_length=sizes["sequence_length"],
                 num_heads=sizes["num_heads"],
