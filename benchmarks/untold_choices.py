@@ -2,9 +2,9 @@
 
     python -m benchmarks.untold_choices --measured training_runs.csv --write
 
-Takes layout, micro-batch and recomputation out of configurations that tell them, so that what is fastest and fits stands in
-(`planner.measured.untold_layouts`, `planner.measured.fitting_choices`), and simulates both. `--write` puts the tables into
-docs/validation.md.
+Takes layout, micro-batch, recomputation and framework out of configurations that tell them, so that what is fastest and fits
+(`planner.measured.untold_layouts`, `planner.measured.fitting_choices`) or unknown habits stand in, and simulates both.
+`--write` puts the tables into docs/validation.md.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ UNTOLD: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "micro-batch": {"micro_batch": ("micro_batch",)},
     "recomputation": {"recompute": ("recompute",)},
     "micro-batch and recomputation": {"micro_batch": ("micro_batch",), "recompute": ("recompute",)},
-    "all three": {**LAYOUT, "micro_batch": ("micro_batch",), "recompute": ("recompute",)},
+    "framework": {"framework": ("framework",)},
+    "all but the framework": {**LAYOUT, "micro_batch": ("micro_batch",), "recompute": ("recompute",)},
 }
+ERROR_HEAD = ("configurations", "mean error if told", "mean error", "bias", "in 80 % interval")
+RATIO_HEAD = ("step if told over step if not: one in ten below", "middle", "one in ten above")
 TAILS = (0.1, 0.9)
-"""Quantiles of how far published layouts are from the fastest one."""
+"""Quantiles of how far steps are from those with what is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Untold:
-    """A measured configuration with its own layout and with the one that stands in."""
+    """A measured configuration with what it tells and with what stands in."""
 
     source: str
     """Its publisher, whatever the release."""
@@ -49,7 +52,7 @@ class Untold:
 
     @property
     def log_ratio(self) -> float:
-        """ln(step of the published layout / step of the one that stands in)."""
+        """ln(step with what is told / step with what stands in)."""
         return float(np.log(self.told.comparison.simulated_s / self.untold.comparison.simulated_s))
 
 
@@ -88,7 +91,7 @@ def _entries(rows: Sequence[Mapping[str, str]]) -> Sequence[object]:
 
 
 def untold_sheet(found: Mapping[str, Sequence[Untold]]) -> Sheet:
-    """Returns the errors with and without what is taken out."""
+    """Returns the errors with and without what is taken out, and how far the steps are from each other."""
     head = ("not told", "configurations", "mean error if told", "mean error", "bias", "in 80 % interval")
     return Sheet(
         name="untold-choices", head=head, lines=[_errors(name, members) for name, members in found.items()]
@@ -96,21 +99,10 @@ def untold_sheet(found: Mapping[str, Sequence[Untold]]) -> Sheet:
 
 
 def layouts_sheet(found: Sequence[Untold]) -> Sheet:
-    """Returns the same of layouts by source, and how far the published ones are from the fastest."""
+    """Returns the same of layouts by source."""
     groups = {**by_group(found, lambda each: each.source), "all": list(found)}
-    head = (
-        "source",
-        "configurations",
-        "mean error if told",
-        "mean error",
-        "bias",
-        "in 80 % interval",
-        "published over chosen: one in ten below",
-        "middle",
-        "one in ten above",
-    )
     lines = [[*_errors(name, members), *_ratios(members)] for name, members in groups.items()]
-    return Sheet(name="untold-layouts", head=head, lines=lines)
+    return Sheet(name="untold-layouts", head=("source", *ERROR_HEAD, *RATIO_HEAD), lines=lines)
 
 
 def _errors(name: str, members: Sequence[Untold]) -> list[str]:

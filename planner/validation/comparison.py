@@ -42,6 +42,9 @@ MIN_RANKED = 4
 LEAST_STEADY_FRACTION = 0.77
 """Time of steady steps in that of whole runs, whose averages hold stops, evaluations and saves: 0.77 in OLMo 3 32B, 0.86 in
 Llama 3.1 405B (26.4 of 30.84 million hours, arXiv 2407.21783)."""
+UNKNOWN_SOFTWARE_LOG_RATIOS = (-0.11, 0.32)
+"""ln(step with the habits of its framework / with those of an unknown one) that one in ten falls below and one in ten is above,
+of the published configurations (`python -m benchmarks.untold_choices`)."""
 FAR = 1.05
 """Memory over capacity beyond which a verdict is wrong by more than the error of simulated memory, 4 % on average."""
 
@@ -174,13 +177,22 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
 def unsure_log_ratios(
     comparisons: Sequence[Comparison], calibration: Calibration | None = None
 ) -> list[Floats]:
-    """Returns, row by row, ln(step as it could be / step) of open choices, of its host, of stops in averages, of its layout."""
+    """Returns, row by row, ln(step as it could be / step) of open choices, host, stops, layout and software."""
     choices_left = open_log_ratios(comparisons, calibration)
     known_s = np.array([row.simulated_s for row in comparisons])
     hosts = host_log_ratios(batches_of([row.row for row in comparisons]), known_s, calibration=calibration)
     stops = [[-math.log(LEAST_STEADY_FRACTION)] if row.is_production else [] for row in comparisons]
     layouts = [[] if has_told_layout(row.row) else LOG_RATIOS for row in comparisons]
-    return [np.concatenate(ratios) for ratios in zip(choices_left, hosts, stops, layouts, strict=True)]
+    software = [
+        UNKNOWN_SOFTWARE_LOG_RATIOS if _is_of_unknown_software(row.row) else [] for row in comparisons
+    ]
+    return [
+        np.concatenate(ratios) for ratios in zip(choices_left, hosts, stops, layouts, software, strict=True)
+    ]
+
+
+def _is_of_unknown_software(row: Row) -> bool:
+    return "framework" in row["assumed"].split() and not row.get("software")
 
 
 def _checked(row: Row | Unmodelled) -> Row | Unmodelled:

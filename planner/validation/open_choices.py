@@ -68,9 +68,11 @@ def _other_recomputation(known: Comparison) -> list[Row]:
 
 
 def _other_chunks(known: Comparison) -> list[Row]:
-    """Interleaved in two chunks or not."""
+    """Not interleaved, or in two chunks, or in chunks of single layers."""
     is_interleaved = int(known.row["virtual_pipeline"] or 1) > 1
-    return [{**known.row, "virtual_pipeline": "1" if is_interleaved else "2"}]
+    most = int(known.row["num_layers"]) // int(known.row["pipeline_parallel"])
+    others = ("1",) if is_interleaved else ("2", str(most))
+    return [{**known.row, "virtual_pipeline": chunks} for chunks in others]
 
 
 def _other_micro_batch(known: Comparison) -> list[Row]:
