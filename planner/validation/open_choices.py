@@ -1,9 +1,10 @@
 """How much longer or shorter would a step be if what its row leaves open had been chosen otherwise?
 
 Publishers often do not print all choices of a recipe: how tokens reach their experts and whether anything hides that, how
-context-parallel ranks exchange keys and values, which release's attention ran, on which card of a name, what is computed again,
-chunks of a stage and sequences of a micro-batch. The framework's habit stands in for them (`assumed`), and the step is also
-simulated with the other choices. What would not have fitted where the habit does was not chosen.
+context-parallel ranks exchange keys and values, which release's attention ran, on which card of a name, in which number
+format, what is computed again, chunks of a stage and sequences of a micro-batch. The framework's habit stands in for them
+(`assumed`), and the step is also simulated with the other choices. What would not have fitted where the habit does was not
+chosen.
 """
 
 from __future__ import annotations
@@ -94,12 +95,18 @@ def _other_scales(known: Comparison) -> list[Row]:
     return _with_others(known.row, "fp8_recipe", ("blockwise",))
 
 
+def _other_format(known: Comparison) -> list[Row]:
+    """8 bits, which not every accelerator has (`reason_against`)."""
+    return _with_others(known.row, "precision", ("fp8",))
+
+
 def _with_others(row: Row, column: str, values: Sequence[str]) -> list[Row]:
     return [{**row, column: value} for value in values if value != (row[column] or "none")]
 
 
 OTHER_CHOICES: Mapping[str, Callable[[Comparison], list[Row]]] = {
     "gpu": _other_card,
+    "precision": _other_format,
     "fp8_recipe": _other_scales,
     "context_exchange": _other_exchange,
     "attention": _other_attention,

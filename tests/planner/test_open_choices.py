@@ -17,9 +17,10 @@ from planner.validation.open_choices import open_log_ratios
 from simulator.table import Floats
 from tests.planner.measured import LLAMA_8B, QWEN3_30B, written
 
-EXPERTS = {**QWEN3_30B, "recompute": "none"}
+EXPERTS = {**QWEN3_30B, "precision": "bf16", "recompute": "none"}
 DENSE = {
     **LLAMA_8B,
+    "precision": "bf16",
     "micro_batch": 1,
     "recompute": "none",
 }
@@ -144,7 +145,7 @@ def test_a_micro_batch_that_is_not_told_is_the_faster_of_one_and_two_that_fits(t
 def test_what_has_no_room_computes_as_little_again_as_makes_room(
     tmp_path: Path, cells: Mapping[str, object], least: int, most: int
 ) -> None:
-    row = row_of(tmp_path, {**DENSE, **cells}, precision="bf16", recompute="")
+    row = row_of(tmp_path, {**DENSE, **cells}, recompute="")
     assert compare([row])[0].is_too_large
     (chosen,) = with_room(compare([row]))
     num_layers = int(chosen.row["recompute_num_layers"] or 32)
@@ -165,14 +166,21 @@ def test_what_fits_or_tells_what_it_computes_again_stays(tmp_path: Path) -> None
         assert with_room(compare([row]))[0].row == row
 
 
+def test_a_format_that_nobody_says_may_be_8_bits_where_there_are_any(tmp_path: Path) -> None:
+    fp8 = between(tmp_path, precision=("bf16", "fp8"))
+    assert of_dense(tmp_path, precision="") == pytest.approx([fp8])
+    assert len(of_dense(tmp_path, precision="", gpu="A100-80GB")) == 0
+
+
 def test_exchange_and_chunks_are_open_where_nobody_says_them(tmp_path: Path) -> None:
     cells = {"n_gpus": 16, "cp": 2}
     gathered = between(tmp_path, cp_comm_type=("p2p", "all_gather"), cp=(2, 2), n_gpus=(16, 16))
     heads = between(tmp_path, cp_comm_type=("p2p", "a2a"), cp=(2, 2), n_gpus=(16, 16))
     span = [min(0.0, gathered, heads), max(0.0, gathered, heads)]
     assert of_dense(tmp_path, **cells) == pytest.approx([end for end in span if end])
-    chunked = between(tmp_path, vpp=(1, 2), pp=(2, 2), n_gpus=(16, 16))
-    assert of_dense(tmp_path, n_gpus=16, pp=2) == pytest.approx([chunked])
+    single = between(tmp_path, vpp=(1, 16), pp=(2, 2), n_gpus=(16, 16))
+    assert single < between(tmp_path, vpp=(1, 2), pp=(2, 2), n_gpus=(16, 16)) < 0.0
+    assert of_dense(tmp_path, n_gpus=16, pp=2) == pytest.approx([single])
 
 
 def test_attention_of_an_unknown_framework_may_be_that_of_the_release_before(tmp_path: Path) -> None:
