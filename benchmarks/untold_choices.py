@@ -92,10 +92,8 @@ def _entries(rows: Sequence[Mapping[str, str]]) -> Sequence[object]:
 
 def untold_sheet(found: Mapping[str, Sequence[Untold]]) -> Sheet:
     """Returns the errors with and without what is taken out, and how far the steps are from each other."""
-    head = ("not told", "configurations", "mean error if told", "mean error", "bias", "in 80 % interval")
-    return Sheet(
-        name="untold-choices", head=head, lines=[_errors(name, members) for name, members in found.items()]
-    )
+    lines = [[*_errors(name, members), *_ratios(members)] for name, members in found.items()]
+    return Sheet(name="untold-choices", head=("not told", *ERROR_HEAD, *RATIO_HEAD), lines=lines)
 
 
 def layouts_sheet(found: Sequence[Untold]) -> Sheet:

@@ -178,6 +178,8 @@ def _verdict_text(verdicts: MemoryVerdicts) -> str:
     wrong, unknown = verdicts.num_ran_but_simulated_too_large, verdicts.num_ran_and_recompute_not_given
     ran = verdicts.num_ran_and_fit + wrong + unknown
     failed = verdicts.num_out_of_memory_and_too_large + verdicts.num_out_of_memory_but_simulated_to_fit
+    if ran + failed == 0:
+        return "Of no run it can be judged whether it is simulated to fit into memory."
     rows = f" ({', '.join(verdicts.too_large_rows[:MOST_ROWS])}{', ...' if wrong > MOST_ROWS else ''})"
     return (
         f"Of {count(ran)} runs that fit into memory {count(verdicts.num_ran_and_fit)} are simulated to fit, "

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.cli.commands import main
+from planner.cli.exit_codes import OK
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.measured.untold_layouts import LAYOUT, LOG_RATIOS, with_fastest_layouts
@@ -97,6 +99,15 @@ def test_the_row_says_so_and_is_less_sure(tmp_path: Path) -> None:
     assert unknown.interval.low_s < known.interval.low_s
     assert unknown.interval.high_s > known.interval.high_s
     assert LOG_RATIOS[0] < 0.0 < LOG_RATIOS[1]
+
+
+def test_where_nothing_is_judged_the_command_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "--measured", str(written(tmp_path, OPEN)), "--quiet"]) == OK
+    said = capsys.readouterr().out
+    assert "Of no run it can be judged" in said
+    assert "the layout is not given: taken as TP" in said
 
 
 def test_it_is_no_design_of_its_job_and_its_memory_is_not_judged(tmp_path: Path) -> None:
