@@ -85,7 +85,7 @@ class _Bytes:
     expert: tuple[float, float]
     """The same with routed experts; those of a dense layer where there are none."""
     besides: Floats
-    """`(p,)` all else: ends of the model, the layer at work, buffers, framework."""
+    """`(p,)` all else, beside a single layer of each kind: ends of the model, the layer at work, buffers, framework."""
     least_besides: Floats
     """`(p,)` the same on a stage that has only the kind of layer that needs less at work."""
 
@@ -126,9 +126,12 @@ class _Bytes:
 
 
 def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[float, float]:
-    """States of a layer of either kind, and its activations of one micro-batch, with what fragmentation adds."""
+    """States of a layer of either kind, and its activations of one micro-batch, with what fragmentation adds.
+
+    States are those of a third layer: of the first two ZeRO-3 may gather both.
+    """
     stage, v = np.arange(len(plans)), float(plans.virtual_pipeline[0])
-    more = (_memory(job, plans, 2 * dense, 2 * expert) - _memory(job, plans, dense, expert))[0] / v
+    more = (_memory(job, plans, 3 * dense, 3 * expert) - _memory(job, plans, 2 * dense, 2 * expert))[0] / v
     held = in_flight_chunks(job.workload, plans, stage)[0] / v
     one, two = (
         stage_activations(

@@ -315,7 +315,7 @@ def test_a_deleted_experiment_is_named_with_the_way_out(uri: str) -> None:
     ("address", "reason"),
     [
         ("sqlite:////proc/nobody/mlflow.db", r"store sqlite:////proc/nobody/mlflow\.db: .*No such file"),
-        ("file:///tmp/mlruns", r"store file:///tmp/mlruns: .*maintenance mode"),
+        ("file:///tmp/mlruns", r"store file:///tmp/mlruns: this is a folder, .*: name a database"),
         ("mssql://ada:secret@host/db", r"store mssql://ada:\*\*\*@host/db: "),
     ],
 )
