@@ -15,6 +15,8 @@ FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 """Since April 2025 torchtitan passes single sequences through a pipeline (`pipeline_parallel_microbatch_size`, its pull request
 1073). Before, a local batch was cut into as many micro-batches as there are stages (`pipeline_parallel_microbatches or
 parallel_dims.pp` in `pipeline_llama.py`)."""
+DERIVED = "micro_batch_size"
+"""What `assumed` says of a micro-batch that follows from other cells, so that nothing is left to choose."""
 _TORCHTITAN = "torchtitan"
 _NUMBERED_RELEASE = re.compile(_TORCHTITAN + r"\W*v?0\.[1-9]")
 """Releases with numbers; the first, 0.1.0, is of June 2025."""
@@ -64,7 +66,7 @@ def _of_accumulation(told: Told, local: int, steps: int) -> int:
     size = next(size for size in range(micro_batch, 0, -1) if local % size == 0)
     meaning = f"{steps} micro-batches do not share out the {local} sequences of a rank; taken as {local // size} of {size}"
     told.remark("notes", meaning)
-    return told.default("micro_batch", size)
+    return told.default(DERIVED, size)
 
 
 def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -> int:
@@ -79,7 +81,7 @@ def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -
         "micro_batch",
         f"torchtitan cuts a local batch of {local} for its pipeline into {num_micro_batches} micro-batches ({habit})",
     )
-    return told.default("micro_batch", local // num_micro_batches)
+    return told.default(DERIVED, local // num_micro_batches)
 
 
 def _remark_idle_stages(told: Told, num_micro_batches: int, num_stages: int) -> None:

@@ -134,6 +134,15 @@ def test_a_micro_batch_that_is_not_told_is_the_faster_of_one_and_two_that_fits(t
     assert told.row == sizes[0]
 
 
+def test_a_micro_batch_that_follows_from_other_cells_is_not_chosen(tmp_path: Path) -> None:
+    # torchtitan of 2024 cut a local batch into as many micro-batches as stages.
+    cells = {"framework": "torchtitan 2024", "n_gpus": 16, "tp": 2, "pp": 2, "seq_len": 1024}
+    row = row_of(tmp_path, DENSE, **cells, micro_batch="")
+    assert int(row["micro_batch_size"]) > 2
+    assert with_room(compare([row]))[0].row == row
+    assert len(ratios_of(row)) > 0
+
+
 @pytest.mark.parametrize(
     ("cells", "least", "most"),
     [
