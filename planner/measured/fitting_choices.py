@@ -18,7 +18,7 @@ from simulator.calibration import Calibration
 MICRO_BATCH_SIZES: Final = (1, 2)
 """Sequences that a pipeline usually passes at a time: so do 201 of the 262 configurations of training_runs.csv that tell it."""
 FAR: Final = 1.05
-"""Memory over capacity beyond which a run did something else than is simulated: simulated memory is 4 % off on average."""
+"""Memory over capacity beyond which a run that ran did something else: simulated memory is 4 % off on average."""
 LAYER_SHARES: Final = 16
 """Into how many parts the layers of a chunk are divided to find the least that has to be computed again."""
 _RECOMPUTATION: Final = ("recompute", "recompute_num_layers")

@@ -16,8 +16,9 @@ from planner.measured.runs import Row, compare, reason_against
 from simulator.calibration import Calibration
 
 LOG_RATIOS: Final = (-0.08, 0.13)
-"""ln(step of a published layout / the fastest one) that one in ten falls below and one in ten is above, of the 229 published
-configurations on more than one node that tell theirs; the published ones that are faster have interleaved stages."""
+"""ln(step of a published layout / the fastest one) that one in ten falls below and one in ten is above, of the 235 published
+configurations on more than one node that tell theirs (`python -m benchmarks.untold_choices`); the published ones that are
+faster have interleaved stages."""
 LAYOUT: Final = "layout"
 """What `assumed` says of a row whose layout was chosen here."""
 
@@ -25,7 +26,7 @@ LAYOUT: Final = "layout"
 def with_fastest_layouts(
     rows: Sequence[Row | Unmodelled], calibration: Calibration | None = None
 ) -> list[Row | Unmodelled]:
-    """Returns the rows, those that only lack their layout with the fastest one; unchanged where none fits."""
+    """Returns the rows, those that only lack their layout with the fastest one; unchanged where none fits, or none did."""
     return [_with_fastest(row, calibration) if isinstance(row, Unmodelled) else row for row in rows]
 
 
@@ -35,7 +36,7 @@ def has_told_layout(row: Row) -> bool:
 
 
 def _with_fastest(row: Unmodelled, calibration: Calibration | None) -> Row | Unmodelled:
-    if row.possible is None:
+    if row.possible is None or row.possible[0]["left_out_because"]:
         return row
     designs = [design for possible in row.possible for design in untold_designs(possible)]
     fitting = [known for known in compare(designs, calibration) if not known.is_too_large]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.calibration.steps import batches_of
-from planner.measured.fitting_choices import with_room
+from planner.measured.fitting_choices import FAR, with_room
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import (
     OUT_OF_MEMORY,
@@ -45,8 +45,6 @@ Llama 3.1 405B (26.4 of 30.84 million hours, arXiv 2407.21783)."""
 UNKNOWN_SOFTWARE_LOG_RATIOS = (-0.11, 0.32)
 """ln(step with the habits of its framework / with those of an unknown one) that one in ten falls below and one in ten is above,
 of the published configurations (`python -m benchmarks.untold_choices`)."""
-FAR = 1.05
-"""Memory over capacity beyond which a verdict is wrong by more than the error of simulated memory, 4 % on average."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +150,8 @@ class MemoryVerdicts:
 def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None = None) -> list[Entry]:
     """Returns every row with its simulation and interval, or with the reason why there is none, in order.
 
-    With a calibration, its constants hold, and its errors make the intervals of the kinds of steps that it has.
+    With a calibration, its constants hold, and its errors make the intervals of the kinds of steps that it has, but of runs
+    whose layout nobody told.
     """
     checked = [_checked(row) for row in with_fastest_layouts(list(rows), calibration)]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
@@ -166,7 +165,7 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
             continue
         comparison, unsure_ratios = next(known)
         if math.isfinite(comparison.simulated_s):
-            own = calibrated_interval(comparison, calibration)
+            own = calibrated_interval(comparison, calibration) if has_told_layout(comparison.row) else None
             interval = own or interval_of(comparison, residuals, unsure_ratios)
             entries.append(Modelled(comparison=comparison, interval=interval))
         else:

@@ -69,6 +69,10 @@ def test_what_is_told_stays(tmp_path: Path) -> None:
         assert row["recompute"] == "full"
 
 
+def test_a_run_that_had_no_room_is_given_none(tmp_path: Path) -> None:
+    assert isinstance(chosen(tmp_path, metric_kind="out of memory", step_time_s=""), Unmodelled)
+
+
 def test_experts_are_spread_as_fits_best(tmp_path: Path) -> None:
     # Megatron-Bridge runs Qwen3 30B-A3B on 16 H100 with EP 8 or 16 and nothing else, without which it has no room.
     cells = {**QWEN3_30B, "tp": "", "pp": "", "ep": ""}
