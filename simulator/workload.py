@@ -89,7 +89,8 @@ class Workload(Record):
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
     logit_bytes: int = Field(default=6, ge=2, le=32)
-    """Bytes that the loss needs for each logit (2: fused, in place; 6: 16-bit logits and an fp32 copy; 10: not fused)."""
+    """Bytes that the loss needs for each logit (2: fused, in place; 4: compiled; 6: 16-bit logits and an fp32 copy; 12: not
+    fused, PyTorch's)."""
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
     sharded_copies: ShardedCopies = "none"

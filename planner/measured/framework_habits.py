@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 
 from planner.measured.deepspeed_habits import DEEPSPEED, EARLY_DEEPSPEED, EARLY_ZERO_3, SIXTEEN_BIT_ZERO
 from planner.measured.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
-from planner.measured.fsdp_habits import COMPILED, COMPILED_TORCHTITAN, FOUNDRY, SHARDED, TORCHTITAN
+from planner.measured.fsdp_habits import (
+    COMPILED,
+    COMPILED_LOSS_BYTES,
+    COMPILED_TORCHTITAN,
+    FOUNDRY,
+    SHARDED,
+    TORCHTITAN,
+)
 from planner.measured.habits import FULL_OPTIMIZER_BYTES, Habits
 from planner.measured.kernel_releases import attention_kernel
 from planner.measured.megatron_habits import (
@@ -125,8 +132,9 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
     habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
     habits = replace(habits, sharded_copies=sharded_copies(name))
-    has_compiled_loss = habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR
-    return replace(habits, split_logit_bytes=None) if has_compiled_loss else habits
+    if habits.split_logit_bytes and habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR:
+        return replace(habits, logit_bytes=COMPILED_LOSS_BYTES, split_logit_bytes=None)
+    return habits
 
 
 def _in_format(habits: Habits, precision: str) -> Habits:

@@ -233,13 +233,14 @@ class TestHabitsOfReleases:
         ("framework", "tensor", "logit_bytes"),
         [
             ("torchtitan", 8, "16"),
-            ("torchtitan", 1, "10"),
+            ("torchtitan", 1, "12"),
             ("torchtitan 2024 (torch.compile)", 8, "16"),
-            ("torchtitan 2025 (torch.compile)", 8, "10"),
-            ("FSDP2", 8, "10"),
+            ("torchtitan 2025 (torch.compile)", 8, "4"),
+            ("torchtitan 2025", 1, "12"),
+            ("FSDP2", 8, "12"),
         ],
     )
-    def test_the_tensor_parallel_loss_of_pytorch_holds_four_tensors_of_logits(
+    def test_the_loss_of_pytorch_holds_three_tensors_of_logits_and_a_split_one_four(
         self, tmp_path: Path, framework: str, tensor: int, logit_bytes: str
     ) -> None:
         changes = {"framework": framework, "tp": tensor, "pp": 1, "vpp": 1, "dp": 1024 // tensor}

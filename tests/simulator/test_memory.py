@@ -146,7 +146,7 @@ class TestStates:
         more = (memory_of(buffered, plan_of(data=8)).allocated_bytes)[0]
         assert more - memory_of(workload, plan_of(data=8)).allocated_bytes[0] == pytest.approx(2e9)
 
-    @pytest.mark.parametrize("logit_bytes", [2, 6, 10])
+    @pytest.mark.parametrize("logit_bytes", [2, 6, 12])
     def test_logits_stand_on_the_last_stage(self, logit_bytes: int) -> None:
         workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=8)
         memory = memory_of(
