@@ -17,6 +17,12 @@ from simulator.errors import refusal
 from simulator.record import Record
 
 LONGEST_NAME = 100
+_KINDS = {
+    "a job file, which `capplan recommend` takes": ("workload", "offers"),
+    "a sweep, which `capplan sweep` takes": ("job", "num_gpus"),
+    "a fleet, which `capplan purchase` takes": ("jobs", "offers"),
+}
+"""Files of other commands, by two fields that they have to have."""
 
 _Described = TypeVar("_Described", bound=Record)
 
@@ -37,12 +43,29 @@ def read_record(kind: type[_Described], path: str | Path, *, least: str) -> _Des
 
 
 def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:
-    """Returns the mapping in a file, unchecked; raises `InputError` where it cannot be read, or holds anything else."""
+    """Returns the mapping in a file, unchecked.
+
+    Args:
+        path: the file.
+        least: the fields that it has to have, of which the first tells it from files of other commands.
+
+    Raises:
+        InputError: it cannot be read, holds anything else, or what another command takes.
+    """
     document = read_document(Path(path), least=least)
     if not isinstance(document, Mapping):
         rule = f"{shown(document)} must be a mapping with at least {least}"
         raise refusal(path, rule)
+    if kind := _other_kind(document, least):
+        raise refusal(path, f"is {kind}; what is wanted here has at least {least}")
     return document
+
+
+def _other_kind(document: Mapping[str, object], least: str) -> str | None:
+    """Returns what a file is that lacks the first field of the wanted ones, `None` where it may be the wanted one."""
+    if least.partition(",")[0] in document:
+        return None
+    return next((kind for kind, fields in _KINDS.items() if document.keys() >= set(fields)), None)
 
 
 def name_of(path: str | Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,12 @@ WAIT_S: Final = 0.05
 """How often a lock is tried, and the pause after each time."""
 
 
+def called(path: Path) -> str:
+    """Returns how a command calls a study: its name, and the folder where it is another than by default."""
+    folder = path.parent
+    return path.stem if folder == DEFAULT_FOLDER else f"{path.stem} --store {shlex.quote(str(folder))}"
+
+
 @final
 class StudyStore:
     """A folder with one file per study."""
@@ -53,7 +60,7 @@ class StudyStore:
         if path.exists():
             raise StudyError(
                 f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
-                f"{path.stem}`, or go on with `capplan study resume {path.stem}`"
+                f"{called(path)}`, or go on with `capplan study resume {called(path)}`"
             )
         facts = {
             "job": job.model_dump_json(),

@@ -188,10 +188,11 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
     from planner.cli.output import rendered, write
     from planner.study.reports import status_of
     from planner.study.view import show_status
-    from studies.store import StudyStore
+    from studies.store import StudyStore, called
 
-    found = status_of(StudyStore(folder).find(name))
-    text = rendered(lambda console: show_status(found, console))
+    path = StudyStore(folder).find(name)
+    found = status_of(path)
+    text = rendered(lambda console: show_status(found, console, called(path)))
     write(found.model_dump_json(indent=2) + "\n" if as_json else text)
 
 

@@ -92,7 +92,7 @@ def sync(
     """
     from planner.json_forms import StudySync, SyncedStudy
     from planner.study.reports import list_studies
-    from studies.store import StudyStore
+    from studies.store import StudyStore, called
     from studies.store_address import asked_store
 
     asked_store(tracking_uri)  # refused once, not once for every study
@@ -104,7 +104,7 @@ def sync(
         if state == "merged":
             continue  # the studies that it holds are delivered
         if state in ("running", "stopped"):
-            why = _NOT_ENDED[state].format(name=name)
+            why = _NOT_ENDED[state].format(name=called(store.find(name)))
             synced = SyncedStudy(study=name, state="skipped", failure=why)
         else:
             synced = _synced(store, name, tracking_uri, experiment)

@@ -26,7 +26,7 @@ from simulator.job import Job
 from simulator.plan import Plan
 from studies.journal import Journal
 from studies.progress import Report, Stop, ignore, never_stop
-from studies.store import StudyStore
+from studies.store import StudyStore, called
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)
@@ -126,7 +126,7 @@ def _studied(text: str, path: Path) -> Side:
     job = job_of(facts)
     check_not_merged(path.stem, facts, "compare")
     if ANSWER not in facts:
-        rule = f"has no answer yet: go on with it by `capplan study resume {path.stem}`"
+        rule = f"has no answer yet: go on with it by `capplan study resume {called(path)}`"
         raise _problem(text, rule)
     return _with_answer(text, job, stored_answer(facts))
 

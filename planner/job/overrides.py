@@ -37,11 +37,11 @@ def with_overrides(
 def _parsed(override: str, findings: Findings) -> tuple[Location, object]:
     path, equals, text = override.partition("=")
     if equals and not text.strip():
-        findings.add(("override",), override, "needs a value after =; null takes a value out")
+        findings.add(("--set",), override, "needs a value after =; null takes a value out")
         return (), None
     if not equals or not _PATH.fullmatch(path.strip()):
         rule = "must be a path, = and a value, such as limits.budget_usd=4e6 or offers[0].num_gpus.max=512"
-        findings.add(("override",), override, rule)
+        findings.add(("--set",), override, rule)
         return (), None
     location = tuple(name or int(index) for name, index in _STEP.findall(path))
     try:

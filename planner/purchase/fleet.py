@@ -158,4 +158,4 @@ def load_fleet(path: str | Path) -> Fleet:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    return read_record(Fleet, path, least="site, offers and jobs")
+    return read_record(Fleet, path, least="jobs, offers and site")

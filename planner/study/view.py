@@ -71,9 +71,9 @@ def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> 
         sentences(console, failures)
 
 
-def show_status(study: StudyStatus, console: Console) -> None:
-    """Writes what is known of one study."""
-    told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=study.name)}"
+def show_status(study: StudyStatus, console: Console, called: str) -> None:
+    """Writes what is known of one study, `called` so by the commands that go on with it."""
+    told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=called)}"
     headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
     console.print()
     seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
@@ -84,7 +84,7 @@ def show_status(study: StudyStatus, console: Console) -> None:
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
         ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
-        ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=study.name)),
+        ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=called)),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
         ("code", f"hash {study.code_hash}"),
     ]

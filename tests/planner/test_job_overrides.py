@@ -48,8 +48,8 @@ def test_an_override_replaces_a_broken_value() -> None:
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("limits.budget_usd", "override = 'limits.budget_usd': must be a path, = and a value"),
-        ("=4", "override = '=4': must be a path"),
+        ("limits.budget_usd", "--set = 'limits.budget_usd': must be a path, = and a value"),
+        ("=4", "--set = '=4': must be a path"),
         ("limits.budgt_usd=4e6", "limits.budgt_usd = 4000000: unknown field; nearest: budget_usd"),
         ("offers[7].num_gpus=8", "offers[7]: cannot be replaced: there are 1 entries"),
         ("workload.model.num_layers=2", "workload.model = 'llama-3.1-8b': has no field num_layers"),

@@ -81,7 +81,7 @@ def test_a_name_that_a_file_lends_can_be_kept(stem: str, name: str) -> None:
     ("load", "least"),
     [
         (load_job, "workload, offers and site"),
-        (load_fleet, "site, offers and jobs"),
+        (load_fleet, "jobs, offers and site"),
         (load_sweep, "job, num_gpus and checkpoint_schemes"),
         (load_network, "network: {kind: ...}"),
         (load_calibration, "what `capplan calibrate --output FILE.yaml` writes"),
@@ -99,3 +99,21 @@ def test_a_file_without_fields_is_told_what_its_kind_needs(
     (problem,) = refusal.value.problems
     assert problem.rule.startswith(rule)
     assert problem.rule.endswith(least)
+
+
+@pytest.mark.parametrize(
+    ("load", "example", "told"),
+    [
+        (load_sweep, "bloom-176b.yaml", "is a job file, which `capplan recommend` takes"),
+        (load_fleet, "bloom-176b.yaml", "is a job file, which `capplan recommend` takes"),
+        (load_job, "fleet.yaml", "is a fleet, which `capplan purchase` takes"),
+        (load_job, "studies/cluster-size-and-checkpointing.yaml", "is a sweep, which `capplan sweep` takes"),
+    ],
+)
+def test_a_file_of_another_command_is_called_by_its_kind(
+    load: Callable[[Path], Record], example: str, told: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        load(Path(__file__).parents[2] / "examples" / example)
+    (problem,) = raised.value.problems
+    assert told in str(problem)

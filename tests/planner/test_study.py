@@ -98,7 +98,9 @@ def test_a_running_study_can_be_looked_at_but_not_run_twice(tmp_path: Path) -> N
 
 def test_the_same_job_and_seed_are_the_same_study(tmp_path: Path) -> None:
     path = run(tmp_path, should_stop=stop_after(1)).path
-    with pytest.raises(StudyError, match=rf"is there already.*capplan study resume {path.stem}"):
+    with pytest.raises(
+        StudyError, match=rf"is there already.*capplan study resume {path.stem} --store {tmp_path}`"
+    ):
         run(tmp_path)
     assert run(tmp_path, seed=2, should_stop=stop_after(1)).path != path
 

@@ -106,15 +106,18 @@ def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
     told = capsys.readouterr()
     assert "text: study" in told.err
     assert "damaged" in told.err
-    assert f"{stopped}: skipped, since it was stopped; `capplan study resume {stopped}`" in told.err
+    assert (
+        f"{stopped}: skipped, since it was stopped; `capplan study resume {stopped} --store {tmp_path}`"
+        in told.err
+    )
     (tmp_path / "text.study").unlink()
     assert main([*asked, "--json"]) == 0  # what has not ended is no failure
     (synced,) = json.loads(capsys.readouterr().out)["studies"]
     assert (synced["study"], synced["state"]) == (stopped, "skipped")
     assert main(["study", "status", stopped, "--store", str(tmp_path)]) == 0
     told_status = " ".join(capsys.readouterr().out.split())
-    assert f"`capplan study resume {stopped}` goes on and delivers it" in told_status
-    assert "sync" not in told_status
+    assert f"`capplan study resume {stopped} --store {tmp_path}` goes on and delivers it" in told_status
+    assert "study sync" not in told_status
 
 
 def test_studies_with_other_prices_or_failures_have_other_parameters_and_other_names() -> None:
