@@ -2,8 +2,9 @@
 
     python -m benchmarks.untold_choices --measured training_runs.csv --write
 
-Takes layout, micro-batch, recomputation and framework out of configurations that tell them, so that what is fastest and fits
-(`planner.measured.untold_layouts`, `planner.measured.fitting_choices`) or unknown habits stand in, and simulates both.
+Takes layout, micro-batch, recomputation, chunks of stages and framework out of configurations that tell them, so that what is
+fastest and fits (`planner.measured.untold_layouts`, `planner.measured.fitting_choices`) or unknown habits stand in, and
+simulates both.
 `--write` puts the tables into docs/validation.md.
 """
 
@@ -32,6 +33,7 @@ UNTOLD: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "micro-batch": {"micro_batch": ("micro_batch",)},
     "recomputation": {"recompute": ("recompute",)},
     "micro-batch and recomputation": {"micro_batch": ("micro_batch",), "recompute": ("recompute",)},
+    "chunks": {"vpp": ("vpp",)},
     "framework": {"framework": ("framework",)},
     "all but the framework": {**LAYOUT, "micro_batch": ("micro_batch",), "recompute": ("recompute",)},
 }

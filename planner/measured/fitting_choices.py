@@ -3,6 +3,7 @@
 A run that ran had room. Where it does not tell its micro-batch, the faster of one and two sequences stands in that has. Where
 it does not tell what it computes again, and has no room without, what makes room in the least time does. Frameworks that shard
 everything seldom accumulate gradients: they are taken to pass the share of a rank at once, or the largest part that has room.
+Chunks of a stage are the fastest number that has room where users of the framework pick it (`Habits.picks_chunks`), or one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from planner.measured.runs import Comparison, Row, compare, reason_against, whole_share
+from planner.measured.runs import Comparison, Row, compare, is_untold, reason_against, whole_share
 from simulator.calibration import Calibration
 
 MICRO_BATCH_SIZES: Final = (1, 2)
@@ -47,9 +48,10 @@ def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None
 def untold_designs(row: Row) -> list[Row]:
     """Returns a row with each micro-batch and recomputation that it may have had, as far as it does not tell them."""
     designs = [
-        {**row, "micro_batch_size": str(size), **again}
+        {**row, "micro_batch_size": str(size), "virtual_pipeline": str(chunks), **again}
         for size in _micro_batch_sizes(row)
-        for again in _recomputations(row)
+        for chunks in _chunk_counts(row)
+        for again in _recomputations(row, chunks)
     ]
     return [design for design in designs if not reason_against(design)]
 
@@ -71,12 +73,13 @@ def _is_open(known: Comparison) -> bool:
 
     Rows that come with capplan, which have no remarks, have what was assumed written out.
     """
-    assumed = known.row["assumed"].split()
     if known.ran_out_of_memory or not known.has_memory_verdict or "remarks" not in known.row:
         return False
-    if "micro_batch" in assumed and (known.is_too_large or not _passes_its_share(known.row)):
+    if is_untold(known.row, "micro_batch") and (known.is_too_large or not _passes_its_share(known.row)):
         return True
-    return "recompute" in assumed and known.simulated_memory_bytes > FAR * known.capacity_bytes
+    if len(_chunk_counts(known.row)) > 1:
+        return True
+    return is_untold(known.row, "recompute") and known.simulated_memory_bytes > FAR * known.capacity_bytes
 
 
 def _passes_its_share(row: Row) -> bool:
@@ -85,20 +88,35 @@ def _passes_its_share(row: Row) -> bool:
 
 def _micro_batch_sizes(row: Row) -> list[int]:
     size, share = int(row["micro_batch_size"]), whole_share(row)
-    if "micro_batch" not in row["assumed"].split():
+    if not is_untold(row, "micro_batch"):
         return [size]
     others = range(size, 0, -1) if _passes_its_share(row) else MICRO_BATCH_SIZES
     return [other for other in others if share % other == 0]
 
 
-def _recomputations(row: Row) -> list[dict[str, str]]:
+def _chunk_counts(row: Row) -> list[int]:
+    """Returns the chunks that stages may have had: those told or usual, or every number that their layers come to.
+
+    Some layers of a chunk that are told to be computed again are those of chunks that are known.
+    """
+    usual, num_stages = int(row["virtual_pipeline"] or 1), int(row["pipeline_parallel"])
+    told_layers = row.get("recompute_num_layers") and not is_untold(row, "recompute")
+    if row.get("picks_chunks") != "true" or not is_untold(row, "vpp") or told_layers:
+        return [usual]
+    num_layers = int(row["num_layers"])
+    counts = range(1, num_layers // num_stages + 1)
+    even = [n for n in counts if 0 in (num_layers % (n * num_stages), (num_layers + 2) % (n * num_stages))]
+    return even or [usual]
+
+
+def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
     """Returns the cells of nothing, attention, some layers of a chunk, and all of them computed again."""
-    if "recompute" not in row["assumed"].split():
+    if not is_untold(row, "recompute"):
         return [{}]
     whole = [{"recompute": kind, "recompute_num_layers": ""} for kind in ("none", "full")]
     if row["kernel_launch"] in _ALL_OR_NOTHING:
         return whole
-    num_layers = int(row["num_layers"]) // (int(row["pipeline_parallel"]) * int(row["virtual_pipeline"] or 1))
+    num_layers = int(row["num_layers"]) // (int(row["pipeline_parallel"]) * chunks_per_stage)
     counts = {round(num_layers * part / LAYER_SHARES) for part in range(1, LAYER_SHARES)} - {0, num_layers}
     some = [{**whole[1], "recompute_num_layers": str(count)} for count in sorted(counts)]
     return [*whole, {**whole[0], "recompute": "selective"}, *some]
@@ -108,13 +126,16 @@ def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
     """Returns the chosen design, which says so where it is another than the supposed one; its memory is not judged then."""
     if chosen.row == supposed.row:
         return supposed
-    remarks = [supposed.row.get("remarks"), f"not given, taken as what has room: {said_of(chosen.row)}"]
+    said = f"not given, taken as what is fast and has room: {said_of(chosen.row)}"
+    remarks = [supposed.row.get("remarks"), said]
     row = {**chosen.row, "remarks": "\n".join(filter(None, remarks)), "has_memory_verdict": "false"}
     return replace(chosen, row=row)
 
 
 def said_of(row: Row) -> str:
-    """Returns micro-batch and recomputation of a row as text."""
+    """Returns micro-batch, recomputation and, where there are several, chunks of a stage of a row as text."""
     count = row.get("recompute_num_layers")
     layers = f" of {count} layers a chunk" if count else ""
-    return f"micro-batch {row['micro_batch_size']}, recomputation {row['recompute'] or 'none'}{layers}"
+    chunks = int(row["virtual_pipeline"] or 1)
+    interleaved = f", {chunks} chunks a stage" if chunks > 1 else ""
+    return f"micro-batch {row['micro_batch_size']}, recomputation {row['recompute'] or 'none'}{layers}{interleaved}"

@@ -70,6 +70,8 @@ class Habits:
     chunk_layers: int | None = None
     """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
     pipelines are not taken to be interleaved."""
+    picks_chunks: bool = False
+    """Whether its users interleave their pipelines in as many chunks as are fastest, and do not always say so."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False

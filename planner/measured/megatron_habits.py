@@ -34,7 +34,9 @@ NEMO = Habits(
     sync_bytes=2,
     expert_products="separate",
     pads_to_capacity=True,
+    picks_chunks=True,
 )
+"""Most of NVIDIA's published recipes with pipelines interleave them, of 2 to 12 chunks a stage; some pages leave that out."""
 BRIDGE = replace(NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
 Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""

@@ -27,7 +27,7 @@ from planner.measured.offload import activation_offload_fraction, optimizer_offl
 from planner.measured.precision import fp8_recipe, precision_of, scales_rows
 from planner.measured.recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured.runs import OUT_OF_MEMORY, Row
-from planner.measured.schedule import Order, ordered
+from planner.measured.schedule import Order, ordered, remark_unknown_chunks, says_nothing_of_chunks
 from planner.measured.sequences import (
     context_exchange,
     counts_ranks,
@@ -183,6 +183,7 @@ class _Translation:
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
             **self._measured(),
+            "picks_chunks": self._picks_chunks(layout, order),
             "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
             "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
@@ -230,6 +231,14 @@ class _Translation:
             num_layers,
             keeps_inputs=is_kept and zero_stage <= 1,
         )
+
+    def _picks_chunks(self, layout: dict[str, int], order: Order) -> bool:
+        """Returns whether any number of chunks may have been chosen for the stages; says what is taken where none was."""
+        if self.habits.picks_chunks:
+            return says_nothing_of_chunks(self.told)
+        if order.schedule is None:
+            remark_unknown_chunks(self.told, layout)
+        return False
 
     def _recomputed(self) -> Recomputed:
         return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
@@ -357,6 +366,7 @@ _NO_PART_OF_THE_DESIGN = (
     "step_time_s",
     "peak_memory_bytes",
     "memory_kind",
+    "picks_chunks",
     "left_out_because",
     "notes",
     "assumed",

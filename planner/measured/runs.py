@@ -132,7 +132,7 @@ class Comparison:
     @property
     def may_recompute(self) -> bool:
         """Whether the run is simulated without recomputation only because it does not say what it recomputes."""
-        return self.row["recompute"] in ("", "none") and "recompute" in self.row["assumed"].split()
+        return self.row["recompute"] in ("", "none") and is_untold(self.row, "recompute")
 
     @property
     def is_too_large(self) -> bool:
@@ -226,6 +226,11 @@ def job_of(row: Row) -> Job:
     return Job(
         name=row["model"], workload=_workload(row), offers=(offer,), site=NOWHERE, reliability=RELIABILITY
     )
+
+
+def is_untold(row: Row, column: str) -> bool:
+    """Returns whether a source does not say what stands in a column of its file."""
+    return column in row["assumed"].split()
 
 
 def remarks_of(row: Row) -> list[str]:

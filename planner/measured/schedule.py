@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from planner.measured import notes as measured_notes
 from planner.measured.batches import is_torchtitan
 from planner.measured.layout import can_split
 from planner.measured.told import Told
-from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed
+from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from simulator.plan import Schedule
 
 COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
@@ -67,7 +68,6 @@ def ordered(
     if layout["pipeline_parallel"] == 1:
         return _USUAL
     if schedule is None and not name:
-        _remark_unknown_chunks(told, layout)
         return _USUAL
     if schedule is None:
         told.remark(column, "names no known schedule; taken as 1F1B")
@@ -93,6 +93,20 @@ def ordered(
     return Order(schedule=fitting, chunks_per_stage=chunks, has_memory=not keeps_twice)
 
 
+def remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
+    """Says that a pipeline whose notes call it interleaved is taken as 1F1B where nothing tells its chunks."""
+    is_open = says_nothing_of_chunks(told) and layout["pipeline_parallel"] > 1 == layout["virtual_pipeline"]
+    if is_open and affirmed(_INTERLEAVED, told.text("notes")):
+        told.remark("vpp", "the notes say interleaved, but not of how many chunks; taken as 1F1B")
+
+
+def says_nothing_of_chunks(told: Told) -> bool:
+    """Returns whether a row tells neither the schedule of its pipeline nor the chunks of a stage, and denies none."""
+    _, name = _named(told)
+    is_told = "vpp" in told.cells.numbers or measured_notes.virtual_pipeline(told.text("notes"))
+    return not (name or is_told or is_denied(_INTERLEAVED, told.text("notes")))
+
+
 def _chunks(schedule: Schedule) -> int:
     return _LEAST_CHUNKS if schedule is Schedule.ZB_V else 1
 
@@ -110,12 +124,6 @@ def _remark_schedule(
         told.remark(column, meaning)
     elif is_near:
         told.remark(column, f"taken as {schedule.value}, the nearest schedule")
-
-
-def _remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
-    is_told = "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1
-    if not is_told and affirmed(_INTERLEAVED, told.text("notes")):
-        told.remark("vpp", "the notes say interleaved, but not of how many chunks; taken as 1F1B")
 
 
 def _named(told: Told) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """How was a run on several nodes laid out that does not say? As whoever ran it will have wished: the fastest way that fits.
 
 Degrees of tensor, pipeline and expert parallelism, the micro-batch and recomputation, as far as they are not told, are those
-of the shortest simulated step that has room. How far published layouts are from it: `python -m benchmarks.untold_choices`.
+of the shortest simulated step that has room; chunks of a stage, too, where users of the framework pick them. How far published
+layouts are from it: `python -m benchmarks.untold_choices`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from typing import Final
 
 from planner.measured.fitting_choices import fastest, said_of, untold_designs
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import Row, compare, reason_against
+from planner.measured.runs import Row, compare, is_untold, reason_against
 from simulator.calibration import Calibration
 
-LOG_RATIOS: Final = (-0.08, 0.13)
-"""ln(step of a published layout / the fastest one) that one in ten falls below and one in ten is above, of the 235 published
-configurations on more than one node that tell theirs (`python -m benchmarks.untold_choices`); the published ones that are
-faster have interleaved stages."""
+SLOWER_LOG_RATIO: Final = 0.13
+"""ln(step of a published layout / the fastest one) that one in ten is above, of the 235 published configurations on more than
+one node that tell theirs (`python -m benchmarks.untold_choices`); one in ten is as fast as the fastest, or a little faster."""
 LAYOUT: Final = "layout"
 """What `assumed` says of a row whose layout was chosen here."""
 
@@ -32,7 +32,7 @@ def with_fastest_layouts(
 
 def has_told_layout(row: Row) -> bool:
     """Returns whether the layout of a run is its own."""
-    return LAYOUT not in row["assumed"].split()
+    return not is_untold(row, LAYOUT)
 
 
 def _with_fastest(row: Unmodelled, calibration: Calibration | None) -> Row | Unmodelled:

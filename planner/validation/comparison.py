@@ -21,11 +21,12 @@ from planner.measured.runs import (
     Comparison,
     Row,
     compare,
+    is_untold,
     known_reason,
     plan_of,
     reason_against,
 )
-from planner.measured.untold_layouts import LOG_RATIOS, has_told_layout, with_fastest_layouts
+from planner.measured.untold_layouts import SLOWER_LOG_RATIO, has_told_layout, with_fastest_layouts
 from planner.validation.host_uncertainty import host_log_ratios
 from planner.validation.interval import (
     Interval,
@@ -181,7 +182,7 @@ def unsure_log_ratios(
     known_s = np.array([row.simulated_s for row in comparisons])
     hosts = host_log_ratios(batches_of([row.row for row in comparisons]), known_s, calibration=calibration)
     stops = [[-math.log(LEAST_STEADY_FRACTION)] if row.is_production else [] for row in comparisons]
-    layouts = [[] if has_told_layout(row.row) else LOG_RATIOS for row in comparisons]
+    layouts = [[] if has_told_layout(row.row) else [SLOWER_LOG_RATIO] for row in comparisons]
     software = [
         UNKNOWN_SOFTWARE_LOG_RATIOS if _is_of_unknown_software(row.row) else [] for row in comparisons
     ]
@@ -191,7 +192,7 @@ def unsure_log_ratios(
 
 
 def _is_of_unknown_software(row: Row) -> bool:
-    return "framework" in row["assumed"].split() and not row.get("software")
+    return is_untold(row, "framework") and not row.get("software")
 
 
 def _checked(row: Row | Unmodelled) -> Row | Unmodelled:

@@ -126,7 +126,7 @@ def test_what_has_no_room_at_once_takes_the_largest_micro_batch_that_has(tmp_pat
 
 
 def test_a_micro_batch_that_is_not_told_is_the_faster_of_one_and_two_that_fits(tmp_path: Path) -> None:
-    cells = {"n_gpus": 16, "seq_len": 2048, "tp": 2, "pp": 2, "recompute": "selective"}
+    cells = {"n_gpus": 16, "seq_len": 2048, "tp": 2, "pp": 2, "vpp": 1, "recompute": "selective"}
     sizes = [row_of(tmp_path, DENSE, **cells, micro_batch=size) for size in (1, 2)]
     (chosen,) = with_room(compare([row_of(tmp_path, DENSE, **cells, micro_batch="")]))
     assert chosen.simulated_s == min(size.simulated_s for size in compare(sizes) if not size.is_too_large)
@@ -141,6 +141,32 @@ def test_a_micro_batch_that_follows_from_other_cells_is_not_chosen(tmp_path: Pat
     assert int(row["micro_batch_size"]) > 2
     assert with_room(compare([row]))[0].row == row
     assert len(ratios_of(row)) > 0
+
+
+def test_chunks_that_are_not_told_are_as_many_as_are_fastest_where_users_pick_them(tmp_path: Path) -> None:
+    cells = {
+        "framework": "NeMo 25.02",
+        "n_gpus": 16,
+        "tp": 2,
+        "pp": 4,
+        "seq_len": 2048,
+        "recompute": "selective",
+    }
+    told = compare([row_of(tmp_path, DENSE, **cells, vpp=chunks) for chunks in (1, 2, 4, 8)])
+    (chosen,) = with_room(compare([row_of(tmp_path, DENSE, **cells, vpp="")]))
+    assert chosen.simulated_s == min(each.simulated_s for each in told if not each.is_too_large)
+    chunks = chosen.row["virtual_pipeline"]
+    assert int(chunks) > 1
+    assert f"{chunks} chunks a stage" in chosen.row["remarks"]
+    assert max(ratios_of(chosen.row)) > 0.0
+    for told_or_not in (
+        {"framework": "Megatron-LM 2024"},
+        {"schedule": "1f1b"},
+        {"notes": "vpp=2"},
+        {"recompute": "full 3 layers"},
+    ):
+        row = row_of(tmp_path, DENSE, **{**cells, "vpp": "", **told_or_not})
+        assert with_room(compare([row]))[0].row == row, told_or_not
 
 
 @pytest.mark.parametrize(
