@@ -169,7 +169,7 @@ UNKNOWNS = (
         "expected 0.8 %, an estimate",
     ),
     _software(
-        "sibling_ring_fraction",
+        "shared_card_fraction",
         0.5,
         0.4,
         (0.1, 1.0, 1.0),

@@ -1,7 +1,7 @@
 """Which of vTrain's designs on several nodes is simulated as the faster one, and what decides how often that is right?
 
     python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --write
-    python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --expected sibling_ring_fraction 0.354
+    python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --expected shared_card_fraction 0.354
 
 Fits the constants of training as `benchmarks.fit_training` does, where asked with another expectation of one of them, and
 prints errors, rank correlations and regrets; `--write` puts the tables into docs/validation.md. Without the rows of one node

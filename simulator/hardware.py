@@ -157,9 +157,9 @@ class Node(Record):
         return self.network_bytes_per_s / self.num_accelerators
 
     @property
-    def shares_network_cards(self) -> bool:
-        """Whether several accelerators have one network card between them."""
-        return self.num_network_cards is not None and self.num_network_cards < self.num_accelerators
+    def accelerators_per_network_card(self) -> float:
+        """Accelerators that have one network card between them; 1 where each has one or more of its own."""
+        return max(1.0, self.num_accelerators / (self.num_network_cards or self.num_accelerators))
 
 
 class Fabric(Record):

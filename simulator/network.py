@@ -94,9 +94,13 @@ class LinkConstants(Table):
     """Collectives through the fabric."""
     inter_point_to_point_fraction: Floats
     """One sender, one receiver in another domain."""
-    sibling_ring_fraction: Floats
-    """Speed of rings with several members in a domain, but not all of it, relative to rings that hold all of it: where
-    accelerators share network cards, sibling rings pass through the same ones; 1 where each has its own."""
+    gpus_per_node: Floats
+    """Accelerators of a domain that stand in one node and share out its network cards."""
+    gpus_per_card: Floats
+    """Accelerators that have one network card between them; 1 where each has its own."""
+    shared_card_fraction: Floats
+    """Share of a card that a ring with several members in a node, but not all of them, has where accelerators share cards:
+    it passes through one card, which sibling rings may have chosen, too."""
 
 
 def link_constants(
@@ -106,7 +110,9 @@ def link_constants(
     intra_bytes_per_s: Numbers,
     inter_bytes_per_s_per_gpu: Numbers,
     gpus_per_domain: Numbers,
-    sibling_ring_fraction: Numbers = 1.0,
+    gpus_per_node: Numbers | None = None,
+    gpus_per_card: Numbers = 1.0,
+    shared_card_fraction: Numbers = 1.0,
 ) -> LinkConstants:
     """Returns the constants of `(n,)` clusters.
 
@@ -116,21 +122,25 @@ def link_constants(
         intra_bytes_per_s: Scale-up bandwidth of one accelerator, per direction.
         inter_bytes_per_s_per_gpu: Network bandwidth of a node over its accelerators, per direction.
         gpus_per_domain: Accelerators in one scale-up domain.
-        sibling_ring_fraction: As in `LinkConstants`; 1 for groups that are alone on their nodes.
+        gpus_per_node: As in `LinkConstants`; left out: all of a domain.
+        gpus_per_card: As in `LinkConstants`.
+        shared_card_fraction: As in `LinkConstants`.
     """
     table = _fitted_constants()
     records = [
         {**table[scale_up_link(family)], **table[fabric_link(fabric)]}
         for family, fabric in zip(families, fabrics, strict=True)
     ]
-    shape = (len(records),)
     given = {
-        "intra_bytes_per_s": np.broadcast_to(np.asarray(intra_bytes_per_s, dtype=float), shape),
-        "inter_bytes_per_s_per_gpu": np.broadcast_to(
-            np.asarray(inter_bytes_per_s_per_gpu, dtype=float), shape
-        ),
-        "gpus_per_domain": np.broadcast_to(np.asarray(gpus_per_domain, dtype=float), shape),
-        "sibling_ring_fraction": np.broadcast_to(np.asarray(sibling_ring_fraction, dtype=float), shape),
+        name: np.broadcast_to(np.asarray(value, dtype=float), (len(records),))
+        for name, value in {
+            "intra_bytes_per_s": intra_bytes_per_s,
+            "inter_bytes_per_s_per_gpu": inter_bytes_per_s_per_gpu,
+            "gpus_per_domain": gpus_per_domain,
+            "gpus_per_node": gpus_per_domain if gpus_per_node is None else gpus_per_node,
+            "gpus_per_card": gpus_per_card,
+            "shared_card_fraction": shared_card_fraction,
+        }.items()
     }
     fitted = {
         name: np.array([record[name] for record in records])
@@ -318,10 +328,17 @@ def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> F
 
 
 def card_rate(members: Numbers, links: LinkConstants) -> Floats:
-    """Returns bytes/s that a ring through the fabric gets out of one member's network card; see `_far_rate`."""
-    j = np.asarray(members)
-    has_siblings = (j > 1) & (j < links.gpus_per_domain)
-    return np.asarray(_own_card_rate(links) * np.where(has_siblings, links.sibling_ring_fraction, 1.0))
+    """Returns bytes/s that a ring through the fabric gets for each of its members out of the network cards; see `_far_rate`.
+
+    Where accelerators share cards, a ring of some members of a node passes through one card of it. It has
+    `shared_card_fraction` of that card, at least what is left if all its siblings chose the same, and at most the shares of
+    its members.
+    """
+    in_node = np.maximum(1.0, np.asarray(members) * links.gpus_per_node / links.gpus_per_domain)
+    has_siblings = (links.gpus_per_card > 1.0) & (in_node > 1.0) & (in_node < links.gpus_per_node)
+    of_one_card = np.maximum(links.shared_card_fraction, in_node / links.gpus_per_node)
+    shares = np.minimum(1.0, of_one_card * links.gpus_per_card / in_node)
+    return np.asarray(_own_card_rate(links) * np.where(has_siblings, shares, 1.0))
 
 
 def _own_card_rate(links: LinkConstants) -> Floats:
@@ -334,7 +351,7 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
 
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
     sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
-    domain all cards, but rings of some members choose the same cards as their siblings where accelerators share cards: two
+    node all cards, but rings of some members choose the same card as their siblings where accelerators share cards: two
     members may be slower than one. The scale-up link caps the sum, but makes no ring slower than what a member's own card
     carries.
     """

@@ -326,8 +326,8 @@ def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkCons
         intra_bytes_per_s=table.scale_up_bytes_per_s,
         inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
         gpus_per_domain=table.link_domain_size.astype(np.float64),
-        sibling_ring_fraction=np.where(
-            [offer.node.shares_network_cards for offer in job.offers], training.sibling_ring_fraction, 1.0
-        ),
+        gpus_per_node=np.minimum(table.gpus_per_node, table.link_domain_size),
+        gpus_per_card=np.array([offer.node.accelerators_per_network_card for offer in job.offers]),
+        shared_card_fraction=training.shared_card_fraction,
     )
     return calibrated_links(published, job.calibration, [offer.accelerator for offer in job.offers])

@@ -65,9 +65,9 @@ class TrainingConstants:
     """Share of tensor-parallel traffic that runs beside products where software overlaps the two."""
     unaligned_fraction: float
     """Speed of a product with a width that is no multiple of 8 elements, relative to an aligned one."""
-    sibling_ring_fraction: float
-    """Speed of collectives between nodes with several members on a node, but not all of it, relative to those that hold all
-    of it or one accelerator, where accelerators share network cards: rings of siblings choose the same ones."""
+    shared_card_fraction: float
+    """Share of a network card that collectives between nodes have with several members on a node, but not all of it, where
+    accelerators share cards: each passes through one card, which its siblings may have chosen, too."""
 
     def sustained(self, chips: Sequence[Accelerator], formats: Sequence[Precision]) -> Floats:
         """Returns the sustained fraction of `(n,)` pairs of accelerator and number format.

@@ -45,10 +45,10 @@ def test_resampling_is_repeatable_and_says_that_few_designs_are_unsure() -> None
 
 
 def test_another_expectation_replaces_that_of_one_constant() -> None:
-    known = expecting([("sibling_ring_fraction", 0.354)])
+    known = expecting([("shared_card_fraction", 0.354)])
     is_other = known.expected != prior().expected
     assert [unknown.name for unknown, other in zip(UNKNOWNS, is_other, strict=True) if other] == [
-        "sibling_ring_fraction"
+        "shared_card_fraction"
     ]
     assert known.expected[is_other] == [0.354]
 

@@ -101,6 +101,8 @@ def _links(network: NodesNetwork) -> LinkConstants:
         "inter_member_s": hop_s,
         "inter_fraction": 1.0,
         "inter_point_to_point_fraction": 1.0,
-        "sibling_ring_fraction": 1.0,
+        "gpus_per_node": float(network.gpus_per_node),
+        "gpus_per_card": 1.0,
+        "shared_card_fraction": 1.0,
     }
     return LinkConstants(**{name: np.array([value]) for name, value in values.items()})

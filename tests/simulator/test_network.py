@@ -192,19 +192,47 @@ def test_huge_messages_through_the_fabric_move_the_ring_volume_over_the_cards_of
     assert time_s[0] == pytest.approx(trips * (size - 1) / size * 1e14 / rate, rel=0.01)
 
 
-@pytest.mark.parametrize(("members", "ratio"), [(1.0, 1.0), (2.0, 0.5), (4.0, 0.5), (8.0, 1.0)])
-def test_only_rings_of_some_members_of_a_node_share_its_cards_with_siblings(
-    members: float, ratio: float
+@pytest.mark.parametrize(
+    ("per_card", "fraction", "members", "cards"),
+    [
+        # Eight accelerators with four cards: a member alone has half a card, a node all of them.
+        (2.0, 0.4, 1.0, 0.5),
+        (2.0, 0.4, 2.0, 0.4),
+        (2.0, 0.2, 2.0, 0.25),  # four siblings on one card
+        (2.0, 0.4, 4.0, 0.5),  # two siblings on one card
+        (2.0, 0.6, 4.0, 0.6),
+        (2.0, 0.4, 8.0, 4.0),
+        # With one card, and with one each, a ring has the shares of its members.
+        (8.0, 0.4, 2.0, 0.25),
+        (8.0, 0.4, 4.0, 0.5),
+        (1.0, 0.4, 2.0, 2.0),
+        (1.0, 0.4, 4.0, 4.0),
+    ],
+)
+def test_rings_of_some_members_of_a_node_have_their_share_of_one_card(
+    per_card: float, fraction: float, members: float, cards: float
 ) -> None:
     alone = cluster()
-    shared = replace(alone, sibling_ring_fraction=np.array([0.5]))
+    shared = replace(alone, gpus_per_card=np.array([per_card]), shared_card_fraction=np.array([fraction]))
     group = {"num_bytes": 1e14, "group_size": 64.0, "members_per_domain": members}
     slowed = all_gather_s(**group, links=alone)[0] / all_gather_s(**group, links=shared)[0]
-    assert slowed == pytest.approx(ratio, rel=0.01)
+    assert slowed == pytest.approx(cards * per_card / members, rel=0.01)
+
+
+def test_a_domain_of_several_nodes_has_the_cards_of_each() -> None:
+    cards = {"gpus_per_card": np.array([2.0]), "shared_card_fraction": np.array([0.4])}
+    node = replace(cluster(inter_bytes_per_s_per_gpu=5e9), **cards)
+    rack = replace(node, gpus_per_domain=np.array([32.0]))
+    for in_node in (1.0, 2.0, 4.0, 8.0):
+        few, many = (
+            all_gather_s(num_bytes=1e14, group_size=256.0, members_per_domain=members, links=links)[0]
+            for members, links in ((in_node, node), (4.0 * in_node, rack))
+        )
+        assert few / many == pytest.approx(4.0, rel=0.01)
 
 
 def test_two_members_that_share_a_card_with_siblings_may_be_slower_than_one() -> None:
-    shared = replace(cluster(), sibling_ring_fraction=np.array([0.4]))
+    shared = replace(cluster(), gpus_per_card=np.array([2.0]), shared_card_fraction=np.array([0.4]))
     one_s, two_s = (
         all_gather_s(num_bytes=1e14, group_size=64.0, members_per_domain=members, links=shared)[0]
         for members in (1.0, 2.0)
@@ -215,20 +243,22 @@ def test_two_members_that_share_a_card_with_siblings_may_be_slower_than_one() ->
 @settings(deadline=None)
 @given(
     num_bytes=st.floats(1e6, 1e12),
-    fraction=st.one_of(st.just(1.0), st.floats(0.05, 1.0)),
+    fraction=st.floats(0.05, 1.0),
+    per_card=st.sampled_from([1.0, 2.0, 4.0, 8.0]),
     scale_up=st.floats(5e9, 900e9),
     family=st.sampled_from(["hopper", "gaudi"]),
     name=st.sampled_from(["all_reduce", "all_gather"]),
 )
 def test_members_that_bring_their_cards_along_never_slow_a_group(
-    num_bytes: float, fraction: float, scale_up: float, family: str, name: str
+    num_bytes: float, fraction: float, per_card: float, scale_up: float, family: str, name: str
 ) -> None:
     # 1, 2, 4 and all 8 of 64 members on each node; gaudi: a link that two of eight use for a quarter. One member alone has a
     # card to itself, so that it may be faster than several where these share cards with siblings.
-    links = replace(cluster(family, intra_bytes_per_s=scale_up), sibling_ring_fraction=np.array([fraction]))
+    shared = {"gpus_per_card": np.array([per_card]), "shared_card_fraction": np.array([fraction])}
+    links = replace(cluster(family, intra_bytes_per_s=scale_up), **shared)
     times_s = [
         COLLECTIVES[name](num_bytes=num_bytes, group_size=64.0, members_per_domain=members, links=links)[0]
-        for members in ((1.0, 2.0, 4.0, 8.0) if fraction == 1.0 else (2.0, 4.0, 8.0))
+        for members in ((1.0, 2.0, 4.0, 8.0) if per_card == 1.0 else (2.0, 4.0, 8.0))
     ]
     assert all(more <= few * (1.0 + 1e-9) for few, more in pairwise(times_s))
 

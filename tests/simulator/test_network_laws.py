@@ -51,7 +51,11 @@ def cases(draw: st.DrawFn) -> Case:
         num_bytes=draw(st.just(0.0) | st.floats(1.0, 1e12)),
         num_domains=draw(st.integers(1, 128)),
         members=draw(st.sampled_from([1.0, 2.0, 4.0, 8.0])),
-        links=replace(links, sibling_ring_fraction=np.array([draw(st.just(1.0) | st.floats(0.2, 1.0))])),
+        links=replace(
+            links,
+            gpus_per_card=np.array([draw(st.sampled_from([1.0, 2.0, 4.0, 8.0]))]),
+            shared_card_fraction=np.array([draw(st.floats(0.1, 1.0))]),
+        ),
     )
 
 

@@ -114,11 +114,12 @@ class TestClock:
 
 
 class TestNetworkCards:
-    @pytest.mark.parametrize(("node", "is_shared"), [("bloom-node", True), ("dgx-a100-640", False)])
-    def test_sibling_rings_meet_where_accelerators_share_cards(self, node: str, is_shared: bool) -> None:
+    @pytest.mark.parametrize(("node", "per_card"), [("bloom-node", 2.0), ("dgx-a100-640", 1.0)])
+    def test_sibling_rings_meet_where_accelerators_share_cards(self, node: str, per_card: float) -> None:
         rank = Rank.of(job_of(SMALL, rented("a100-sxm4-80gb", node=node)), table_of(plan_of()))
-        expected = training_constants().sibling_ring_fraction if is_shared else 1.0
-        assert rank.links.sibling_ring_fraction[0] == expected
+        assert rank.links.gpus_per_card[0] == per_card
+        assert rank.links.gpus_per_node[0] == 8.0
+        assert rank.links.shared_card_fraction[0] == training_constants().shared_card_fraction
 
 
 class TestHost:
