@@ -330,9 +330,8 @@ def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> F
 def card_rate(members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s that a ring through the fabric gets for each of its members out of the network cards; see `_far_rate`.
 
-    Where accelerators share cards, a ring of some members of a node passes through one card of it. It has
-    `shared_card_fraction` of that card, at least what is left if all its siblings chose the same, and at most the shares of
-    its members.
+    Where accelerators share cards, a ring of some members of a node passes through one card. It has `shared_card_fraction`
+    of that, at least what is left if all its siblings chose the same, and at most the shares of its members.
     """
     in_node = np.maximum(1.0, np.asarray(members) * links.gpus_per_node / links.gpus_per_domain)
     has_siblings = (links.gpus_per_card > 1.0) & (in_node > 1.0) & (in_node < links.gpus_per_node)
@@ -349,11 +348,10 @@ def _own_card_rate(links: LinkConstants) -> Floats:
 def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s of a ring or tree through the fabric.
 
-    It enters and leaves a domain over the network cards of all members there, so g members carry g shares;
-    sibling groups of the same domain use the other shares. A member that is alone uses its own card and a whole
-    node all cards, but rings of some members choose the same card as their siblings where accelerators share cards: two
-    members may be slower than one. The scale-up link caps the sum, but makes no ring slower than what a member's own card
-    carries.
+    It enters and leaves a domain over the network cards of all members there, so g members carry g shares; sibling groups
+    of the same domain use the other shares. A member that is alone uses its own card and a whole node all cards, but rings
+    of some members choose the same card as their siblings where accelerators share cards: two members may be slower than
+    one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries.
     """
     inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
     return np.asarray(np.minimum(inside, card_rate(members, links) * members))
