@@ -8,7 +8,7 @@ Chunks of a stage are the fastest number that has room where users of the framew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
@@ -23,6 +23,8 @@ FAR: Final = 1.05
 LAYER_SHARES: Final = 16
 """Into how many parts the layers of a chunk are divided to find the least that has to be computed again."""
 _RECOMPUTATION: Final = ("recompute", "recompute_num_layers")
+_CHOSEN: Final = ("micro_batch", "recompute", "vpp")
+"""What may be chosen here, by columns."""
 _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
 """Software from before selective recomputation (arXiv 2205.05198), by how it launches kernels."""
 
@@ -126,16 +128,25 @@ def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
     """Returns the chosen design, which says so where it is another than the supposed one; its memory is not judged then."""
     if chosen.row == supposed.row:
         return supposed
-    said = f"not given, taken as what is fast and has room: {said_of(chosen.row)}"
+    untold = [column for column in _CHOSEN if is_untold(chosen.row, column)]
+    said = f"not given, taken as what is fast and has room: {said_of(chosen.row, untold)}"
     remarks = [supposed.row.get("remarks"), said]
     row = {**chosen.row, "remarks": "\n".join(filter(None, remarks)), "has_memory_verdict": "false"}
     return replace(chosen, row=row)
 
 
-def said_of(row: Row) -> str:
-    """Returns micro-batch, recomputation and, where there are several, chunks of a stage of a row as text."""
-    count = row.get("recompute_num_layers")
+def said_of(row: Row, columns: Collection[str] = _CHOSEN) -> str:
+    """Returns micro-batch, recomputation and, where there are several, chunks of a stage of a row as text.
+
+    Args:
+        row: the run.
+        columns: which of them.
+    """
+    count, chunks = row.get("recompute_num_layers"), int(row["virtual_pipeline"] or 1)
     layers = f" of {count} layers a chunk" if count else ""
-    chunks = int(row["virtual_pipeline"] or 1)
-    interleaved = f", {chunks} chunks a stage" if chunks > 1 else ""
-    return f"micro-batch {row['micro_batch_size']}, recomputation {row['recompute'] or 'none'}{layers}{interleaved}"
+    said = {
+        "micro_batch": f"micro-batch {row['micro_batch_size']}",
+        "recompute": f"recomputation {row['recompute'] or 'none'}{layers}",
+        "vpp": f"{chunks} chunks a stage" if chunks > 1 else "",
+    }
+    return ", ".join(text for column, text in said.items() if text and column in columns)
