@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from planner.measured.runs import Comparison, Row, compare, is_untold, reason_against, whole_share
+from planner.measured.runs import Comparison, Row, compare, is_untold, reasons_against, whole_share
 from simulator.calibration import Calibration
 
 MICRO_BATCH_SIZES: Final = (1, 2)
@@ -55,7 +55,7 @@ def untold_designs(row: Row) -> list[Row]:
         for chunks in _chunk_counts(row)
         for again in _recomputations(row, chunks)
     ]
-    return [design for design in designs if not reason_against(design)]
+    return [design for design, reason in zip(designs, reasons_against(designs), strict=True) if not reason]
 
 
 def fastest(fitting: Sequence[Comparison]) -> Comparison:

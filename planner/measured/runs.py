@@ -9,10 +9,10 @@ say why in `left_out_because`. `planner.measured.file` turns files of other colu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 from pydantic import ValidationError
@@ -34,6 +34,7 @@ from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.shipped import shipped_rows
 from simulator.simulate import simulate
+from simulator.table import Booleans
 from simulator.training import training_constants
 from simulator.workload import Workload
 
@@ -49,6 +50,13 @@ MOST_PASSES = 4_000_000
 """Micro-batches times chunks of one step, beyond which its play would not fit into memory; real steps have 1e5."""
 
 Row = Mapping[str, str]
+_JobCells = frozenset[tuple[str, str]]
+_Built = TypeVar("_Built")
+_OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
+    "precision",
+    *(name for record in (Workload, ModelShape, MixtureOfExperts, Documents) for name in record.model_fields),
+}
+"""Cells that a job is not made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +185,13 @@ def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list
         rows: measured configurations.
         calibration: constants of the cluster that they ran on; left out: published ones.
     """
-    keys = [job_of(row).model_dump_json() for row in rows]
+    written: dict[_JobCells, str] = {}
+    keys = []
+    for row in rows:
+        cells = _job_cells(row)
+        if cells not in written:
+            written[cells] = job_of(row).model_dump_json()
+        keys.append(written[cells])
     found: dict[int, Comparison] = {}
     for _, batch in groupby(sorted(range(len(rows)), key=keys.__getitem__), key=keys.__getitem__):
         positions = list(batch)
@@ -189,29 +203,66 @@ def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list
 
 def reason_against(row: Row) -> str:
     """Returns why a configuration cannot be simulated; empty where it can."""
+    return reasons_against([row])[0]
+
+
+def reasons_against(rows: Sequence[Row]) -> list[str]:
+    """Returns the same of several, in order; the layouts of one job are checked as one batch."""
+    jobs: dict[_JobCells, Job | str] = {}
+    plans: dict[_JobCells, dict[int, Plan]] = {}
+    reasons: list[str] = []
+    for position, row in enumerate(rows):
+        cells = _job_cells(row)
+        if cells not in jobs:
+            jobs[cells] = _valid(job_of, row)
+        job, plan = jobs[cells], _valid(plan_of, row)
+        known = job if isinstance(job, str) else plan if isinstance(plan, str) else _run_reason(job, plan)
+        reasons.append(known)
+        if isinstance(plan, Plan) and not known:
+            plans.setdefault(cells, {})[position] = plan
+    for cells, batch in plans.items():
+        job = jobs[cells]
+        assert isinstance(job, Job)
+        broken = layout_excess(job, PlanTable.from_plans(list(batch.values()))) != 0.0
+        for (position, plan), of_plan in zip(batch.items(), broken, strict=True):
+            step_time_s = float(rows[position]["step_time_s"] or math.inf)
+            reasons[position] = _layout_reason(of_plan) or speed_reason(job, plan, step_time_s)
+    return reasons
+
+
+def _valid(build: Callable[[Row], _Built], row: Row) -> _Built | str:
+    """Returns what is built of a row, or why it cannot be."""
     try:
-        job, plan = job_of(row), plan_of(row)
+        return build(row)
     except ValidationError as error:
         return "; ".join(_rule_text(str(e["loc"][-1]) if e["loc"] else "", e["msg"]) for e in error.errors())
     except InputError as error:
         return "; ".join(str(problem) for problem in error.problems)
+
+
+def _run_reason(job: Job, plan: Plan) -> str:
     passes = job.workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
     if passes * plan.pipeline_parallel * plan.virtual_pipeline > MOST_PASSES:
         return f"more than {MOST_PASSES:,} passes of micro-batches through chunks of the model in one step"
-    if reason := format_reason(job, plan):
-        return reason
-    broken = layout_excess(job, PlanTable.from_plans([plan]))[0] != 0.0
-    reasons = [
-        rule.sentence
-        for rule, is_broken in zip(LAYOUT_RULES, broken, strict=True)
-        if is_broken and rule.name not in RULES_OF_LEASING
-    ]
-    return "; ".join(reasons) or speed_reason(job, plan, float(row["step_time_s"] or math.inf))
+    return format_reason(job, plan)
+
+
+def _layout_reason(broken: Booleans) -> str:
+    """Returns the rules that a layout breaks, of flags `(len(LAYOUT_RULES),)`."""
+    rules = zip(LAYOUT_RULES, broken, strict=True)
+    return "; ".join(
+        rule.sentence for rule, is_broken in rules if is_broken and rule.name not in RULES_OF_LEASING
+    )
 
 
 def _rule_text(field: str, message: str) -> str:
     text = message.removeprefix("Value error, ")
     return f"{field}: {text}" if field else text
+
+
+def _job_cells(row: Row) -> _JobCells:
+    """Returns the cells of a row that its job is made of, among others: rows in which they are alike have the same job."""
+    return frozenset((name, cell) for name, cell in row.items() if name not in _OF_A_PLAN_ALONE)
 
 
 def job_of(row: Row) -> Job:
