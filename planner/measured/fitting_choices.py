@@ -13,8 +13,11 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+import numpy as np
+
 from planner.measured.runs import Comparison, Row, compare, is_untold, reasons_against, whole_share
 from simulator.calibration import Calibration
+from simulator.chunks import can_split_evenly
 
 MICRO_BATCH_SIZES: Final = (1, 2)
 """Sequences that a pipeline usually passes at a time: so do 201 of the 262 configurations of training_runs.csv that tell it."""
@@ -48,7 +51,7 @@ def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None
 
 
 def untold_designs(row: Row) -> list[Row]:
-    """Returns a row with each micro-batch and recomputation that it may have had, as far as it does not tell them."""
+    """Returns a row with each micro-batch, recomputation and number of chunks that it may have had and does not tell."""
     designs = [
         {**row, "micro_batch_size": str(size), "virtual_pipeline": str(chunks), **again}
         for size in _micro_batch_sizes(row)
@@ -106,8 +109,8 @@ def _chunk_counts(row: Row) -> list[int]:
     if row.get("picks_chunks") != "true" or not is_untold(row, "vpp") or told_layers:
         return [usual]
     num_layers = int(row["num_layers"])
-    counts = range(1, num_layers // num_stages + 1)
-    even = [n for n in counts if 0 in (num_layers % (n * num_stages), (num_layers + 2) % (n * num_stages))]
+    counts = np.arange(1, num_layers // num_stages + 1)
+    even: list[int] = counts[can_split_evenly(num_layers, counts * num_stages)].tolist()
     return even or [usual]
 
 
