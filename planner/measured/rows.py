@@ -158,6 +158,8 @@ class _Translation:
         habits, stage = self._sharding(layout)
         order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
+        if order.schedule is None and not habits.picks_chunks:
+            remark_unknown_chunks(self.told, layout)
         self._remark_whole_gradients(habits, stage)
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
@@ -183,7 +185,7 @@ class _Translation:
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
             **self._measured(),
-            "picks_chunks": self._picks_chunks(layout, order),
+            "picks_chunks": self.habits.picks_chunks and says_nothing_of_chunks(self.told),
             "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
             "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
@@ -231,14 +233,6 @@ class _Translation:
             num_layers,
             keeps_inputs=is_kept and zero_stage <= 1,
         )
-
-    def _picks_chunks(self, layout: dict[str, int], order: Order) -> bool:
-        """Returns whether any number of chunks may have been chosen for the stages; says what is taken where none was."""
-        if self.habits.picks_chunks:
-            return says_nothing_of_chunks(self.told)
-        if order.schedule is None:
-            remark_unknown_chunks(self.told, layout)
-        return False
 
     def _recomputed(self) -> Recomputed:
         return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
