@@ -52,11 +52,12 @@ MOST_PASSES = 4_000_000
 Row = Mapping[str, str]
 _JobCells = frozenset[tuple[str, str]]
 _Built = TypeVar("_Built")
+_OF_A_JOB = (Workload, ModelShape, MixtureOfExperts, LatentAttention, SlidingWindow, Documents, Node)
 _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     "precision",
-    *(name for record in (Workload, ModelShape, MixtureOfExperts, Documents) for name in record.model_fields),
+    *(name for record in _OF_A_JOB for name in record.model_fields),
 }
-"""Cells that a job is not made of."""
+"""Cells that a job is not made of (`job_of`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
