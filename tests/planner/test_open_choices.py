@@ -163,6 +163,7 @@ def test_chunks_that_are_not_told_are_as_many_as_are_fastest_where_users_pick_th
         {"framework": "Megatron-LM 2024"},
         {"schedule": "1f1b"},
         {"notes": "vpp=2"},
+        {"notes": "non-interleaved"},
         {"recompute": "full 3 layers"},
     ):
         row = row_of(tmp_path, DENSE, **{**cells, "vpp": "", **told_or_not})
