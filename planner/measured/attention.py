@@ -62,7 +62,7 @@ class _Reader:
 
     def __init__(self, told: Told, habit: AttentionKernel, *, is_old: bool) -> None:
         self.told, self.habit, self.is_old = told, habit, is_old
-        self.framework = told.text("framework").lower()
+        self.framework = told.framework.lower()
         self.year = release_year(self.framework)
 
     def of_words(self, written: str, precision: str) -> AttentionKernel:

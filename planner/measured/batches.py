@@ -42,7 +42,7 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
             raise CannotModelError("neither global_batch nor micro_batch is given")
         batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
     local = _share(batch, data_parallel)
-    if num_stages > 1 and is_torchtitan(told.text("framework")):
+    if num_stages > 1 and is_torchtitan(told.framework):
         micro_batch = _of_torchtitan(told, micro_batch, local, num_stages)
     elif steps is not None and micro_batch is None:
         micro_batch = _of_accumulation(told, local, steps)
@@ -73,7 +73,7 @@ def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -
     """Returns the micro-batch: as given, unless that is the local batch, which torchtitan cuts."""
     if given is not None and (given != local or local == 1):
         return given
-    name = told.text("framework").lower()
+    name = told.framework.lower()
     is_late = (release_year(name) or 0) >= FIRST_MICRO_BATCH_SIZE_YEAR or _NUMBERED_RELEASE.search(name)
     num_micro_batches = local if is_late else math.gcd(local, num_stages)
     habit = "of single sequences, as since 2025" if is_late else "one for each stage, as until 2024"

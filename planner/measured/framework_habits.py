@@ -99,7 +99,7 @@ _FRAMEWORKS = (
     _Framework(words=DEEPSPEED_WORDS, habits=DEEPSPEED),
     _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=MEGATRON_LM),
-    _Framework(words="megatron-?lm|^megatron$", habits=MEGATRON_LM, early=EARLY_MEGATRON),
+    _Framework(words="megatron-?lm", habits=MEGATRON_LM, early=EARLY_MEGATRON),
     _Framework(words="megatron|mcore|primus|megascale", habits=MEGATRON_CORE),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
     _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
@@ -159,9 +159,11 @@ def in_pipeline(habits: Habits) -> Habits:
 
     What PyTorch reduces behind the last backward pass of a stage, nothing of that stage hides: its final callback waits.
     """
-    if not habits.keeps_weights_in_pipelines:
+    stage = habits.pipeline_zero_stage
+    if stage is None:
         return habits
-    return replace(habits, zero_stage=1, overlaps_gradient_sync=False)
+    hides = habits.overlaps_gradient_sync and stage > 1
+    return replace(habits, zero_stage=min(stage, habits.zero_stage), overlaps_gradient_sync=hides)
 
 
 def tells_habits(framework: str) -> bool:

@@ -35,7 +35,7 @@ TORCHTITAN = replace(
     selective_recompute="every_other_product",
     context_exchange="gathered_ring",
     split_logit_bytes=16,
-    keeps_weights_in_pipelines=True,
+    pipeline_zero_stage=1,
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
 default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default.

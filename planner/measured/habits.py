@@ -45,9 +45,9 @@ class Habits:
     gradient_bytes: int = 4
     sync_bytes: int = 4
     zero_stage: int = 1
-    keeps_weights_in_pipelines: bool = False
-    """Whether sharded weights of a pipeline are gathered once per step, and gradients reduced once behind its last backward
-    pass: full sharding then holds and sends what ZeRO-1 does."""
+    pipeline_zero_stage: int | None = None
+    """The stage that full sharding comes to in a pipeline, whose stages keep gathered weights: 2, or 1 where gradients are
+    reduced once, behind the last backward pass; left out: full sharding."""
     selective_recompute: SelectiveRecompute = "attention"
     logit_bytes: int = 6
     split_logit_bytes: int | None = None

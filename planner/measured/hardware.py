@@ -46,7 +46,7 @@ def accelerator_of(told: Told) -> str:
         CapplanError: the catalogue has no such accelerator.
     """
     name = accelerator_id(told.text("gpu") or "not named")
-    if _BARE_H100.fullmatch(told.text("gpu")) and is_torchtitan(told.text("framework")):
+    if _BARE_H100.fullmatch(told.text("gpu")) and is_torchtitan(told.framework):
         return told.default("gpu", name)
     die = _DIES.get(name)
     if die is None or not _counts_dies(told, catalog.default_node(die).num_accelerators):

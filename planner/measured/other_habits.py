@@ -18,9 +18,16 @@ JAX = Habits(
 ALPA = replace(JAX, name="Alpa", attention="unfused", overlaps_gradient_sync=False, zero_stage=1)
 """Its models compute attention by Flax's `dot_product_attention_weights`; gradients are reduced once, after all micro-batches,
 and states of the optimizer are sharded (`prefer_reduce_scatter`)."""
-META = Habits(name="Meta's of Llama 3", frees_stage_inputs=True, chunk_layers=1)
+META = Habits(
+    name="Meta's of Llama 3",
+    frees_stage_inputs=True,
+    chunk_layers=1,
+    pipeline_zero_stage=2,
+    context_exchange="all_gather",
+)
 """An interleaved schedule whose first chunk has the embedding only, and the last the output layer, after a layer less on
-either; inputs and outputs of stages are freed; gradients are summed and reduced in 32 bits (arXiv 2407.21783, 3.3.2)."""
+either; inputs and outputs of stages are freed; FSDP shards gradients, but keeps gathered weights; keys and values are gathered
+for context parallelism; gradients are summed and reduced in 32 bits (arXiv 2407.21783, 3.3.2)."""
 HAI_LLM = Habits(
     name="HAI-LLM",
     pads_vocabulary=False,

@@ -47,7 +47,7 @@ from planner.measured.sharding import (
 from planner.measured.software_families import software_family
 from planner.measured.told import CannotModelError, Told
 from planner.measured.told_habits import UNTOLD_HABITS, told_habits
-from planner.measured.unmodelled import remark_window, simulates_checkpoints
+from planner.measured.unmodelled import refuse_unlike_a_decoder, remark_window, simulates_checkpoints
 from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
 from simulator import catalog
 from simulator.errors import InputError
@@ -59,10 +59,6 @@ PADDED_VOCABULARY = 128
 LONGEST_NOTES = 200
 """Characters of the notes that a row keeps."""
 
-_UNLIKE_A_DECODER = re.compile(
-    r"mamba|nemotron-?h\b|nemotron-?3\b|jamba|zamba|deepseek-?v4|\bt5\b|\bbert\b|\bvit\b|diffusion|flux|whisper",
-    re.IGNORECASE,
-)
 _PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
 _PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
@@ -180,7 +176,7 @@ class _Translation:
             "precision": self.precision,
             "is_production": bool(_PRODUCTION.search(self.kind)),
             "tier": self.told.text("tier"),
-            "software": software_family(self.told.text("framework")),
+            "software": software_family(self.told.framework),
             **sizes,
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
@@ -216,8 +212,7 @@ class _Translation:
             raise CannotModelError("; ".join(self.cells.problems))
 
     def _refuse_what_is_no_pretraining_of_a_decoder(self) -> None:
-        if _UNLIKE_A_DECODER.search(self.model):
-            raise CannotModelError(f"model {self.model}: only decoder-only transformers are modelled")
+        refuse_unlike_a_decoder(self.model)
         if _PARTLY_TRAINED.search(f"{self.kind} {self.model}"):
             raise CannotModelError(f"metric_kind {self.kind or self.model}: only steps of training")
         if not is_usable(self.told.text("usable")):
@@ -287,10 +282,10 @@ class _Translation:
         habits = self.habits
         stage = told_stage(self.told, habits.zero_stage)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
-        if not (habits.keeps_weights_in_pipelines and layout["pipeline_parallel"] > 1 and is_habit):
+        most = habits.pipeline_zero_stage
+        if not (most and layout["pipeline_parallel"] > 1 and is_habit):
             return habits, stage
-        habits = in_pipeline(habits)
-        return habits, None if stage is None else habits.zero_stage
+        return in_pipeline(habits), None if stage is None else min(stage, most)
 
     def _remark_whole_gradients(self, habits: Habits, stage: int | None) -> None:
         written = self.told.text("zero_stage_or_fsdp")

@@ -133,7 +133,7 @@ def _named(told: Told) -> tuple[str, str]:
             return column, _plain(told.text(column))
     notes = told.text("notes")
     found = affirmed(_IN_NOTES, notes)
-    if found is None and is_torchtitan(told.text("framework")):
+    if found is None and is_torchtitan(told.framework):
         found = affirmed(_INTERLEAVED, notes)
     return ("notes", _plain(found[0])) if found else ("framework", "")
 

@@ -67,7 +67,7 @@ def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None
         return usual or "one_norm"
     if is_denied(_PARALLEL_BLOCK, said):
         return None
-    is_of_megascale = _MEGASCALE.search(told.text("framework")) and _OF_MEGASCALE.search(told.text("model"))
+    is_of_megascale = _MEGASCALE.search(told.framework) and _OF_MEGASCALE.search(told.text("model"))
     return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
 
 

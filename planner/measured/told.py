@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from planner.measured.file import Cells
+from planner.measured.framework_names import spelt
 from planner.problems import shown
 from simulator.errors import CapplanError
 
@@ -28,6 +29,11 @@ class Told:
     def text(self, column: str) -> str:
         """Returns what is written in a column; empty where there is nothing."""
         return self.cells.text.get(column, "")
+
+    @property
+    def framework(self) -> str:
+        """The framework as its authors spell it; empty where none is named."""
+        return spelt(self.text("framework"))
 
     def count(self, column: str, *defaults: int | None) -> int:
         """Returns the number in a column or the first default that there is.

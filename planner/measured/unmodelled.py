@@ -1,11 +1,12 @@
-"""Which parts of a measured run does the simulator not have? What a row names of them is remarked."""
+"""Which networks, and which parts of a measured run, does the simulator not have? Of a network the row is left out, of a part
+it is remarked."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from planner.measured.told import Told
+from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed
 
 _WINDOW = re.compile(r"sliding[- _]?window|\bswa\b", re.IGNORECASE)
@@ -15,6 +16,27 @@ _PARTITIONED = re.compile(
     re.IGNORECASE,
 )
 """ZeRO-R shares out checkpoints among tensor-parallel ranks (`partition_activations`; arXiv 1910.02054, section 6.1)."""
+
+_WITH_STATES = (
+    "mamba|jamba|zamba|bamba|hymba|rwkv|retnet|hyena|xlstm|griffin|recurrent-gemma|hunyuan-turbo|state-space",
+    r"\bsamba\b|\blfm-?\d|\bssm\b|linear-attention|(kimi|ring)\b.*-linear|jet-nemotron|phi-4-mini-flash",
+    r"nemotron-?\d?-?h\b|nemotron-?3(?!-?(8|22|43)b)\b|nemotron\b.*nano.*-v2|falcon-?h1|granite-?4.*-(h|tiny)\b",
+    r"qwen-?3(\.5|-?(coder-?)?next)|minimax-?(text-?|vl-?)?(01|m1)\b",
+)
+"""Networks with state spaces or linear attention, whose layers are no attention over all tokens."""
+_SPARSE = r"deepseek-?v4|\bdsv4"
+_OTHER_NETWORKS = r"\b(m|flan-?|u?m?)t5\b|\w*bert(a|-\w+)?\b|\bul2\b|\bm?bart\b|\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm|resnet|unet"
+_UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, _OTHER_NETWORKS)))
+
+
+def refuse_unlike_a_decoder(model: str) -> None:
+    """Refuses networks whose layers are not those of a decoder-only transformer.
+
+    Raises:
+        CannotModelError: the model's name is that of one.
+    """
+    if _UNLIKE_A_DECODER.search(re.sub(r"[\s_/]+", "-", model.lower())):
+        raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")
 
 
 def remark_window(told: Told, *, has_window: bool) -> None:

@@ -1,0 +1,35 @@
+"""How is the name of a framework spelt? As its authors spell it, whatever stands between its words in a table."""
+
+from __future__ import annotations
+
+import re
+
+_BETWEEN = r"[\s_/+&-]{1,3}"
+_JOINED = r"(?:[\s_/+&-]{1,3}|\s+(?:with|and|on)\s+)"
+_LM = rf"(?:{_BETWEEN}lm)?"
+_SPELLINGS = tuple(
+    (re.compile(words, re.IGNORECASE), spelling)
+    for words, spelling in (
+        (
+            rf"\bmegatron{_LM}{_JOINED}deepspeed\b(?!-?ulysses)|\bdeepspeed{_JOINED}megatron{_LM}\b",
+            "Megatron-DeepSpeed",
+        ),
+        (rf"\bmegatron{_BETWEEN}lm\b", "Megatron-LM"),
+        (rf"\bmegatron{_BETWEEN}core\b", "Megatron-Core"),
+        (rf"\bmegatron{_BETWEEN}bridge\b", "Megatron-Bridge"),
+        (r"^(?:nvidia(?:'s)? )?megatron(?=$|,? v?\d| \(|@)", "Megatron-LM"),
+        (rf"\bgpt{_BETWEEN}neo(?:{_BETWEEN})?x\b", "GPT-NeoX"),
+        (rf"\bintern{_BETWEEN}(?=evo|lm)", "Intern"),
+        (rf"\bhai{_BETWEEN}llm\b", "HAI-LLM"),
+        (r"\btorch[\s_-]titan\b", "torchtitan"),
+        (r"\bdeep[\s_-]speed\b", "DeepSpeed"),
+    )
+)
+"""Names of more than one word, and bare Megatron, which was Megatron-LM before its core had a name of its own."""
+
+
+def spelt(name: str) -> str:
+    """Returns the name of a framework with its words joined as its authors do; the rest is left as it is."""
+    for words, spelling in _SPELLINGS:
+        name = words.sub(spelling, name)
+    return name
