@@ -1,5 +1,4 @@
-"""Which networks, and which parts of a measured run, does the simulator not have? Of a network the row is left out, of a part
-it is remarked."""
+"""What of a measured run does the simulator not have? Rows of other networks are left out; other parts are remarked."""
 
 from __future__ import annotations
 
@@ -25,8 +24,11 @@ _WITH_STATES = (
 )
 """Networks with state spaces or linear attention, whose layers are no attention over all tokens."""
 _SPARSE = r"deepseek-?v4|\bdsv4"
-_OTHER_NETWORKS = r"\b(m|flan-?|u?m?)t5\b|\w*bert(a|-\w+)?\b|\bul2\b|\bm?bart\b|\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm|resnet|unet"
-_UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, _OTHER_NETWORKS)))
+_OTHER_NETWORKS = (
+    r"\b(m|flan-?|u?m?)t5\b|\w*bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
+    r"\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
+)
+_UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, *_OTHER_NETWORKS)))
 
 
 def refuse_unlike_a_decoder(model: str) -> None:

@@ -1,0 +1,139 @@
+"""Are the names of frameworks and models known however they are spelt, and are other networks left out?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.measured.framework_habits import habits_of
+from planner.measured.framework_names import spelt
+from planner.measured.told import CannotModelError
+from planner.measured.unmodelled import refuse_unlike_a_decoder
+from tests.planner.measured import LLAMA_405B, simulated_row
+
+
+class TestFrameworks:
+    @pytest.mark.parametrize(
+        ("written", "spelling"),
+        [
+            *(
+                (name, "Megatron-DeepSpeed")
+                for name in (
+                    "Megatron DeepSpeed",
+                    "Megatron_DeepSpeed",
+                    "Megatron/DeepSpeed",
+                    "Megatron + DeepSpeed",
+                    "Megatron-LM with DeepSpeed",
+                    "DeepSpeed-Megatron",
+                )
+            ),
+            *(
+                (name, "Megatron-LM")
+                for name in ("Megatron LM", "Megatron_LM", "Megatron", "NVIDIA Megatron")
+            ),
+            ("Megatron LM 2021", "Megatron-LM 2021"),
+            ("Megatron (2021)", "Megatron-LM (2021)"),
+            ("Megatron Bridge 25.09", "Megatron-Bridge 25.09"),
+            ("NeMo Megatron_Bridge", "NeMo Megatron-Bridge"),
+            ("megatron core 0.12", "Megatron-Core 0.12"),
+            ("GPT NeoX", "GPT-NeoX"),
+            ("Intern Evo", "InternEvo"),
+            ("Megatron-LM/DeepSpeed-Ulysses", "Megatron-LM/DeepSpeed-Ulysses"),
+            ("Megatron FSDP", "Megatron FSDP"),
+            ("NVIDIA NeMo Megatron 23.05", "NVIDIA NeMo Megatron 23.05"),
+        ],
+    )
+    def test_words_are_joined_as_their_authors_do(self, written: str, spelling: str) -> None:
+        assert spelt(written) == spelling
+
+    @pytest.mark.parametrize(
+        ("written", "hyphenated"),
+        [
+            ("Megatron + DeepSpeed", "Megatron-DeepSpeed"),
+            ("Megatron LM", "Megatron-LM"),
+            ("NeMo Megatron Bridge 25.09", "NeMo Megatron-Bridge 25.09"),
+        ],
+    )
+    def test_rows_have_the_same_habits_either_way(
+        self, tmp_path: Path, written: str, hyphenated: str
+    ) -> None:
+        changes = {"gpu": "A100-80GB", "seq_len": 2048, "zero_stage_or_fsdp": "", "recompute": "full"}
+        cells = {**LLAMA_405B, **changes}
+        row = simulated_row(tmp_path, {**cells, "framework": written})
+        assert row == simulated_row(tmp_path, {**cells, "framework": hyphenated})
+        assert row["attention"] == habits_of(hyphenated, "ampere", "bf16").attention
+
+
+class TestMetas:
+    def test_fully_sharded_stages_keep_their_weights(self, tmp_path: Path) -> None:
+        # arXiv 2407.21783, section 3.3.2: "we do not reshard after forward computation".
+        row = simulated_row(tmp_path, {**LLAMA_405B, "zero_stage_or_fsdp": "FSDP"})
+        assert row == simulated_row(tmp_path, LLAMA_405B)
+        assert (row["zero_stage"], row["overlaps_gradient_sync"]) == ("2", "true")
+
+    @pytest.mark.parametrize(
+        ("changes", "stage"),
+        [
+            ({"zero_stage_or_fsdp": "distributed optimizer"}, "1"),
+            ({"zero_stage_or_fsdp": ""}, "1"),
+            ({"zero_stage_or_fsdp": "FSDP", "pp": 1, "dp": 1024, "global_batch": 4096}, "3"),
+            ({"zero_stage_or_fsdp": "zero3"}, "3"),
+        ],
+    )
+    def test_what_is_told_otherwise_holds(
+        self, tmp_path: Path, changes: Mapping[str, object], stage: str
+    ) -> None:
+        assert simulated_row(tmp_path, {**LLAMA_405B, **changes})["zero_stage"] == stage
+
+
+class TestOtherNetworks:
+    @pytest.mark.parametrize(
+        "model",
+        [
+            "Nemotron 3 Nano",
+            "Nemotron-3-Super-120B-A12B",
+            "NVIDIA-Nemotron-Nano-9B-v2",
+            "Nemotron5-H",
+            "Nemotron_H 47B",
+            "DeepSeek V4",
+            "Qwen3-Next-80B-A3B",
+            "Qwen3.5-397B",
+            "Kimi-Linear-48B",
+            "MiniMax-01",
+            "Falcon-H1-34B",
+            "Granite 4.0 H Small",
+            "Bamba-9B",
+            "RWKV-7",
+            "Hunyuan-TurboS",
+            "Samba-3.8B",
+            "RoBERTa",
+            "UL2 20B",
+            "Flan-T5",
+            "DLRM-DCNv2",
+        ],
+    )
+    def test_they_are_left_out(self, model: str) -> None:
+        with pytest.raises(CannotModelError, match="only decoder-only transformers"):
+            refuse_unlike_a_decoder(model)
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            "Nemotron-4 340B",
+            "Nemotron-3-8B",
+            "Nemotron 15B",
+            "Llama-3.1-Nemotron-Nano-8B",
+            "MiniMax-M2",
+            "Qwen3-235B-A22B",
+            "Kimi-K2",
+            "Granite 3.0 8B",
+            "Falcon-180B",
+            "GPT-NeoX-20B",
+            "DeepSeek-V3.2",
+            "StarCoder2",
+        ],
+    )
+    def test_decoders_of_like_names_are_not(self, model: str) -> None:
+        refuse_unlike_a_decoder(model)
