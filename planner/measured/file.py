@@ -95,13 +95,24 @@ class Cells:
         return int(self.numbers.get(column, 0)) or None
 
     @property
-    def step_time_s(self) -> float | None:
-        """The measured step, or the one that the measured tokens per second mean; `None` where neither stands."""
-        step_time_s, rate = self.numbers.get("step_time_s"), self.numbers.get("tokens_per_s_per_gpu")
-        sizes = [self.count(column) for column in ("global_batch", "seq_len", "n_gpus")]
-        if step_time_s is not None or rate is None or None in sizes:
-            return step_time_s
-        batch, sequence, num_gpus = (float(size or 0) for size in sizes)
+    def has_time(self) -> bool:
+        """Whether the time of a step was measured, or the tokens per second that it means."""
+        return bool({"step_time_s", "tokens_per_s_per_gpu"} & set(self.numbers))
+
+    def step_time_s(self, global_batch: int | None = None) -> float | None:
+        """Returns the measured step, or the one that the measured tokens per second mean; `None` where neither stands.
+
+        Args:
+            global_batch: sequences of a step where the row does not say how many.
+        """
+        return self.numbers.get("step_time_s") or self.step_time_of_rate_s(global_batch)
+
+    def step_time_of_rate_s(self, global_batch: int | None = None) -> float | None:
+        """Returns the step that the measured tokens per second mean; `None` where there are none."""
+        rate, batch = self.numbers.get("tokens_per_s_per_gpu"), self.count("global_batch") or global_batch
+        sequence, num_gpus = self.count("seq_len"), self.count("n_gpus")
+        if not (rate and batch and sequence and num_gpus):
+            return None
         return batch * sequence / (rate * num_gpus)
 
 

@@ -17,6 +17,24 @@ _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
     r"olmo-?[23]": "all_heads",
     r"llama-?4(?!.*maverick)": "unweighted",
 }
+_PUBLISHERS = re.compile(
+    r"(?:(?:nvidia|meta(?:-llama)?|deepseek-?ai|moonshot(?:-?ai)?|mistral-?ai|alibaba|google|facebook|eleuther-?ai|bigscience"
+    r"|tii(?:uae)?|databricks|open-?ai|allen-?ai|ai2|xai(?:-org)?)-(?!v?\d))+"
+)
+_ALSO_CALLED: tuple[tuple[str, str], ...] = (
+    (r"llama3(?:\.3)?(?=(8|70|405)b)", "llama3.1"),
+    (r"gpt(?=175b)", "gpt3"),
+    (r"(?:dsv3|deepseekr1(?!distill)|deepseek(?=671b))", "deepseekv3"),
+    (r"qwen3235b(?!a)", "qwen3235ba22b"),
+    (r"qwen330b(?!a)", "qwen330ba3b"),
+    (r"nemotron(?=(15|340)b)", "nemotron4"),
+    (r"dbrx(?!132b)", "dbrx132b"),
+    (r"grok(?=314b)", "grok1"),
+    (r"bloom$", "bloom176b"),
+    (r"palm$", "palm540b"),
+    (r"mtnlg$", "mtnlg530b"),
+)
+"""Other names of models of the catalogue, and of those with the same layers, by how they read without hyphens."""
 _EVERY_OTHER = re.compile(r"maverick", re.IGNORECASE)
 """Models with dense layers between those with experts (`interleave_moe_layer_step` of Llama 4)."""
 
@@ -26,9 +44,11 @@ def known_shape(
 ) -> ModelShape | None:
     """Returns the catalogue's shape of a model if its name starts alike and the sizes that are given do not differ.
 
+    A publisher before the name is no part of it.
+
     Fewer layers are no other model: measured models are often cut down. Sizes that are `None` are not given.
     """
-    plain = _plain(name)
+    plain = _usual(_plain(_bare(name)))
     alike = [known for spelling, known in _spellings().items() if plain.startswith(spelling)]
     if not alike:
         return None
@@ -45,15 +65,27 @@ def expert_layer_step(name: str) -> int:
 def ties_embeddings(name: str) -> bool:
     """Returns whether a model that the catalogue does not know is of a family that ties its embeddings."""
     return bool(
-        re.match(
-            r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", name.lower()
-        )
+        re.match(r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", _bare(name))
     )
 
 
 def norms_heads(name: str) -> QueryKeyNorm | None:
     """Returns the norms of queries and keys that all models of a family have; `None` where it has none, or not all do."""
-    return next((norm for family, norm in _HEAD_NORMS.items() if re.match(family, name.lower())), None)
+    return next((norm for family, norm in _HEAD_NORMS.items() if re.match(family, _bare(name))), None)
+
+
+def _bare(name: str) -> str:
+    """Returns a name in lower case without its publisher, its words joined by hyphens."""
+    joined = re.sub(r"[\s_]+", "-", re.sub(r"^[^\s/]+/(?=\w)", "", name.lower()))
+    return _PUBLISHERS.sub("", joined, count=1) if _PUBLISHERS.match(joined) else joined
+
+
+def _usual(plain: str) -> str:
+    """Returns the name of the catalogue that another stands for."""
+    for words, usual in _ALSO_CALLED:
+        if found := re.match(words, plain):
+            return usual + plain[found.end() :]
+    return plain
 
 
 def _plain(name: str) -> str:

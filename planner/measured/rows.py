@@ -56,6 +56,8 @@ from simulator.units import GIB
 
 PADDED_VOCABULARY = 128
 """Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
+SAME_TIME = 0.05
+"""Part by which a time and the tokens per second beside it may differ, as rounded or averaged figures do."""
 LONGEST_NOTES = 200
 """Characters of the notes that a row keeps."""
 
@@ -115,7 +117,7 @@ def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
         row_id=row_id,
         group=group,
         reason=reason,
-        step_time_s=_as_text(cells.step_time_s),
+        step_time_s=_as_text(cells.step_time_s()),
         possible=possible or None,
     )
 
@@ -180,7 +182,7 @@ class _Translation:
             **sizes,
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **self._sequences(layout),
-            **self._measured(),
+            **self._measured(layout),
             "picks_chunks": self.habits.picks_chunks and says_nothing_of_chunks(self.told),
             "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
             "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
@@ -195,7 +197,7 @@ class _Translation:
     def _known_kind(self) -> str:
         """Returns what was measured; a time is not lost because of unknown words beside it."""
         written = self.told.text("metric_kind")
-        if is_known_kind(written) or self.cells.step_time_s is None:
+        if is_known_kind(written) or not self.cells.has_time:
             return known_kind(written)
         self.told.remark("metric_kind", "is not understood; the measured time is taken as that of a step")
         return ""
@@ -338,11 +340,18 @@ class _Translation:
             "context_exchange": self.told.default("context_exchange", exchange) if is_assumed else exchange,
         }
 
-    def _measured(self) -> dict[str, object]:
+    def _remark_other_rate(self) -> None:
+        told, of_rate = self.cells.numbers.get("step_time_s"), self.cells.step_time_of_rate_s()
+        if told and of_rate and not math.isclose(told, of_rate, rel_tol=SAME_TIME):
+            meaning = f"with global_batch, seq_len and n_gpus a step of {of_rate:.4g} s; step_time_s counts"
+            self.told.remark("tokens_per_s_per_gpu", meaning)
+
+    def _measured(self, layout: dict[str, int]) -> dict[str, object]:
+        self._remark_other_rate()
         memory = self.cells.numbers.get("peak_mem_gib_per_gpu")
         written = f"{self.kind} {self.told.text('notes')}"
         return {
-            "step_time_s": self.cells.step_time_s,
+            "step_time_s": self.cells.step_time_s(layout["global_batch_size"]),
             "peak_memory_bytes": memory and memory * GIB,
             "memory_kind": measured_notes.memory_kind(written) or self.habits.memory_kind,
         }

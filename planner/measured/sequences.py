@@ -16,22 +16,28 @@ from simulator.model import ContextExchange, ModelShape
 
 _DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"
 _TIMES = r" *(?:x|\N{MULTIPLICATION SIGN}|\*|\+|&|/|and|with|over) *"
+_OF_CONTEXT = r"\b(?:cp|context[- ]parallel(?:ism)?)[ _=:(]*(?:comm[ _]type)?[ _=:(]*(?:(?:with|by|via|as|uses) )?(?:an? )?"
 _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
-    (r"\ba2a ?\+ ?p2p\b|hybrid (cp|context)|\busp\b|loong-?train|2d[- ]attention", "hybrid"),
+    (
+        rf"\ba2a[ +&/_-]+p2p\b|hybrid (cp|context)|{_OF_CONTEXT}hybrid|\busp\b|loong-?train|2d[- ]attention",
+        "hybrid",
+    ),
     (rf"\bulysses{_DEGREE}{_TIMES}ring\b|\bring{_DEGREE}{_TIMES}ulysses\b", "hybrid"),
-    (r"ulysses|\bcp[ _=:]*(comm[ _]type)?[ _=:]*a2a\b", "all_to_all"),
+    (rf"ulysses|{_OF_CONTEXT}(?:a2a|all[-_ ]?to[-_ ]?all)\b", "all_to_all"),
     (r"rotate[ _]method[ _=:]*all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
-    (r"\bcp[ _=:]*(comm[ _]type)?[ _=:]*all[-_ ]?gather", "all_gather"),
-    (r"ring attention|\bcp[ _=:]*(comm[ _]type)?[ _=:]*p2p\b", "ring"),
+    (rf"{_OF_CONTEXT}all[-_ ]?gather|\ball[-_ ]?gather[- ](?:based[- ])?(?:cp|context)\b", "all_gather"),
+    (rf"\bring[- ]?attention|zig-?zag|{_OF_CONTEXT}(?:p2p|ring)\b", "ring"),
 )
 """Ways to exchange keys and values by the words that mean them; the first that fits holds."""
 _BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
+_RING = re.compile(r"\bring\b", re.IGNORECASE)
+_SCHEME = re.compile(rf"{_RING.pattern}|^(cp|context)\b", re.IGNORECASE)
 _SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)
 _OF_TENSOR_RANKS = (
     *("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel", "sp", "sequence parallel"),
     *("tp-sp", "tp+sp", "tp/sp", "tp sp", "megatron-sp", "megatron sp", "megatron sequence parallel"),
 )
-_OF_NO_RANKS = ("none", "mtp", "ulysses", "isp", "ring", "ring attention", "cp", "context parallel")
+_OF_NO_RANKS = ("none", "mtp")
 _RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
 """Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
 _WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
@@ -62,15 +68,18 @@ def document_cells(cells: Cells) -> dict[str, object]:
 def splits_sequence(written: str) -> bool | None:
     """Returns whether tensor-parallel ranks also split norms by sequence; `None` where nothing is said.
 
+    Schemes of context parallelism say nothing of them, as either may be beside the other.
+
     Raises:
         InputError: the cell says something else.
     """
     first = re.sub(r"\s*\(.*|[ =]+\d+$", "", written)
     if counts_ranks(written):
         return True
-    if _exchange(written) == "hybrid":
-        return False
-    return is_yes("sp", first, yes=(*YES, *_OF_TENSOR_RANKS), no=(*NO, *_OF_NO_RANKS))
+    yes, no = (*YES, *_OF_TENSOR_RANKS), (*NO, *_OF_NO_RANKS)
+    if first.lower() not in (*yes, *no) and splits_for_context(written):
+        return None
+    return is_yes("sp", first, yes=yes, no=no)
 
 
 def counts_ranks(written: str) -> bool:
@@ -80,7 +89,7 @@ def counts_ranks(written: str) -> bool:
 
 def splits_for_context(written: str) -> bool:
     """Returns whether a cell names context parallelism, whose ranks are those of the column `cp`."""
-    return _exchanges_heads(written) or bool(re.search(r"\bring\b|^(cp|context)", written, re.IGNORECASE))
+    return bool(_exchange(written) or _BY_HEADS.search(written) or _SCHEME.search(written))
 
 
 def _exchanges_heads(written: str) -> bool:
@@ -112,7 +121,7 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
         return "hybrid", False
     if _exchanges_heads(written):
         return "all_to_all", False
-    if re.search(r"\bring\b", written, re.IGNORECASE):
+    if _RING.search(written):
         return "ring", False
     if found := _exchange(cells.text.get("notes", "")):
         return found, False

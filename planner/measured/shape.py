@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.measured.model_names import expert_layer_step, norms_heads, ties_embeddings
-from planner.measured.told import Told
+from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed, is_denied
 from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
 
@@ -36,6 +36,7 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         CannotModelError: there are neither layers nor a hidden size.
     """
     fields = known.model_dump() if known else {}
+    _check_size(told, known)
     hidden = told.count("hidden", fields.get("hidden_size"))
     head_dim = told.cells.count("head_dim")
     usual_heads = max(1, hidden // (head_dim or USUAL_HEAD_DIM))
@@ -54,6 +55,14 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
         "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.text("model"))),
     }
+
+
+def _check_size(told: Told, known: ModelShape | None) -> None:
+    missing = [column for column in ("hidden", "layers") if not told.cells.count(column)]
+    if missing and not known and (name := told.text("model")):
+        raise CannotModelError(
+            f"{missing[0]} is not given, and the catalogue has no model {name} (`capplan catalog models`)"
+        )
 
 
 def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None:

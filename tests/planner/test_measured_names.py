@@ -9,9 +9,12 @@ import pytest
 
 from planner.measured.framework_habits import habits_of
 from planner.measured.framework_names import spelt
+from planner.measured.model_names import known_shape, norms_heads, ties_embeddings
+from planner.measured.rows import Unmodelled
 from planner.measured.told import CannotModelError
 from planner.measured.unmodelled import refuse_unlike_a_decoder
-from tests.planner.measured import LLAMA_405B, simulated_row
+from simulator import catalog
+from tests.planner.measured import LLAMA_405B, RUN, simulated_row, the_row
 
 
 class TestFrameworks:
@@ -86,6 +89,46 @@ class TestMetas:
         self, tmp_path: Path, changes: Mapping[str, object], stage: str
     ) -> None:
         assert simulated_row(tmp_path, {**LLAMA_405B, **changes})["zero_stage"] == stage
+
+
+class TestModels:
+    @pytest.mark.parametrize(
+        ("written", "name"),
+        [
+            ("deepseek-ai/DeepSeek-V3-Base", "deepseek-v3"),
+            ("NVIDIA DeepSeek-V3", "deepseek-v3"),
+            ("DeepSeek-R1", "deepseek-v3"),
+            ("DeepSeek 671B", "deepseek-v3"),
+            ("DSv3 (proxy 8L)", "deepseek-v3"),
+            ("Moonshot Kimi K2", "kimi-k2"),
+            ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
+            ("LLAMA3-8B", "llama-3.1-8b"),
+            ("Meta-Llama-3-8B", "llama-3.1-8b"),
+            ("Llama 3 405B w/ CP", "llama-3.1-405b"),
+            ("Llama-3.3-70B", "llama-3.1-70b"),
+            ("Qwen3 235B", "qwen3-235b-a22b"),
+            ("GPT-175B", "gpt3-175b"),
+            ("mistralai/Mistral-7B-v0.1", "mistral-7b"),
+            ("BLOOM", "bloom-176b"),
+        ],
+    )
+    def test_publishers_and_other_names_of_theirs(self, written: str, name: str) -> None:
+        assert known_shape(written, None, None, None) == catalog.model(name)
+
+    @pytest.mark.parametrize(
+        "written", ["DeepSeek-R1-Distill-Llama-8B", "BLOOM-like 181B", "Nemotron-8B", "Llama 3 13B"]
+    )
+    def test_others_of_like_names_are_not_taken_for_them(self, written: str) -> None:
+        assert known_shape(written, None, None, None) is None
+
+    def test_families_have_their_norms_with_a_publisher_too(self) -> None:
+        assert norms_heads("Qwen/Qwen3-14B") == norms_heads("Qwen3 14B") == "per_head"
+        assert ties_embeddings("OpenAI GPT-2")
+
+    def test_without_sizes_an_unknown_one_is_told(self, tmp_path: Path) -> None:
+        row = the_row(tmp_path, {**RUN, "model": "Llama 3 13B"})
+        assert isinstance(row, Unmodelled)
+        assert row.reason.startswith("hidden is not given, and the catalogue has no model Llama 3 13B")
 
 
 class TestOtherNetworks:

@@ -96,6 +96,14 @@ class TestContextParallelism:
             ({"notes": "Ulysses only, no ring"}, "all_to_all"),
             ({"notes": "CP all-gather"}, "all_gather"),
             ({"notes": "CP rotate method allgather"}, "gathered_ring"),
+            ({"cp_comm_type": "ring"}, "ring"),
+            ({"cp_comm_type": "alltoall"}, "all_to_all"),
+            ({"cp_comm_type": "hybrid"}, "hybrid"),
+            ({"sp": "DeepSpeed-Ulysses"}, "all_to_all"),
+            ({"sp": "Ulysses SP"}, "all_to_all"),
+            ({"notes": "zigzag ring"}, "ring"),
+            ({"notes": "CP with all-gather"}, "all_gather"),
+            ({"notes": "all-gather based CP"}, "all_gather"),
         ],
     )
     def test_its_exchange_is_what_is_said(

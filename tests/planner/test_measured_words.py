@@ -308,7 +308,7 @@ class TestYesAndNo:
     def test_words_for_yes(self, tmp_path: Path, written: str) -> None:
         assert row_of(tmp_path, tp=2, pp=1, sp=written)["has_sequence_parallel"] == "true"
 
-    @pytest.mark.parametrize("written", ["no", "False", "OFF", "0.0", "none", "ulysses", "ring"])
+    @pytest.mark.parametrize("written", ["no", "False", "OFF", "0.0", "none", "mtp", "no (ring)"])
     def test_words_for_no(self, tmp_path: Path, written: str) -> None:
         row = row_of(tmp_path, tp=2, pp=1, sp=written, framework="NeMo 25.02")  # whose habit it is
         assert row["has_sequence_parallel"] == "false"
@@ -318,6 +318,15 @@ class TestYesAndNo:
         assert row["has_sequence_parallel"] == "true"
         assert "sp" in row["assumed"].split()
         assert "sp" not in row_of(tmp_path, tp=1, pp=1, sp="")["assumed"].split()
+
+    @pytest.mark.parametrize("written", ["ulysses", "DeepSpeed-Ulysses", "Ulysses SP", "ring", "cp", "USP"])
+    @pytest.mark.parametrize(("framework", "habit"), [("NeMo 25.02", "true"), ("DeepSpeed", "false")])
+    def test_context_parallelism_says_nothing_of_tensor_parallel_ranks(
+        self, tmp_path: Path, written: str, framework: str, habit: str
+    ) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, cp=2, sp=written, framework=framework)
+        assert row["has_sequence_parallel"] == habit
+        assert "sp" in row["assumed"].split()
 
     @pytest.mark.parametrize(
         ("column", "written", "way_out"),

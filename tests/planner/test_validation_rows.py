@@ -311,6 +311,21 @@ class TestRows:
         # 128 sequences of 8,192 tokens at 8 x 16,384 tokens per second.
         assert float(row["step_time_s"]) == pytest.approx(8.0)
 
+    def test_speed_gives_it_with_the_batch_that_is_assumed(self, tmp_path: Path) -> None:
+        changes = {"step_time_s": "", "global_batch": "", "micro_batch": 2, "tokens_per_s_per_gpu": 16384}
+        row = only_row(tmp_path, **changes)
+        # Two sequences of 8,192 tokens on each of eight replicas.
+        assert (row["global_batch_size"], float(row["step_time_s"])) == ("16", pytest.approx(1.0))
+
+    def test_a_time_counts_before_a_speed_that_contradicts_it(self, tmp_path: Path) -> None:
+        row = only_row(tmp_path, step_time_s=10.0, tokens_per_s_per_gpu=16384)
+        assert row["step_time_s"] == "10.0"
+        assert (
+            "tokens_per_s_per_gpu = '16384': with global_batch, seq_len and n_gpus a step of 8 s"
+            in row["remarks"]
+        )
+        assert only_row(tmp_path, step_time_s=8.1, tokens_per_s_per_gpu=16384)["remarks"] == ""
+
     def test_layers_that_do_not_split_fill_all_stages_like_the_fullest(self, tmp_path: Path) -> None:
         sizes = {"model": "Foo", "hidden": 4096, "n_gpus": 32, "pp": 16, "gpus_per_node": 8}
         uneven, even = (only_row(tmp_path, layers=layers, **sizes) for layers in (61, 62))
