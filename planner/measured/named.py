@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from planner.measured.notes import CHUNKED_LOSS
 from planner.measured.told import Told
 from planner.measured.words import affirmed
 
@@ -23,12 +24,6 @@ _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            r"\bmuon\b|\b8[- ]?bit (adam|optim)|\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b", re.IGNORECASE
-        ),
-        "the optimizer is simulated as Adam; give optimizer_bytes and update_bytes",
-    ),
-    (
-        re.compile(
             r"power[- ]?(cap|limit)\w*|capped (to|at) \d+ ?w\b|clock[- ]?lock\w*|locked (at|to) \d+ ?mhz",
             re.IGNORECASE,
         ),
@@ -40,8 +35,33 @@ _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         "experts are simulated as balanced",
     ),
+    (
+        re.compile(r"\b(tiled?|tiling|chunked?)[-_ ](of )?(the )?(mlps?|ffn|compute)\b", re.IGNORECASE),
+        "feed-forward networks are simulated whole, not in pieces",
+    ),
+    (CHUNKED_LOSS, "the loss is simulated in place on all logits, with 16 bits each"),
+    (
+        re.compile(r"\b(fp8|8[- ]?bit)[-_ ](attention|attn|dpa|mha)\b|\bfp8_(dpa|mha)\b", re.IGNORECASE),
+        "the attention core is simulated in 16 bits",
+    ),
 )
 """Words of notes, and what is simulated in their place."""
+_OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"\bmuon\b|\b8[- ]?bit (adam|optim)|\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b", re.IGNORECASE
+        ),
+        "the optimizer is simulated as Adam; give optimizer_bytes and update_bytes",
+    ),
+    (
+        re.compile(
+            r"precision[-_ ]aware[-_ ]optim\w*|\b(bf16|fp16|fp8|16[- ]?bit)[-_ ](adam[-_ ])?(moments?|optim\w* states?)",
+            re.IGNORECASE,
+        ),
+        "the optimizer keeps what is usual for the framework; give optimizer_bytes",
+    ),
+)
+"""The same of optimizers, whose bytes have columns."""
 
 
 def remark_named(told: Told, kernel_launch: str) -> None:
@@ -53,6 +73,7 @@ def remark_named(told: Told, kernel_launch: str) -> None:
     """
     if kernel_launch != "graph" and (found := affirmed(_GRAPHS, told.text("notes"))):
         told.remark("notes", f"{found[0]}: left out; the host launches every kernel")
-    for words, meaning in _NOT_SIMULATED:
+    others = () if "optimizer_bytes" in told.cells.numbers else _OPTIMIZERS
+    for words, meaning in (*_NOT_SIMULATED, *others):
         if found := affirmed(words, told.text("notes")):
             told.remark("notes", f"{found[0]}: {meaning}")

@@ -14,6 +14,11 @@ from simulator.errors import InputError, Problem
 FUSED_LOGIT_BYTES = 2
 """A fused loss works in place on 16-bit logits (Transformer Engine)."""
 _FUSED_LOSS = re.compile(r"\bfused (?:[a-z -]+, (?:and )?)*(?:cross[- ]entropy|loss)", re.IGNORECASE)
+CHUNKED_LOSS = re.compile(
+    r"\b(?:tiled?|chunked|(?:fused[- ])?linear|cut)[- ](?:cross[- ]entropy|ce\b|loss|logits)|\bliger\b",
+    re.IGNORECASE,
+)
+"""A loss whose logits are never there all at once."""
 _FUSED_OPERATORS = re.compile(
     r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b"
     r"|\btorch[. _-]?compiled?\b|\bcompile(?= ?[=:])|(?<=no )compile\b|(?<=without )compile\b",
@@ -35,13 +40,22 @@ _ACCUMULATION = re.compile(
     r"|\b(\d{1,6})[- ](?:gradient[- ]|grad[- ])?accumulation[- ]steps\b",
     re.IGNORECASE,
 )
-_EXPERT_TENSOR = re.compile(r"\betp[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE)
+_EXPERT_TENSOR = re.compile(
+    r"\b(?:etp|expert[-_ ]tensor[-_ ]parallel(?:ism)?(?:[-_ ]size)?)[ =:]*([1-9]\d{0,3})\b", re.IGNORECASE
+)
 _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re.IGNORECASE)
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
-_DISPATCHERS = (("hybrid-?ep|deep-?ep|flex", "deduplicated"), ("all-?to-?all|dispatcher a2a", "all_to_all"))
-_EXPERTS_BESIDE = r"\b(?:ep|a2a)[ _]overlap"
-_UNHIDDEN_DISPATCHER = "hybrid-?ep"
+_DISPATCHERS = (
+    ("hybrid[- ]?ep|deep[- ]?ep|flex", "deduplicated"),
+    ("all-?to-?all|dispatcher a2a", "all_to_all"),
+)
+_OF_EXPERTS = r"(?:ep|a2a|all-?to-?all|moe|(?<!shared[-_ ])experts?)(?:[-_ ]parallel)?(?:[-_ ](?:a2a|all-?to-?all|comm\w*))?"
+_EXPERTS_BESIDE = (
+    rf"\b{_OF_EXPERTS}[-_ ]overlap"
+    rf"|\boverlap(?:s|ped|ping)?[-_ ](?:of[-_ ])?(?:the[-_ ])?(?:moe[-_ ])?{_OF_EXPERTS}(?![A-Za-z]|[-_ ]shared)"
+)
+_UNHIDDEN_DISPATCHER = "hybrid[- ]?ep"
 """Megatron-Bridge's recipes with it do not hide what it makes short."""
 _TENSOR_BESIDE = (
     r"(?:async(?:hronous)?[- ]?(?:tp|tensor)"
@@ -57,7 +71,7 @@ _CHUNKS = re.compile(r"\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d
 
 def logit_bytes(notes: str) -> int | None:
     """Returns the bytes that the loss needs for each logit."""
-    return FUSED_LOGIT_BYTES if affirmed(_FUSED_LOSS, notes) else None
+    return FUSED_LOGIT_BYTES if affirmed(_FUSED_LOSS, notes) or affirmed(CHUNKED_LOSS, notes) else None
 
 
 def fuses_operators(notes: str) -> bool | None:

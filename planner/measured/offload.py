@@ -14,6 +14,15 @@ _OFFLOADED_OPTIMIZER = re.compile(
     r"|offload\w*[- _](?:the[- _])?optimizer",
     re.IGNORECASE,
 )
+_ACTIVATIONS = re.compile(
+    r"activations?[-_ ](?:cpu[-_ ])?offload\w*|offload\w*[-_ ](?:of[-_ ])?(?:the[-_ ])?activations?\b",
+    re.IGNORECASE,
+)
+_SHARE = re.compile(
+    r"(?:optim\w*|offload\w*|cpu[- _]?adam)[^\d,;.%]{0,24}(?:(\d{1,3}) ?(?:%|percent)|0?\.(\d{1,2})\b)",
+    re.IGNORECASE,
+)
+"""The part of an optimizer's states that is offloaded, as in Megatron's `--optimizer-offload-fraction 0.5`."""
 
 
 def activation_offload_fraction(told: Told, num_layers: int) -> float | None:
@@ -24,18 +33,30 @@ def activation_offload_fraction(told: Told, num_layers: int) -> float | None:
         left_out = "offloading is left out: notes say it, as: offloads activations of 20 layers"
         taken = f"taken as offloading the activations of {offloaded} layers"
         told.remark("recompute", taken if offloaded else left_out)
+    elif not offloaded and (found := affirmed(_ACTIVATIONS, told.text("notes"))):
+        told.remark(
+            "notes", f"{found[0]}: left out; say of how many layers: offloads activations of 20 layers"
+        )
     return min(1.0, offloaded / num_layers) or None
 
 
 def optimizer_offload_fraction(told: Told) -> float | None:
-    """Returns 1 where the optimizer's states wait in main memory; `None` where no one says so."""
+    """Returns the part of the optimizer's states that waits in main memory, all unless it is told; `None` where none does."""
     written = told.text(COLUMN)
-    if _offloads_optimizer(f"{written}; {told.text('notes')}"):
-        return 1.0
+    said = f"{written}; {told.text('notes')}"
+    if _offloads_optimizer(said):
+        return _share(said)
     if not _offloads_something(written):
         return None
     told.remark(COLUMN, "offloading is taken as that of the optimizer's states alone")
     return 1.0
+
+
+def _share(said: str) -> float:
+    found = _SHARE.search(said)
+    if found is None:
+        return 1.0
+    return min(1.0, int(found[1]) / 100 if found[1] else float(f"0.{found[2]}")) or 1.0
 
 
 def _offloads_optimizer(written: str) -> bool:

@@ -26,16 +26,22 @@ _MOVED = (
 _NOT_COMPUTED = re.compile(rf"{_NARROW}[- ]+{_MOVED}|\b{_MOVED}\s*(?:in|at|:|=)\s*{_NARROW}", re.IGNORECASE)
 """Numbers of 8 bits that are sent or kept, not multiplied."""
 _SOME_PRODUCTS = re.compile(
-    rf"{_NARROW}\w*[- ]+(?:(?:for|in|the|routed|only)[- ]+)*(?:experts?|grouped[- ]gemm|moe|mlps?|ffn|attention)\b",
+    rf"{_NARROW}\w*[- (]+(?:(?:for|in|the|routed|only)[- ]+)*(?:experts?|grouped[- ]gemms?|moe|mlps?|ffn|attention)\b",
     re.IGNORECASE,
 )
+_SOME_LAYERS = re.compile(
+    r"\b(?:first|last|final|some|few)\b[^;]{0,40}?(?:bf16|fp16|16[- ]?bit|fp8|high(?:er)? precision)"
+    r"|\b(?:bf16|fp16|16[- ]?bit|fp8)\b[^;]{0,20}?\b(?:first|last|final|some|few)\b[^;]{0,20}?layers?",
+    re.IGNORECASE,
+)
+"""Layers that a run in a narrow format keeps in a wider one."""
 _OPEN = re.compile(
     r"(?:automatic |native |torch )?(?:mixed(?:[- ]precision)?|amp)(?: training)?", re.IGNORECASE
 )
 """Words that leave open which format of 16 bits it is."""
 _RECIPES = (
-    ("mx-?fp8|fp8-?mx", "mxfp8"),
-    (r"block|sub-?channel|fp8-?sc\b", "blockwise"),
+    (r"mx-?fp8|fp8-?mx|\b1x32\b", "mxfp8"),
+    (r"block|\bblk\b|tile|\b(?:1|128)x128\b|sub-?channel|fp8-?sc\b", "blockwise"),
     (r"delayed|fp8-?ds\b", "delayed"),
     (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8-?cs\b", "tensorwise"),
 )
@@ -89,6 +95,8 @@ def _remarks_on(written: str) -> list[str]:
         remarks.append("8 bits of what is sent or kept are not read here; products in the other format")
     elif number_format(written) == "fp8" and affirmed(_SOME_PRODUCTS, written):
         remarks.append("all products of layers are simulated in 8 bits, not some of them alone")
+    if number_format(written) in ("fp4", "fp8") and affirmed(_SOME_LAYERS, written):
+        remarks.append("all layers are simulated in the narrow format, also those that keep a wider one")
     return remarks
 
 

@@ -47,7 +47,12 @@ from planner.measured.sharding import (
 from planner.measured.software_families import software_family
 from planner.measured.told import CannotModelError, Told
 from planner.measured.told_habits import UNTOLD_HABITS, told_habits
-from planner.measured.unmodelled import refuse_unlike_a_decoder, remark_window, simulates_checkpoints
+from planner.measured.unmodelled import (
+    refuse_unlike_a_decoder,
+    remark_packing,
+    remark_window,
+    simulates_checkpoints,
+)
 from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
 from simulator import catalog
 from simulator.errors import InputError
@@ -329,7 +334,9 @@ class _Translation:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
         window = window_cells(self.cells, self.known)
         remark_window(self.told, has_window=bool(window))
-        found = {**window, **document_cells(self.cells)}
+        documents = document_cells(self.cells)
+        remark_packing(self.told, has_documents=bool(documents))
+        found = {**window, **documents}
         if layout["context_parallel"] == 1:
             if splits_for_context(self.told.text("sp")):
                 self.told.remark("sp", "no ranks share the sequence; say in cp how many do")

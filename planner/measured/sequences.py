@@ -42,7 +42,10 @@ _RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
 """Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
 _WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
 _DOCUMENTS = re.compile(
-    r"(?:mean|average) (?:document|sample|sequence) length[^\d,;]{0,10}?(\d+)", re.IGNORECASE
+    r"\b(?:mean|average|avg\.?)(?: packed)? (?:(?:document|doc|sample|sequence|seq)s? )?len(?:gth)?[^\d,;]{0,10}?(\d+)"
+    r"|\b(?:mean|average|avg\.?) (?:document|doc)(?: of)? (\d+)"
+    r"|\b(?:documents|docs|samples|sequences)(?: of)? (\d+) tokens on average",
+    re.IGNORECASE,
 )
 
 
@@ -134,4 +137,5 @@ def _exchange(said: str) -> ContextExchange | None:
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
-    return int(found[1]) if found and 0 < int(found[1]) < 10**9 else None
+    size = int(next(filter(None, found.groups()))) if found else 0
+    return size if 0 < size < 10**9 else None

@@ -9,6 +9,9 @@ from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed
 
 _WINDOW = re.compile(r"sliding[- _]?window|\bswa\b", re.IGNORECASE)
+_PACKED = re.compile(
+    r"\b(sequence|sample)[-_ ]packing|\bpacked[-_ ](sequences?|samples?|documents?)", re.IGNORECASE
+)
 _PARTITIONED = re.compile(
     r"partition(?:ed|s|ing)?[-_ ](?:activations?|(?:activation[- ])?checkpoints?)\b|activations?[- ]partition"
     r"|zero[- ]?r\b",
@@ -39,6 +42,13 @@ def refuse_unlike_a_decoder(model: str) -> None:
     """
     if _UNLIKE_A_DECODER.search(re.sub(r"[\s_/]+", "-", model.lower())):
         raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")
+
+
+def remark_packing(told: Told, *, has_documents: bool) -> None:
+    """Says of packed sequences of unknown documents that attention is simulated over whole sequences."""
+    if not has_documents and (found := affirmed(_PACKED, told.text("notes"))):
+        meaning = "tokens are simulated to see all before them; give mean_document where documents see themselves only"
+        told.remark("notes", f"{found[0]}: {meaning}")
 
 
 def remark_window(told: Told, *, has_window: bool) -> None:

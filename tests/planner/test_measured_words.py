@@ -285,6 +285,9 @@ class TestSharding:
             ({"zero_stage_or_fsdp": "ZeRO-Offload"}, "1.0", False),
             ({"zero_stage_or_fsdp": "zero1", "notes": "optimizer offload"}, "1.0", False),
             ({"zero_stage_or_fsdp": "FSDP, CPU offload"}, "1.0", True),
+            ({"notes": "CPU offload optimizer 50%"}, "0.5", False),
+            ({"notes": "optimizer_offload_fraction=0.25, optimizer offload"}, "0.25", False),
+            ({"notes": "optimizer CPU offload, fraction 1.0"}, "1.0", False),
             ({"zero_stage_or_fsdp": "FSDP, no offload", "notes": "activation CPU offload False"}, "", False),
         ],
     )
@@ -575,6 +578,16 @@ class TestNotes:
         ({"zero_stage_or_fsdp": "FSDP, no TP"}, "zero_stage", "3"),
         ({"notes": "full fine-tuning, no LoRA"}, "lora_rank", ""),
         ({"notes": "no fused loss; LoRA"}, "lora_rank", "32"),
+        ({"notes": "fused linear cross entropy"}, "logit_bytes", "2"),
+        ({"notes": "Liger kernels"}, "logit_bytes", "2"),
+        ({"precision": "FP8-BLK"}, "fp8_recipe", "blockwise"),
+        ({"precision": "fp8, 1x128/128x128 tiles"}, "fp8_recipe", "blockwise"),
+        ({"notes": "packed, mean length 700"}, "mean_tokens", "700"),
+        ({"notes": "documents of 700 tokens on average"}, "mean_tokens", "700"),
+        ({"notes": "mean samples/s 12"}, "mean_tokens", ""),
+        ({**MIXTURE, "notes": "Hybrid EP"}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "Hybrid EP"}, "overlaps_expert_exchange", "false"),
+        ({**MIXTURE, "notes": "expert tensor parallel 2"}, "expert_tensor_parallel", "2"),
         ({"notes": "tp_comm_overlap=0", "tp": 2}, "overlaps_tensor_comm", "false"),
         ({"notes": "TP overlap is off", "tp": 2}, "overlaps_tensor_comm", "false"),
         ({**MIXTURE, "notes": "no fp8 dispatch"}, "dispatches_in_8_bits", "false"),
@@ -591,3 +604,36 @@ def test_words_mean_what_their_neighbours_make_of_them(
 ) -> None:
     row = row_of(tmp_path, **{"tp": 1, "pp": 1, "framework": "Megatron-LM 0.12", **cells})
     assert row.get(column, "") == read
+
+
+@pytest.mark.parametrize(
+    ("column", "written", "meaning"),
+    [
+        ("notes", "activation offloading to CPU", "left out; say of how many layers"),
+        ("notes", "tiled MLP", "feed-forward networks are simulated whole"),
+        ("notes", "chunked cross entropy", "the loss is simulated in place on all logits"),
+        ("notes", "FP8 attention", "the attention core is simulated in 16 bits"),
+        ("notes", "precision-aware optimizer", "give optimizer_bytes"),
+        ("notes", "BF16 Adam moments", "give optimizer_bytes"),
+        ("notes", "sequence packing", "give mean_document"),
+        ("precision", "fp8 grouped gemms", "not some of them alone"),
+        ("precision", "fp8, last layers bf16", "also those that keep a wider one"),
+    ],
+)
+def test_what_is_simulated_in_another_way_is_told(
+    tmp_path: Path, column: str, written: str, meaning: str
+) -> None:
+    assert meaning in row_of(tmp_path, **{column: written})["remarks"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"notes": "offloads activations of 20 layers"},
+        {"notes": "activation offload False; no sequence packing"},
+        {"notes": "sequence packing", "mean_document": 700},
+        {"notes": "BF16 Adam moments", "optimizer_bytes": 8},
+    ],
+)
+def test_what_is_simulated_so_is_not(tmp_path: Path, changes: Mapping[str, object]) -> None:
+    assert row_of(tmp_path, **changes)["remarks"] == ""
