@@ -34,7 +34,7 @@ _MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
     "core_attn": _CORE,
     "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),
     "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
-    "moe_act": re.compile(r"\bmoe[ _-]?act"),
+    "moe_act": re.compile(r"\bmoe[ _-]?act|swi-?glu\b"),
     "shared_experts": re.compile(r"shared[ _-]?experts?"),
     "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ -]?forward"),
     "moe": re.compile(r"\bmoe(?![ _-]?act)"),
@@ -45,6 +45,11 @@ _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
     (r"dots\w*_saveable|checkpoint_dots|save_dots|\bminimal", ()),
 )
 """What policies of JAX and MaxText compute again that keep some results of products, the nearest that there is."""
+_NO_MODULE = re.compile(
+    r"selective(?:ly)?|sel|s?ac|activations?|gradients?|checkpoint(?:s|ing)?|recompute\w*|granularity|modules?|save|ops?|layers?"
+    r"|of|the|only|in|with|all|every|each|and|full|\d*"
+)
+"""Words beside those of modules that name none."""
 _OTHER_MODULES = re.compile(r"modules?\b")
 _IN_NOTES = re.compile(r"recompute[ _-]?modules?\b[^;.]*", re.IGNORECASE)
 _LAYERS = re.compile(
@@ -84,6 +89,8 @@ class Recomputed:
     """`Workload.recompute_modules`, where modules are named."""
     is_exact: bool = True
     """Whether this is all that was written; modules without a name, and some layers, may be any."""
+    unread: tuple[str, ...] = ()
+    """What is named beside known modules and is none of them."""
     is_understood: bool = True
     """Whether it says anything of recomputation that is known."""
 
@@ -141,7 +148,8 @@ def _selective(text: str, notes: str) -> Recomputed | None:
     if policy is not None:
         return Recomputed(kind="selective", modules=policy, is_exact=False)
     if modules := _modules(text) or _modules_in_notes(text, notes):
-        return Recomputed(kind="selective", modules=modules)
+        unread = _unread(text)
+        return Recomputed(kind="selective", modules=modules, unread=unread, is_exact=not unread)
     has_others = bool(affirmed(_OTHER_MODULES, text))
     return (
         Recomputed(kind="selective", is_exact=not has_others)
@@ -159,6 +167,17 @@ def _modules(text: str) -> tuple[RecomputeModule, ...]:
     """Returns the modules that a text names, nothing where that is the attention core alone."""
     found = tuple(module for module, words in _MODULES.items() if affirmed(words, text))
     return () if found == CORE else found
+
+
+def _unread(text: str) -> tuple[str, ...]:
+    """Returns the parts of a list of modules that name none which is known."""
+    parts = (part.strip() for part in re.split(r"[,;+/&()\[\]]", text))
+    return tuple(
+        part
+        for part in parts
+        if not all(_NO_MODULE.fullmatch(word) for word in re.split(r"[\s:=_-]", part))
+        and not any(words.search(part) for words in _MODULES.values())
+    )
 
 
 def _modules_in_notes(text: str, notes: str) -> tuple[RecomputeModule, ...]:

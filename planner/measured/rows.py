@@ -247,6 +247,8 @@ class _Translation:
         self.told.default("recompute", again.kind)
         if not again.is_understood:
             self.told.remark("recompute", "is not understood; taken as none")
+        if again.unread:
+            self.told.remark("recompute", f"{', '.join(again.unread)}: no known module; left out")
         if again.method == "uniform":
             self.told.remark("recompute", f"taken as groups of {again.num_layers} layers")
         elif again.num_layers:

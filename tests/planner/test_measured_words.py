@@ -616,6 +616,8 @@ def test_words_mean_what_their_neighbours_make_of_them(
         ("notes", "precision-aware optimizer", "give optimizer_bytes"),
         ("notes", "BF16 Adam moments", "give optimizer_bytes"),
         ("notes", "sequence packing", "give mean_document"),
+        ("recompute", "selective (layernorm, rope)", "rope: no known module; left out"),
+        ("recompute", "SwiGLU", "moe_act"),
         ("precision", "fp8 grouped gemms", "not some of them alone"),
         ("precision", "fp8, last layers bf16", "also those that keep a wider one"),
     ],
@@ -630,6 +632,7 @@ def test_what_is_simulated_in_another_way_is_told(
     "changes",
     [
         {"notes": "offloads activations of 20 layers"},
+        {"recompute": "selective: mlp and core attention modules only"},
         {"notes": "activation offload False; no sequence packing"},
         {"notes": "sequence packing", "mean_document": 700},
         {"notes": "BF16 Adam moments", "optimizer_bytes": 8},
