@@ -12,6 +12,7 @@ GIGA = 1e9
 TERA = 1e12
 PETA = 1e15
 
+KIB = float(2**10)
 MIB = float(2**20)
 GIB = float(2**30)
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.measured.numbers import number_in, sequences_in
+from planner.measured.words import NOTHING_SAID
 from planner.problems import shown
 from simulator.errors import refusal
 
-WORDS_FOR_NOTHING = ("", "-", "?", "n/a", "na", "nan", "none", "null", "unknown")
+WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
 """What people write into a cell of numbers that has none."""
 WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads")}
 """Words of a column that mean what is taken for an empty cell."""

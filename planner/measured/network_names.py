@@ -20,10 +20,10 @@ _FABRICS = (
     ("omni-?path", "omni-path"),
     ("slingshot", "slingshot-11"),
     (r"\befa", "efa-400g"),
-    (r"\bxdr(800)?\b|800G?\W*(gb(/s|ps) )?infiniband", "infiniband-xdr"),
-    (r"\bndr(200|400)?\b|400G?\W*(gb(/s|ps) )?infiniband", "infiniband-ndr"),
-    (r"\bhdr(100|200)?\b|200G?\W*(gb(/s|ps) )?infiniband", "infiniband-hdr"),
-    (r"\bedr(100)?\b|100G?\W*(gb(/s|ps) )?infiniband", "infiniband-edr"),
+    (r"\bxdr(800)?\b|800G?\W*(gb(/s|ps) )?infiniband|infiniband\W*800\s?g", "infiniband-xdr"),
+    (r"\bndr(200|400)?\b|400G?\W*(gb(/s|ps) )?infiniband|infiniband\W*400\s?g", "infiniband-ndr"),
+    (r"\bhdr(100|200)?\b|200G?\W*(gb(/s|ps) )?infiniband|infiniband\W*200\s?g", "infiniband-hdr"),
+    (r"\bedr(100)?\b|100G?\W*(gb(/s|ps) )?infiniband|infiniband\W*100\s?g", "infiniband-edr"),
     ("800G?.*(roce|ethernet)", "ethernet-roce-800g"),
     (r"^(?!.*infiniband).*(roce|ethernet|tcpx|gbe\b)", "ethernet-roce-400g"),
     ("tpu|jupiter|dcn", "tpu-dcn"),
@@ -101,7 +101,11 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     remark, machine = "", None
     if node_bytes_per_s is None:
         machine = machine_of(description, accelerator)
-        remark = _unread_rate(description, node.network_bytes_per_s_per_accelerator)
+        remark = _unread_rate(
+            description,
+            node.network_bytes_per_s_per_accelerator,
+            is_usual=words in (None, catalog.default_fabric(accelerator).kind),
+        )
     if machine:
         node_bytes_per_s, num_cards = gigabits_per_s(machine.gigabits_per_s), machine.num_cards
         remark = f"taken as {machine.name}, with {machine.gigabits_per_s:g} Gb/s for each node"
@@ -119,13 +123,19 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     )
 
 
-def _unread_rate(description: str, usual_bytes_per_s: float) -> str:
-    """Returns that a rate is left out which does not say of how many links it is, unless it is usual for one."""
+def _unread_rate(description: str, usual_bytes_per_s: float, *, is_usual: bool) -> str:
+    """Returns that a rate is left out which does not say of how many links it is, unless it is usual for one.
+
+    Args:
+        description: of the links.
+        usual_bytes_per_s: of an accelerator of the usual node.
+        is_usual: whether the fabric is that of the usual node, the name of whose generation says nothing new.
+    """
     rates = (_OF_ONE.search(part) for part in _PARTS.split(description) if not _SCALE_UP.search(part))
-    unread = [rate for rate in rates if rate and rate["size"]]
+    unread = [rate for rate in rates if rate and (rate["size"] or not is_usual)]
     if all(math.isclose(_bytes_per_s(rate), usual_bytes_per_s) for rate in unread):
         return ""
-    return f"{unread[0][0]} does not say of how many links it is; the usual links of the accelerator stand in"
+    return f"{unread[0][0].strip()} does not say of how many links it is; the usual links of the accelerator stand in"
 
 
 def _is_pcie(description: str, accelerator: str) -> bool:

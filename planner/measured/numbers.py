@@ -7,15 +7,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulator.units import GIB, GIGA, MEGA, MIB, MILLISECOND
+from simulator.units import GIB, GIGA, KIB, KILO, MEGA, MIB, MILLISECOND
 
 _NUMBER = r"(?P<about>[~\u2248]\s*)?(?P<number>\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|\d{1,16}(?:\.\d{1,17})?)"
-_WRITTEN = re.compile(rf"{_NUMBER}\s*(?P<kilo>[kK](?![A-Za-z]))?\s*\(?(?P<unit>[^\d()]*)\)?")
+_WRITTEN = re.compile(rf"{_NUMBER}\s*(?P<scale>[kKM](?![A-Za-z]))?\s*\(?(?P<unit>[^\d()]*)\)?")
 _EXPLAINED = re.compile(r"([^()]+?)\s*\([^()]*\)")
 _IN_TOKENS = re.compile(rf"{_NUMBER}\s*(?P<million>M|million)?\s*(?P<unit>tok(?:en)?s?)?", re.IGNORECASE)
 _PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
 _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 """Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
+_SPANS = ("seq_len", "window")
+"""Columns of tokens that are powers of two more often than not."""
+LEAST_DIGITS = 2
 _DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?", 1.0),)
 _TOKENS = (("tokens?", 1.0),)
 _SEQUENCES = (("seqs?|sequences?|samples?", 1.0),)
@@ -112,15 +115,35 @@ def _with_unit(column: str, found: re.Match[str]) -> Number | None:
     factor = _meaning(_UNITS.get(column, ()), unit) if unit else 1.0
     if factor is None:
         return None
-    size = float(found["number"].replace(",", ""))
-    is_exact = not (found["kilo"] or found["about"] or _DECIMAL.fullmatch(unit))
-    return Number(value=size * factor * (_kilo(column, size) if found["kilo"] else 1.0), is_exact=is_exact)
+    is_exact = not (found["scale"] or found["about"] or _DECIMAL.fullmatch(unit))
+    scaled = _scaled(column, found["number"].replace(",", ""), found["scale"])
+    return None if scaled is None else Number(value=scaled * factor, is_exact=is_exact)
 
 
-def _kilo(column: str, size: float) -> float:
-    """Returns what `k` stands for: 1,024 where that gives a whole number, but in columns of thousands."""
-    is_binary = column not in _THOUSANDS and math.isclose(size * 1024, round(size * 1024))
-    return 1024.0 if is_binary else 1000.0
+def _scaled(column: str, number: str, scale: str | None) -> float | None:
+    """Returns a number with what `k` or `M` stands for; `None` where the column is not counted in such.
+
+    Those are 1,024 where that gives a whole number, but in columns of thousands; `131k` tokens are the power of two nearby.
+    """
+    size = float(number)
+    if scale is None:
+        return size
+    if scale == "M" and column not in _SPANS:
+        return None
+    thousand, binary = (MEGA, MIB) if scale == "M" else (KILO, KIB)
+    if column in _SPANS and (power := _power_of_two(number, thousand)):
+        return power
+    is_binary = column not in _THOUSANDS and math.isclose(size * binary, round(size * binary))
+    return size * (binary if is_binary else thousand)
+
+
+def _power_of_two(number: str, thousand: float) -> float | None:
+    """Returns the power of two of which a rounded or cut number of two and more digits gives the first; else `None`."""
+    digits = len(number.partition(".")[2])
+    if len(number.replace(".", "")) < LEAST_DIGITS or not float(number):
+        return None
+    power = 2.0 ** round(math.log2(float(number) * thousand))
+    return power if abs(power / thousand - float(number)) < 10.0**-digits else None
 
 
 def _meaning(meanings: tuple[tuple[str, float], ...], text: str) -> float | None:

@@ -14,6 +14,8 @@ USUAL_VOCABULARY = 51_200
 USUAL_HEAD_DIM = 128
 _OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases"
 """Fields of experts for which rows have no columns."""
+MOST_SHARED_EXPERTS = 8
+"""Up to this, what stands for the width of shared experts is their number."""
 PLAIN_FFN_RATIO = 4
 """Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
 
@@ -106,16 +108,27 @@ def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> 
     if not has_experts(told, known):
         return {**parts, "num_experts": None}
     fields = experts.model_dump() if experts else {}
-    width = fields.get("expert_ffn_hidden_size", ffn_hidden_size)
+    width = told.count("moe_ffn_hidden", fields.get("expert_ffn_hidden_size", ffn_hidden_size))
     return {
         **parts,
         "num_experts": told.count("experts", fields.get("num_experts")),
         "experts_per_token": told.count("topk", fields.get("experts_per_token")),
-        "expert_ffn_hidden_size": told.count("moe_ffn_hidden", width),
-        "shared_ffn_hidden_size": told.or_known("shared_expert_ffn", fields.get("shared_ffn_hidden_size")),
+        "expert_ffn_hidden_size": width,
+        "shared_ffn_hidden_size": _shared_width(told, fields.get("shared_ffn_hidden_size"), width),
         **_order_of_layers(told, fields.get("num_dense_layers")),
         **{name: fields[name] for name in _OF_KNOWN_EXPERTS if name in fields},
     }
+
+
+def _shared_width(told: Told, known: int | None, width: int) -> int:
+    """Returns the width of all shared experts, each as wide as a routed one where the row gives their number."""
+    given = told.or_known("shared_expert_ffn", known)
+    if not 0 < given <= MOST_SHARED_EXPERTS < width:
+        return given
+    told.remark(
+        "shared_expert_ffn", f"taken as {given} x {width}: a width of all shared experts belongs here"
+    )
+    return given * width
 
 
 def _order_of_layers(told: Told, known_leading: int | None) -> dict[str, int]:

@@ -11,7 +11,10 @@ from simulator.errors import InputError, Problem
 
 _Meaning = TypeVar("_Meaning")
 
-NOTHING_SAID = ("", "-", "?", "n/a", "na", "nan", "null", "unknown")
+NOTHING_SAID = (
+    *("", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "n.a.", "na", "nan", "null", "tbd", "unknown"),
+    *("not given", "not stated", "not reported", "not published", "not specified", "unspecified"),
+)
 YES = ("yes", "true", "on", "y", "1")
 NO = ("no", "false", "off", "n", "0")
 WITH_CARE = ("caution",)

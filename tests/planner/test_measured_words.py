@@ -428,6 +428,11 @@ class TestNumbers:
             ("pp", "2 (interleaved)", 2, True),
             ("step_time_s", "2100 ms", 2.1, False),
             ("tokens_per_s_per_gpu", "3.4k", 3400, True),
+            ("seq_len", "131K", 131_072, True),
+            ("seq_len", "33k", 32_768, True),
+            ("seq_len", "65k", 65_536, True),
+            ("seq_len", "3k", 3_072, True),
+            ("seq_len", "1M", 2**20, True),
             ("peak_mem_gib_per_gpu", "80000 MiB", 78.125, False),
             ("peak_mem_gib_per_gpu", "80 GB", 74.505806, True),
         ],
@@ -455,6 +460,18 @@ class TestNumbers:
         row = row_of(tmp_path, seq_len=4096, global_batch=written, tp=1, pp=1)
         assert row["global_batch_size"] == sequences
         assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
+
+    @pytest.mark.parametrize("written", ["\N{EN DASH}", "\N{EM DASH}", "n.a.", "not reported"])
+    def test_dashes_and_words_for_nothing_are_empty_cells(self, tmp_path: Path, written: str) -> None:
+        cells = {"heads": written, "sp": written, "recompute": written, "interconnect": written}
+        assert row_of(tmp_path, **cells) == row_of(tmp_path, **dict.fromkeys(cells, ""))
+
+    def test_shared_experts_that_are_counted_have_the_width_of_routed_ones(self, tmp_path: Path) -> None:
+        shape = {"model": "Foo", "layers": 8, "hidden": 1024, "experts": 8, "topk": 2, "moe_ffn_hidden": 512}
+        row = row_of(tmp_path, **shape, shared_expert_ffn=2)
+        assert row["shared_ffn_hidden_size"] == "1024"
+        assert "shared_expert_ffn = '2': taken as 2 x 512" in row["remarks"]
+        assert row_of(tmp_path, **shape, shared_expert_ffn=512)["remarks"] == ""
 
     @pytest.mark.parametrize("written", ["OOM", "0", "<80"])
     def test_memory_that_is_not_read_costs_no_time(self, tmp_path: Path, written: str) -> None:
