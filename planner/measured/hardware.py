@@ -9,7 +9,7 @@ from planner.measured.batches import is_torchtitan
 from planner.measured.file import Cells
 from planner.measured.hardware_names import accelerator_id, link_domain_of
 from planner.measured.network_names import Network, network_of
-from planner.measured.told import Told
+from planner.measured.told import LONGEST_NAME, Told
 from planner.measured.words import affirmed
 from simulator import catalog
 from simulator.errors import InputError, Problem
@@ -45,8 +45,8 @@ def accelerator_of(told: Told) -> str:
     Raises:
         CapplanError: the catalogue has no such accelerator.
     """
-    name = accelerator_id(told.text("gpu") or "not named")
-    if _BARE_H100.fullmatch(told.text("gpu")) and is_torchtitan(told.framework):
+    name = accelerator_id(told.name("gpu") or "not named")
+    if _BARE_H100.fullmatch(told.name("gpu")) and is_torchtitan(told.framework):
         return told.default("gpu", name)
     die = _DIES.get(name)
     if die is None or not _counts_dies(told, catalog.default_node(die).num_accelerators):
@@ -74,7 +74,7 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
     network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
     usual_domain = given if given is not None and counts_domain else _usual_domain(node, gpus)
     domain = network.link_domain_size or min(
-        usual_domain, link_domain_of(cells.text.get("gpu", "")) or usual_domain
+        usual_domain, link_domain_of(cells.text.get("gpu", "")[:LONGEST_NAME]) or usual_domain
     )
     columns = {"gpus_per_node": given is not None, "interconnect": _is_told(network, num_gpus, domain)}
     return MeasuredNode(

@@ -133,7 +133,7 @@ class _Translation:
     def __init__(self, cells: Cells, row_id: str, group: str) -> None:
         self.cells, self.row_id, self.group = cells, row_id, group
         self.told = Told(cells)
-        self.model = self.told.text("model")
+        self.model = self.told.name("model")
         self._refuse_broken_cells()
         self.kind = self._known_kind()
         self.splits_sequence = splits_sequence(self.told.text("sp"))

@@ -55,13 +55,13 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "ffn_hidden_size": ffn,
         "is_gated": told.count("mlp_matrices", 3 if is_gated else 2) == 3,
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
-        "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.text("model"))),
+        "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.name("model"))),
     }
 
 
 def _check_size(told: Told, known: ModelShape | None) -> None:
     missing = [column for column in ("hidden", "layers") if not told.cells.count(column)]
-    if missing and not known and (name := told.text("model")):
+    if missing and not known and (name := told.name("model")):
         raise CannotModelError(
             f"{missing[0]} is not given, and the catalogue has no model {name} (`capplan catalog models`)"
         )
@@ -78,7 +78,7 @@ def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None
         return usual or "one_norm"
     if is_denied(_PARALLEL_BLOCK, said):
         return None
-    is_of_megascale = _MEGASCALE.search(told.framework) and _OF_MEGASCALE.search(told.text("model"))
+    is_of_megascale = _MEGASCALE.search(told.framework) and _OF_MEGASCALE.search(told.name("model"))
     return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
 
 
@@ -87,7 +87,7 @@ def qk_norm(told: Told, known: ModelShape | None) -> QueryKeyNorm | None:
     said = "; ".join(told.text(column) for column in ("notes", "model"))
     if is_denied(_QK_NORM, said) or (known and known.latent_attention):
         return None
-    usual = known.qk_norm if known else norms_heads(told.text("model"))
+    usual = known.qk_norm if known else norms_heads(told.name("model"))
     return usual or ("per_head" if affirmed(_QK_NORM, said) else None)
 
 
@@ -133,7 +133,7 @@ def _shared_width(told: Told, known: int | None, width: int) -> int:
 
 def _order_of_layers(told: Told, known_leading: int | None) -> dict[str, int]:
     """Returns which layers have experts: those behind the leading ones, or every other one where the model is known for it."""
-    step, num_dense = expert_layer_step(told.text("model")), told.or_known("dense_layers", known_leading)
+    step, num_dense = expert_layer_step(told.name("model")), told.or_known("dense_layers", known_leading)
     num_between = told.cells.count("layers") or 0
     num_between -= num_between // step
     is_told = "dense_layers" in told.cells.numbers

@@ -9,6 +9,8 @@ from planner.measured.framework_names import spelt
 from planner.problems import shown
 from simulator.errors import CapplanError
 
+LONGEST_NAME = 200
+"""Characters of a name; what follows them says nothing new."""
 _Value = TypeVar("_Value")
 
 
@@ -30,10 +32,14 @@ class Told:
         """Returns what is written in a column; empty where there is nothing."""
         return self.cells.text.get(column, "")
 
+    def name(self, column: str) -> str:
+        """Returns the name in a column, no longer than names are; empty where there is none."""
+        return self.text(column)[:LONGEST_NAME]
+
     @property
     def framework(self) -> str:
         """The framework as its authors spell it; empty where none is named."""
-        return spelt(self.text("framework"))
+        return spelt(self.name("framework"))
 
     def count(self, column: str, *defaults: int | None) -> int:
         """Returns the number in a column or the first default that there is.

@@ -28,7 +28,7 @@ _WITH_STATES = (
 """Networks with state spaces or linear attention, whose layers are no attention over all tokens."""
 _SPARSE = r"deepseek-?v4|\bdsv4"
 _OTHER_NETWORKS = (
-    r"\b(m|flan-?|u?m?)t5\b|\w*bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
+    r"\b(m|flan-?|u?m?)t5\b|bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
     r"\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
 )
 _UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, *_OTHER_NETWORKS)))
