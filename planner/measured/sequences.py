@@ -6,6 +6,7 @@ Columns say it, or the notes, or the catalogue's model of the same name, or else
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from planner.measured.file import Cells
 from planner.measured.habits import Habits
@@ -17,18 +18,27 @@ from simulator.model import ContextExchange, ModelShape
 _DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"
 _TIMES = r" *(?:x|\N{MULTIPLICATION SIGN}|\*|\+|&|/|and|with|over) *"
 _OF_CONTEXT = r"\b(?:cp|context[- ]parallel(?:ism)?)[ _=:(]*(?:comm[ _]type)?[ _=:(]*(?:(?:with|by|via|as|uses) )?(?:an? )?"
+_ROTATES = r"rotate[ _]method[ _=:'\"]*"
 _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
     (
         rf"\ba2a[ +&/_-]+p2p\b|hybrid (cp|context)|{_OF_CONTEXT}hybrid|\busp\b|loong-?train|2d[- ]attention",
         "hybrid",
     ),
     (rf"\bulysses{_DEGREE}{_TIMES}ring\b|\bring{_DEGREE}{_TIMES}ulysses\b", "hybrid"),
+    (rf"{_ROTATES}all[-_ ]?to[-_ ]?all", "ring"),
+    (rf"{_ROTATES}all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
     (rf"ulysses|{_OF_CONTEXT}(?:a2a|all[-_ ]?to[-_ ]?all)\b", "all_to_all"),
-    (r"rotate[ _]method[ _=:]*all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
     (rf"{_OF_CONTEXT}all[-_ ]?gather|\ball[-_ ]?gather[- ](?:based[- ])?(?:cp|context)\b", "all_gather"),
     (rf"\bring[- ]?attention|zig-?zag|{_OF_CONTEXT}(?:p2p|ring)\b", "ring"),
 )
 """Ways to exchange keys and values by the words that mean them; the first that fits holds."""
+_EXCHANGES_OF_PYTORCH: Mapping[ContextExchange, ContextExchange] = {
+    "ring": "gathered_ring",
+    "all_gather": "gathered_ring",
+    "all_to_all": "ring",
+}
+"""What the same words mean where PyTorch's ring is the habit: it is one with either rotate method, and gathers by default."""
+_SAYS_HOW = re.compile(rf"ulysses|isp|{_ROTATES}|\bgathered[-_ ]ring\b", re.IGNORECASE)
 _BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
 _RING = re.compile(r"\bring\b", re.IGNORECASE)
 _SCHEME = re.compile(rf"{_RING.pattern}|^(cp|context)\b", re.IGNORECASE)
@@ -116,7 +126,7 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
     column = cells.text.get("cp_comm_type", "")
     if column.lower() not in NOTHING_SAID:
         if found := _exchange(f"cp_comm_type={column}"):
-            return found, False
+            return _under(habits, found, column), False
         rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
     written = cells.text.get("sp", "")
@@ -125,10 +135,17 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
     if _exchanges_heads(written):
         return "all_to_all", False
     if _RING.search(written):
-        return "ring", False
-    if found := _exchange(cells.text.get("notes", "")):
-        return found, False
+        return _under(habits, "ring", written), False
+    notes = cells.text.get("notes", "")
+    if found := _exchange(notes):
+        return _under(habits, found, notes), False
     return ("all_gather" if has_window else habits.context_exchange), True
+
+
+def _under(habits: Habits, found: ContextExchange, said: str) -> ContextExchange:
+    if habits.context_exchange == "gathered_ring" and not _SAYS_HOW.search(said):
+        return _EXCHANGES_OF_PYTORCH.get(found, found)
+    return found
 
 
 def _exchange(said: str) -> ContextExchange | None:

@@ -104,6 +104,12 @@ class TestContextParallelism:
             ({"notes": "zigzag ring"}, "ring"),
             ({"notes": "CP with all-gather"}, "all_gather"),
             ({"notes": "all-gather based CP"}, "all_gather"),
+            ({"framework": "torchtitan", "notes": "AsyncTP; CP ring"}, "gathered_ring"),
+            ({"framework": "torchtitan", "sp": "ring"}, "gathered_ring"),
+            ({"framework": "torchtitan", "cp_comm_type": "allgather"}, "gathered_ring"),
+            ({"framework": "torchtitan", "cp_comm_type": "alltoall"}, "ring"),
+            ({"framework": "torchtitan", "notes": "ring attention, rotate_method: alltoall"}, "ring"),
+            ({"framework": "torchtitan", "notes": "Ulysses"}, "all_to_all"),
         ],
     )
     def test_its_exchange_is_what_is_said(
