@@ -40,16 +40,20 @@ USUAL_NAMES = {
     "b200sxm": "b200-sxm-180gb",
     "b300sxm": "b300",
     "gh200": "gh200-96gb",
+    "gh200120gb": "gh200-96gb",
+    "gh200480gb": "gh200-96gb",
     "gb200nvl72": "gb200",
     "gb300nvl72": "gb300",
     "mi250": "mi250x",
     "mi250xgcd": "mi250x-gcd",
     "mi250gcd": "mi250x-gcd",
+    "mi250x64gb": "mi250x-gcd",
     "mi300": "mi300x",
     "mi325": "mi325x",
     "mi355": "mi355x",
     "gaudi2hl225": "gaudi2",
     "tpuv5lite": "tpu-v5e",
+    "tpuv5litepod": "tpu-v5e",
     "trillium": "tpu-v6e",
     "ironwood": "tpu-v7",
     "tpu7x": "tpu-v7",
@@ -57,7 +61,8 @@ USUAL_NAMES = {
     "trn1": "trainium1",
     "trn2": "trainium2",
 }
-"""Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory."""
+"""Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
+GH200 by the memory of its processor, 120 or 480 GB."""
 
 _MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx)+")
 _MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?\b", re.IGNORECASE)
@@ -68,6 +73,13 @@ _COUNT = re.compile(r"^\s*\d+\s*(?:[xX\u00d7]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s
 _PLURAL = re.compile(r"(?<=\d)s\b")
 """As in `H100s`; `V100S` is another card."""
 _DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\s*\(([^()]*)\)")
+"""A word behind a name, in brackets: another name, a machine, or what one of them is."""
+_INSTANCE = re.compile(r"\b(trn\d)n?\.\d+xlarge\b", re.IGNORECASE)
+_GENERATION = re.compile(r"\btpu[\s_-]*(v?\d[a-z]*)(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$", re.IGNORECASE)
+"""A generation of TPU with its slice (`v5e-256`, whose number counts chips or cores) or its other name."""
+_DEVICE = re.compile(r"[\s_-]+(?:chips?|HPUs?|HL-?\d+[A-Z]?)$", re.IGNORECASE)
+"""What a device is called, or its order number, behind its name."""
 _OLD_MEMORY = (
     (re.compile(r"h100.*80gb.*hbm2e|h100.*hbm2e.*80gb"), "h100pcie80gb"),
     (re.compile(r"h100(sxm5?)?(?=.*(96gb|hbm2e))"), "h100sxm596gb"),
@@ -85,10 +97,18 @@ def accelerator_id(name: str) -> str:
         InputError: the catalogue has the accelerator with another memory only.
     """
     known = _catalog_spellings() | USUAL_NAMES
-    found = next((known[spelling] for spelling in _spellings(name) if spelling in known), name)
+    spellings = (spelling for written in _readings(name) for spelling in _spellings(written))
+    found = next((known[spelling] for spelling in spellings if spelling in known), name)
     accelerator = catalog.accelerator(found, path="gpu")
     _check_memory(name, accelerator)
     return accelerator.id
+
+
+def _readings(name: str) -> tuple[str, ...]:
+    """Returns the names that may be meant, the likeliest first: all that is written, then what is aside or around it."""
+    around, aside = _ASIDE.sub("", name), _ASIDE.findall(name)
+    shorter = [_DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", each))) for each in (around, *aside)]
+    return (name, around, *aside, *shorter)
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -119,7 +139,9 @@ def _without_maker(name: str) -> str:
 def _check_memory(name: str, accelerator: Accelerator) -> None:
     """Refuses a name whose memory is not that of the accelerator; names of the catalogue are its own business."""
     written, known = _MEMORY.search(name), accelerator.memory_bytes / GIB
-    if written is None or accelerator.id == name or abs(int(written[1]) / known - 1.0) <= MEMORY_DIFFERS_BY:
+    if written is None or accelerator.id == name or _without_maker(name) in USUAL_NAMES:
+        return
+    if abs(int(written[1]) / known - 1.0) <= MEMORY_DIFFERS_BY:
         return
     rule = f"has another memory than {accelerator.id} ({known:.0f} GiB); without a memory it is taken for that one"
     raise InputError([Problem(path="gpu", value=shown(name), rule=rule)])
