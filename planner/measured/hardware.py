@@ -6,17 +6,14 @@ import re
 from dataclasses import dataclass
 
 from planner.measured.batches import is_torchtitan
+from planner.measured.dies import counted_accelerator
 from planner.measured.file import Cells
 from planner.measured.hardware_names import accelerator_id, link_domain_of
 from planner.measured.network_names import Network, network_of
 from planner.measured.told import LONGEST_NAME, Told
-from planner.measured.words import affirmed
 from simulator import catalog
 from simulator.errors import InputError, Problem
 from simulator.hardware import Node
-
-_DIES = {"mi250x": "mi250x-gcd"}
-"""Entries of the catalogue whose accelerators are the two dies of a card, which frameworks count."""
 
 _BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
 """Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in
@@ -48,16 +45,7 @@ def accelerator_of(told: Told) -> str:
     name = accelerator_id(told.name("gpu") or "not named")
     if _BARE_H100.fullmatch(told.name("gpu")) and is_torchtitan(told.framework):
         return told.default("gpu", name)
-    die = _DIES.get(name)
-    if die is None or not _counts_dies(told, catalog.default_node(die).num_accelerators):
-        return name
-    told.remark("gpu", f"counted in dies (GCDs), two a card: taken as {die}")
-    return die
-
-
-def _counts_dies(told: Told, dies_per_node: int) -> bool:
-    given = told.cells.count("gpus_per_node")
-    return given == dies_per_node or (given is None and bool(affirmed(r"\bgcds?\b", told.text("notes"))))
+    return counted_accelerator(told, name)
 
 
 def node_of(cells: Cells, accelerator: str) -> MeasuredNode:

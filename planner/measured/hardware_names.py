@@ -76,7 +76,9 @@ _DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
 _INSTANCE = re.compile(r"\b(trn\d)n?\.\d+xlarge\b", re.IGNORECASE)
-_GENERATION = re.compile(r"\btpu[\s_-]*(v?\d[a-z]*)(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$", re.IGNORECASE)
+_GENERATION = re.compile(
+    r"\btpu[\s_-]*(v?\d[a-z]*)(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$", re.IGNORECASE
+)
 """A generation of TPU with its slice (`v5e-256`, whose number counts chips or cores) or its other name."""
 _DEVICE = re.compile(r"[\s_-]+(?:chips?|HPUs?|HL-?\d+[A-Z]?)$", re.IGNORECASE)
 """What a device is called, or its order number, behind its name."""
@@ -107,7 +109,9 @@ def accelerator_id(name: str) -> str:
 def _readings(name: str) -> tuple[str, ...]:
     """Returns the names that may be meant, the likeliest first: all that is written, then what is aside or around it."""
     around, aside = _ASIDE.sub("", name), _ASIDE.findall(name)
-    shorter = [_DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", each))) for each in (around, *aside)]
+    shorter = [
+        _DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", each))) for each in (around, *aside)
+    ]
     return (name, around, *aside, *shorter)
 
 

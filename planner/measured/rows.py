@@ -15,6 +15,7 @@ from pathlib import Path
 
 from planner.measured import notes as measured_notes
 from planner.measured.adapters import adapter_cells
+from planner.measured.dies import counted_by_rank
 from planner.measured.experts import expert_habits
 from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
 from planner.measured.framework_habits import in_pipeline
@@ -131,7 +132,8 @@ class _Translation:
     """One row on its way; collects what had to be assumed."""
 
     def __init__(self, cells: Cells, row_id: str, group: str) -> None:
-        self.cells, self.row_id, self.group = cells, row_id, group
+        self.row_id, self.group = row_id, group
+        self.cells = cells = counted_by_rank(cells)
         self.told = Told(cells)
         self.model = self.told.name("model")
         self._refuse_broken_cells()

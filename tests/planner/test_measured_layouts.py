@@ -154,6 +154,25 @@ class TestLayout:
         assert row_of(tmp_path, notes="8 GCDs", **cells)["accelerator"] == "mi250x-gcd"
         assert row_of(tmp_path, gpus_per_node=4, **cells)["accelerator"] == "mi250x"
 
+    @pytest.mark.parametrize(("gpu", "die"), [("MI250X", "mi250x-gcd"), ("Trainium1", "trainium1-core")])
+    def test_dies_are_the_ranks_of_a_layout(self, tmp_path: Path, gpu: str, die: str) -> None:
+        cells = {"gpu": gpu, "tp": 8, "pp": 1, "dp": 8, "micro_batch": 1}
+        counted = row_of(tmp_path, n_gpus=64, **cells)
+        assert (counted["accelerator"], counted["num_gpus"]) == (die, "64")
+        cards = row_of(tmp_path, n_gpus=32, **cells)
+        assert (cards["accelerator"], cards["num_gpus"]) == (die, "64")
+        assert "n_gpus = '32': counts cards, the layout their" in cards["remarks"]
+        whole_rank = row_of(
+            tmp_path, n_gpus=32, **{**cells, "dp": 4, "gpus_per_node": 4 if gpu == "MI250X" else 16}
+        )
+        assert whole_rank["accelerator"] == gpu.lower()
+
+    def test_a_rate_of_cards_is_that_of_both_their_dies(self, tmp_path: Path) -> None:
+        cells = {"gpu": "Trainium1", "tp": 8, "pp": 1, "dp": 8, "micro_batch": 1, "step_time_s": ""}
+        cards = row_of(tmp_path, n_gpus=32, gpus_per_node=16, tokens_per_s_per_gpu=800, **cells)
+        assert cards["num_accelerators"] == "32"
+        assert float(cards["step_time_s"]) == pytest.approx(64 * 4096 / (800 * 32))
+
 
 class TestWhatIsNotSimulated:
     @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def test_derived_and_remembered_figures_are_marked_as_estimates() -> None:
         (catalog.accelerator, "h100", "accelerator = h100: .* nearest: h100-sxm5-80gb"),
         (catalog.accelerator, "H100_SXM5_80GB", "nearest: h100-sxm5-80gb"),
         (catalog.node, "dgx-h101", "node = dgx-h101: .* nearest: dgx-h100"),
-        (catalog.default_node, "tpu", "accelerator = tpu: .* nearest: tpu-v4"),
+        (catalog.default_node, "tpu", "accelerator = tpu: .* nearest: tpu-v3, tpu-v4"),
         (catalog.fabric, "infiniband", "fabric = infiniband: .* nearest: infiniband-edr"),
         (catalog.default_fabric, "a100", "nearest: a100-sxm4-40gb"),
         (catalog.model, "llama-3.1-70", "model = llama-3.1-70: .* nearest: llama-3.1-70b"),

@@ -1,0 +1,82 @@
+"""Does a row count cards, or the two dies of each that frameworks see as devices? MI250X and Trainium1 have such dies.
+
+Ranks of a run are dies. So where the degrees of a layout multiply to the number of accelerators, dies were counted, and where
+they multiply to twice that number, cards were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from planner.measured.file import Cells
+from planner.measured.hardware_names import accelerator_id
+from planner.measured.told import LONGEST_NAME, Told
+from planner.measured.words import affirmed
+from simulator import catalog
+from simulator.errors import CapplanError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Die:
+    """One of the two dies of a card."""
+
+    accelerator: str
+    """Its name in the catalogue."""
+    name: str
+    """What its makers call several of them."""
+    words: str
+    """How notes name it."""
+
+
+DIES: Mapping[str, Die] = {
+    "mi250x": Die(accelerator="mi250x-gcd", name="GCDs", words=r"\bgcds?\b"),
+    "trainium1": Die(accelerator="trainium1-core", name="NeuronCores", words=r"\bneuron[- ]?cores?\b"),
+}
+"""Dies by the card of the catalogue that has two of them."""
+DIES_OF_A_CARD = 2
+_PER_DEVICE = "tokens_per_s_per_gpu"
+
+
+def counted_by_rank(cells: Cells) -> Cells:
+    """Returns a row whose layout has two ranks for each accelerator with dies in the place of cards; others as they are."""
+    die, count, ranks = _die_of(cells), cells.count("n_gpus"), _ranks(cells)
+    if die is None or count is None or ranks != DIES_OF_A_CARD * count:
+        return cells
+    numbers = {**cells.numbers, "n_gpus": float(ranks)}
+    if _PER_DEVICE in numbers:
+        numbers[_PER_DEVICE] /= DIES_OF_A_CARD
+    if cards := cells.count("gpus_per_node"):
+        numbers["gpus_per_node"] = float(DIES_OF_A_CARD * cards)
+    meaning = f"counts cards, the layout their {die.name}, two a card: taken as {ranks}"
+    return replace(cells, numbers=numbers, remarks=(*cells.remarks, ("n_gpus", meaning)))
+
+
+def counted_accelerator(told: Told, name: str) -> str:
+    """Returns the catalogue name of a row's accelerators: that of the dies of a card where they are what it counts."""
+    die = DIES.get(name)
+    if die is None or not _counts_dies(told, die):
+        return name
+    told.remark("gpu", f"counted in dies ({die.name}), two a card: taken as {die.accelerator}")
+    return die.accelerator
+
+
+def _counts_dies(told: Told, die: Die) -> bool:
+    if given := told.cells.count("gpus_per_node"):
+        return given == catalog.default_node(die.accelerator).num_accelerators
+    return bool(affirmed(die.words, told.text("notes"))) or _ranks(told.cells) == told.cells.count("n_gpus")
+
+
+def _ranks(cells: Cells) -> int | None:
+    """Returns the ranks of the layout; `None` where it is not all told."""
+    tensor, pipeline, replicas = (cells.count(column) for column in ("tp", "pp", "dp"))
+    if not (tensor and pipeline and replicas):
+        return None
+    return tensor * pipeline * replicas * (cells.count("cp") or 1)
+
+
+def _die_of(cells: Cells) -> Die | None:
+    try:
+        return DIES.get(accelerator_id(cells.text.get("gpu", "")[:LONGEST_NAME]))
+    except CapplanError:
+        return None  # which is told where the accelerator is asked for
