@@ -103,8 +103,8 @@ def add_on_stages(
                 sums[place, row] += of_stage[chosen[place, row]]
 
 
-def can_split_evenly(num_layers: int, num_chunks: Integers) -> Booleans:
-    """Returns whether so many chunks, `(n,)`, are equal, but for one layer less on the first and on the last."""
+def can_split_evenly(num_layers: int | Integers, num_chunks: Integers) -> Booleans:
+    """Returns whether chunks of so many layers, `(n,)`, are equal, but for one layer less on the first and on the last."""
     return np.asarray((num_layers % num_chunks == 0) | ((num_layers + 2) % num_chunks == 0))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from planner.measured import notes as measured_notes
 from planner.measured.batches import MOST_ADDED_FRACTION, batches
 from planner.measured.habits import Habits
 from planner.measured.sequences import splits_sequence_only
 from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
+from simulator.chunks import can_split_evenly
 
 MOST_ADDED_LAYERS_FRACTION = 0.1
 """Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
@@ -142,7 +145,6 @@ def split_layers(told: Told, num_layers: int, layout: Mapping[str, int]) -> int:
 def _even_layers(num_layers: int, chunks: int) -> int | None:
     """Returns the fewest layers from those that there are which split evenly; `None` where too many would be added."""
     most = int(num_layers * (1.0 + MOST_ADDED_LAYERS_FRACTION))
-    splits = (
-        layers for layers in range(num_layers, most + 1) if not layers % chunks or not (layers + 2) % chunks
-    )
-    return next(splits, None)
+    counts = np.arange(num_layers, most + 1)
+    even: list[int] = counts[can_split_evenly(counts, np.array(chunks))].tolist()
+    return next(iter(even), None)
