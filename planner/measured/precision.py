@@ -9,10 +9,11 @@ from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed
 from simulator import catalog
 from simulator.hardware import Precision
 
-_WITHOUT_CONSTANTS = re.compile("mxfp4|int8")
+_WITHOUT_CONSTANTS = re.compile("mxfp4")
+_INTEGERS = re.compile(r"\bint-?8|\baqt\b")
 _FORMATS = (
     ("fp4", "fp4"),
-    ("fp8|float8|e4m3|e5m2|hybrid8|ms-?amp", "fp8"),
+    (rf"{_INTEGERS.pattern}|fp8|float8|e4m3|e5m2|hybrid8|ms-?amp", "fp8"),
     ("bf16|bfloat16", "bf16"),
     (r"fp16|float16|half|\b16-mixed|\bo[12]\b", "fp16"),
 )
@@ -91,6 +92,8 @@ def _remarks_on(written: str) -> list[str]:
     remarks = []
     if scales_rows(written):
         remarks.append("scales of rows are simulated as scales of whole tensors")
+    if number_format(written) == "fp8" and affirmed(_INTEGERS, _computed(written)):
+        remarks.append("8-bit integers are simulated as 8-bit floating point")
     if _computed(written) != written.lower():
         remarks.append("8 bits of what is sent or kept are not read here; products in the other format")
     elif number_format(written) == "fp8" and affirmed(_SOME_PRODUCTS, written):

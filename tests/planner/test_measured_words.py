@@ -503,6 +503,8 @@ class TestPrecision:
             ("mixed", "bf16", ""),
             ("BF16 (FP8 comm)", "bf16", "sent or kept"),
             ("BF16 + MXFP8 experts", "fp8", "all products"),
+            ("bf16, int8 (AQT)", "fp8", "8-bit integers"),
+            ("bf16, int8 gradients", "bf16", "sent or kept"),
         ],
     )
     def test_only_products_count(self, tmp_path: Path, written: str, precision: str, remark: str) -> None:

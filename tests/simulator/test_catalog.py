@@ -37,9 +37,9 @@ PUBLISHED_PEAKS = {
     "mi355x": (2517, 5033),
     "gaudi2": (432, 865),
     "tpu-v4": (275, None),
-    "tpu-v5e": (197, None),
-    "tpu-v5p": (459, None),
-    "tpu-v6e": (918, None),
+    "tpu-v5e": (197, 393),
+    "tpu-v5p": (459, 918),
+    "tpu-v6e": (918, 1836),
     "tpu-v7": (2307, 4614),
     "trainium1": (190, None),
 }
