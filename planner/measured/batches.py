@@ -6,6 +6,7 @@ import math
 import re
 
 from planner.measured import notes as measured_notes
+from planner.measured.framework_names import is_torchtitan
 from planner.measured.framework_releases import release_year
 from planner.measured.told import CannotModelError, Told
 
@@ -17,14 +18,8 @@ FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 parallel_dims.pp` in `pipeline_llama.py`)."""
 DERIVED = "micro_batch_size"
 """What `assumed` says of a micro-batch that follows from other cells, so that nothing is left to choose."""
-_TORCHTITAN = "torchtitan"
-_NUMBERED_RELEASE = re.compile(_TORCHTITAN + r"\W*v?0\.[1-9]")
+_NUMBERED_RELEASE = re.compile(r"torchtitan\W*v?0\.[1-9]")
 """Releases with numbers; the first, 0.1.0, is of June 2025."""
-
-
-def is_torchtitan(framework: str) -> bool:
-    """Returns whether a run is one of torchtitan, perhaps below another name."""
-    return _TORCHTITAN in framework.lower()
 
 
 def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool) -> tuple[int, int]:

@@ -85,8 +85,9 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan", habits=TORCHTITAN),
     _Framework(words=r"\blingua\b", habits=COMPILED),  # FSDP2 with `compile: true`
     _Framework(words=_SHARDING, habits=SHARDED),
+    _Framework(words="intern-?evo", habits=SIXTEEN_BIT_ZERO),  # since January 2024
     _Framework(
-        words="intern-?(evo|lm)",
+        words="intern-?lm",
         habits=SIXTEEN_BIT_ZERO,
         early=replace(SIXTEEN_BIT_ZERO, attention="flash-1"),
         last_early_year=2023,

@@ -33,3 +33,8 @@ def spelt(name: str) -> str:
     for words, spelling in _SPELLINGS:
         name = words.sub(spelling, name)
     return name
+
+
+def is_torchtitan(framework: str) -> bool:
+    """Returns whether a run is one of torchtitan, perhaps below another name."""
+    return "torchtitan" in framework.lower()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from planner.measured.batches import is_torchtitan
 from planner.measured.dies import counted_accelerator
 from planner.measured.file import Cells
+from planner.measured.framework_names import is_torchtitan
 from planner.measured.hardware_names import accelerator_id, link_domain_of
 from planner.measured.network_names import Network, network_of
 from planner.measured.told import LONGEST_NAME, Told

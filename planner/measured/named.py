@@ -24,13 +24,6 @@ _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            r"power[- ]?(cap|limit)\w*|capped (to|at) \d+ ?w\b|clock[- ]?lock\w*|locked (at|to) \d+ ?mhz",
-            re.IGNORECASE,
-        ),
-        "limits of power or clock are left out: full power",
-    ),
-    (
-        re.compile(
             r"natural routing|unbalanced (experts|routing)|no (force|forced)[- ]balanc\w*", re.IGNORECASE
         ),
         "experts are simulated as balanced",
@@ -46,6 +39,10 @@ _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 """Words of notes, and what is simulated in their place."""
+_LIMITED = re.compile(
+    r"power[- ]?(cap|limit)\w*|capped (to|at) \d+ ?w\b|clock[- ]?lock\w*|locked (at|to) \d+ ?mhz",
+    re.IGNORECASE,
+)
 _OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -64,16 +61,20 @@ _OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
 """The same of optimizers, whose bytes have columns."""
 
 
-def remark_named(told: Told, kernel_launch: str) -> None:
+def remark_named(told: Told, kernel_launch: str, power_w: float) -> None:
     """Says of what the notes name how it is simulated instead.
 
     Args:
         told: the row.
         kernel_launch: how kernels are launched, a field of the workload.
+        power_w: thermal design power of the accelerators, which is no limit of them.
     """
-    if kernel_launch != "graph" and (found := affirmed(_GRAPHS, told.text("notes"))):
+    notes = told.text("notes")
+    if kernel_launch != "graph" and (found := affirmed(_GRAPHS, notes)):
         told.remark("notes", f"{found[0]}: left out; the host launches every kernel")
+    if (found := affirmed(_LIMITED, notes)) and not re.search(rf"(?<!\d){power_w:.0f} ?W\b", notes):
+        told.remark("notes", f"{found[0]}: limits of power or clock are left out: full power")
     others = () if "optimizer_bytes" in told.cells.numbers else _OPTIMIZERS
     for words, meaning in (*_NOT_SIMULATED, *others):
-        if found := affirmed(words, told.text("notes")):
+        if found := affirmed(words, notes):
             told.remark("notes", f"{found[0]}: {meaning}")

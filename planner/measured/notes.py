@@ -21,7 +21,8 @@ CHUNKED_LOSS = re.compile(
 """A loss whose logits are never there all at once."""
 _FUSED_OPERATORS = re.compile(
     r"\bfused (?:kernels|operators|ops|swiglu|(?:rms|layer)[- ]?norms?)\b"
-    r"|\btorch[. _-]?compiled?\b|\bcompile(?= ?[=:])|(?<=no )compile\b|(?<=without )compile\b",
+    r"|\btorch[. _-]?compiled?\b|\bcompile(?= ?[=:]| (?:turned |switched )?off\b)|(?<=no )compile\b|(?<=without )compile\b"
+    r"|(?:^|[;,+&]) *compile(?= *(?:$|[;,+&]))",
     re.IGNORECASE,
 )
 _OFFLOADED_LAYERS = re.compile(
@@ -33,7 +34,8 @@ _OFFLOADED_LAYERS = re.compile(
     re.IGNORECASE,
 )
 _RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
-_LORA_RANK = re.compile(r"\b(?:rank|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
+_LORA_RANK = re.compile(r"\b(?:(?<=lora )rank|rank(?! 0\b)|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
+"""`rank 0` alone is the first process."""
 _ACCUMULATION = re.compile(
     r"\b(?:gradient[-_ ]accumulation(?:[-_ ]steps)?|grad[-_ ]accum(?:ulation)?(?:[-_ ]steps)?|accumulation[-_ ]steps|gas?)"
     r"(?: ?[=:x] ?| of | over |[- ])(\d{1,6})\b(?!\.\d)"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 
 from planner.measured.notes import offloaded_layers
-from planner.measured.sharding import COLUMN
+from planner.measured.sharding import COLUMN, zero_stage
 from planner.measured.told import Told
 from planner.measured.words import affirmed
 
 _OFFLOADED_OPTIMIZER = re.compile(
-    r"zero[- _]?[123]?[- _+]*offload|optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
+    r"optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
     r"|offload\w*[- _](?:the[- _])?optimizer",
     re.IGNORECASE,
 )
+_OFFLOADING_SCHEME = re.compile(r"zero[- _]?[123]?[- _+]*offload", re.IGNORECASE)
 _ACTIVATIONS = re.compile(
     r"activations?[-_ ](?:cpu[-_ ])?offload\w*|offload\w*[-_ ](?:of[-_ ])?(?:the[-_ ])?activations?\b",
     re.IGNORECASE,
@@ -42,9 +43,9 @@ def activation_offload_fraction(told: Told, num_layers: int) -> float | None:
 
 def optimizer_offload_fraction(told: Told) -> float | None:
     """Returns the part of the optimizer's states that waits in main memory, all unless it is told; `None` where none does."""
-    written = told.text(COLUMN)
-    said = f"{written}; {told.text('notes')}"
-    if _offloads_optimizer(said):
+    written, notes = told.text(COLUMN), told.text("notes")
+    said = f"{written}; {notes}"
+    if affirmed(_OFFLOADED_OPTIMIZER, said) or _names_scheme(written, notes):
         return _share(said)
     if not _offloads_something(written):
         return None
@@ -59,9 +60,13 @@ def _share(said: str) -> float:
     return min(1.0, int(found[1]) / 100 if found[1] else float(f"0.{found[2]}")) or 1.0
 
 
-def _offloads_optimizer(written: str) -> bool:
-    """Returns whether the optimizer's states wait in main memory, as ZeRO-Offload keeps them."""
-    return bool(affirmed(_OFFLOADED_OPTIMIZER, written))
+def _names_scheme(written: str, notes: str) -> bool:
+    """Returns whether a row says ZeRO-Offload, which keeps an optimizer's states in main memory.
+
+    Notes of a run whose cell says that nothing is sharded only compare it with that scheme.
+    """
+    shards_nothing = zero_stage(written) == 0
+    return bool(affirmed(_OFFLOADING_SCHEME, written if shards_nothing else f"{written}; {notes}"))
 
 
 def _offloads_something(written: str) -> bool:

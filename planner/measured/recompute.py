@@ -46,12 +46,14 @@ _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
 )
 """What policies of JAX and MaxText compute again that keep some results of products, the nearest that there is."""
 _NO_MODULE = re.compile(
-    r"selective(?:ly)?|sel|s?ac|activations?|gradients?|checkpoint(?:s|ing)?|recompute\w*|granularity|modules?|save|ops?|layers?"
+    r"selective(?:ly)?|selected|sel|s?ac|activations?|gradients?|checkpoint(?:s|ing)?|recompute\w*|granularity|modules?|save|ops?|layers?"
     r"|of|the|only|in|with|all|every|each|and|full|\d*"
 )
 """Words beside those of modules that name none."""
 _OTHER_MODULES = re.compile(r"modules?\b")
-_IN_NOTES = re.compile(r"recompute[ _-]?modules?\b[^;.]*", re.IGNORECASE)
+_IN_NOTES = re.compile(r"(?:recompute[ _-]?modules?|selective recompute\w* of)\b[^;.]*", re.IGNORECASE)
+_NO_MORE_THAN_SOME = (*NOTHING_SAID, "selective", "partial", "some")
+"""Cells that leave it to the notes what is computed again."""
 _LAYERS = re.compile(
     r"(?<!\d)(\d{1,9})(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d{1,9}))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d{1,9}))?"
 )
@@ -117,6 +119,8 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         InputError: the cell says none and some in one.
     """
     text = written.lower()
+    if text in _NO_MORE_THAN_SOME and (noted := affirmed(_IN_NOTES, notes)):
+        return Recomputed(kind="selective", modules=_modules(noted[0].lower()))
     if text in NOTHING_SAID:
         return None
     if _EITHER.fullmatch(text):
@@ -133,7 +137,7 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     if "partial" in text or of_layers:
         some = _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
         return replace(some, is_exact=some.is_exact and is_exact)
-    if selective := _selective(text, notes):
+    if selective := _selective(text):
         return selective
     if not affirmed(_FULL, text):
         is_known = any(is_denied(words, text) for words in (_ATTENTION, *_MODULES.values(), _FULL))
@@ -142,12 +146,12 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     return Recomputed(kind="full", num_layers=num_layers, method=method, is_exact=is_exact or not num_layers)
 
 
-def _selective(text: str, notes: str) -> Recomputed | None:
+def _selective(text: str) -> Recomputed | None:
     """Returns the parts of layers that are named; `None` where there are none."""
     policy = first_affirmed(_POLICIES, text)
     if policy is not None:
         return Recomputed(kind="selective", modules=policy, is_exact=False)
-    if modules := _modules(text) or _modules_in_notes(text, notes):
+    if modules := _modules(text):
         unread = _unread(text)
         return Recomputed(kind="selective", modules=modules, unread=unread, is_exact=not unread)
     has_others = bool(affirmed(_OTHER_MODULES, text))
@@ -178,12 +182,6 @@ def _unread(text: str) -> tuple[str, ...]:
         if not all(_NO_MODULE.fullmatch(word) for word in re.split(r"[\s:=_-]", part))
         and not any(words.search(part) for words in _MODULES.values())
     )
-
-
-def _modules_in_notes(text: str, notes: str) -> tuple[RecomputeModule, ...]:
-    """Returns those of notes such as `recompute modules mlp`, where the cell says no more than `selective`."""
-    found = affirmed(_IN_NOTES, notes) if text == "selective" else None
-    return _modules(found[0].lower()) if found else ()
 
 
 def in_model(told: Told, again: Recomputed, sizes: Mapping[str, object]) -> dict[str, object]:

@@ -33,6 +33,7 @@ from planner.measured.sequences import (
     context_exchange,
     counts_ranks,
     document_cells,
+    exchanged_heads,
     splits_for_context,
     splits_sequence,
     window_cells,
@@ -41,7 +42,7 @@ from planner.measured.shape import expert_cells, has_experts, parallel_block, qk
 from planner.measured.sharding import (
     keeps_weights,
     says_to_shard_again,
-    shard_ranks,
+    told_shard_ranks,
     told_stage,
     zero_stage,
 )
@@ -52,7 +53,7 @@ from planner.measured.unmodelled import (
     refuse_unlike_a_decoder,
     remark_packing,
     remark_window,
-    simulates_checkpoints,
+    simulates_memory,
 )
 from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
 from simulator import catalog
@@ -147,7 +148,8 @@ class _Translation:
         self.precision = precision_of(self.told, self.accelerator)
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = told_habits(self.told, family, self.precision)
-        remark_named(self.told, self.habits.kernel_launch)
+        power_w = catalog.accelerator(self.accelerator).thermal_design_power_w
+        remark_named(self.told, self.habits.kernel_launch, power_w)
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
@@ -168,6 +170,10 @@ class _Translation:
         self._remark_whole_gradients(habits, stage)
         shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
+        sequences = self._sequences(layout)
+        shape["num_kv_heads"] = exchanged_heads(
+            self.told, sequences, heads=shape["num_heads"], kv_heads=shape["num_kv_heads"], layout=layout
+        )
         sizes = {
             **shape,
             **experts,
@@ -188,11 +194,11 @@ class _Translation:
             "software": software_family(self.told.framework),
             **sizes,
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
-            **self._sequences(layout),
+            **sequences,
             **self._measured(layout),
             "picks_chunks": self.habits.picks_chunks and says_nothing_of_chunks(self.told),
-            "has_memory_verdict": order.has_memory and simulates_checkpoints(self.told, sizes),
-            "notes": " ".join(self.told.text("notes").split())[:LONGEST_NOTES],
+            "has_memory_verdict": order.has_memory and simulates_memory(self.told, sizes),
+            "notes": " ".join(self.cells.text.get("notes", "").split())[:LONGEST_NOTES],
             "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
             "assumed": " ".join(dict.fromkeys(self.told.assumed)),
             "remarks": "\n".join(self.told.remarks),
@@ -274,7 +280,12 @@ class _Translation:
             "zero_stage": self.told.default("zero_stage_or_fsdp", habits.zero_stage)
             if stage is None
             else stage,
-            "shard_ranks": self._shard_ranks(layout),
+            "shard_ranks": told_shard_ranks(
+                self.told,
+                replicas=layout["data_parallel"] * layout["context_parallel"],
+                node_ranks=self.node.num_accelerators // layout["tensor_parallel"],
+                context=layout["context_parallel"],
+            ),
             "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
             "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
             "activation_offload_fraction": activation_offload_fraction(self.told, num_layers),
@@ -320,16 +331,6 @@ class _Translation:
         if self.splits_sequence is None:
             return self.told.default("sp", self.habits.has_sequence_parallel)
         return self.splits_sequence
-
-    def _shard_ranks(self, layout: dict[str, int]) -> int | None:
-        replicas = layout["data_parallel"] * layout["context_parallel"]
-        node_ranks = self.node.num_accelerators // layout["tensor_parallel"]
-        column = "zero_stage_or_fsdp"
-        try:
-            return shard_ranks(self.told.text(column), replicas=replicas, node_ranks=node_ranks)
-        except ValueError as error:
-            self.told.remark(column, f"{error}; taken as sharded over all of them")
-            return None
 
     def _has_far_experts(self, layout: dict[str, int]) -> bool:
         return layout["expert_parallel"] > self.node.link_domain_size

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.measured import notes as measured_notes
-from planner.measured.batches import is_torchtitan
+from planner.measured.framework_names import is_torchtitan
 from planner.measured.layout import can_split
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
@@ -24,7 +24,9 @@ _SCHEDULES = (
 """Schedules by the words that mean them or something near; the first that fits holds."""
 _ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
 _IN_NOTES = re.compile(
-    r"gpipe|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble|dual-?pipe(-?v)?", re.IGNORECASE
+    r"gpipe|\b(?:interleaved[- ]?)?1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
+    r"|dual-?pipe(-?v)?",
+    re.IGNORECASE,
 )
 """Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks, but for torchtitan: its
 schedules of several have two if nothing else is said (`stages_per_rank` in `pipeline_parallel.py`)."""
@@ -135,6 +137,8 @@ def _named(told: Told) -> tuple[str, str]:
     found = affirmed(_IN_NOTES, notes)
     if found is None and is_torchtitan(told.framework):
         found = affirmed(_INTERLEAVED, notes)
+    elif found and _INTERLEAVED.match(found[0]) and not is_torchtitan(told.framework):
+        found = None
     return ("notes", _plain(found[0])) if found else ("framework", "")
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from planner.measured.file import Cells
 from planner.measured.habits import Habits
-from planner.measured.words import NO, NOTHING_SAID, YES, is_yes
+from planner.measured.told import Told
+from planner.measured.words import NO, NOTHING_SAID, YES, affirmed, is_yes, of_this_run
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import ContextExchange, ModelShape
@@ -50,7 +51,10 @@ _OF_TENSOR_RANKS = (
 _OF_NO_RANKS = ("none", "mtp")
 _RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
 """Words for who splits the sequence beside tensor parallelism; `isp`, `msp`, `fsp` and `mtp` are modes of InternEvo."""
-_WINDOW = re.compile(r"(?:sliding[- ]window|swa)[^\d,;]{0,20}?(\d+)", re.IGNORECASE)
+_WINDOW = re.compile(
+    r"\b(?:sliding[- ]window|swa)(?:[- ](?:attention|size|width|length)){0,3}[ =:(-]*(?:of )?(\d+)(?![\d.]| ?(?:%|gpus?\b))",
+    re.IGNORECASE,
+)
 _DOCUMENTS = re.compile(
     r"\b(?:mean|average|avg\.?)(?: packed)? (?:(?:document|doc|sample|sequence|seq)s? )?len(?:gth)?[^\d,;]{0,10}?(\d+)"
     r"|\b(?:mean|average|avg\.?) (?:document|doc)(?: of)? (\d+)"
@@ -66,7 +70,7 @@ def window_cells(cells: Cells, known: ModelShape | None) -> dict[str, object]:
     """
     if cells.numbers.get("window") == 0.0:
         return {}
-    tokens = cells.count("window") or _number(_WINDOW, cells.text.get("notes", ""))
+    tokens = cells.count("window") or _number(_WINDOW, _notes(cells))
     if tokens:
         return {"window_tokens": tokens, "full_every": cells.count("full_every")}
     return known.sliding_window.model_dump() if known and known.sliding_window else {}
@@ -74,7 +78,7 @@ def window_cells(cells: Cells, known: ModelShape | None) -> dict[str, object]:
 
 def document_cells(cells: Cells) -> dict[str, object]:
     """Returns the fields of `Documents`: a mean length, dealt out by chance; nothing where none is named."""
-    mean = cells.count("mean_document") or _number(_DOCUMENTS, cells.text.get("notes", ""))
+    mean = cells.count("mean_document") or _number(_DOCUMENTS, _notes(cells))
     return {"mean_tokens": mean} if mean else {}
 
 
@@ -136,10 +140,40 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
         return "all_to_all", False
     if _RING.search(written):
         return _under(habits, "ring", written), False
-    notes = cells.text.get("notes", "")
+    notes = _notes(cells)
     if found := _exchange(notes):
         return _under(habits, found, notes), False
     return ("all_gather" if has_window else habits.context_exchange), True
+
+
+def exchanged_heads(
+    told: Told, sequences: Mapping[str, object], *, heads: int, kv_heads: int, layout: Mapping[str, int]
+) -> int:
+    """Returns the key-value heads that ranks which exchange heads need: copies where there are fewer (DeepSpeed's ALST).
+
+    Args:
+        told: the row, which is told of copies.
+        sequences: fields of the workload, with `context_exchange` where ranks share a sequence.
+        heads: of the queries.
+        kv_heads: of the network.
+        layout: degrees; tensor-parallel ranks share heads out, too.
+    """
+    ranks = layout["tensor_parallel"] * layout["context_parallel"]
+    if (
+        sequences.get("context_exchange") != "all_to_all"
+        or kv_heads >= ranks
+        or ranks % kv_heads
+        or heads % ranks
+    ):
+        return kv_heads
+    told.remark(
+        "sp", f"{ranks} ranks exchange {kv_heads} key-value heads: simulated with copies, {ranks} of them"
+    )
+    return ranks
+
+
+def _notes(cells: Cells) -> str:
+    return of_this_run(cells.text.get("notes", ""))
 
 
 def _under(habits: Habits, found: ContextExchange, said: str) -> ContextExchange:
@@ -153,6 +187,6 @@ def _exchange(said: str) -> ContextExchange | None:
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
-    found = pattern.search(text)
+    found = affirmed(pattern, text)
     size = int(next(filter(None, found.groups()))) if found else 0
     return size if 0 < size < 10**9 else None

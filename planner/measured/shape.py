@@ -26,7 +26,7 @@ _PARALLEL_BLOCK = re.compile(
 )
 """Attention and feed-forward network of a block that work on the same input (arXiv 2204.02311)."""
 _QK_NORM = re.compile(r"\bqk[-_ ]?(?:layer[-_ ]?)?norm", re.IGNORECASE)
-_MEGASCALE = re.compile(r"\bmegascale\b(?![- ]?(?:moe|infer))", re.IGNORECASE)
+_MEGASCALE = re.compile(r"\bmegascale\b(?![- ]?(?:moe|infer|.*baseline))", re.IGNORECASE)
 _OF_MEGASCALE = re.compile(r"^gpt|megascale", re.IGNORECASE)
 """Networks of the runs that MegaScale's paper compares with Megatron-LM (arXiv 2402.15627, sections 3.1 and 6.1)."""
 
@@ -74,11 +74,11 @@ def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None
     """
     said = "; ".join(told.text(column) for column in ("notes", "framework", "model"))
     usual = known.parallel_block if known else None
-    if affirmed(_PARALLEL_BLOCK, said):
-        return usual or "one_norm"
     if is_denied(_PARALLEL_BLOCK, said):
         return None
-    is_of_megascale = _MEGASCALE.search(told.framework) and _OF_MEGASCALE.search(told.name("model"))
+    if affirmed(_PARALLEL_BLOCK, said):
+        return usual or "one_norm"
+    is_of_megascale = affirmed(_MEGASCALE, told.framework) and _OF_MEGASCALE.search(told.name("model"))
     return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from math import lcm
 
+from planner.measured.framework_names import is_torchtitan
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from planner.problems import shown
@@ -25,15 +27,16 @@ _STAGES = (
     (rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
     (r"hybrid[- _]?zero", 1),
     (r"no_shard", 0),
-    (r"fsdp|full_shard|fully[- _]shard|hsdp|hybrid|\bmics\b|dp_shard", 3),
+    (r"fsdp|gemini|full_shard|fully[- _]shard|hsdp|hybrid|\bmics\b|dp_shard", 3),
     (rf"distributed|dist[- _]?opt|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}", 1),
-    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|0)$", 0),
+    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|0)(\W*\(.*\))?$", 0),
 )
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
 MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of InternEvo its states within groups, fairscale's
-OSS its states, as sharding of the weight update does (arXiv 2004.13336), and Megatron-FSDP what its strategy names."""
+OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
+what its strategy names."""
 _SOME_STAGE = re.compile(
-    r"zero(?![- _=:]*\d)|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\bisp\b|weight[- ]parallel|^(yes|true|on)$"
+    r"zero(?![- _=:]*\d)|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
 )
 """Words for sharding that leave open what is sharded."""
 _GROUP_RANKS = re.compile(
@@ -45,7 +48,7 @@ behind FSDP is that of its ranks unless it is a version, and that behind `zero1`
 _GROUPS = re.compile(r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b")
 _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(
-    r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)|(?:zero|stage)[- _=:]*([0-3])\b|^(\d+)(?:\.0+)?$"
+    r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)(?!\d*b\b)|(?:zero|stage)[- _=:]*([0-3])\b|^(\d+)(?:\.0+)?$"
 )
 _FSDP_2 = re.compile(
     r"^(?!.*(megatron|simple_?fsdp)).*(fsdp[- _]?2\b(?!\.)|fully_shard\b|torchtitan|torchtune|automodel|\blingua\b|olmo-?core)"
@@ -143,6 +146,35 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     if 0 < ranks < replicas and replicas % ranks:
         raise ValueError(f"{replicas} replicas do not make up shard groups of {ranks}")
     return ranks if 0 < ranks < replicas else None
+
+
+def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:
+    """Returns the ranks of a row's shard groups, which hold whole sequences; `None` where all replicas are one group.
+
+    torchtitan counts them without the ranks that share a sequence, which shard beside them (its mesh `dp_shard_cp`).
+
+    Args:
+        told: the row.
+        replicas: ranks that hold the same weights without sharding.
+        node_ranks: those of them that share a node.
+        context: those that share a sequence.
+    """
+    written = told.text(COLUMN)
+    try:
+        ranks = shard_ranks(written, replicas=replicas, node_ranks=node_ranks)
+    except ValueError as error:
+        told.remark(COLUMN, f"{error}; taken as sharded over all of them")
+        return None
+    if ranks is None or context == 1:
+        return ranks
+    is_beside = is_torchtitan(told.framework) and affirmed(_GROUP_RANKS, written.lower())
+    whole = ranks * context if is_beside else lcm(ranks, context)
+    if whole == ranks:
+        return ranks
+    told.remark(
+        COLUMN, f"groups of {ranks} with {context} ranks to a sequence are taken as groups of {whole}"
+    )
+    return whole if whole < replicas and replicas % whole == 0 else None
 
 
 def _number(words: re.Pattern[str], text: str) -> int | None:

@@ -6,11 +6,13 @@ from typing import TypeVar
 
 from planner.measured.file import Cells
 from planner.measured.framework_names import spelt
+from planner.measured.words import of_this_run
 from planner.problems import shown
 from simulator.errors import CapplanError
 
 LONGEST_NAME = 200
 """Characters of a name; what follows them says nothing new."""
+NOTES = "notes"
 _Value = TypeVar("_Value")
 
 
@@ -29,8 +31,9 @@ class Told:
             self.remark(column, meaning)
 
     def text(self, column: str) -> str:
-        """Returns what is written in a column; empty where there is nothing."""
-        return self.cells.text.get(column, "")
+        """Returns what is written in a column, of notes what they say of this run; empty where there is nothing."""
+        written = self.cells.text.get(column, "")
+        return of_this_run(written) if column == NOTES else written
 
     def name(self, column: str) -> str:
         """Returns the name in a column, no longer than names are; empty where there is none."""
@@ -65,4 +68,4 @@ class Told:
 
     def remark(self, column: str, meaning: str) -> None:
         """Says what a cell is taken for that does not quite say it, or that it is not understood."""
-        self.remarks.append(f"{column} = {shown(self.text(column))}: {meaning}")
+        self.remarks.append(f"{column} = {shown(self.cells.text.get(column, ''))}: {meaning}")

@@ -73,7 +73,12 @@ def _remark_share(told: Told, habits: Habits) -> None:
         return
     written = told.text("recompute")
     again = recomputed(written, told.text("notes"))
-    if again and again.kind == "selective" and not _NAMED_OPERATORS.search(written.lower()):
+    if (
+        again
+        and again.kind == "selective"
+        and not again.modules
+        and not _NAMED_OPERATORS.search(written.lower())
+    ):
         if again.is_exact:
             told.assumed.append("recompute")
         meaning = "of FSDP may be a share of the layers; taken as attention, write selective 1/2 for a share"

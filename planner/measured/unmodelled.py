@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from planner.measured.sequences import splits_sequence_only
+from planner.measured.sharding import LAST_STAGE
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed
 
@@ -57,13 +59,17 @@ def remark_window(told: Told, *, has_window: bool) -> None:
         told.remark("notes", "a window without its tokens is left out; give them in the column window")
 
 
-def simulates_checkpoints(told: Told, cells: Mapping[str, object]) -> bool:
-    """Returns whether ranks keep what they are simulated to keep for recomputation; says so where they do not.
+def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
+    """Returns whether ranks keep what they are simulated to keep, of weights and for recomputation; says so where they do not.
 
     Args:
         told: the row.
         cells: fields of its plan and workload.
     """
+    if splits_sequence_only(told.text("sp")) and cells["zero_stage"] != LAST_STAGE:
+        meaning = "weights are simulated whole on every rank, which ISP may share out: memory is not judged"
+        told.remark("sp", meaning)
+        return False
     is_whole = cells["tensor_parallel"] != 1 and not cells["has_sequence_parallel"]
     columns = [
         name for name in ("recompute", "notes", "framework") if affirmed(_PARTITIONED, told.text(name))

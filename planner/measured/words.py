@@ -27,13 +27,23 @@ _DENIAL_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _DENIAL_BEHIND = re.compile(
-    r"\w*[-_\s:=(]+(?:(?:is|are|was|were)[-_\s]+)?"
-    r"(?:off|false|disabled|none|absent|not[-_\s]+(?:used|enabled|in[-_\s]+use)|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
+    r"\w*[-_\s:=(]+(?:(?:kernels?|layers?)[-_\s]+)?(?:(?:is|are|was|were)[-_\s]+)?(?:(?:turned|switched)[-_\s]+)?"
+    r"(?:off|false|disabled|none|absent|excluded|unavailable|not[-_\s]+(?:used|enabled|in[-_\s]+use|available|stated|given)"
+    r"|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
     re.IGNORECASE,
 )
+_PARTS_OF_NOTES = re.compile(r";|(?<=[^\d.])(?<!\bvs)\.(?=\s)|[()]")
+_OF_OTHERS = re.compile(
+    r"(?<!\bthis )\brows?\b(?!-?wise)|\b(?:versus|vs\.?|baseline of|compared (?:to|with)|comparison)(?!\w)"
+    r"|\b(?:faster|slower|better|worse|higher|lower) than\b"
+    r"|\b\d+(?:\.\d+)? ?(?:%|x|times) (?:faster|slower|better|worse|higher|lower)|\b(?:reach(?:es)?|gives?) \d"
+    r"|\bsame (?:model|run|layout|configuration|job) (?:with|without)\b",
+    re.IGNORECASE,
+)
+"""What parts of notes say that speak of another run than their own: of the next row, of what it is compared with."""
 _KINDS = re.compile(
     r"step|iteration|throughput|time|seconds|speed|flop|\bmfu\b|\bhfu\b|utili[sz]ation|token|memory|out[- ]of[- ]memory"
-    r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\blora\b|train|tuning|\bsft\b|steady|inference"
+    r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\bq?lora\b|\bpeft\b|train|tuning|\bsft\b|steady|inference"
     r"|single-layer|forward|\bt[gp]s\b|\bwps\b|samples|sequences|performance|\blogs?\b",
     re.IGNORECASE,
 )
@@ -56,6 +66,13 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
         rule = f"is neither yes nor no; write {', '.join(yes)} or {', '.join(no)}, or leave it empty"
         raise InputError([Problem(path=column, value=shown(written), rule=rule)])
     return text in yes
+
+
+def of_this_run(notes: str) -> str:
+    """Returns notes without the parts that speak of another run, as `ZeRO-3 rows run without TP` does."""
+    if not _OF_OTHERS.search(notes):
+        return notes
+    return ";".join(part for part in _PARTS_OF_NOTES.split(notes) if not _OF_OTHERS.search(part))
 
 
 def affirmed(words: str | re.Pattern[str], text: str) -> re.Match[str] | None:

@@ -1,0 +1,178 @@
+"""Notes of measured runs say what their own run does, and compare it with others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.measured.words import of_this_run
+from tests.planner.measured import RUN, simulated_row
+
+PIPELINED: Mapping[str, object] = {"n_gpus": 32, "tp": 2, "pp": 4, "global_batch": 256, "micro_batch": 1}
+LONG: Mapping[str, object] = {"n_gpus": 64, "tp": 1, "pp": 1, "seq_len": 65536, "global_batch": 64}
+GPT_3: Mapping[str, object] = {"seq_len": 2048, "n_gpus": 64, "tp": 8, "pp": 8, "step_time_s": 100}
+
+
+class TestOtherRuns:
+    @pytest.mark.parametrize(
+        ("notes", "left"),
+        [
+            ("PTD-P; ZeRO-3 rows run DeepSpeed without TP", "PTD-P"),
+            ("1F1B schedule (Interleaved 1F1B gives 130)", "1F1B schedule"),
+            ("vanilla TP; Async TP row is 13% faster", "vanilla TP"),
+            ("full recompute; same model with selective: 42.1%", "full recompute"),
+            ("baseline. ZeRO-Offload reaches 10B", "baseline"),
+            ("mock data vs. real data; MTP 1", "MTP 1"),
+            ("this row without overlap, row-wise scales", "this row without overlap, row-wise scales"),
+            ("torch.compile; bf16 1.5x HBM", "torch.compile; bf16 1.5x HBM"),
+        ],
+    )
+    def test_parts_that_speak_of_them_are_not_read(self, notes: str, left: str) -> None:
+        assert "; ".join(part.strip() for part in of_this_run(notes).split(";") if part.strip()) == left
+
+    @pytest.mark.parametrize(
+        ("cells", "field", "value"),
+        [
+            ({"notes": "optimizer offload in the OOM row only"}, "optimizer_offload_fraction", ""),
+            (
+                {"notes": "ZeRO-Offload has more room", "zero_stage_or_fsdp": "none"},
+                "optimizer_offload_fraction",
+                "",
+            ),
+            (
+                {"notes": "ZeRO-Offload", "zero_stage_or_fsdp": "zero2"},
+                "optimizer_offload_fraction",
+                "1.0",
+            ),
+            ({"notes": "full SFT; the LoRA row of this table is faster"}, "lora_rank", None),
+            ({"notes": "full fine-tuning, LoRA elsewhere"}, "lora_rank", None),
+            ({"notes": "LoRA r=16"}, "lora_rank", "16"),
+            ({"framework": "Unsloth (QLoRA)"}, "lora_rank", "32"),
+            ({"metric_kind": "PEFT step", "notes": "tokens/s of rank 0 only"}, "lora_rank", "32"),
+            (
+                {**PIPELINED, "notes": "1F1B baseline of the paper (ZB-2p is 20% faster)"},
+                "pipeline_schedule",
+                None,
+            ),
+            ({**PIPELINED, "notes": "1F1B, which ZB-H1 is named after"}, "pipeline_schedule", None),
+            ({**PIPELINED, "notes": "zero-bubble, no plain 1F1B"}, "pipeline_schedule", "zb_v"),
+            (
+                {"framework": "torchtitan", "notes": "torch.compile +13% in the next row"},
+                "has_fused_operators",
+                "false",
+            ),
+            (
+                {"framework": "torchtitan", "notes": "torch.compile turned off"},
+                "has_fused_operators",
+                "false",
+            ),
+            ({"framework": "torchtitan (compile off)"}, "has_fused_operators", "false"),
+            ({"framework": "torchtitan", "notes": "compile + float8"}, "has_fused_operators", "true"),
+            ({"notes": "sliding-window attention on 12288 GPUs"}, "window_tokens", None),
+            ({"notes": "sliding-window attention (MFU 55.2%)"}, "window_tokens", None),
+            ({"notes": "no sliding window 128"}, "window_tokens", None),
+            ({"notes": "sliding-window attention of 4096 tokens"}, "window_tokens", "4096"),
+            (
+                {"notes": "baseline without PTB; MegaScale adds parallel transformer blocks"},
+                "parallel_block",
+                "",
+            ),
+            (
+                {"model": "GPT-3 175B", **GPT_3, "framework": "Megatron-LM (MegaScale baseline)", "tp": 8},
+                "parallel_block",
+                "",
+            ),
+            ({"model": "GPT-3 175B", **GPT_3, "framework": "MegaScale"}, "parallel_block", "one_norm"),
+        ],
+    )
+    def test_they_change_nothing(
+        self, tmp_path: Path, cells: Mapping[str, object], field: str, value: str | None
+    ) -> None:
+        assert simulated_row(tmp_path, {**RUN, **cells}).get(field) == value
+
+    def test_notes_are_shown_whole(self, tmp_path: Path) -> None:
+        notes = "baseline; the next row is faster"
+        assert simulated_row(tmp_path, {**RUN, "notes": notes})["notes"] == notes
+
+    @pytest.mark.parametrize(
+        ("notes", "gpu", "is_told"),
+        [
+            ("500 W power cap", "H100-80GB", True),
+            ("500 W power cap", "H100-96GB", False),
+            ("power limit not stated; MTP layer excluded; Liger kernels off", "H100-80GB", False),
+        ],
+    )
+    def test_what_is_not_simulated_is_told_where_the_run_has_it(
+        self, tmp_path: Path, notes: str, gpu: str, is_told: bool
+    ) -> None:
+        assert bool(simulated_row(tmp_path, {**RUN, "gpu": gpu, "notes": notes})["remarks"]) is is_told
+
+
+@pytest.mark.parametrize("cell", ["", "partial", "selective"])
+def test_notes_name_the_modules_that_a_cell_leaves_open(tmp_path: Path, cell: str) -> None:
+    for notes in ("recompute modules mlp", "selective recompute of mlp"):
+        row = simulated_row(tmp_path, {**RUN, "recompute": cell, "notes": notes})
+        assert (row["recompute"], row["recompute_modules"]) == ("selective", "mlp")
+    row = simulated_row(tmp_path, {**RUN, "recompute": "full", "notes": "recompute modules mlp"})
+    assert row["recompute"] == "full"
+
+
+class TestGroups:
+    @pytest.mark.parametrize(
+        ("cells", "ranks"),
+        [
+            ({"cp": 8, "framework": "torchtitan", "zero_stage_or_fsdp": "HSDP (shard 4)"}, "32"),
+            ({"cp": 2, "framework": "torchtitan", "zero_stage_or_fsdp": "HSDP (shard 8)"}, "16"),
+            ({"cp": 16, "framework": "InternEvo", "zero_stage_or_fsdp": "zero1 (hybrid zero 8)"}, "16"),
+            ({"cp": 64, "zero_stage_or_fsdp": "HSDP"}, ""),
+            ({"cp": 2, "zero_stage_or_fsdp": "HSDP"}, "8"),
+        ],
+    )
+    def test_shards_lie_in_groups_of_whole_sequences(
+        self, tmp_path: Path, cells: Mapping[str, object], ranks: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**RUN, **LONG, **cells})
+        assert row["shard_ranks"] == ranks
+        assert ("ranks to a sequence" in row["remarks"]) is (ranks != "8")
+
+    def test_ranks_that_exchange_heads_copy_those_that_are_too_few(self, tmp_path: Path) -> None:
+        row = simulated_row(tmp_path, {**RUN, **LONG, "cp": 32, "sp": "Ulysses"})
+        assert row["num_kv_heads"] == "32"
+        assert "32 ranks exchange 8 key-value heads" in row["remarks"]
+        assert simulated_row(tmp_path, {**RUN, **LONG, "cp": 8, "sp": "Ulysses"})["num_kv_heads"] == "8"
+        assert simulated_row(tmp_path, {**RUN, **LONG, "cp": 32, "sp": "ring"})["num_kv_heads"] == "8"
+
+    def test_replicas_beside_shared_sequences_are_what_is_left(self, tmp_path: Path) -> None:
+        row = simulated_row(tmp_path, {**RUN, **LONG, "tp": 4, "cp": 4, "dp": 2})
+        assert (row["data_parallel"], "taken as 4" in row["remarks"]) == ("4", True)
+
+    @pytest.mark.parametrize(
+        ("written", "stage"),
+        [("ZeRO-100B (Pos+g)", "2"), ("Gemini", "3"), ("none (torch DDP)", "0"), ("AMSP", "1")],
+    )
+    def test_names_of_schemes_are_no_stages(self, tmp_path: Path, written: str, stage: str) -> None:
+        assert simulated_row(tmp_path, {**RUN, "zero_stage_or_fsdp": written})["zero_stage"] == stage
+
+    def test_weights_that_may_be_shared_out_leave_memory_open(self, tmp_path: Path) -> None:
+        cells = {**RUN, **LONG, "tp": 8, "sp": "ISP", "framework": "InternEvo", "zero_stage_or_fsdp": "zero1"}
+        row = simulated_row(tmp_path, cells)
+        assert (row["has_memory_verdict"], "ISP may share out" in row["remarks"]) == ("false", True)
+
+
+def test_modes_of_internevo_are_younger_than_its_first_kernels(tmp_path: Path) -> None:
+    def kernel(framework: str) -> str:
+        return simulated_row(tmp_path, {**RUN, "gpu": "A800", "framework": framework})["attention"]
+
+    assert [kernel(name) for name in ("InternEvo", "InternLM", "InternLM (2024)")] == [
+        "flash-2",
+        "flash-1",
+        "flash-2",
+    ]
+
+
+@pytest.mark.parametrize("gpu", ["A800", "H800"])
+def test_names_of_accelerators_are_no_rates(tmp_path: Path, gpu: str) -> None:
+    cells = {"gpu": gpu, "n_gpus": 16, "tp": 2, "pp": 1, "interconnect": f"{gpu} node + 8x200G RoCE"}
+    assert simulated_row(tmp_path, {**RUN, **cells})["fabric"] == "ethernet-roce-400g"
