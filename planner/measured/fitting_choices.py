@@ -33,7 +33,7 @@ _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
 
 
 def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None = None) -> list[Comparison]:
-    """Returns the runs, with what they do not tell chosen so that they have room; unchanged where nothing has."""
+    """Returns the runs, with what they do not tell chosen so that they have room, or need least where nothing has."""
     designs = [
         (position, row)
         for position, known in enumerate(comparisons)
@@ -43,11 +43,18 @@ def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None
     simulated = compare([row for _, row in designs], calibration)
     found = list(comparisons)
     for position, pairs in groupby(zip(designs, simulated, strict=True), key=lambda pair: pair[0][0]):
-        fitting = [design for _, design in pairs if not design.is_too_large]
-        supposed = [design for design in fitting if _recomputes_alike(design, comparisons[position])]
-        if fitting:
-            found[position] = _told(comparisons[position], fastest(supposed or fitting))
+        found[position] = _told(
+            comparisons[position], _chosen(comparisons[position], [design for _, design in pairs])
+        )
     return found
+
+
+def _chosen(known: Comparison, designs: Sequence[Comparison]) -> Comparison:
+    fitting = [design for design in designs if not design.is_too_large]
+    if not fitting:
+        return min([known, *designs], key=lambda design: design.simulated_memory_bytes)
+    supposed = [design for design in fitting if _recomputes_alike(design, known)]
+    return fastest(supposed or fitting)
 
 
 def untold_designs(row: Row) -> list[Row]:

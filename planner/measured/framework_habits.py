@@ -66,6 +66,7 @@ class _Framework:
     """Whether releases before the usual ones had other habits."""
 
 
+_JAX_WORDS = r"maxtext|\bjax\b|paxml|levanter|t5x|praxis|axlearn|lingvo|pathways|flax|haiku|gspmd|easylm|mesh-?tensorflow"
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
     _Framework(words="vtrain", habits=VTRAIN),
@@ -96,7 +97,7 @@ _FRAMEWORKS = (
     _Framework(words="nanotron", habits=NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=HAI_LLM),
     _Framework(words=r"\balpa\b", habits=ALPA),
-    _Framework(words="maxtext|jax|paxml|levanter|t5x|praxis", habits=JAX),
+    _Framework(words=_JAX_WORDS, habits=JAX),
     _Framework(words=DEEPSPEED_WORDS, habits=DEEPSPEED),
     _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=MEGATRON_LM),
@@ -119,7 +120,9 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
         is_fully_sharded: whether a run is known to shard weights, too (ZeRO stage 3).
     """
     name = framework.lower()
-    habits = _by_name(name, is_old=family in OLD_FAMILIES)
+    habits = (
+        JAX if family == "tpu" and _framework(name) is None else _by_name(name, is_old=family in OLD_FAMILIES)
+    )
     stage = named_stage(name)
     if (is_fully_sharded or stage == LAST_STAGE) and habits in (
         EARLY_MEGATRON,

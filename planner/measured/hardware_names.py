@@ -52,13 +52,19 @@ USUAL_NAMES = {
     "mi325": "mi325x",
     "mi355": "mi355x",
     "gaudi2hl225": "gaudi2",
+    "gaudi2d": "gaudi2",
     "tpuv5lite": "tpu-v5e",
     "tpuv5litepod": "tpu-v5e",
     "trillium": "tpu-v6e",
+    "tputrillium": "tpu-v6e",
     "ironwood": "tpu-v7",
+    "tpuironwood": "tpu-v7",
     "tpu7x": "tpu-v7",
+    "tpuv7x": "tpu-v7",
     "trainium": "trainium1",
     "trn1": "trainium1",
+    "trainiumneuroncore": "trainium1-core",
+    "trainium1neuroncore": "trainium1-core",
     "trn2": "trainium2",
 }
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
@@ -77,7 +83,9 @@ _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
 _INSTANCE = re.compile(r"\b(trn\d)n?\.\d+xlarge\b", re.IGNORECASE)
 _GENERATION = re.compile(
-    r"\btpu[\s_-]*(v?\d[a-z]*)(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$", re.IGNORECASE
+    r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[4-7][a-z]?-))(v?\d[a-z]*|trillium|ironwood)"
+    r"(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$",
+    re.IGNORECASE,
 )
 """A generation of TPU with its slice (`v5e-256`, whose number counts chips or cores) or its other name."""
 _DEVICE = re.compile(r"[\s_-]+(?:chips?|HPUs?|HL-?\d+[A-Z]?)$", re.IGNORECASE)

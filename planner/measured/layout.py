@@ -52,7 +52,8 @@ def layout_cells(
     if missing and not is_split:
         raise OpenLayoutError(missing, open_degrees(told, num_layers, num_experts))
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
-    degrees = {f"{name}_parallel": told.count(column, 1) for column, name in names.items()}
+    least = {"tp": _least_tensor(told, num_gpus) if is_sharded else 1}
+    degrees = {f"{name}_parallel": told.count(column, least.get(column, 1)) for column, name in names.items()}
     is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
     if is_split_by_sequence and degrees["context_parallel"] > 1:
         told.remark("sp", "tp splits products here, as cp says which ranks share the sequence")
@@ -74,6 +75,27 @@ def layout_cells(
         "global_batch_size": batch,
         "sequence_length": told.count("seq_len"),
     }
+
+
+def _least_tensor(told: Told, num_gpus: int) -> int:
+    """Returns over how many ranks products are split at least, where there are more accelerators than sequences."""
+    batch, others = (
+        told.cells.count("global_batch"),
+        (told.cells.count("pp") or 1) * (told.cells.count("cp") or 1),
+    )
+    tensor = 1
+    while (
+        batch
+        and not told.cells.count("tp")
+        and not told.cells.count("dp")
+        and num_gpus > batch * others * tensor
+    ):
+        tensor *= 2
+    if tensor > 1:
+        told.remark(
+            "global_batch", f"of fewer sequences than accelerators: tensor parallelism of {tensor} is assumed"
+        )
+    return tensor
 
 
 def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[Mapping[str, int], ...]:

@@ -25,7 +25,7 @@ _EITHER = re.compile(
 )
 _FULL = re.compile(
     r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bac\b|\bgc\b"
-    r"|\bremat\b|nothing_saveable|save_nothing",
+    r"|\bremat\b|nothing_saveable|save_nothing|decoder_layer_input",
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
@@ -41,7 +41,7 @@ _MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
 }
 """Modules of a layer by the words that mean them (Megatron Core's names, and those of reports)."""
 _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
-    (r"save_dot\w*except_mlp|save_(qkv|out)_proj", ("core_attn", "mlp")),
+    (r"save_dot\w*except_mlp|save_(qkv|out)_proj|(qkv|out)_proj\w*[ _-]offload", ("core_attn", "mlp")),
     (r"dots\w*_saveable|checkpoint_dots|save_dots|\bminimal", ()),
 )
 """What policies of JAX and MaxText compute again that keep some results of products, the nearest that there is."""

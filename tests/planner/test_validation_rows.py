@@ -369,7 +369,7 @@ class TestRows:
             ({"precision": "fp32"}, "precision fp32: only fp16, bf16, fp8 and nvfp4 are modelled"),
             ({"precision": "nvfp4"}, "precision fp4: h100-sxm5-80gb has only fp16, bf16, fp8"),
             ({"precision": "mxfp8"}, "precision mxfp8: h100-sxm5-80gb scales no blocks"),
-            ({"precision": "int8", "gpu": "TPU v4"}, "precision fp8: tpu-v4 has only fp16, bf16"),
+            ({"precision": "int8", "gpu": "A100"}, "precision fp8: a100-sxm4-80gb has only fp16, bf16"),
             ({"precision": "bf16", "gpu": "V100-32GB"}, "precision bf16: v100-sxm2-32gb has only fp16"),
             ({"step_time_s": 0.0001}, "step_time_s = 0.0001: 8 h100-sxm5-80gb at their peak need"),
             ({"model": "Nemotron-H-56B"}, "only decoder-only transformers"),
