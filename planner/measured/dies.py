@@ -1,7 +1,7 @@
 """Does a row count cards, or the two dies of each that frameworks see as devices? MI250X and Trainium1 have such dies.
 
 Ranks of a run are dies. So where the degrees of a layout multiply to the number of accelerators, dies were counted, and where
-they multiply to twice that number, cards were.
+they multiply to twice that number, cards were. Where a layout does not tell its replicas, a node of as many cards says so.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ _PER_DEVICE = "tokens_per_s_per_gpu"
 
 def counted_by_rank(cells: Cells) -> Cells:
     """Returns a row whose layout has two ranks for each accelerator with dies in the place of cards; others as they are."""
-    die, count, ranks = _die_of(cells), cells.count("n_gpus"), _ranks(cells)
-    if die is None or count is None or ranks != DIES_OF_A_CARD * count:
+    die, count = _die_of(cells), cells.count("n_gpus")
+    if die is None or count is None:
+        return cells
+    ranks = DIES_OF_A_CARD * count
+    is_open = cells.count("dp") is None and (cells.count("tp") or 1) * (cells.count("pp") or 1) > 1
+    if _ranks(cells) != ranks and not (is_open and cells.count("gpus_per_node") == _cards_per_node(die)):
         return cells
     numbers = {**cells.numbers, "n_gpus": float(ranks)}
     if _PER_DEVICE in numbers:
@@ -64,7 +68,15 @@ def counted_accelerator(told: Told, name: str) -> str:
 def _counts_dies(told: Told, die: Die) -> bool:
     if given := told.cells.count("gpus_per_node"):
         return given == catalog.default_node(die.accelerator).num_accelerators
-    return bool(affirmed(die.words, told.text("notes"))) or _ranks(told.cells) == told.cells.count("n_gpus")
+    is_split = max(told.cells.count(column) or 1 for column in ("tp", "pp")) > 1
+    is_all = _ranks(told.cells) in (None, told.cells.count("n_gpus"))
+    return bool(affirmed(die.words, told.text("notes"))) or (
+        is_all and (is_split or _ranks(told.cells) is not None)
+    )
+
+
+def _cards_per_node(die: Die) -> int:
+    return catalog.default_node(die.accelerator).num_accelerators // DIES_OF_A_CARD
 
 
 def _ranks(cells: Cells) -> int | None:

@@ -97,7 +97,9 @@ def _check_whole_nodes(num_gpus: int, gpus_per_node: int | None) -> None:
 
 
 def _usual_domain(node: Node, gpus: int) -> int:
-    return node.link_domain_size if gpus == node.num_accelerators else gpus
+    """Returns how many share a scale-up link: a domain of many nodes stays what it is, whatever a host holds of it."""
+    is_wide = node.link_domain_size > node.num_accelerators and gpus <= node.num_accelerators
+    return node.link_domain_size if is_wide or gpus == node.num_accelerators else gpus
 
 
 def _is_told(network: Network, num_gpus: int, domain: int) -> bool:

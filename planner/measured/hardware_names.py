@@ -42,11 +42,13 @@ USUAL_NAMES = {
     "gh200": "gh200-96gb",
     "gh200120gb": "gh200-96gb",
     "gh200480gb": "gh200-96gb",
+    "gh200gracehopper": "gh200-96gb",
     "gb200nvl72": "gb200",
     "gb300nvl72": "gb300",
     "mi250": "mi250x",
     "mi250xgcd": "mi250x-gcd",
     "mi250gcd": "mi250x-gcd",
+    "mi250x1gcd": "mi250x-gcd",
     "mi250x64gb": "mi250x-gcd",
     "mi300": "mi300x",
     "mi325": "mi325x",
@@ -81,7 +83,7 @@ _PLURAL = re.compile(r"(?<=\d)s\b")
 _DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
-_INSTANCE = re.compile(r"\b(trn\d)n?\.\d+xlarge\b", re.IGNORECASE)
+_INSTANCE = re.compile(r"\b(trn\d)[nu]?\.\d+xlarge\b", re.IGNORECASE)
 _GENERATION = re.compile(
     r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[4-7][a-z]?-))(v?\d[a-z]*|trillium|ironwood)"
     r"(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$",

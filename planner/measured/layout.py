@@ -135,7 +135,7 @@ def _replicas(told: Told, ranks: int, context: int) -> int:
     if context > 1 and given * ranks == num_gpus and given % context == 0:
         told.remark("dp", f"counts the {context} ranks of context parallelism; taken as {given // context}")
         return given // context
-    if context > 1 and given * ranks * context != num_gpus and num_gpus % (ranks * context) == 0:
+    if given * ranks * context != num_gpus and num_gpus % (ranks * context) == 0:
         left = num_gpus // (ranks * context)
         told.remark("dp", f"with the other degrees does not make up {num_gpus} GPUs; taken as {left}")
         return told.default("dp", left)

@@ -33,7 +33,7 @@ _GENERATIONS_GBIT_PER_S = {"edr": 100.0, "hdr": 200.0, "ndr": 400.0, "xdr": 800.
 """Rate of a port of InfiniBand; a number behind the name (`HDR100`) is that of a split one."""
 
 _PARTS = re.compile(r"[+;,()&]|\band\b", re.IGNORECASE)
-_SCALE_UP = re.compile(r"nv-?link|nv-?switch|xgmi|infinity fabric", re.IGNORECASE)
+_SCALE_UP = re.compile(r"nv-?link|nv-?switch|xgmi|infinity fabric|\bici\b|neuron-?link", re.IGNORECASE)
 _RATE = (
     r"(?:(?P<size>\d{1,6}(?:\.\d{1,6})?)\s*(?P<prefix>[GTgt])(?P<unit>(?:b(?:it)?|B)(?:/s|ps)|b(?:it|E)?\b|\b)"
     r"|(?P<generation>(?i:[EHNX]DR))[ -]?(?P<port>100|200|400|800)?\b)"
@@ -56,7 +56,9 @@ _COUNTED = (
 _BARE = re.compile(r"\b(\d{1,2})\s*[xX\u00d7]\s*(100|200|400|800)\b(?!\s*[GTMgtm])")
 """Cards whose rate has no unit."""
 _OF_ONE = re.compile(rf"(?<![\w.]){_RATE}")
-_EACH_GPU = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip)\b", re.IGNORECASE)
+_EACH_GPU = re.compile(
+    r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip|hpu|tpu|gcd|gaudi ?\d?)\b", re.IGNORECASE
+)
 _EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.IGNORECASE)
 _PLAIN_ETHERNET = re.compile(r"^(?!.*(roce|rdma)).*(ethernet|gbe\b)", re.IGNORECASE)
 """A host has one card of it unless more are named; cards for RDMA come one for each accelerator."""

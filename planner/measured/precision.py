@@ -9,7 +9,6 @@ from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed
 from simulator import catalog
 from simulator.hardware import Precision
 
-_WITHOUT_CONSTANTS = re.compile("mxfp4")
 _INTEGERS = re.compile(r"\bint-?8|\baqt\b")
 _FORMATS = (
     ("fp4", "fp4"),
@@ -74,10 +73,7 @@ def _usual(accelerator: str) -> str:
 
 def number_format(written: str) -> str:
     """Returns a `simulator.hardware.Precision`; empty where the simulator has no constants for what is written."""
-    text = _computed(written)
-    if affirmed(_WITHOUT_CONSTANTS, text):
-        return ""
-    return first_affirmed(_FORMATS, text) or ""
+    return first_affirmed(_FORMATS, _computed(written)) or ""
 
 
 def _computed(written: str) -> str:
@@ -92,6 +88,8 @@ def _remarks_on(written: str) -> list[str]:
     remarks = []
     if scales_rows(written):
         remarks.append("scales of rows are simulated as scales of whole tensors")
+    if affirmed("mxfp4", written):
+        remarks.append("blocks of 32 are simulated as those of NVFP4")
     if number_format(written) == "fp8" and affirmed(_INTEGERS, _computed(written)):
         remarks.append("8-bit integers are simulated as 8-bit floating point")
     if _computed(written) != written.lower():

@@ -365,7 +365,7 @@ class TestRows:
         ("changes", "reason"),
         [
             ({"gpu": "RTX 4090"}, "gpu = RTX 4090"),
-            ({"precision": "mxfp4"}, "precision mxfp4: only fp16, bf16, fp8 and nvfp4 are modelled"),
+            ({"precision": "mxfp4"}, "precision fp4: h100-sxm5-80gb has only fp16, bf16, fp8"),
             ({"precision": "fp32"}, "precision fp32: only fp16, bf16, fp8 and nvfp4 are modelled"),
             ({"precision": "nvfp4"}, "precision fp4: h100-sxm5-80gb has only fp16, bf16, fp8"),
             ({"precision": "mxfp8"}, "precision mxfp8: h100-sxm5-80gb scales no blocks"),
@@ -377,7 +377,7 @@ class TestRows:
             ({"seq_len": ""}, "seq_len is not given"),
             ({"model": "Foo", "layers": 32}, "hidden is not given"),
             ({"n_gpus": 64, "tp": "", "pp": 5}, "tp is not given, of a run on more than one node"),
-            ({"tp": 2, "dp": 8}, "must equal num_gpus"),
+            ({"tp": 3, "dp": 8}, "must equal num_gpus"),
             ({"global_batch": 10}, "must divide global_batch_size"),
             ({"gpu": "A100-80GB", "precision": "fp8"}, "a100-sxm4-80gb has only fp16, bf16"),
             ({"usable": "no"}, "marked as unusable"),
