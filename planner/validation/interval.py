@@ -27,7 +27,7 @@ from planner.measured.runs import Comparison, Row, compare, read_rows
 from planner.measured.software_families import software_family
 from simulator.calibration import Calibration
 from simulator.hardware import Precision
-from simulator.step_error import ANY, UNMEASURED_RATIO, UNSEEN_RATIOS, Sides, architecture_ratio
+from simulator.step_error import ANY, UNMEASURED_RATIO, UNSEEN_RATIOS, Sides, architecture_ratio, less_sure
 from simulator.step_reach import Reach
 from simulator.table import Floats
 
@@ -133,12 +133,16 @@ def half_widths(of_residuals: Sides, unsure_log_ratios: Floats) -> Sides:
 
 
 def half_widths_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> Sides:
-    """Returns how far below and above its step the residuals put a row, as logarithms of time; `kind` as in `Comparison`."""
+    """Returns how far below and above its step the residuals put a row, as logarithms of time; `kind` as in `Comparison`.
+
+    Constants of another architecture may be too slow as well as too fast, so that either side then reaches as far.
+    """
     others = _of_other_sources(row, residuals)
     is_shipped = len(others) < len(residuals)
     seen_ratios = UNSEEN_RATIOS if is_shipped else NEW_SOURCE_RATIOS
     reach_ratio = UNMEASURED_RATIO if _is_beyond(row, others or residuals) else 1.0
-    return seen_ratios.times(reach_ratio * half_width_of_others(row, kind, residuals))
+    sides = seen_ratios.times(reach_ratio * half_width_of_others(row, kind, residuals))
+    return Sides(below=sides.above, above=sides.above) if _is_new_architecture(kind[0], others) else sides
 
 
 def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
@@ -159,11 +163,16 @@ def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) ->
     )
     if is_partly_new or not has_sources(residuals, family, precision):
         half_width = max(half_width, log_half_width(related, ANY, ANY))
-    if all(residual.family != family for residual in others):
+    if _is_new_architecture(family, others):
         measured = {(residual.family, residual.precision) for residual in related}
         least = max(log_half_width(related, *kind) for kind in measured)
-        half_width = max(half_width * architecture_ratio(family), least)
+        of_kernels = log_half_width(dense, ANY, ANY) if network == "experts" and dense else half_width
+        half_width = max(less_sure(half_width, of_kernels, architecture_ratio(family)), least)
     return half_width
+
+
+def _is_new_architecture(family: str, residuals: Iterable[Residual]) -> bool:
+    return all(residual.family != family for residual in residuals)
 
 
 def software_of(row: Row) -> str:

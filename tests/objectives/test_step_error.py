@@ -34,6 +34,8 @@ class TestStepError:
 
     def test_what_was_never_compared_is_less_sure_than_what_is_known_best(self) -> None:
         unknown, known = step_error("cdna", "bf16"), step_error("hopper", "bf16")
+        assert unknown.ratios.below == unknown.ratios.above
+        assert known.ratios.below < known.ratios.above
         assert unknown.shared_log_deviation > known.shared_log_deviation
         assert step_error("hopper", "bf16", has_experts=True).own_log_deviation > known.own_log_deviation
 

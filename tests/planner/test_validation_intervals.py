@@ -23,6 +23,7 @@ from planner.validation.comparison import (
 from planner.validation.interval import (
     NEW_SOURCE_RATIOS,
     Residual,
+    half_widths_of,
     interval_of,
     weighted_quantile,
 )
@@ -162,6 +163,23 @@ class TestIntervals:
         assert interval_of(known, others).high_s == pytest.approx(
             10.0 * 1.1 ** (NEW_SOURCE_RATIOS.above * ratio)
         )
+
+    def test_an_architecture_with_the_constants_of_another_may_be_faster_too(self) -> None:
+        found = interval_of(compared(1.0, 10.0), residuals_of("others", [1.1], "hopper", "h100-sxm5-80gb"))
+        assert 10.0 / found.low_s == pytest.approx(found.high_s / 10.0)
+
+    def test_load_of_experts_is_as_unsure_on_any_architecture(self) -> None:
+        dense = residuals_of("dense", [1.1], "hopper", "h100-sxm5-80gb")
+        experts = [
+            replace(residual, network="experts")
+            for residual in residuals_of("experts", [1.3], "hopper", "h100-sxm5-80gb")
+        ]
+        known = compared(1.0, 10.0)
+        known = replace(known, family="cdna3", row={**known.row, "num_experts": "8"})
+        # The width of experts, and three times the variance of dense models, whose errors are those of kernels.
+        width = math.hypot(math.log(1.3), math.sqrt(3.0) * math.log(1.1))
+        found = half_widths_of(known.row, ("cdna3", "bf16", "experts"), [*dense, *experts])
+        assert found.above == pytest.approx(NEW_SOURCE_RATIOS.above * width)
 
     @pytest.mark.parametrize(
         "changes",
