@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import lcm
 
+from planner.measured.file import Cells
 from planner.measured.framework_names import is_torchtitan
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
@@ -45,6 +47,7 @@ _GROUP_RANKS = re.compile(
 )
 """Ranks of a shard group; `-1` is PyTorch's word for all that are left, a mesh is written as groups times ranks, a number
 behind FSDP is that of its ranks unless it is a version, and that behind `zero1` InternEvo's size of its groups."""
+_TENSOR = re.compile(r"(?<![a-z])(?:tp|tensor(?:[-_ ]parallel\w*)?)[ =:_x-]*(\d{1,3})\b", re.IGNORECASE)
 _GROUPS = re.compile(r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b")
 _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(
@@ -146,6 +149,16 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     if 0 < ranks < replicas and replicas % ranks:
         raise ValueError(f"{replicas} replicas do not make up shard groups of {ranks}")
     return ranks if 0 < ranks < replicas else None
+
+
+def with_told_degrees(cells: Cells) -> Cells:
+    """Returns a row with the tensor parallelism that stands beside its sharding, where no column says it (`FSDP 64, TP 4`)."""
+    written = cells.text.get(COLUMN, "")
+    found = affirmed(_TENSOR, written)
+    if found is None or "tp" in cells.numbers or not int(found[1]):
+        return cells
+    remark = (COLUMN, f"tensor parallelism of {found[1]}, as it says")
+    return replace(cells, numbers={**cells.numbers, "tp": float(found[1])}, remarks=(*cells.remarks, remark))
 
 
 def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:

@@ -65,6 +65,15 @@ class TestTpus:
         assert "interconnect" not in row["remarks"] + row["assumed"]
 
 
+@pytest.mark.parametrize(
+    "written", ["FSDP 64, TP 4", "fsdp 64 x tensor 4", "ici_fsdp_parallelism=64, ici_tensor_parallelism=4"]
+)
+def test_tensor_parallelism_may_stand_beside_sharding(tmp_path: Path, written: str) -> None:
+    row = simulated_row(tmp_path, {**TPU, "zero_stage_or_fsdp": written})
+    assert (row["tensor_parallel"], row["data_parallel"], row["zero_stage"]) == ("4", "64", "3")
+    assert simulated_row(tmp_path, {**TPU, "tp": 2, "zero_stage_or_fsdp": written})["tensor_parallel"] == "2"
+
+
 class TestCardsOfTwoDies:
     @pytest.mark.parametrize(
         ("gpu", "gpus_per_node", "found"),
