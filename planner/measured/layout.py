@@ -79,17 +79,12 @@ def layout_cells(
 
 def _least_tensor(told: Told, num_gpus: int) -> int:
     """Returns over how many ranks products are split at least, where there are more accelerators than sequences."""
-    batch, others = (
-        told.cells.count("global_batch"),
-        (told.cells.count("pp") or 1) * (told.cells.count("cp") or 1),
-    )
+    batch = told.cells.count("global_batch")
+    if batch is None or told.cells.count("tp") or told.cells.count("dp"):
+        return 1
+    most = batch * (told.cells.count("pp") or 1) * (told.cells.count("cp") or 1)
     tensor = 1
-    while (
-        batch
-        and not told.cells.count("tp")
-        and not told.cells.count("dp")
-        and num_gpus > batch * others * tensor
-    ):
+    while num_gpus > most * tensor:
         tensor *= 2
     if tensor > 1:
         told.remark(

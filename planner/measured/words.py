@@ -28,19 +28,26 @@ _DENIAL_BEFORE = re.compile(
 )
 _DENIAL_BEHIND = re.compile(
     r"\w*[-_\s:=(]+(?:(?:kernels?|layers?)[-_\s]+)?(?:(?:is|are|was|were)[-_\s]+)?(?:(?:turned|switched)[-_\s]+)?"
-    r"(?:off|false|disabled|none|absent|excluded|unavailable|not[-_\s]+(?:used|enabled|in[-_\s]+use|available|stated|given)"
+    r"(?:off|false|disabled|none|absent|excluded|unavailable|not[-_\s]+(?:used|enabled|in[-_\s]+use|available)"
     r"|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
     re.IGNORECASE,
 )
+_SAYS_NOTHING = re.compile(
+    r"\w*[-_\s:=(]+(?:(?:is|are|was|were)[-_\s]+)?not[-_\s]+(?:stated|given|reported|known)\b", re.IGNORECASE
+)
 _PARTS_OF_NOTES = re.compile(r";|(?<=[^\d.])(?<!\bvs)\.(?=\s)|[()]")
+_COMPARISON = re.compile(
+    r"\b(?:versus|vs\.?|baseline of|compared (?:to|with)|comparison)(?!\w)", re.IGNORECASE
+)
 _OF_OTHERS = re.compile(
-    r"(?<!\bthis )\brows?\b(?!-?wise)|\b(?:versus|vs\.?|baseline of|compared (?:to|with)|comparison)(?!\w)"
+    r"(?<!\bthis )\brows?\b(?!-?wise)"
     r"|\b(?:faster|slower|better|worse|higher|lower) than\b"
     r"|\b\d+(?:\.\d+)? ?(?:%|x|times) (?:faster|slower|better|worse|higher|lower)|\b(?:reach(?:es)?|gives?) \d"
     r"|\bsame (?:model|run|layout|configuration|job) (?:with|without)\b",
     re.IGNORECASE,
 )
-"""What parts of notes say that speak of another run than their own: of the next row, of what it is compared with."""
+"""What parts of notes say that speak of another run than their own: of the next row, of what it is compared with. A comparison
+may list several things."""
 _KINDS = re.compile(
     r"step|iteration|throughput|time|seconds|speed|flop|\bmfu\b|\bhfu\b|utili[sz]ation|token|memory|out[- ]of[- ]memory"
     r"|\boom\b|benchmark|measure|production|whole[- ]run|mlperf|\bq?lora\b|\bpeft\b|train|tuning|\bsft\b|steady|inference"
@@ -70,9 +77,12 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
 
 def of_this_run(notes: str) -> str:
     """Returns notes without the parts that speak of another run, as `ZeRO-3 rows run without TP` does."""
-    if not _OF_OTHERS.search(notes):
+    if not (_OF_OTHERS.search(notes) or _COMPARISON.search(notes)):
         return notes
-    return ";".join(part for part in _PARTS_OF_NOTES.split(notes) if not _OF_OTHERS.search(part))
+    parts = [part for part in _PARTS_OF_NOTES.split(notes) if not _COMPARISON.search(part)]
+    return ";".join(
+        ",".join(said for said in part.split(",") if not _OF_OTHERS.search(said)) for part in parts
+    )
 
 
 def affirmed(words: str | re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -91,7 +101,8 @@ def first_affirmed(meanings: tuple[tuple[str, _Meaning], ...], text: str) -> _Me
 
 
 def _named(words: str | re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    return re.compile(words, re.IGNORECASE).finditer(text) if isinstance(words, str) else words.finditer(text)
+    pattern = re.compile(words, re.IGNORECASE) if isinstance(words, str) else words
+    return (found for found in pattern.finditer(text) if not _SAYS_NOTHING.match(text, found.end()))
 
 
 def _is_denied(found: re.Match[str]) -> bool:

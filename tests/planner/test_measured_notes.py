@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.measured.notes import hides_expert_exchange
 from planner.measured.words import of_this_run
 from tests.planner.measured import RUN, simulated_row
 
@@ -26,6 +27,8 @@ class TestOtherRuns:
             ("baseline. ZeRO-Offload reaches 10B", "baseline"),
             ("mock data vs. real data; MTP 1", "MTP 1"),
             ("this row without overlap, row-wise scales", "this row without overlap, row-wise scales"),
+            ("EP overlap on, 13% faster than off", "EP overlap on"),
+            ("1F1B; compared with FSDP, ZeRO-3 and LoRA", "1F1B"),
             ("torch.compile; bf16 1.5x HBM", "torch.compile; bf16 1.5x HBM"),
         ],
     )
@@ -91,6 +94,13 @@ class TestOtherRuns:
         self, tmp_path: Path, cells: Mapping[str, object], field: str, value: str | None
     ) -> None:
         assert simulated_row(tmp_path, {**RUN, **cells}).get(field) == value
+
+    @pytest.mark.parametrize(
+        ("notes", "is_hidden"),
+        [("EP overlap on", True), ("EP overlap off", False), ("EP overlap not stated", None)],
+    )
+    def test_what_is_not_stated_is_neither_on_nor_off(self, notes: str, is_hidden: bool | None) -> None:
+        assert hides_expert_exchange(notes) is is_hidden
 
     def test_notes_are_shown_whole(self, tmp_path: Path) -> None:
         notes = "baseline; the next row is faster"
