@@ -54,7 +54,7 @@ def test_every_factor_is_compared_with_what_uses_it() -> None:
     assert set(catalog.names(Kind.FACTORS)) == processes | others
 
 
-ROUNDED_UP = {"4 nm": "5nm", "6 nm": "7nm", "12 nm": "14nm"}
+ROUNDED_UP = {"4 nm": "5nm", "6 nm": "7nm", "12 nm": "14nm", "16 nm": "20nm"}
 """Processes between those that are tabulated."""
 
 
