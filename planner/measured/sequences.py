@@ -39,8 +39,9 @@ _EXCHANGES_OF_PYTORCH: Mapping[ContextExchange, ContextExchange] = {
     "all_to_all": "ring",
 }
 """What the same words mean where PyTorch's ring is the habit: it is one with either rotate method, and gathers by default."""
-_SAYS_HOW = re.compile(rf"ulysses|isp|{_ROTATES}|\bgathered[-_ ]ring\b", re.IGNORECASE)
 _BY_HEADS = re.compile(r"\b(ulysses|isp)\b", re.IGNORECASE)
+_SAYS_HOW = re.compile(rf"{_BY_HEADS.pattern}|{_ROTATES}|\bgathered[-_ ]ring\b", re.IGNORECASE)
+"""Words that mean the same everywhere."""
 _RING = re.compile(r"\bring\b", re.IGNORECASE)
 _SCHEME = re.compile(rf"{_RING.pattern}|^(cp|context)\b", re.IGNORECASE)
 _SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)

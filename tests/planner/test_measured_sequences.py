@@ -105,6 +105,7 @@ class TestContextParallelism:
             ({"notes": "CP with all-gather"}, "all_gather"),
             ({"notes": "all-gather based CP"}, "all_gather"),
             ({"framework": "torchtitan", "notes": "AsyncTP; CP ring"}, "gathered_ring"),
+            ({"framework": "torchtitan", "notes": "CP ring; all-to-all dispatcher"}, "gathered_ring"),
             ({"framework": "torchtitan", "sp": "ring"}, "gathered_ring"),
             ({"framework": "torchtitan", "cp_comm_type": "allgather"}, "gathered_ring"),
             ({"framework": "torchtitan", "cp_comm_type": "alltoall"}, "ring"),
