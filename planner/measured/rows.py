@@ -338,16 +338,16 @@ class _Translation:
 
     def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
-        window = window_cells(self.cells, self.known)
+        window = window_cells(self.told, self.known)
         remark_window(self.told, has_window=bool(window))
-        documents = document_cells(self.cells)
+        documents = document_cells(self.told)
         remark_packing(self.told, has_documents=bool(documents))
         found = {**window, **documents}
         if layout["context_parallel"] == 1:
             if splits_for_context(self.told.text("sp")):
                 self.told.remark("sp", "no ranks share the sequence; say in cp how many do")
             return found
-        exchange, is_assumed = context_exchange(self.cells, self.habits, has_window="window_tokens" in found)
+        exchange, is_assumed = context_exchange(self.told, self.habits, has_window="window_tokens" in found)
         return {
             **found,
             "context_exchange": self.told.default("context_exchange", exchange) if is_assumed else exchange,

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from planner.measured.file import Cells
 from planner.measured.habits import Habits
 from planner.measured.told import Told
-from planner.measured.words import NO, NOTHING_SAID, YES, affirmed, is_yes, of_this_run
+from planner.measured.words import NO, NOTHING_SAID, YES, affirmed, is_yes
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import ContextExchange, ModelShape
@@ -64,22 +63,22 @@ _DOCUMENTS = re.compile(
 )
 
 
-def window_cells(cells: Cells, known: ModelShape | None) -> dict[str, object]:
+def window_cells(told: Told, known: ModelShape | None) -> dict[str, object]:
     """Returns the fields of `SlidingWindow`; nothing where every token sees all before it.
 
     A window that a column or the notes name is one of every layer, unless `full_every` says otherwise; 0 is none.
     """
-    if cells.numbers.get("window") == 0.0:
+    if told.cells.numbers.get("window") == 0.0:
         return {}
-    tokens = cells.count("window") or _number(_WINDOW, _notes(cells))
+    tokens = told.cells.count("window") or _number(_WINDOW, told.text("notes"))
     if tokens:
-        return {"window_tokens": tokens, "full_every": cells.count("full_every")}
+        return {"window_tokens": tokens, "full_every": told.cells.count("full_every")}
     return known.sliding_window.model_dump() if known and known.sliding_window else {}
 
 
-def document_cells(cells: Cells) -> dict[str, object]:
+def document_cells(told: Told) -> dict[str, object]:
     """Returns the fields of `Documents`: a mean length, dealt out by chance; nothing where none is named."""
-    mean = cells.count("mean_document") or _number(_DOCUMENTS, _notes(cells))
+    mean = told.cells.count("mean_document") or _number(_DOCUMENTS, told.text("notes"))
     return {"mean_tokens": mean} if mean else {}
 
 
@@ -120,7 +119,7 @@ def splits_sequence_only(written: str) -> bool:
     return bool(_SEQUENCE_ONLY.search(written))
 
 
-def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
+def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[ContextExchange, bool]:
     """Returns how context-parallel ranks attend to the whole sequence, and whether that had to be assumed.
 
     A ring knows no windows, so that keys and values are taken to be gathered where there are some.
@@ -128,22 +127,22 @@ def context_exchange(cells: Cells, habits: Habits, *, has_window: bool) -> tuple
     Raises:
         InputError: the column says something else.
     """
-    column = cells.text.get("cp_comm_type", "")
+    column = told.text("cp_comm_type")
     if column.lower() not in NOTHING_SAID:
         if found := _exchange(f"cp_comm_type={column}"):
-            return _under(habits, found, column), False
+            return _meant_under(habits, found, column), False
         rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
-    written = cells.text.get("sp", "")
+    written = told.text("sp")
     if _exchange(written) == "hybrid":
         return "hybrid", False
     if _exchanges_heads(written):
         return "all_to_all", False
     if _RING.search(written):
-        return _under(habits, "ring", written), False
-    notes = _notes(cells)
+        return _meant_under(habits, "ring", written), False
+    notes = told.text("notes")
     if found := _exchange(notes):
-        return _under(habits, found, notes), False
+        return _meant_under(habits, found, notes), False
     return ("all_gather" if has_window else habits.context_exchange), True
 
 
@@ -173,11 +172,8 @@ def exchanged_heads(
     return ranks
 
 
-def _notes(cells: Cells) -> str:
-    return of_this_run(cells.text.get("notes", ""))
-
-
-def _under(habits: Habits, found: ContextExchange, said: str) -> ContextExchange:
+def _meant_under(habits: Habits, found: ContextExchange, said: str) -> ContextExchange:
+    """Returns what a framework means by the words in which an exchange was found."""
     if habits.context_exchange == "gathered_ring" and not _SAYS_HOW.search(said):
         return _EXCHANGES_OF_PYTORCH.get(found, found)
     return found

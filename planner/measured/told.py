@@ -12,7 +12,6 @@ from simulator.errors import CapplanError
 
 LONGEST_NAME = 200
 """Characters of a name; what follows them says nothing new."""
-NOTES = "notes"
 _Value = TypeVar("_Value")
 
 
@@ -25,6 +24,7 @@ class Told:
 
     def __init__(self, cells: Cells) -> None:
         self.cells = cells
+        self._own_notes = of_this_run(cells.text.get("notes", ""))
         self.assumed: list[str] = []
         self.remarks: list[str] = []
         for column, meaning in cells.remarks:
@@ -32,8 +32,7 @@ class Told:
 
     def text(self, column: str) -> str:
         """Returns what is written in a column, of notes what they say of this run; empty where there is nothing."""
-        written = self.cells.text.get(column, "")
-        return of_this_run(written) if column == NOTES else written
+        return self._own_notes if column == "notes" else self.cells.text.get(column, "")
 
     def name(self, column: str) -> str:
         """Returns the name in a column, no longer than names are; empty where there is none."""
