@@ -120,7 +120,9 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     """
     text = written.lower()
     if text in _NO_MORE_THAN_SOME and (noted := affirmed(_IN_NOTES, notes)):
-        return Recomputed(kind="selective", modules=_modules(noted[0].lower()))
+        said = noted[0].lower()
+        modules = _modules(said)
+        return Recomputed(kind="selective", modules=modules, is_exact=bool(modules or affirmed(_CORE, said)))
     if text in NOTHING_SAID:
         return None
     if _EITHER.fullmatch(text):

@@ -125,6 +125,10 @@ def test_notes_name_the_modules_that_a_cell_leaves_open(tmp_path: Path, cell: st
     for notes in ("recompute modules mlp", "selective recompute of mlp"):
         row = simulated_row(tmp_path, {**RUN, "recompute": cell, "notes": notes})
         assert (row["recompute"], row["recompute_modules"]) == ("selective", "mlp")
+    for notes, is_sure in (("recompute modules core_attn", True), ("recompute modules of our own", False)):
+        row = simulated_row(tmp_path, {**RUN, "recompute": cell, "notes": notes})
+        assert row["recompute"] == "selective"
+        assert ("recompute" not in row["assumed"].split()) is is_sure
     row = simulated_row(tmp_path, {**RUN, "recompute": "full", "notes": "recompute modules mlp"})
     assert row["recompute"] == "full"
 
