@@ -18,7 +18,7 @@ from simulator.errors import CapplanError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Die:
+class _Die:
     """One of the two dies of a card."""
 
     accelerator: str
@@ -29,12 +29,12 @@ class Die:
     """How notes name it."""
 
 
-DIES: Mapping[str, Die] = {
-    "mi250x": Die(accelerator="mi250x-gcd", name="GCDs", words=r"\bgcds?\b"),
-    "trainium1": Die(accelerator="trainium1-core", name="NeuronCores", words=r"\bneuron[- ]?cores?\b"),
+_DIES: Mapping[str, _Die] = {
+    "mi250x": _Die(accelerator="mi250x-gcd", name="GCDs", words=r"\bgcds?\b"),
+    "trainium1": _Die(accelerator="trainium1-core", name="NeuronCores", words=r"\bneuron[- ]?cores?\b"),
 }
 """Dies by the card of the catalogue that has two of them."""
-DIES_OF_A_CARD = 2
+_DIES_OF_A_CARD = 2
 _PER_DEVICE = "tokens_per_s_per_gpu"
 
 
@@ -43,40 +43,44 @@ def counted_by_rank(cells: Cells) -> Cells:
     die, count = _die_of(cells), cells.count("n_gpus")
     if die is None or count is None:
         return cells
-    ranks = DIES_OF_A_CARD * count
-    is_open = cells.count("dp") is None and (cells.count("tp") or 1) * (cells.count("pp") or 1) > 1
+    ranks = _DIES_OF_A_CARD * count
+    is_open = cells.count("dp") is None and _is_split(cells)
     if _ranks(cells) != ranks and not (is_open and cells.count("gpus_per_node") == _cards_per_node(die)):
         return cells
     numbers = {**cells.numbers, "n_gpus": float(ranks)}
     if _PER_DEVICE in numbers:
-        numbers[_PER_DEVICE] /= DIES_OF_A_CARD
+        numbers[_PER_DEVICE] /= _DIES_OF_A_CARD
     if cards := cells.count("gpus_per_node"):
-        numbers["gpus_per_node"] = float(DIES_OF_A_CARD * cards)
+        numbers["gpus_per_node"] = float(_DIES_OF_A_CARD * cards)
     meaning = f"counts cards, the layout their {die.name}, two a card: taken as {ranks}"
     return replace(cells, numbers=numbers, remarks=(*cells.remarks, ("n_gpus", meaning)))
 
 
 def counted_accelerator(told: Told, name: str) -> str:
     """Returns the catalogue name of a row's accelerators: that of the dies of a card where they are what it counts."""
-    die = DIES.get(name)
+    die = _DIES.get(name)
     if die is None or not _counts_dies(told, die):
         return name
     told.remark("gpu", f"counted in dies ({die.name}), two a card: taken as {die.accelerator}")
     return die.accelerator
 
 
-def _counts_dies(told: Told, die: Die) -> bool:
+def _counts_dies(told: Told, die: _Die) -> bool:
     if given := told.cells.count("gpus_per_node"):
         return given == catalog.default_node(die.accelerator).num_accelerators
-    is_split = max(told.cells.count(column) or 1 for column in ("tp", "pp")) > 1
-    is_all = _ranks(told.cells) in (None, told.cells.count("n_gpus"))
-    return bool(affirmed(die.words, told.text("notes"))) or (
-        is_all and (is_split or _ranks(told.cells) is not None)
-    )
+    if affirmed(die.words, told.text("notes")):
+        return True
+    ranks = _ranks(told.cells)
+    return _is_split(told.cells) if ranks is None else ranks == told.cells.count("n_gpus")
 
 
-def _cards_per_node(die: Die) -> int:
-    return catalog.default_node(die.accelerator).num_accelerators // DIES_OF_A_CARD
+def _is_split(cells: Cells) -> bool:
+    """Returns whether layers or products are known to be split over ranks."""
+    return max(cells.count("tp") or 1, cells.count("pp") or 1) > 1
+
+
+def _cards_per_node(die: _Die) -> int:
+    return catalog.default_node(die.accelerator).num_accelerators // _DIES_OF_A_CARD
 
 
 def _ranks(cells: Cells) -> int | None:
@@ -87,8 +91,8 @@ def _ranks(cells: Cells) -> int | None:
     return tensor * pipeline * replicas * (cells.count("cp") or 1)
 
 
-def _die_of(cells: Cells) -> Die | None:
+def _die_of(cells: Cells) -> _Die | None:
     try:
-        return DIES.get(accelerator_id(cells.text.get("gpu", "")[:LONGEST_NAME]))
+        return _DIES.get(accelerator_id(cells.text.get("gpu", "")[:LONGEST_NAME]))
     except CapplanError:
         return None  # which is told where the accelerator is asked for

@@ -24,7 +24,7 @@ _SCHEDULES = (
 """Schedules by the words that mean them or something near; the first that fits holds."""
 _ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
 _IN_NOTES = re.compile(
-    r"gpipe|\b(?:interleaved[- ]?)?1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
+    r"gpipe|(?<!interleaved[- ])\b1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
     r"|dual-?pipe(-?v)?",
     re.IGNORECASE,
 )
@@ -137,8 +137,6 @@ def _named(told: Told) -> tuple[str, str]:
     found = affirmed(_IN_NOTES, notes)
     if found is None and is_torchtitan(told.framework):
         found = affirmed(_INTERLEAVED, notes)
-    elif found and _INTERLEAVED.match(found[0]) and not is_torchtitan(told.framework):
-        found = None
     return ("notes", _plain(found[0])) if found else ("framework", "")
 
 
