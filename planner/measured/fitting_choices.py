@@ -4,6 +4,7 @@ A run that ran had room. Where it does not tell its micro-batch, the faster of o
 it does not tell what it computes again, and has no room without, what makes room in the least time does. Frameworks that shard
 everything seldom accumulate gradients: they are taken to pass the share of a rank at once, or the largest part that has room.
 Chunks of a stage are the fastest number that has room where users of the framework pick it (`Habits.picks_chunks`), or one.
+Where nothing has room, what needs the least memory stands in.
 """
 
 from __future__ import annotations

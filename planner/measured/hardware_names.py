@@ -84,6 +84,7 @@ _DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
 _INSTANCE = re.compile(r"\b(trn\d)[nu]?\.\d+xlarge\b", re.IGNORECASE)
+"""Machines of AWS that are called by their accelerators."""
 _GENERATION = re.compile(
     r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[4-7][a-z]?-))(v?\d[a-z]*|trillium|ironwood)"
     r"(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$",

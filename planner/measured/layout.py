@@ -52,8 +52,8 @@ def layout_cells(
     if missing and not is_split:
         raise OpenLayoutError(missing, open_degrees(told, num_layers, num_experts))
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
-    least = {"tp": _least_tensor(told, num_gpus) if is_sharded else 1}
-    degrees = {f"{name}_parallel": told.count(column, least.get(column, 1)) for column, name in names.items()}
+    usual = {**dict.fromkeys(names, 1), "tp": _least_tensor(told, num_gpus) if is_sharded else 1}
+    degrees = {f"{name}_parallel": told.count(column, usual[column]) for column, name in names.items()}
     is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
     if is_split_by_sequence and degrees["context_parallel"] > 1:
         told.remark("sp", "tp splits products here, as cp says which ranks share the sequence")
@@ -123,7 +123,10 @@ def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int
 
 
 def _replicas(told: Told, ranks: int, context: int) -> int:
-    """Returns the replicas: as given, or what is left; some publishers count context-parallel ranks as replicas."""
+    """Returns the replicas: as given, or what the other degrees leave, which also stands in where both do not fit together.
+
+    Some publishers count context-parallel ranks as replicas.
+    """
     given, num_gpus = told.cells.count("dp"), told.count("n_gpus")
     if given is None:
         return max(1, num_gpus // (ranks * context))

@@ -44,7 +44,7 @@ from planner.measured.sharding import (
     says_to_shard_again,
     told_shard_ranks,
     told_stage,
-    with_told_degrees,
+    with_tensor_degree,
     zero_stage,
 )
 from planner.measured.software_families import software_family
@@ -135,7 +135,7 @@ class _Translation:
 
     def __init__(self, cells: Cells, row_id: str, group: str) -> None:
         self.row_id, self.group = row_id, group
-        self.cells = cells = counted_by_rank(with_told_degrees(cells))
+        self.cells = cells = counted_by_rank(with_tensor_degree(cells))
         self.told = Told(cells)
         self.model = self.told.name("model")
         self._refuse_broken_cells()

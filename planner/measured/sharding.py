@@ -151,7 +151,7 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     return ranks if 0 < ranks < replicas else None
 
 
-def with_told_degrees(cells: Cells) -> Cells:
+def with_tensor_degree(cells: Cells) -> Cells:
     """Returns a row with the tensor parallelism that stands beside its sharding, where no column says it (`FSDP 64, TP 4`)."""
     written = cells.text.get(COLUMN, "")
     found = affirmed(_TENSOR, written)

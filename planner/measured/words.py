@@ -35,6 +35,7 @@ _DENIAL_BEHIND = re.compile(
 _SAYS_NOTHING = re.compile(
     r"\w*[-_\s:=(]+(?:(?:is|are|was|were)[-_\s]+)?not[-_\s]+(?:stated|given|reported|known)\b", re.IGNORECASE
 )
+"""Words behind a name that leave it open whether it is on or off."""
 _PARTS_OF_NOTES = re.compile(r";|(?<=[^\d.])(?<!\bvs)\.(?=\s)|[()]")
 _COMPARISON = re.compile(
     r"\b(?:versus|vs\.?|baseline of|compared (?:to|with)|comparison)(?!\w)", re.IGNORECASE
