@@ -46,7 +46,10 @@ class TestReleases:
             ("DeepSpeed-Ulysses (Megatron-DeepSpeed 2023)", "ampere", "bf16", "flash-1"),
             # Submodule flash-attention: 1.0.5 until January 2024, 2.2.1 since.
             ("InternLM (2023)", "ampere", "bf16", "flash-1"),
+            ("InternLM", "ampere", "bf16", "flash-1"),
+            ("InternLM (2024)", "ampere", "bf16", "flash-2"),
             ("InternEvo 2024", "ampere", "bf16", "flash-2"),
+            ("InternEvo", "ampere", "bf16", "flash-2"),  # a name of January 2024
             ("Colossal-AI 2023", "ampere", "bf16", "flash-2"),
         ],
     )

@@ -11,7 +11,7 @@ import pytest
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, compare, plan_of, reason_against
 from planner.validation.comparison import verdicts_of
-from tests.planner.measured import LLAMA_8B, LLAMA_405B, RUN, the_row
+from tests.planner.measured import LLAMA_8B, LLAMA_405B, RUN, simulated_row, the_row
 
 ODD: Mapping[str, object] = {"layers": 33, "hidden": 4096}
 """Layers that two chunks on each of four stages do not share out evenly."""
@@ -23,6 +23,7 @@ FSDP_405B: Mapping[str, object] = {
     "dp": 8,
     "global_batch": 256,
 }
+LONG: Mapping[str, object] = {"n_gpus": 64, "tp": 1, "pp": 1, "seq_len": 65536, "global_batch": 64}
 
 
 def row_of(folder: Path, **changes: object) -> Row:
@@ -172,6 +173,54 @@ class TestLayout:
         cards = row_of(tmp_path, n_gpus=32, gpus_per_node=16, tokens_per_s_per_gpu=800, **cells)
         assert cards["num_accelerators"] == "32"
         assert float(cards["step_time_s"]) == pytest.approx(64 * 4096 / (800 * 32))
+
+
+class TestGroups:
+    @pytest.mark.parametrize(
+        ("cells", "ranks"),
+        [
+            ({"cp": 8, "framework": "torchtitan", "zero_stage_or_fsdp": "HSDP (shard 4)"}, "32"),
+            ({"cp": 2, "framework": "torchtitan", "zero_stage_or_fsdp": "HSDP (shard 8)"}, "16"),
+            ({"cp": 16, "framework": "InternEvo", "zero_stage_or_fsdp": "zero1 (hybrid zero 8)"}, "16"),
+            ({"cp": 64, "zero_stage_or_fsdp": "HSDP"}, ""),
+            ({"cp": 2, "zero_stage_or_fsdp": "HSDP"}, "8"),
+        ],
+    )
+    def test_shards_lie_in_groups_of_whole_sequences(
+        self, tmp_path: Path, cells: Mapping[str, object], ranks: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**RUN, **LONG, **cells})
+        assert row["shard_ranks"] == ranks
+        assert ("ranks to a sequence" in row["remarks"]) is (ranks != "8")
+
+    def test_ranks_that_exchange_heads_copy_those_that_are_too_few(self, tmp_path: Path) -> None:
+        row = simulated_row(tmp_path, {**RUN, **LONG, "cp": 32, "sp": "Ulysses"})
+        assert row["num_kv_heads"] == "32"
+        assert "32 ranks exchange 8 key-value heads" in row["remarks"]
+        assert simulated_row(tmp_path, {**RUN, **LONG, "cp": 8, "sp": "Ulysses"})["num_kv_heads"] == "8"
+        assert simulated_row(tmp_path, {**RUN, **LONG, "cp": 32, "sp": "ring"})["num_kv_heads"] == "8"
+
+    def test_replicas_beside_shared_sequences_are_what_is_left(self, tmp_path: Path) -> None:
+        row = simulated_row(tmp_path, {**RUN, **LONG, "tp": 4, "cp": 4, "dp": 2})
+        assert (row["data_parallel"], "taken as 4" in row["remarks"]) == ("4", True)
+
+    @pytest.mark.parametrize(
+        ("written", "stage"),
+        [("ZeRO-100B (Pos+g)", "2"), ("Gemini", "3"), ("none (torch DDP)", "0"), ("AMSP", "1")],
+    )
+    def test_names_of_schemes_are_no_stages(self, tmp_path: Path, written: str, stage: str) -> None:
+        assert simulated_row(tmp_path, {**RUN, "zero_stage_or_fsdp": written})["zero_stage"] == stage
+
+    def test_weights_that_may_be_shared_out_leave_memory_open(self, tmp_path: Path) -> None:
+        cells = {**RUN, **LONG, "tp": 8, "sp": "ISP", "framework": "InternEvo", "zero_stage_or_fsdp": "zero1"}
+        row = simulated_row(tmp_path, cells)
+        assert (row["has_memory_verdict"], "ISP may share out" in row["remarks"]) == ("false", True)
+
+
+@pytest.mark.parametrize("gpu", ["A800", "H800"])
+def test_names_of_accelerators_are_no_rates(tmp_path: Path, gpu: str) -> None:
+    cells = {"gpu": gpu, "n_gpus": 16, "tp": 2, "pp": 1, "interconnect": f"{gpu} node + 8x200G RoCE"}
+    assert simulated_row(tmp_path, {**RUN, **cells})["fabric"] == "ethernet-roce-400g"
 
 
 class TestWhatIsNotSimulated:
