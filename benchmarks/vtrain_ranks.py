@@ -2,10 +2,12 @@
 
     python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --write
     python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --expected shared_card_fraction 0.354
+    python -m benchmarks.vtrain_ranks --measured training_runs.csv --vtrain FOLDER --one-node-recompute none
 
-Fits the constants of training as `benchmarks.fit_training` does, where asked with another expectation of one of them, and
-prints errors, rank correlations and regrets; `--write` puts the tables into docs/validation.md. Without the rows of one node
-the fit takes the plane around the constants of all, as without a model or a source.
+Fits the constants of training as `benchmarks.fit_training` does, where asked with another expectation of one of them or with
+rows of one node that compute nothing again, and prints errors, rank correlations and regrets; `--write` puts the tables into
+docs/validation.md. Without the rows of one node the fit takes the plane around the constants of all, as without a model or
+a source.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from numpy.typing import NDArray
 
 from benchmarks.fit_training import UNKNOWNS, constants_of, constants_without, fitted, held_out, prior
 from benchmarks.sheets import Sheet
-from benchmarks.training_steps import log_errors, models_of, over_measured_steps, sources_of
+from benchmarks.training_steps import log_errors, models_of, over_measured_steps, source_of, sources_of
 from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration.fitting import Prior
 from planner.calibration.steps import MeasuredSteps
 from planner.validation.comparison import rank_correlation
+from simulator.plan import Recompute
 from simulator.table import Floats
 
 NODES, ONE_NODE, HOST_BLOCKED = "vTrain multi", "vTrain single", "BigScience"
@@ -129,6 +132,13 @@ def expecting(expected: Sequence[tuple[str, float]]) -> Prior:
     return replace(known, expected=values)
 
 
+def recomputing(steps: MeasuredSteps, source: str, recompute: str) -> MeasuredSteps:
+    """Returns the same steps, those of one source with another recomputation."""
+    rows = [row for members in steps.members for row in members]
+    changed = [{**row, "recompute": recompute} if source_of(row["group"]) == source else row for row in rows]
+    return MeasuredSteps.of(changed)
+
+
 def fits(steps: MeasuredSteps, known: Prior) -> tuple[Floats, dict[str, Floats]]:
     """Returns the unknowns, `(k,)`, and by the name of a fit the log errors `(n,)` of all steps."""
     plane, weights = fitted(steps, known)
@@ -204,11 +214,28 @@ def _job_line(name: str, jobs: Sequence[RankedJob]) -> list[str]:
     multiple=True,
     help="another expectation of a constant",
 )
+@click.option(
+    "--one-node-recompute",
+    type=click.Choice([Recompute.FULL.value, Recompute.NONE.value]),
+    default=Recompute.FULL.value,
+    help="what vTrain's rows of one node compute again; its configurations say full",
+)
 @over_measured_steps
-def main(steps: MeasuredSteps, *, write: bool, expected: Sequence[tuple[str, float]]) -> None:
+def main(
+    steps: MeasuredSteps,
+    *,
+    write: bool,
+    expected: Sequence[tuple[str, float]],
+    one_node_recompute: str,
+) -> None:
     """Fits, and prints how well the designs of each job are ordered."""
-    if write and expected:
-        raise click.UsageError("--write is for the shipped expectations; leave out --expected")
+    is_as_configured = one_node_recompute == Recompute.FULL
+    if write and (expected or not is_as_configured):
+        raise click.UsageError(
+            "--write is for the shipped fit; leave out --expected and --one-node-recompute"
+        )
+    if not is_as_configured:
+        steps = recomputing(steps, ONE_NODE, one_node_recompute)
     values, errors_by_fit = fits(steps, expecting(expected))
     jobs = jobs_of(steps, errors_by_fit["fitted"])
     sheets = [fits_sheet(steps, errors_by_fit), jobs_sheet(jobs)]

@@ -7,7 +7,14 @@ import pytest
 
 from benchmarks.fit_training import UNKNOWNS, prior
 from benchmarks.rule_variants import VARIANTS
-from benchmarks.vtrain_ranks import RankedJob, deviation_by_resampling, expecting, largest_exchange
+from benchmarks.vtrain_ranks import (
+    RankedJob,
+    deviation_by_resampling,
+    expecting,
+    largest_exchange,
+    recomputing,
+)
+from planner.calibration.steps import MeasuredSteps
 from planner.measured.runs import read_rows
 
 
@@ -51,6 +58,18 @@ def test_another_expectation_replaces_that_of_one_constant() -> None:
         "shared_card_fraction"
     ]
     assert known.expected[is_other] == [0.354]
+
+
+def test_one_source_may_be_read_with_another_recomputation() -> None:
+    rows = [row for row in read_rows() if row["row_id"] in ("kort-0001", "nemo-0003")]
+    steps = MeasuredSteps.of(rows)
+    changed = recomputing(steps, "Korthikanti et al.", "none")
+    assert [row["recompute"] for row in steps.rows if row["row_id"] == "kort-0001"] == ["full"]
+    assert [row["recompute"] for row in changed.rows if row["row_id"] == "kort-0001"] == ["none"]
+    assert [row for row in changed.rows if row["row_id"] != "kort-0001"] == [
+        row for row in steps.rows if row["row_id"] != "kort-0001"
+    ]
+    assert len(changed.rows) == len(steps.rows) > 1
 
 
 def test_every_variant_of_a_rule_has_rows() -> None:
