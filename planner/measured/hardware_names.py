@@ -22,6 +22,8 @@ USUAL_NAMES = {
     "a100sxm4": "a100-sxm4-80gb",
     "a10040gb": "a100-sxm4-40gb",
     "a100sxm40gb": "a100-sxm4-40gb",
+    "a100320gb": "a100-sxm4-40gb",
+    "a100640gb": "a100-sxm4-80gb",
     "a100pcie": "a100-pcie-80gb",
     "a100sxm80gb": "a100-sxm4-80gb",
     "a800": "a800-sxm4-80gb",
@@ -70,17 +72,22 @@ USUAL_NAMES = {
     "trn2": "trainium2",
 }
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
-GH200 by the memory of its processor, 120 or 480 GB."""
+GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight."""
 
 _MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx)+")
 _MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?\b", re.IGNORECASE)
+_BARE_MEMORY = re.compile(
+    r"(?<![a-wyz0-9])([ahbv]\d{2,3}(?:[\s_-]*(?:SXM\d?|PCIe))?)[\s_-]+(16|32|40|64|80|9[46]|141|180|192|288)\s*$",
+    re.IGNORECASE,
+)
+"""A memory without its unit behind a card of NVIDIA, as in `A100-80` or `a100-sxm-80`."""
 _FORM = re.compile(r"[\s_(,-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX)\b", re.IGNORECASE)
 """Words for how a device is built, which tell no two of a name apart once its memory is known."""
 _COUNT = re.compile(r"^\s*\d+\s*(?:[xX\u00d7]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$")
 """How many there are of a device, before or behind its name."""
 _PLURAL = re.compile(r"(?<=\d)s\b")
 """As in `H100s`; `V100S` is another card."""
-_DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b", re.IGNORECASE)
+_DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b(?:\s+racks?\b)?", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
 _INSTANCE = re.compile(r"\b(trn\d)[nu]?\.\d+xlarge\b", re.IGNORECASE)
@@ -110,10 +117,11 @@ def accelerator_id(name: str) -> str:
         InputError: the catalogue has the accelerator with another memory only.
     """
     known = _catalog_spellings() | USUAL_NAMES
-    spellings = (spelling for written in _readings(name) for spelling in _spellings(written))
+    written = _BARE_MEMORY.sub(r"\1-\2GB", name)
+    spellings = (spelling for reading in _readings(written) for spelling in _spellings(reading))
     found = next((known[spelling] for spelling in spellings if spelling in known), name)
     accelerator = catalog.accelerator(found, path="gpu")
-    _check_memory(name, accelerator)
+    _check_memory(name, written, accelerator)
     return accelerator.id
 
 
@@ -151,9 +159,9 @@ def _without_maker(name: str) -> str:
     return _MAKERS.sub("", _plain(name))
 
 
-def _check_memory(name: str, accelerator: Accelerator) -> None:
+def _check_memory(name: str, with_unit: str, accelerator: Accelerator) -> None:
     """Refuses a name whose memory is not that of the accelerator; names of the catalogue are its own business."""
-    written, known = _MEMORY.search(name), accelerator.memory_bytes / GIB
+    written, known = _MEMORY.search(with_unit), accelerator.memory_bytes / GIB
     if written is None or accelerator.id == name or _without_maker(name) in USUAL_NAMES:
         return
     if abs(int(written[1]) / known - 1.0) <= MEMORY_DIFFERS_BY:
