@@ -170,6 +170,11 @@ def in_pipeline(habits: Habits) -> Habits:
     return replace(habits, zero_stage=min(stage, habits.zero_stage), overlaps_gradient_sync=hides)
 
 
+def outside_pipeline(habits: Habits) -> Habits:
+    """Returns the habits of a framework where no pipeline splits the model: only DeepSpeed's pipelines are known to wait."""
+    return replace(habits, kernel_launch="eager-2022") if habits.kernel_launch == "blocking-2022" else habits
+
+
 def tells_habits(framework: str) -> bool:
     """Returns whether a name says enough: that of a framework which is known, with a release where habits changed."""
     name = framework.lower()

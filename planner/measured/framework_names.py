@@ -17,7 +17,7 @@ _SPELLINGS = tuple(
         (rf"\bmegatron{_BETWEEN}lm\b", "Megatron-LM"),
         (rf"\bmegatron{_BETWEEN}core\b", "Megatron-Core"),
         (rf"\bmegatron{_BETWEEN}bridge\b", "Megatron-Bridge"),
-        (r"^(?:nvidia(?:'s)? )?megatron(?=$|,? v?\d| \(|@)", "Megatron-LM"),
+        (r"^(?:nvidia(?:'s)? )?megatron(?=$|,? v?\d| \(|@|[ -](?:style|like)\b)", "Megatron-LM"),
         (rf"\bgpt{_BETWEEN}neo(?:{_BETWEEN})?x\b", "GPT-NeoX"),
         (rf"\bintern{_BETWEEN}(?=evo|lm)", "Intern"),
         (rf"\bhai{_BETWEEN}llm\b", "HAI-LLM"),
@@ -26,6 +26,8 @@ _SPELLINGS = tuple(
     )
 )
 """Names of more than one word, and bare Megatron, which was Megatron-LM before its core had a name of its own."""
+VTRAIN_NODE = 8
+"""Accelerators of a node of vTrain's."""
 
 
 def spelt(name: str) -> str:
@@ -33,6 +35,19 @@ def spelt(name: str) -> str:
     for words, spelling in _SPELLINGS:
         name = words.sub(spelling, name)
     return name
+
+
+def of_vtrain(framework: str, source: str, num_gpus: int | None) -> str:
+    """Returns what ran a step that vTrain published, by its name or its source; empty for the steps of others.
+
+    Its iterations on several nodes ran in Megatron-DeepSpeed and those of one node are its own model's, whatever a table
+    calls them.
+    """
+    if not re.search(r"\bvtrain\b", f"{framework} {source}", re.IGNORECASE):
+        return ""
+    if not re.search(r"^$|vtrain|megatron", framework, re.IGNORECASE):
+        return ""
+    return "vTrain (Megatron-DeepSpeed)" if (num_gpus or 0) > VTRAIN_NODE else "vTrain (Megatron)"
 
 
 def is_torchtitan(framework: str) -> bool:

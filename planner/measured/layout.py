@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -22,6 +23,8 @@ EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 """Over how many ranks it may have spread its experts."""
 MOST_STAGES = 256
 """Into how many stages it may have split its layers."""
+LEAST_CONTEXT_TOKENS = 4096
+"""Tokens of a sequence that a rank has at least where context parallelism is what the other degrees leave."""
 _GUESSED_GPUS = 8
 """Accelerators up to which a run without degrees is taken to split nothing."""
 
@@ -52,7 +55,11 @@ def layout_cells(
     if missing and not is_split:
         raise OpenLayoutError(missing, open_degrees(told, num_layers, num_experts))
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
-    usual = {**dict.fromkeys(names, 1), "tp": _least_tensor(told, num_gpus) if is_sharded else 1}
+    usual = dict.fromkeys(names, 1)
+    if is_sharded:
+        usual["tp"] = _least_tensor(told, num_gpus)
+    elif num_experts is None:
+        usual["cp"] = _context_left(told, num_gpus)
     degrees = {f"{name}_parallel": told.count(column, usual[column]) for column, name in names.items()}
     is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
     if is_split_by_sequence and degrees["context_parallel"] > 1:
@@ -75,6 +82,19 @@ def layout_cells(
         "global_batch_size": batch,
         "sequence_length": told.count("seq_len"),
     }
+
+
+def _context_left(told: Told, num_gpus: int) -> int:
+    """Returns over how many ranks long sequences are split by what tensor and pipeline parallelism and replicas leave, or 1."""
+    given = [told.cells.count(column) for column in ("tp", "pp", "dp")]
+    if told.cells.count("cp") or None in given:
+        return 1
+    left, rest = divmod(num_gpus, math.prod(count for count in given if count))
+    is_long = (told.cells.count("seq_len") or 0) >= LEAST_CONTEXT_TOKENS * left
+    if rest or left < 2 or not is_long:
+        return 1
+    told.remark("cp", f"tp, pp and dp leave {left} of {num_gpus} GPUs, which are taken to share sequences")
+    return left
 
 
 def _least_tensor(told: Told, num_gpus: int) -> int:

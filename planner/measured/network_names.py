@@ -20,10 +20,14 @@ _FABRICS = (
     ("omni-?path", "omni-path"),
     ("slingshot", "slingshot-11"),
     (r"\befa", "efa-400g"),
-    (r"\bxdr(800)?\b|(?<!\w)800G?\W*(gb(/s|ps) )?infiniband|infiniband\W*800\s?g", "infiniband-xdr"),
-    (r"\bndr(200|400)?\b|(?<!\w)400G?\W*(gb(/s|ps) )?infiniband|infiniband\W*400\s?g", "infiniband-ndr"),
-    (r"\bhdr(100|200)?\b|(?<!\w)200G?\W*(gb(/s|ps) )?infiniband|infiniband\W*200\s?g", "infiniband-hdr"),
-    (r"\bedr(100)?\b|(?<!\w)100G?\W*(gb(/s|ps) )?infiniband|infiniband\W*100\s?g", "infiniband-edr"),
+    (r"\bxdr(800)?\b", "infiniband-xdr"),
+    (r"\bndr(200|400)?\b", "infiniband-ndr"),
+    (r"\bhdr(100|200)?\b", "infiniband-hdr"),
+    (r"\bedr(100)?\b", "infiniband-edr"),
+    (r"(?<!\w)800G?\W*(gb(/s|ps) )?infiniband|infiniband\W*800\s?g", "infiniband-xdr"),
+    (r"(?<!\w)400G?\W*(gb(/s|ps) )?infiniband|infiniband\W*400\s?g", "infiniband-ndr"),
+    (r"(?<!\w)200G?\W*(gb(/s|ps) )?infiniband|infiniband\W*200\s?g", "infiniband-hdr"),
+    (r"(?<!\w)100G?\W*(gb(/s|ps) )?infiniband|infiniband\W*100\s?g", "infiniband-edr"),
     (r"(?<!\w)800G?.*(roce|ethernet)", "ethernet-roce-800g"),
     (r"^(?!.*infiniband).*(roce|ethernet|tcpx|gbe\b)", "ethernet-roce-400g"),
     ("tpu|jupiter|dcn", "tpu-dcn"),
@@ -167,9 +171,12 @@ def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None
         if cards and not (is_scale_up and _is_in_bytes(cards)):
             num_cards = int(cards["count"]) * for_each_gpu
             return num_cards * _bytes_per_s(cards), num_cards
-        rate = _OF_ONE.search(part)
-        if rate is None or is_scale_up:
+        rates = list(_OF_ONE.finditer(part))
+        if not rates or is_scale_up:
             continue
+        rate = next(
+            (found for found in rates if found["size"]), rates[0]
+        )  # that of a generation is of a port
         if _EACH_GPU.search(part) or _EACH_NODE.search(part) or _is_of_many(rate):
             return for_each_gpu * _bytes_per_s(rate), None
         if _PLAIN_ETHERNET.search(part):

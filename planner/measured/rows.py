@@ -18,7 +18,7 @@ from planner.measured.adapters import adapter_cells
 from planner.measured.dies import counted_by_rank
 from planner.measured.experts import expert_habits
 from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
-from planner.measured.framework_habits import in_pipeline
+from planner.measured.framework_habits import in_pipeline, outside_pipeline
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
 from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
@@ -302,7 +302,7 @@ class _Translation:
     def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
         written = self.told.text("zero_stage_or_fsdp")
-        habits = self.habits
+        habits = self.habits if layout["pipeline_parallel"] > 1 else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         most = habits.pipeline_zero_stage

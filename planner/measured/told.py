@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from planner.measured.file import Cells
-from planner.measured.framework_names import spelt
+from planner.measured.framework_names import of_vtrain, spelt
+from planner.measured.software_families import software_family
 from planner.measured.words import of_this_run
 from planner.problems import shown
 from simulator.errors import CapplanError
@@ -40,8 +41,11 @@ class Told:
 
     @property
     def framework(self) -> str:
-        """The framework as its authors spell it; empty where none is named."""
-        return spelt(self.name("framework"))
+        """The framework as its authors spell it, of a row that names none that in its source; empty where none is named."""
+        written, source = spelt(self.name("framework")), spelt(self.name("source"))
+        if vtrain := of_vtrain(written, source, self.cells.count("n_gpus")):
+            return vtrain
+        return written or (source if software_family(source) else "")
 
     def count(self, column: str, *defaults: int | None) -> int:
         """Returns the number in a column or the first default that there is.

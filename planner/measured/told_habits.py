@@ -54,7 +54,7 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     framework = told.framework or (_SHARDED_BY_PYTORCH if "fsdp" in sharding.lower() else "")
     is_fully_sharded = zero_stage(sharding) == LAST_STAGE
     habits = habits_of(framework, family, precision, is_fully_sharded=is_fully_sharded)
-    if not told.framework or not tells_habits(framework) or _ONLY_NEAR.search(framework):
+    if not told.name("framework") or not tells_habits(framework) or _ONLY_NEAR.search(framework):
         told.assumed.append("framework")
     is_fused = measured_notes.fuses_operators(f"{told.text('notes')}; {framework}")
     is_early = (release_year(framework) or LAST_SEPARATE_YEAR + 1) <= LAST_SEPARATE_YEAR

@@ -39,6 +39,26 @@ class TestLayout:
         assert row["remarks"] == "dp = '4': counts the 2 ranks of context parallelism; taken as 2"
         assert row_of(tmp_path, tp=2, pp=1, cp=2, dp=2)["remarks"] == ""
 
+    @pytest.mark.parametrize(
+        ("changes", "context", "replicas"),
+        [
+            ({}, "2", "4"),
+            ({"seq_len": 4096}, "1", "8"),  # shares of 2,048 tokens: the replicas are misprinted
+            ({"dp": 8}, "1", "8"),
+            ({"dp": ""}, "1", "8"),
+            ({"dp": 3}, "1", "8"),
+            ({"zero_stage_or_fsdp": "FSDP"}, "1", "8"),  # replicas of groups
+            ({"cp": 1}, "1", "8"),
+        ],
+    )
+    def test_long_sequences_are_shared_by_what_the_other_degrees_leave(
+        self, tmp_path: Path, changes: Mapping[str, object], context: str, replicas: str
+    ) -> None:
+        told = {"n_gpus": 64, "tp": 8, "pp": 1, "dp": 4, "seq_len": 8192, "global_batch": 64}
+        row = row_of(tmp_path, **{**told, **changes})
+        assert (row["context_parallel"], row["data_parallel"]) == (context, replicas)
+        assert ("taken to share sequences" in row["remarks"]) == (context != "1")
+
     def test_what_shards_everything_passes_the_share_of_the_fullest_replica(self, tmp_path: Path) -> None:
         # OPT-175B, arXiv 2205.01068: 976 sequences on 992 accelerators with TP 8, 7.9 a replica.
         row = row_of(tmp_path, n_gpus=992, tp=8, pp=1, global_batch=976, zero_stage_or_fsdp="FSDP")

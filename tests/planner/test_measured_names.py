@@ -14,7 +14,7 @@ from planner.measured.rows import Unmodelled
 from planner.measured.told import CannotModelError
 from planner.measured.unmodelled import refuse_unlike_a_decoder
 from simulator import catalog
-from tests.planner.measured import LLAMA_405B, RUN, simulated_row, the_row
+from tests.planner.measured import KORTHIKANTI_22B, LLAMA_405B, RUN, simulated_row, the_row
 
 
 class TestFrameworks:
@@ -67,6 +67,51 @@ class TestFrameworks:
         row = simulated_row(tmp_path, {**cells, "framework": written})
         assert row == simulated_row(tmp_path, {**cells, "framework": hyphenated})
         assert row["attention"] == habits_of(hyphenated, "ampere", "bf16").attention
+
+
+class TestSources:
+    """Rows of one A100 node unless they say otherwise."""
+
+    EARLY: Mapping[str, object] = {**KORTHIKANTI_22B, "interconnect": "4x200G HDR InfiniBand"}
+
+    @pytest.mark.parametrize(
+        ("source", "attention"),
+        [
+            ("Megatron-LM (May 2022)", "unfused"),
+            ("MosaicML llm-foundry 2024", "flash-2"),
+            ("a blog", "flash"),
+        ],
+    )
+    def test_a_row_without_a_framework_has_that_of_its_source_and_tells_it(
+        self, tmp_path: Path, source: str, attention: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**self.EARLY, "framework": "", "source": source})
+        assert row["attention"] == attention
+        assert "framework" in row["assumed"].split()
+
+    @pytest.mark.parametrize(
+        "framework", ["", "vTrain", "Megatron-LM", "Megatron-style", "Megatron + DeepSpeed"]
+    )
+    def test_rows_of_vtrain_have_its_habits_whatever_a_table_calls_them(
+        self, tmp_path: Path, framework: str
+    ) -> None:
+        told = {**self.EARLY, "vocab": 50257, "source": "VIA-Research/vTrain", "framework": framework}
+        one_node = simulated_row(tmp_path, told)
+        assert (one_node["kernel_launch"], one_node["vocabulary_size"]) == ("eager-2022", "50257")
+        nodes = simulated_row(tmp_path, {**told, "n_gpus": 64, "pp": 8})
+        assert (nodes["kernel_launch"], nodes["vocabulary_size"]) == ("eager-2022", "51200")
+        assert nodes["step_bytes"]  # those of DeepSpeed
+
+    def test_other_software_in_a_comparison_with_vtrain_stays_what_it_is(self, tmp_path: Path) -> None:
+        told = {**self.EARLY, "source": "compared with vTrain", "framework": "MosaicML Composer 2024"}
+        assert simulated_row(tmp_path, told)["attention"] == "flash-2"
+
+    @pytest.mark.parametrize(("stages", "launch"), [(1, "eager-2022"), (2, "blocking-2022")])
+    def test_hosts_of_deepspeed_wait_in_pipelines_only(
+        self, tmp_path: Path, stages: int, launch: str
+    ) -> None:
+        told = {**self.EARLY, "framework": "Megatron-DeepSpeed 2022", "n_gpus": 16, "pp": stages, "dp": ""}
+        assert simulated_row(tmp_path, {**told, "global_batch": 16})["kernel_launch"] == launch
 
 
 class TestMetas:

@@ -84,6 +84,7 @@ class TestHardware:
             ("8 x HDR100", "infiniband-hdr", 100e9),
             ("8x HDR InfiniBand", "infiniband-hdr", 200e9),
             ("200 GB/s per node", "infiniband-ndr", 200e9),
+            ("HDR InfiniBand 800 Gbps/node", "infiniband-hdr", 100e9),  # HDR is of a port
             ("3.2 Tb/s RoCE per node", "ethernet-roce-400g", 400e9),
             ("NVLink4 900 GB/s per GPU, 8x400G InfiniBand", "infiniband-ndr", 400e9),
             ("NVLink3 node 8x200gbps HDR", "infiniband-hdr", 200e9),
