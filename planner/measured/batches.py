@@ -8,6 +8,7 @@ import re
 from planner.measured import notes as measured_notes
 from planner.measured.framework_names import is_torchtitan
 from planner.measured.framework_releases import release_year
+from planner.measured.software_families import PYTORCH, software_family
 from planner.measured.told import CannotModelError, Told
 
 MOST_ADDED_FRACTION = 0.1
@@ -37,8 +38,8 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
             raise CannotModelError("neither global_batch nor micro_batch is given")
         batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
     local = _share(batch, data_parallel)
-    if num_stages > 1 and is_torchtitan(told.framework):
-        micro_batch = _of_torchtitan(told, micro_batch, local, num_stages)
+    if num_stages > 1 and software_family(told.framework) == PYTORCH:
+        micro_batch = _of_pytorch(told, micro_batch, local, num_stages)
     elif steps is not None and micro_batch is None:
         micro_batch = _of_accumulation(told, local, steps)
     elif micro_batch is None:
@@ -64,8 +65,10 @@ def _of_accumulation(told: Told, local: int, steps: int) -> int:
     return told.default(DERIVED, size)
 
 
-def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -> int:
-    """Returns the micro-batch: as given, unless that is the local batch, which torchtitan cuts."""
+def _of_pytorch(told: Told, given: int | None, local: int, num_stages: int) -> int:
+    """Returns the micro-batch: as given, unless that is the local batch, which pipelines of PyTorch cut as torchtitan does."""
+    if given is None and not is_torchtitan(told.framework):
+        return told.default("micro_batch", 1)
     if given is not None and (given != local or local == 1):
         return given
     name = told.framework.lower()
@@ -74,7 +77,7 @@ def _of_torchtitan(told: Told, given: int | None, local: int, num_stages: int) -
     habit = "of single sequences, as since 2025" if is_late else "one for each stage, as until 2024"
     told.remark(
         "micro_batch",
-        f"torchtitan cuts a local batch of {local} for its pipeline into {num_micro_batches} micro-batches ({habit})",
+        f"a local batch of {local}, which a pipeline cuts into {num_micro_batches} micro-batches ({habit} in torchtitan)",
     )
     return told.default(DERIVED, local // num_micro_batches)
 

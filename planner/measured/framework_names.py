@@ -26,6 +26,9 @@ _SPELLINGS = tuple(
     )
 )
 """Names of more than one word, and bare Megatron, which was Megatron-LM before its core had a name of its own."""
+_PLAIN_PYTORCH = re.compile(
+    r"((native|plain|vanilla) )?(py)?torch( v?\d[\d.]*)?( native| distributed)?", re.IGNORECASE
+)
 VTRAIN_NODE = 8
 """Accelerators of a node of vTrain's."""
 
@@ -48,6 +51,11 @@ def of_vtrain(framework: str, source: str, num_gpus: int | None) -> str:
     if not re.search(r"^$|vtrain|megatron", framework, re.IGNORECASE):
         return ""
     return "vTrain (Megatron-DeepSpeed)" if (num_gpus or 0) > VTRAIN_NODE else "vTrain (Megatron)"
+
+
+def shards_by_itself(framework: str) -> bool:
+    """Returns whether a name is PyTorch's own, so that its FSDP is what shards."""
+    return bool(_PLAIN_PYTORCH.fullmatch(framework))
 
 
 def is_torchtitan(framework: str) -> bool:

@@ -15,13 +15,17 @@ SHARDED = Habits(
     has_sequence_parallel=False,
     gathers_cast_inputs=False,
     zero_stage=3,
+    pipeline_zero_stage=1,
     logit_bytes=12,
     memory_kind="reserved",
 )
 """PyTorch computes the loss in 32 bits without fusion, and attention with FlashAttention-2, as transformers and llm-foundry do;
 torchtitan, torchtune, litgpt and transformers copy shared keys and values for it. torchtitan prints the allocator's peak.
 Backward the loss holds three fp32 tensors of logits: log-softmax, and the gradients of it and of its input
-(`nll_loss_backward`, `_log_softmax_backward_data`); torchtitan's pull request 4514 counts about 13 bytes a logit."""
+(`nll_loss_backward`, `_log_softmax_backward_data`); torchtitan's pull request 4514 counts about 13 bytes a logit. PyTorch's
+pipelines reduce no gradients before a stage's last backward pass (`backward_maybe_with_nosync` of
+`torch.distributed.pipelining`), which its pull request 124319 calls ZeRO-1; that weights stay gathered there is torchtitan's
+default, and taken to be everyone's, since gathering them for every micro-batch would take several times as long."""
 FOUNDRY = replace(SHARDED, name="llm-foundry", copies_shared_heads=False, sync_bytes=2, logit_bytes=4)
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
@@ -35,14 +39,12 @@ TORCHTITAN = replace(
     selective_recompute="every_other_product",
     context_exchange="gathered_ring",
     split_logit_bytes=16,
-    pipeline_zero_stage=1,
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
 default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default.
 Context parallelism is PyTorch's, whose ring gathers keys and values (`context_parallel_rotate_method: allgather`), until August
-2026 (its pull request 4218). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`), nor are
-gradients reduced before a stage's last backward pass (`backward_maybe_with_nosync` of `torch.distributed.pipelining`); PyTorch
-pull request 124319 calls that ZeRO-1. Its tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward:
+2026 (its pull request 4218). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`).
+Its tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward:
 log-softmax, exponential, gradient, their sum (`_nll_loss_and_log_softmax_backward` of PyTorch)."""
 COMPILED_TORCHTITAN = replace(TORCHTITAN, has_fused_operators=True)
 COMPILED_LOSS_BYTES = 4

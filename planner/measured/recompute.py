@@ -52,7 +52,9 @@ _NO_MODULE = re.compile(
 """Words beside those of modules that name none."""
 _OTHER_MODULES = re.compile(r"modules?\b")
 _IN_NOTES = re.compile(r"(?:recompute[ _-]?modules?|selective recompute\w* of)\b[^;.]*", re.IGNORECASE)
-_NO_MORE_THAN_SOME = (*NOTHING_SAID, "selective", "partial", "some")
+_NO_MORE_THAN_SOME = re.compile(
+    r"(selective|sel|partial|some)( (activation )?(recompute|recomputation|(activation )?checkpointing))?"
+)
 """Cells that leave it to the notes what is computed again."""
 _LAYERS = re.compile(
     r"(?<!\d)(\d{1,9})(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d{1,9}))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d{1,9}))?"
@@ -67,7 +69,7 @@ _EVERY_LAYERS = re.compile(r"(?<!of )(?:every|each) (\d{1,3}) layers")
 _OFFLOADED = re.compile(
     r"[,;+ ]*(?:cpu[- ]?)?(?:activations?[- ])?offload\w*[^\d,;+]{0,24}\d+ ?layers(?: to cpu)?"
 )
-_NOT_SURE = re.compile(r"@|(?<!of )(?:every|each) \d+ layers|^[\d./% ]+$")
+_NOT_SURE = re.compile(r"@|(?<!of )(?:every|each) \d+ layers|^(?!100 ?%$)[\d./% ]+$")
 """Numbers of which only the likeliest meaning is taken."""
 _SHARE = re.compile(
     r"(\d{1,9})\s*(?:/|(?:out )?of)\s*(?:the )?(\d{1,9})|(\d{1,9}) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
@@ -119,7 +121,8 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         InputError: the cell says none and some in one.
     """
     text = written.lower()
-    if text in _NO_MORE_THAN_SOME and (noted := affirmed(_IN_NOTES, notes)):
+    says_little = text in NOTHING_SAID or _NO_MORE_THAN_SOME.fullmatch(text)
+    if says_little and (noted := affirmed(_IN_NOTES, notes)):
         said = noted[0].lower()
         modules = _modules(said)
         return Recomputed(kind="selective", modules=modules, is_exact=bool(modules or affirmed(_CORE, said)))

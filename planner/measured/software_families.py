@@ -6,12 +6,13 @@ import re
 
 DEEPSPEED = r"deepspeed(?![- ]?ulysses)|^(?!.*fsdp).*deepspeed"
 """Words of its engine; FSDP may take no more of it than its exchange of heads."""
+PYTORCH = "PyTorch FSDP"
 _FAMILIES = (
-    ("PyTorch FSDP", "automodel|torchtitan|foundry|composer|olmo|litgpt|fairscale"),
+    (PYTORCH, "automodel|torchtitan|foundry|composer|olmo|litgpt|fairscale"),
     ("DeepSpeed", DEEPSPEED),
     ("JAX", r"\balpa\b|maxtext|jax|paxml|levanter|t5x|praxis"),
     ("Megatron", "nemo|megatron|mcore|primus|megascale|vtrain|nvidia release"),
-    ("PyTorch FSDP", "fsdp|axolotl"),
+    (PYTORCH, "fsdp|axolotl"),
     ("Meta", r"\bmeta\b"),
 )
 """Families in the order in which their words are looked for; the first that fits counts. NeMo trains with Megatron-Core, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from planner.measured.file import Cells
-from planner.measured.framework_names import of_vtrain, spelt
+from planner.measured.framework_names import of_vtrain, shards_by_itself, spelt
 from planner.measured.software_families import software_family
 from planner.measured.words import of_this_run
 from planner.problems import shown
@@ -45,6 +45,8 @@ class Told:
         written, source = spelt(self.name("framework")), spelt(self.name("source"))
         if vtrain := of_vtrain(written, source, self.cells.count("n_gpus")):
             return vtrain
+        if shards_by_itself(written) and "fsdp" in self.text("zero_stage_or_fsdp").lower():
+            return f"{written} FSDP"
         return written or (source if software_family(source) else "")
 
     def count(self, column: str, *defaults: int | None) -> int:

@@ -15,8 +15,8 @@ NOTHING_SAID = (
     *("", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "n.a.", "na", "nan", "null", "tbd", "unknown"),
     *("not given", "not stated", "not reported", "not published", "not specified", "unspecified"),
 )
-YES = ("yes", "true", "on", "y", "1")
-NO = ("no", "false", "off", "n", "0")
+YES = ("yes", "true", "on", "y", "1", "enabled")
+NO = ("no", "false", "off", "n", "0", "disabled")
 WITH_CARE = ("caution",)
 """Graded lists of runs call a row so that is of use although something about it is odd."""
 WITHOUT_USE = ("unusable",)

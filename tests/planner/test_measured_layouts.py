@@ -132,10 +132,12 @@ class TestLayout:
             ("torchtitan 2025", 32, "1", "into 32 micro-batches"),
             ("torchtitan v0.2.0", "", "1", "into 32 micro-batches"),
             ("PyTorch FSDP2", "", "1", ""),
-            ("PyTorch FSDP2", 32, "32", "fewer micro-batches in a step (1) than stages (8)"),
+            ("PyTorch FSDP2", 32, "4", "into 8 micro-batches"),
+            ("PyTorch 2.5", 32, "4", "into 8 micro-batches"),
+            ("Megatron-LM 2024", 32, "32", "fewer micro-batches in a step (1) than stages (8)"),
         ],
     )
-    def test_a_pipeline_of_torchtitan_cuts_the_local_batch_by_release(
+    def test_pipelines_of_pytorch_cut_the_local_batch_as_torchtitan_does_by_release(
         self, tmp_path: Path, framework: str, written: object, micro_batch: str, remark: str
     ) -> None:
         # `parallel_dims.pp` micro-batches until 2024, `pipeline_parallel_microbatch_size` = 1 since April 2025

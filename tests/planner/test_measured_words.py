@@ -334,8 +334,16 @@ class TestYesAndNo:
     @pytest.mark.parametrize(
         ("column", "written", "way_out"),
         [
-            ("sp", "oui", "write yes, true, on, y, 1, megatron, .* or no, false, off, n, 0, none"),
-            ("usable", "maybe", "write yes, true, on, y, 1, caution or no, false, off, n, 0, unusable"),
+            (
+                "sp",
+                "oui",
+                "write yes, true, on, y, 1, enabled, megatron, .* or no, false, off, n, 0, disabled, none",
+            ),
+            (
+                "usable",
+                "maybe",
+                "write yes, true, on, y, 1, enabled, caution or no, false, off, n, 0, disabled, unusable",
+            ),
             ("metric_kind", "banana", "name what was measured, such as iteration time, throughput"),
             ("cp_comm_type", "pigeon", "write p2p, all_gather, gathered_ring, a2a or a2a[+]p2p"),
         ],
