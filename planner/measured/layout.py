@@ -30,11 +30,11 @@ _GUESSED_GPUS = 8
 
 
 class OpenLayoutError(CannotModelError):
-    """A run on more than one node does not say how it splits products or layers."""
+    """A run does not say how it splits products or layers over several nodes, or over how many ranks it spreads experts."""
 
-    def __init__(self, missing: Sequence[str], degrees: Sequence[Mapping[str, int]]) -> None:
+    def __init__(self, missing: Sequence[str], degrees: Sequence[Mapping[str, int]], of: str) -> None:
         verb = "is" if len(missing) == 1 else "are"
-        super().__init__(f"{' and '.join(missing)} {verb} not given, of a run on more than one node")
+        super().__init__(f"{' and '.join(missing)} {verb} not given, of {of}")
         self.degrees = degrees
         """Degrees that it may have had, by column."""
 
@@ -46,14 +46,18 @@ def layout_cells(
 
     Raises:
         CannotModelError: a column is missing that has no default.
-        OpenLayoutError: the degrees of a run on more than one node are.
+        OpenLayoutError: the degrees of a run on more than one node are, or those of experts.
     """
     num_gpus = told.count("n_gpus")
     is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
     is_split = is_sharded or num_gpus <= _GUESSED_GPUS or told.cells.count("dp") == num_gpus
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
     if missing and not is_split:
-        raise OpenLayoutError(missing, open_degrees(told, num_layers, num_experts))
+        possible = open_degrees(told, num_layers, num_experts)
+        raise OpenLayoutError(missing, possible, "a run on more than one node")
+    if num_experts and not is_sharded and not told.cells.count("ep") and num_gpus > 1:
+        spreads = [{"ep": ranks} for ranks in EXPERT_DEGREES if num_experts % ranks == 0]
+        raise OpenLayoutError(("ep",), spreads, "a mixture of experts")
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     usual = dict.fromkeys(names, 1)
     if is_sharded:

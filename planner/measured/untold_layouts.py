@@ -39,7 +39,10 @@ def _with_fastest(row: Unmodelled, calibration: Calibration | None) -> Row | Unm
     if row.possible is None or row.possible[0]["left_out_because"]:
         return row
     designs = [design for possible in row.possible for design in untold_designs(possible)]
-    fitting = [known for known in compare(designs, calibration) if not known.is_too_large]
+    simulated = compare(designs, calibration)
+    fitting = [known for known in simulated if not known.is_too_large]
+    if simulated and not fitting and has_degrees(row.possible):
+        fitting = [min(simulated, key=lambda design: design.simulated_memory_bytes)]
     if not fitting:
         return replace(row, reason=f"{row.reason}; {_reason_against_all(row.possible, len(designs))}")
     chosen = fastest(fitting).row
@@ -49,6 +52,11 @@ def _with_fastest(row: Unmodelled, calibration: Calibration | None) -> Row | Unm
         "remarks": "\n".join(filter(None, [chosen["remarks"], _remark(chosen, len(fitting))])),
         "has_memory_verdict": "false",
     }
+
+
+def has_degrees(possible: Sequence[Row]) -> bool:
+    """Returns whether layouts differ by their experts alone, so that the run itself tells most of its own."""
+    return len({(row["tensor_parallel"], row["pipeline_parallel"]) for row in possible}) == 1
 
 
 def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:

@@ -283,13 +283,13 @@ class TestWhatIsNotSimulated:
     @pytest.mark.parametrize(
         ("cells", "norm"),
         [
-            ({"model": "Qwen3-30B-A3B"}, "per_head"),
+            ({"model": "Qwen3-30B-A3B", "ep": 4}, "per_head"),
             ({"model": "Qwen3-14B", "layers": 40, "hidden": 5120}, "per_head"),  # not in the catalogue
             ({"model": "OLMo-2-7B"}, "all_heads"),
             ({"model": "GLM-4.5-Air", "layers": 46, "hidden": 4096}, ""),
             ({"model": "Qwen3-8B", "notes": "no qk-norm"}, ""),
             ({"model": "Llama-3.1-8B", "notes": "QK norm"}, "per_head"),
-            ({"model": "DeepSeek-V3", "notes": "qk layernorm"}, ""),  # of latents
+            ({"model": "DeepSeek-V3", "notes": "qk layernorm", "ep": 4}, ""),  # of latents
             ({"model": "Qwen2.5-7B"}, ""),
         ],
     )

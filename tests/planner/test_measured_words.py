@@ -496,7 +496,15 @@ class TestNumbers:
         assert row_of(tmp_path, **cells) == row_of(tmp_path, **dict.fromkeys(cells, ""))
 
     def test_shared_experts_that_are_counted_have_the_width_of_routed_ones(self, tmp_path: Path) -> None:
-        shape = {"model": "Foo", "layers": 8, "hidden": 1024, "experts": 8, "topk": 2, "moe_ffn_hidden": 512}
+        shape = {
+            "model": "Foo",
+            "layers": 8,
+            "hidden": 1024,
+            "experts": 8,
+            "topk": 2,
+            "moe_ffn_hidden": 512,
+            "ep": 1,
+        }
         row = row_of(tmp_path, **shape, shared_expert_ffn=2)
         assert row["shared_ffn_hidden_size"] == "1024"
         assert "shared_expert_ffn = '2': taken as 2 x 512" in row["remarks"]

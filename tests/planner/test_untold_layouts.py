@@ -82,6 +82,26 @@ def test_experts_are_spread_as_fits_best(tmp_path: Path) -> None:
     assert f"EP {row['expert_parallel']}" in row["remarks"]
 
 
+@pytest.mark.parametrize(("num_gpus", "spread"), [(16, ("8", "16")), (8, ("8",)), (2, ("2",))])
+def test_a_run_that_tells_all_but_its_experts_spreads_them(
+    tmp_path: Path, num_gpus: int, spread: tuple[str, ...]
+) -> None:
+    # On two accelerators nothing has room: what needs the least memory stands in.
+    cells = {**QWEN3_30B, "ep": "", "n_gpus": num_gpus, "step_time_s": 200}
+    (row,) = with_fastest_layouts(read_measured(written(tmp_path, cells)))
+    assert not isinstance(row, Unmodelled), row
+    assert row["expert_parallel"] in spread
+    assert (row["tensor_parallel"], row["pipeline_parallel"]) == ("1", "1")
+    assert LAYOUT in row["assumed"].split()
+
+
+def test_experts_of_a_run_that_shards_everything_stay_where_they_are(tmp_path: Path) -> None:
+    cells = {**QWEN3_30B, "ep": "", "framework": "torchtitan", "zero_stage_or_fsdp": "FSDP2"}
+    (row,) = read_measured(written(tmp_path, cells))
+    assert not isinstance(row, Unmodelled), row
+    assert row["expert_parallel"] == "1"
+
+
 def test_micro_batch_and_recomputation_are_chosen_where_they_are_missing(tmp_path: Path) -> None:
     row = chosen(tmp_path, micro_batch="", recompute="", n_gpus=16, step_time_s=90)
     assert not isinstance(row, Unmodelled), row
