@@ -171,17 +171,20 @@ def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None
         if cards and not (is_scale_up and _is_in_bytes(cards)):
             num_cards = int(cards["count"]) * for_each_gpu
             return num_cards * _bytes_per_s(cards), num_cards
-        rates = list(_OF_ONE.finditer(part))
-        if not rates or is_scale_up:
+        rate = _rate_in(part)
+        if rate is None or is_scale_up:
             continue
-        rate = next(
-            (found for found in rates if found["size"]), rates[0]
-        )  # that of a generation is of a port
         if _EACH_GPU.search(part) or _EACH_NODE.search(part) or _is_of_many(rate):
             return for_each_gpu * _bytes_per_s(rate), None
         if _PLAIN_ETHERNET.search(part):
             return _bytes_per_s(rate), 1
     return None, None
+
+
+def _rate_in(part: str) -> re.Match[str] | None:
+    """Returns the first rate of a part that is a number, or else that of a generation's port."""
+    rates = list(_OF_ONE.finditer(part))
+    return next((rate for rate in rates if rate["size"]), next(iter(rates), None))
 
 
 def _is_of_many(rate: re.Match[str]) -> bool:

@@ -41,22 +41,22 @@ def _with_fastest(row: Unmodelled, calibration: Calibration | None) -> Row | Unm
     designs = [design for possible in row.possible for design in untold_designs(possible)]
     simulated = compare(designs, calibration)
     fitting = [known for known in simulated if not known.is_too_large]
-    if simulated and not fitting and has_degrees(row.possible):
-        fitting = [min(simulated, key=lambda design: design.simulated_memory_bytes)]
-    if not fitting:
+    if not fitting and not (simulated and _differ_by_experts_alone(row.possible)):
         return replace(row, reason=f"{row.reason}; {_reason_against_all(row.possible, len(designs))}")
-    chosen = fastest(fitting).row
+    least = min(simulated, key=lambda design: design.simulated_memory_bytes)
+    chosen = (fastest(fitting) if fitting else least).row
+    how = f"the fastest of {len(fitting)} that fit" if fitting else "which needs least memory, as none fits"
     return {
         **chosen,
         "assumed": f"{chosen['assumed']} {LAYOUT}".strip(),
-        "remarks": "\n".join(filter(None, [chosen["remarks"], _remark(chosen, len(fitting))])),
+        "remarks": "\n".join(filter(None, [chosen["remarks"], _remark(chosen, how)])),
         "has_memory_verdict": "false",
     }
 
 
-def has_degrees(possible: Sequence[Row]) -> bool:
-    """Returns whether layouts differ by their experts alone, so that the run itself tells most of its own."""
-    return len({(row["tensor_parallel"], row["pipeline_parallel"]) for row in possible}) == 1
+def _differ_by_experts_alone(possible: Sequence[Row]) -> bool:
+    degrees = {(row["tensor_parallel"], row["pipeline_parallel"]) for row in possible}
+    return len(degrees) == 1 and bool(possible[0]["num_experts"])
 
 
 def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
@@ -66,9 +66,7 @@ def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
     return f"of {num_designs} layouts that it may have had none fits"
 
 
-def _remark(row: Row, num_layouts: int) -> str:
+def _remark(row: Row, how: str) -> str:
     layout = f"TP {row['tensor_parallel']} x PP {row['pipeline_parallel']} x DP {row['data_parallel']}"
     layout += f", EP {row['expert_parallel']}" if row["num_experts"] else ""
-    return (
-        f"the layout is not given: taken as {layout}, {said_of(row)}, the fastest of {num_layouts} that fit"
-    )
+    return f"the layout is not given: taken as {layout}, {said_of(row)}, {how}"

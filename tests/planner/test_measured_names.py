@@ -38,6 +38,7 @@ class TestFrameworks:
             ),
             ("Megatron LM 2021", "Megatron-LM 2021"),
             ("Megatron (2021)", "Megatron-LM (2021)"),
+            ("Megatron-style", "Megatron-LM-style"),
             ("Megatron Bridge 25.09", "Megatron-Bridge 25.09"),
             ("NeMo Megatron_Bridge", "NeMo Megatron-Bridge"),
             ("megatron core 0.12", "Megatron-Core 0.12"),

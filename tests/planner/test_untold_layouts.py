@@ -93,6 +93,7 @@ def test_a_run_that_tells_all_but_its_experts_spreads_them(
     assert row["expert_parallel"] in spread
     assert (row["tensor_parallel"], row["pipeline_parallel"]) == ("1", "1")
     assert LAYOUT in row["assumed"].split()
+    assert ("least memory, as none fits" in row["remarks"]) is (num_gpus == 2)
 
 
 def test_experts_of_a_run_that_shards_everything_stay_where_they_are(tmp_path: Path) -> None:
