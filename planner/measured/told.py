@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TypeVar
 
 from planner.measured.file import Cells
@@ -39,7 +40,7 @@ class Told:
         """Returns the name in a column, no longer than names are; empty where there is none."""
         return self.text(column)[:LONGEST_NAME]
 
-    @property
+    @cached_property
     def framework(self) -> str:
         """The framework as its authors spell it, of a row that names none that in its source; empty where none is named."""
         written, source = spelt(self.name("framework")), spelt(self.name("source"))
