@@ -34,7 +34,7 @@ UNTOLD: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "recomputation": {"recompute": ("recompute",)},
     "micro-batch and recomputation": {"micro_batch": ("micro_batch",), "recompute": ("recompute",)},
     "chunks": {"vpp": ("vpp",)},
-    "framework": {"framework": ("framework",)},
+    "framework": {"framework": ("framework", "source")},
     "all but the framework": {**LAYOUT, "micro_batch": ("micro_batch",), "recompute": ("recompute",)},
 }
 ERROR_HEAD = ("configurations", "mean error if told", "mean error", "bias", "in 80 % interval")

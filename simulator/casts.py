@@ -1,7 +1,7 @@
 """What do products in 8 and 4 bits ask of their inputs? The size of a value with its scale, and the passes of a cast.
 
-An input is cast once for each of its two uses, by rows and by columns (Transformer Engine). Scales take a byte for each 16
-values of NVFP4 and 32 of MXFP8, and 4 bytes for each 128 where blocks are scaled in software.
+An input has two uses, by rows and by columns, and most have a copy for each (Transformer Engine). Scales take a byte for each
+16 values of NVFP4 and 32 of MXFP8, and 4 bytes for each 128 where blocks are scaled in software.
 """
 
 from __future__ import annotations
@@ -36,6 +36,21 @@ SCALED_BY_TENSOR: tuple[CastRecipe, ...] = ("tensorwise", "delayed")
 """Recipes under which the copy by columns can be made of that by rows."""
 NUM_LAYOUTS = 2.0
 """Copies that a cast writes: by rows and by columns."""
+FAMILIES_WITH_ANY_LAYOUT = ("blackwell",)
+"""Architectures whose 8-bit products read either layout, so that values scaled by tensor need one copy
+(`nvte_is_non_tn_fp8_gemm_supported` of Transformer Engine); scales of blocks differ by layout."""
+NUM_READS: Mapping[CastRecipe, float] = {
+    "tensorwise": 2.0,
+    "delayed": 1.0,
+    "blockwise": 1.0,
+    "mxfp8": 1.0,
+}
+"""Reads of a tensor by its cast: for the largest value where that is of the whole tensor, and to write both layouts, which
+kernels do from one tile in shared memory (Transformer Engine 2, `quantize_transpose_vector_blockwise.cu` and
+`quantize_mxfp8.cuh`)."""
+NUM_READS_IN_4_BITS = 2.0
+"""The same of NVFP4, whose tensor has a scale, too; both layouts, one of them transformed, are written in one kernel
+(`row_cast_col_hadamard_transform_cast_fusion.cu`)."""
 NUM_CAST_KERNELS: Mapping[CastRecipe, float] = {
     "tensorwise": 4.0,
     "delayed": 1.0,
@@ -76,18 +91,24 @@ def num_cast_calls(workload: Workload, plans: PlanTable, num_tensors: Floats) ->
     return np.where(is_cast(plans), calls, 0.0)
 
 
-def cast_ratio(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the bytes that a cast moves over those of tensor-wise scaling in 8 bits, `(n,)`.
+def cast_ratio(recipe: CastRecipe, precision: Precision, family: str) -> float:
+    """Returns the bytes that a cast moves over those of tensor-wise scaling in 8 bits to two layouts, reads included.
 
-    That reads a value for the largest of its tensor, reads it again and writes both layouts. Blocks by rows and by columns
-    are not the same, so that each layout takes a read; delayed scales are known before the only one. NVFP4 also scales the
-    tensor as a whole (arXiv 2509.25149).
+    Args:
+        recipe: how inputs in 8 bits are scaled.
+        precision: 8 or 4 bits.
+        family: architecture of the accelerator.
     """
-    reference = 2.0 * SIXTEEN_BIT_BYTES + NUM_LAYOUTS * PRODUCT_BYTES[Precision.FP8]
-    num_reads = 1.0 if workload.fp8_recipe == "delayed" else 2.0
-    fp8 = num_reads * SIXTEEN_BIT_BYTES + NUM_LAYOUTS * (1.0 + SCALE_BYTES[workload.fp8_recipe])
-    fp4 = 3.0 * SIXTEEN_BIT_BYTES + NUM_LAYOUTS * PRODUCT_BYTES[Precision.FP4]
-    return np.where(plans.precision == Precision.FP4.code, fp4, fp8) / reference
+    reference = _moved_bytes(NUM_READS["tensorwise"], NUM_LAYOUTS * PRODUCT_BYTES[Precision.FP8])
+    if precision is Precision.FP4:
+        return _moved_bytes(NUM_READS_IN_4_BITS, NUM_LAYOUTS * PRODUCT_BYTES[Precision.FP4]) / reference
+    has_one = recipe in SCALED_BY_TENSOR and family in FAMILIES_WITH_ANY_LAYOUT
+    written = (1.0 if has_one else NUM_LAYOUTS) * (PRODUCT_BYTES[Precision.FP8] + SCALE_BYTES[recipe])
+    return _moved_bytes(NUM_READS[recipe], written) / reference
+
+
+def _moved_bytes(num_reads: float, written: float) -> float:
+    return num_reads * SIXTEEN_BIT_BYTES + written
 
 
 def cast_weight_bytes(workload: Workload, plans: PlanTable) -> Floats:

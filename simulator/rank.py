@@ -197,8 +197,7 @@ class Rank:
     @cached_property
     def cast_bytes(self) -> Floats:
         """Bytes moved to cast one input of a matrix product."""
-        ratio = self.training.cast_ratio * cast_ratio(self.workload, self.plans)
-        return np.asarray(self.kernels.cast_bytes_per_element * ratio)
+        return np.asarray(self.kernels.cast_bytes_per_element * self.training.cast_ratio)
 
     @cached_property
     def kernels_per_cast(self) -> Floats:
@@ -315,6 +314,8 @@ def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
         slower = published.gemm_peak_fraction / np.where(is_slower, BLOCKWISE_SLOWDOWN, 1.0)
         published = replace(published, gemm_peak_fraction=slower)
     kernels = calibrated_kernels(published, job.calibration, chips, formats)
+    ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
+    kernels = replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
     return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
 
 

@@ -12,7 +12,7 @@ from simulator import catalog
 from simulator.adapter_costs import adapters_s
 from simulator.casts import cast_ratio, gathered_bytes, num_cast_kernels
 from simulator.chunks import split_layers
-from simulator.compute import kernel_constants
+from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, feed_forward_operators, output_layer
 from simulator.lora import ATTENTION_PRODUCTS, Lora
@@ -57,23 +57,51 @@ def num_launches(workload: Workload, precision: Precision) -> Floats:
 
 
 class TestRecipes:
-    # By hand, bytes of a value: reads of 2 and writes of both layouts with their scales, over the 6 of tensor-wise scaling.
-    # Kernels for 65 experts: one casts 64 of those with delayed scales.
+    # By hand, bytes of a value: reads of 2 and writes of the layouts with their scales, over the 6 of tensor-wise scaling to
+    # both; Blackwell's products read the one that is there.
     @pytest.mark.parametrize(
-        ("recipe", "moved", "num_kernels"),
+        ("recipe", "on_hopper", "on_blackwell"),
         [
-            ("tensorwise", 2 + 2 + 1 + 1, 4 * 65),
-            ("delayed", 2 + 1 + 1, 2),
-            ("blockwise", 2 + 2 + 2 * (1 + 4 / 128), 65),
-            ("mxfp8", 2 + 2 + 2 * (1 + 1 / 32), 65),
+            ("tensorwise", 2 + 2 + 1 + 1, 2 + 2 + 1),
+            ("delayed", 2 + 1 + 1, 2 + 1),
+            ("blockwise", 2 + 2 * (1 + 4 / 128), 2 + 2 * (1 + 4 / 128)),
+            ("mxfp8", 2 + 2 * (1 + 1 / 32), 2 + 2 * (1 + 1 / 32)),
         ],
     )
-    def test_casts_move_the_bytes_of_their_passes_in_so_many_kernels(
-        self, recipe: CastRecipe, moved: float, num_kernels: int
+    def test_casts_move_the_bytes_of_their_passes(
+        self, recipe: CastRecipe, on_hopper: float, on_blackwell: float
     ) -> None:
+        moved = [6 * cast_ratio(recipe, Precision.FP8, family) for family in ("hopper", "blackwell")]
+        assert moved == pytest.approx([on_hopper, on_blackwell])
+        assert 6 * cast_ratio(recipe, Precision.FP4, "blackwell") == pytest.approx(2 + 2 + 2 * 9 / 16)
+
+    # The same on ranks, over the bytes that inference moves and what training moves beyond it.
+    @pytest.mark.parametrize(
+        ("accelerator", "precision", "recipe", "moved"),
+        [
+            (H100, Precision.FP8, "tensorwise", 6),
+            (H100, Precision.FP8, "blockwise", 2 + 2 * (1 + 4 / 128)),
+            ("gb200", Precision.FP8, "tensorwise", 5),
+            ("gb200", Precision.FP8, "mxfp8", 2 + 2 * (1 + 1 / 32)),
+            ("gb200", Precision.FP4, "tensorwise", 2 + 2 + 2 * 9 / 16),
+            ("gb200", Precision.BF16, "tensorwise", 0),
+        ],
+    )
+    def test_ranks_move_them(
+        self, accelerator: str, precision: Precision, recipe: CastRecipe, moved: float
+    ) -> None:
+        chip = catalog.accelerator(accelerator)
+        known = kernel_constants([kernels_of(chip)], [precision.value]).cast_bytes_per_element
+        rank = Rank.of(job_of(scaled(recipe), rented(accelerator)), table_of(plan_of(precision=precision)))
+        assert rank.cast_bytes == pytest.approx(known * rank.training.cast_ratio * moved / 6)
+
+    # For 65 experts: one kernel casts 64 of those with delayed scales.
+    @pytest.mark.parametrize(
+        ("recipe", "num_kernels"),
+        [("tensorwise", 4 * 65), ("delayed", 2), ("blockwise", 65), ("mxfp8", 65)],
+    )
+    def test_casts_of_experts_take_so_many_kernels(self, recipe: CastRecipe, num_kernels: int) -> None:
         plans = table_of(*(plan_of(precision=of) for of in (Precision.FP8, Precision.FP4, Precision.BF16)))
-        ratios = cast_ratio(scaled(recipe), plans)
-        assert ratios[:2] == pytest.approx([moved / 6, (3 * 2 + 2 * 9 / 16) / 6])
         assert num_cast_kernels(scaled(recipe), plans, np.full(3, 65.0)).tolist() == [num_kernels, 4 * 65, 0]
 
     # Four products of a layer, each with a cast of its input forward and of the gradient of its output backward.
@@ -93,12 +121,12 @@ class TestRecipes:
         # Products alone are 1.1 to 1.5 times as long (aiconfigurator-core 0.12, H100).
         assert blockwise / tensorwise < 1.5
 
+    # Blocks of 128 with scales of 4 bytes move what blocks of 32 with scales of one do.
     def test_blackwell_scales_blocks_in_hardware(self) -> None:
-        tensorwise, blockwise = (
-            forward_s(scaled(recipe), Precision.FP8, "b200-sxm-180gb")
-            for recipe in ("tensorwise", "blockwise")
+        blockwise, mxfp8 = (
+            forward_s(scaled(recipe), Precision.FP8, "b200-sxm-180gb") for recipe in ("blockwise", "mxfp8")
         )
-        assert blockwise == pytest.approx(tensorwise, rel=0.01)
+        assert blockwise == pytest.approx(mxfp8, rel=1e-9)
 
     @pytest.mark.parametrize("recipe", RECIPES)
     def test_sixteen_bits_know_no_recipe(self, recipe: CastRecipe) -> None:
