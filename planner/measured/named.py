@@ -8,7 +8,7 @@ from planner.measured.notes import CHUNKED_LOSS
 from planner.measured.told import Told
 from planner.measured.words import affirmed
 
-_GRAPHS = re.compile(r"cuda[- _]?graphs?\b", re.IGNORECASE)
+_GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?\b", re.IGNORECASE)
 _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"\bmtp\b|multi[- ]token prediction", re.IGNORECASE),
@@ -71,7 +71,10 @@ def remark_named(told: Told, kernel_launch: str, power_w: float) -> None:
     """
     notes = told.text("notes")
     if kernel_launch != "graph" and (found := affirmed(_GRAPHS, notes)):
-        told.remark("notes", f"{found[0]}: left out; the host launches every kernel")
+        told.remark(
+            "notes",
+            f"{found[0]}: left out unless they are told to be of the whole step; the host launches every kernel",
+        )
     if (found := affirmed(_LIMITED, notes)) and not re.search(rf"(?<!\d){power_w:.0f} ?W\b", notes):
         told.remark("notes", f"{found[0]}: limits of power or clock are left out: full power")
     others = () if "optimizer_bytes" in told.cells.numbers else _OPTIMIZERS

@@ -68,6 +68,10 @@ _GRADIENTS_BESIDE = (
     r"\b(?:dp|data[- ]parallel|grad(?:ient)?s?(?:[ _-](?:reduce|sync|reduction))?)[ _-](?:comm\w*[ _-])?overlap"
     r"|\boverlap(?:s|ped|ping)?[ _-](?:of[ _-])?(?:the[ _-])?(?:dp\b|data[- ]parallel|grad)"
 )
+_WHOLE_GRAPHS = (
+    r"\bcuda[-_ ]?graphs?(?: (?!off|no|none|disabled)\w+)? ?[\[(]?full[-_ ]iteration\b"
+    r"|\bfull[-_ ]iteration (?:cuda[-_ ]?)?graphs?\b"
+)
 _CHUNKS = re.compile(r"\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE)
 
 
@@ -79,6 +83,11 @@ def logit_bytes(notes: str) -> int | None:
 def fuses_operators(notes: str) -> bool | None:
     """Returns whether norms, activations and their like are kernels of their own; `None` where nothing is said."""
     return _is_on(_FUSED_OPERATORS, notes)
+
+
+def replays_whole_steps(notes: str) -> bool:
+    """Returns whether all kernels of a step are replayed from a CUDA graph; graphs of parts leave the others to the host."""
+    return bool(affirmed(_WHOLE_GRAPHS, notes))
 
 
 def offloaded_layers(notes: str) -> int:

@@ -59,6 +59,8 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     is_fused = measured_notes.fuses_operators(f"{told.text('notes')}; {framework}")
     is_early = (release_year(framework) or LAST_SEPARATE_YEAR + 1) <= LAST_SEPARATE_YEAR
     _remark_share(told, habits)
+    if measured_notes.replays_whole_steps(told.text("notes")):
+        habits = replace(habits, kernel_launch="graph")
     return replace(
         habits,
         attention=told_kernel(told, habits.attention, family, precision),

@@ -599,6 +599,24 @@ class TestNotes:
         remarks = row_of(tmp_path, notes=notes)["remarks"]
         assert (remark in remarks, bool(remarks)) == (True, bool(remark))
 
+    @pytest.mark.parametrize(
+        ("notes", "kernel_launch", "is_remarked"),
+        [
+            ("CUDA graphs local [full_iteration] (recipe at repo HEAD, layout matches)", "graph", False),
+            ("CUDA graphs full_iteration []", "graph", False),
+            ("full-iteration CUDA graph", "graph", False),
+            ("CUDA graphs transformer_engine [attn, moe_router]", "eager", True),
+            ("CUDA graphs", "eager", True),
+            ("CUDA graphs off, full iteration measured", "eager", False),
+            ("no full-iteration CUDA graphs", "eager", False),
+        ],
+    )
+    def test_graphs_of_whole_steps_leave_the_host_nothing_to_launch(
+        self, tmp_path: Path, notes: str, kernel_launch: str, *, is_remarked: bool
+    ) -> None:
+        row = row_of(tmp_path, notes=notes)
+        assert (row["kernel_launch"], bool(row["remarks"])) == (kernel_launch, is_remarked)
+
     def test_chunks_and_overlap_are_read(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=1, pp=4, vpp="", notes="vpp=2, no overlap of DP", framework="NeMo 25.02")
         assert (row["virtual_pipeline"], row["overlaps_gradient_sync"]) == ("2", "false")
