@@ -19,6 +19,8 @@ MOST_ADDED_LAYERS_FRACTION = 0.1
 """Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
 TENSOR_DEGREES = (1, 2, 4, 8)
 """Over how many ranks a run that does not say so may have split its products."""
+CONTEXT_DEGREES = (2, 4, 8, 16, 32, 64)
+"""Over how many ranks it may have split its sequences, where one each does not fit."""
 EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
 """Over how many ranks it may have spread its experts."""
 MOST_STAGES = 256
@@ -91,14 +93,37 @@ def layout_cells(
 def _context_left(told: Told, num_gpus: int) -> int:
     """Returns over how many ranks long sequences are split by what tensor and pipeline parallelism and replicas leave, or 1."""
     given = [told.cells.count(column) for column in ("tp", "pp", "dp")]
-    if told.cells.count("cp") or None in given:
+    if told.cells.count("cp") or None in given[:2]:
         return 1
+    if given[2] is None:
+        return _context_of_rounds(told, num_gpus)
     left, rest = divmod(num_gpus, math.prod(count for count in given if count))
-    is_long = (told.cells.count("seq_len") or 0) >= LEAST_CONTEXT_TOKENS * left
-    if rest or left < 2 or not is_long:
+    if rest or left < 2 or not _keeps_long_shares(told, left):
         return 1
     told.remark("cp", f"tp, pp and dp leave {left} of {num_gpus} GPUs, which are taken to share sequences")
     return left
+
+
+def _context_of_rounds(told: Told, num_gpus: int) -> int:
+    """Returns the fewest ranks that share a sequence with which a pipeline of chunks has whole rounds, or 1."""
+    names = ("tp", "pp", "vpp", "global_batch")
+    tensor, stages, chunks, batch = (told.cells.count(column) or 1 for column in names)
+    groups, rest = divmod(num_gpus, tensor * stages)
+    if chunks == 1 or stages == 1 or rest or groups == 0:
+        return 1
+    size = told.cells.count("micro_batch") or 1
+    if -(-batch // (groups * size)) % stages == 0:
+        return 1
+    for context in (count for count in CONTEXT_DEGREES if groups % count == 0):
+        if batch % (groups // context * size * stages) == 0 and _keeps_long_shares(told, context):
+            meaning = f"with the batch and vpp {chunks} only shared sequences fit; {context} ranks are taken to share each"
+            told.remark("cp", meaning)
+            return context
+    return 1
+
+
+def _keeps_long_shares(told: Told, context: int) -> bool:
+    return (told.cells.count("seq_len") or 0) >= LEAST_CONTEXT_TOKENS * context
 
 
 def _least_tensor(told: Told, num_gpus: int) -> int:

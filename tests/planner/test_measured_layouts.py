@@ -59,6 +59,25 @@ class TestLayout:
         assert (row["context_parallel"], row["data_parallel"]) == (context, replicas)
         assert ("taken to share sequences" in row["remarks"]) == (context != "1")
 
+    @pytest.mark.parametrize(
+        ("changes", "context"),
+        [
+            ({}, "2"),
+            ({"seq_len": 4096}, None),  # shares of 2,048 tokens
+            ({"global_batch": 128}, None),  # 32 or 64 micro-batches for three stages
+            ({"global_batch": 132}, "1"),
+            ({"cp": 1}, None),
+            ({"dp": 2}, "2"),
+        ],
+    )
+    def test_sequences_are_shared_where_chunks_have_no_whole_rounds_otherwise(
+        self, tmp_path: Path, changes: Mapping[str, object], context: str | None
+    ) -> None:
+        told = {"n_gpus": 96, "tp": 8, "pp": 3, "vpp": 7, "layers": 21, "seq_len": 8192, "global_batch": 126}
+        row = row_of(tmp_path, **{**told, "micro_batch": 1, **changes})
+        assert row["context_parallel"] == (context or "1")
+        assert ("micro-batches that pipeline_parallel divides" in reason_against(row)) == (context is None)
+
     def test_what_shards_everything_passes_the_share_of_the_fullest_replica(self, tmp_path: Path) -> None:
         # OPT-175B, arXiv 2205.01068: 976 sequences on 992 accelerators with TP 8, 7.9 a replica.
         row = row_of(tmp_path, n_gpus=992, tp=8, pp=1, global_batch=976, zero_stage_or_fsdp="FSDP")
