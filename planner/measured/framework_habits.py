@@ -71,7 +71,7 @@ _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
     _Framework(words="vtrain", habits=VTRAIN),
     _Framework(words="megatron-?deepspeed|gpt-?neo-?x", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
-    _Framework(words=_NEMO_PROPER + r".*(?<![\d.])23\.", habits=NEMO_APEX, on_old_families=NEMO_2023),
+    _Framework(words=_NEMO_PROPER + r".*(?<![\d.])(23\.|2023)", habits=NEMO_APEX, on_old_families=NEMO_2023),
     _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=BRIDGE),
     _Framework(words=f"{_NEMO_PROPER}|nvidia release", habits=NEMO, needs_release=True),
@@ -99,13 +99,14 @@ _FRAMEWORKS = (
     _Framework(words=r"\balpa\b", habits=ALPA),
     _Framework(words=_JAX_WORDS, habits=JAX),
     _Framework(words=DEEPSPEED_WORDS, habits=DEEPSPEED),
+    _Framework(words="^megascale", habits=MEGATRON_CORE),
     _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=MEGATRON_LM),
     _Framework(words="megatron-?lm", habits=MEGATRON_LM, early=EARLY_MEGATRON),
-    _Framework(words="megatron|mcore|primus|megascale", habits=MEGATRON_CORE),
+    _Framework(words="megatron|mcore|primus", habits=MEGATRON_CORE),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
     _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
-    _Framework(words=r"^meta internal$|^meta.*llama.?3", habits=META),
+    _Framework(words=r"^meta internal( \(\d+\))?$|^meta.*llama.?3", habits=META),
 )
 """Frameworks in the order in which their names are looked for; the first that fits counts."""
 

@@ -12,8 +12,13 @@ LAST_SEPARATE_YEAR = 2020
 """Since September 2020 Megatron-LM fuses bias, activation, dropout and residual (its commit 51a2e6b0ff)."""
 
 _YEAR = re.compile(r"(?<!\d)(20[12]\d)(?!\d)")
+_YEAR_OF_A_PAGE = re.compile(r"(?<![^\W_])(20[12]\d)(?:0[1-9]|1[0-2])?(?![^\W_])")
+"""Years in addresses, perhaps with a month: `llama3_h100_202412_torchtitan.md`."""
 _MONTHLY = re.compile(r"(?<![\d.])(2\d)\.(0[1-9]|1[0-2])(?!\d)")
 """Releases that are called by year and month, such as 24.05."""
+_ABBREVIATED_YEAR = re.compile(r"(?<=\w) ?['\N{RIGHT SINGLE QUOTATION MARK}](2\d)\b")
+"""Years of conferences: SC'21."""
+_ARXIV = re.compile(r"(?<![\d.])(1[6-9]|2\d)(?:0[1-9]|1[0-2])\.\d{5}(?!\d)")
 _MEGATRON_RELEASE = re.compile(r"megatron-?lm\W+(?:core_?)?[rv]*(\d)\.(\d+)")
 _CORE_SINCE = 2023
 """Releases of Megatron-LM were 1.0 to 3.0 until 2022; since Megatron-Core they are 0.1 and on."""
@@ -31,6 +36,20 @@ def release_year(name: str) -> int | None:
             return _CORE_SINCE - 1
         return _CORE_SINCE + (int(release[2]) > _LAST_CORE_WITH_LOCAL_LAYERS)
     return max(years, default=None)
+
+
+def published_year(source: str, reference: str) -> int | None:
+    """Returns the year in which measurements were published, which a release is taken to be of where its name tells none.
+
+    Args:
+        source: name of the publication, whose years and releases count; the first of several.
+        reference: where it is found; counts where the source tells no year: preprints of arXiv, else a year.
+    """
+    years = [int(year) for year in _YEAR.findall(source)]
+    years += [2000 + int(year) for year in _ABBREVIATED_YEAR.findall(source) + _ARXIV.findall(source)]
+    years += [2000 + int(year) for year, _ in _MONTHLY.findall(source)]
+    years = years or [2000 + int(year) for year in _ARXIV.findall(reference)]
+    return min(years or [int(year) for year in _YEAR_OF_A_PAGE.findall(reference)], default=None)
 
 
 def release_month(name: str) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from planner.measured.file import Cells
 from planner.measured.framework_names import of_vtrain, shards_by_itself, spelt
+from planner.measured.framework_releases import published_year, release_year
 from planner.measured.software_families import software_family
 from planner.measured.words import of_this_run
 from planner.problems import shown
@@ -42,7 +43,22 @@ class Told:
 
     @cached_property
     def framework(self) -> str:
-        """The framework as its authors spell it, of a row that names none that in its source; empty where none is named."""
+        """The framework as its authors spell it, with the year of publication where its name tells no release.
+
+        Of a row that names none it is that in its source; empty where none is named.
+        """
+        name, year = self._named_framework, self.published_year
+        return name if year is None else f"{name} ({year})"
+
+    @cached_property
+    def published_year(self) -> int | None:
+        """The year of publication where it stands in for a release of the framework that the row does not tell."""
+        if not self._named_framework or release_year(self._named_framework):
+            return None
+        return published_year(self.name("source"), self.name("source_ref"))
+
+    @cached_property
+    def _named_framework(self) -> str:
         written, source = spelt(self.name("framework")), spelt(self.name("source"))
         if vtrain := of_vtrain(written, source, self.cells.count("n_gpus")):
             return vtrain

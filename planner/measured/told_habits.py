@@ -56,6 +56,10 @@ def told_habits(told: Told, family: str, precision: str) -> Habits:
     habits = habits_of(framework, family, precision, is_fully_sharded=is_fully_sharded)
     if not told.name("framework") or not tells_habits(framework) or _ONLY_NEAR.search(framework):
         told.assumed.append("framework")
+    if year := told.published_year:
+        told.remark(
+            "framework", f"names no release; taken as of {year}, when its measurements were published"
+        )
     is_fused = measured_notes.fuses_operators(f"{told.text('notes')}; {framework}")
     is_early = (release_year(framework) or LAST_SEPARATE_YEAR + 1) <= LAST_SEPARATE_YEAR
     _remark_share(told, habits)

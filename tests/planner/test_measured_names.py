@@ -9,6 +9,7 @@ import pytest
 
 from planner.measured.framework_habits import habits_of
 from planner.measured.framework_names import spelt
+from planner.measured.framework_releases import published_year
 from planner.measured.model_names import known_shape, norms_heads, ties_embeddings
 from planner.measured.rows import Unmodelled
 from planner.measured.told import CannotModelError
@@ -113,6 +114,42 @@ class TestSources:
     ) -> None:
         told = {**self.EARLY, "framework": "Megatron-DeepSpeed 2022", "n_gpus": 16, "pp": stages, "dp": ""}
         assert simulated_row(tmp_path, {**told, "global_batch": 16})["kernel_launch"] == launch
+
+
+class TestReleasesThatNobodyNamed:
+    @pytest.mark.parametrize(
+        ("source", "reference", "year"),
+        [
+            ("Narayanan et al. SC'21 Table 2", "", 2021),
+            ("Megatron-LM README table, January 2021", "arXiv 2104.04473", 2021),
+            ("Jiang et al. 2024 (MegaScale), runs of 2023", "", 2023),
+            ("DGX Cloud recipes 24.11", "", 2024),
+            ("MegaScale", "arXiv 2402.15627", 2024),
+            ("MegaScale", "arXiv 2402.15627, seen 2026-01-03", 2024),
+            ("torchtitan", "benchmarks/llama3_h100_202412_torchtitan.md", 2024),
+            ("torchtitan", "docs/performance.md", None),
+            ("a table of 20480 tokens", "figure 2048", None),
+            ("", "", None),
+        ],
+    )
+    def test_a_publication_tells_its_year(self, source: str, reference: str, year: int | None) -> None:
+        assert published_year(source, reference) == year
+
+    def test_they_are_taken_as_of_the_year_of_their_publication_and_tell_it(self, tmp_path: Path) -> None:
+        cells = {**KORTHIKANTI_22B, "step_time_s": 10}
+        untold = simulated_row(tmp_path, {**cells, "framework": "Megatron-LM"})
+        told = simulated_row(tmp_path, {**cells, "framework": "Megatron-LM (2022)"})
+        assert "names no release; taken as of 2022" in untold["remarks"]
+        assert "names no release" not in told["remarks"]
+        assert {**untold, "remarks": ""} == {**told, "remarks": ""}
+
+    def test_a_release_that_is_named_counts_and_not_the_publication(self, tmp_path: Path) -> None:
+        cells = {**RUN, "tp": 2, "framework": "Megatron-LM 2023", "step_time_s": 10}
+        surveyed = simulated_row(tmp_path, {**cells, "source": "A survey of 2026"})
+        alone = simulated_row(tmp_path, cells)
+        assert "names no release" not in surveyed["remarks"]
+        names = ("group", "config_key")
+        assert {**surveyed, **dict.fromkeys(names, "")} == {**alone, **dict.fromkeys(names, "")}
 
 
 class TestMetas:
