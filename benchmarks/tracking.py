@@ -21,10 +21,11 @@ import numpy as np
 from constraints.space import pruned_space
 from planner import load_job
 from simulator.simulate import simulate
-from studies.bulk_runs import RunTable, Way, write_runs
+from studies.bulk_runs import Way, write_runs
 from studies.design_log import Columns, DesignLog
 from studies.journal import Journal
 from studies.mlflow_session import mlflow_at
+from studies.run_table import RunTable
 from studies.tracking import StudyTracker
 
 NUM_PARAMS = 20

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
     from mlflow import MlflowClient
 
-    from studies.bulk_runs import RunTable
+    from studies.run_table import RunTable
 
 DESIGNS_PER_TRANSACTION = 2_000
 """About 0.4 s of writing, during which other writers of the store wait."""

@@ -15,8 +15,8 @@ from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from simulator.record import Choice
 from simulator.table import Integers
 from simulator.units import DAY, JOULES_PER_KWH
-from studies.bulk_runs import RunTable
 from studies.identity import study_label
+from studies.run_table import RunTable
 
 CHOICES: dict[str, type[Choice]] = {
     "pipeline_schedule": Schedule,

@@ -20,7 +20,7 @@ from simulator.errors import StudyError, TrackingError
 from simulator.units import MILLISECOND
 from studies.bulk_points import Point, write_points
 from studies.bulk_rows import bulk_engine
-from studies.bulk_runs import BulkOutcome, RunTable, write_runs
+from studies.bulk_runs import BulkOutcome, write_runs
 from studies.experiments import check_asked, experiment_id, software_tags
 from studies.mlflow_session import (
     check_key,
@@ -30,6 +30,7 @@ from studies.mlflow_session import (
     origin_tags,
     without_password,
 )
+from studies.run_table import RunTable
 from studies.store_address import command_to_open, resolve_tracking_uri
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import pytest
 
 from simulator.errors import StudyError, TrackingError
 from studies import bulk_rows
-from studies.bulk_runs import BulkOutcome, RunTable, Way, write_runs
+from studies.bulk_runs import BulkOutcome, Way, write_runs
 from studies.mlflow_session import mlflow_at
+from studies.run_table import RunTable
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -221,7 +221,7 @@ import os, warnings
 warnings.simplefilter("error")
 before = dict(os.environ)
 import numpy as np
-from studies.bulk_runs import RunTable
+from studies.run_table import RunTable
 from studies.tracking import StudyTracker
 with StudyTracker.open(experiment="llama", run_name="one", params={"seed": "1"}) as tracker:
     tracker.log_generation(0, {"hypervolume": 0.5})

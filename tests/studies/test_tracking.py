@@ -17,7 +17,7 @@ import pytest
 
 from simulator.errors import StudyError, TrackingError
 from studies import bulk_rows, tracking
-from studies.bulk_runs import RunTable
+from studies.run_table import RunTable
 from studies.store_address import resolve_tracking_uri
 from studies.tracking import (
     MAX_WAITING_METRICS,
