@@ -59,6 +59,9 @@ class Accelerator(Record):
     """Dense peak of 4-bit floating-point matrix products; left out where the chip has none."""
     measured_bf16_flop_per_s: PositiveFloat | None = None
     """Fastest dense 16-bit matrix product that anyone measured; left out where nobody published one."""
+    has_fixed_clock: bool = False
+    """Whether the peaks are at the one clock that the chip has, as of TPUs until v5p; other peaks are at a boost clock, of
+    which the power limit takes a part back under load."""
     thermal_design_power_w: PositiveFloat
     """Power limit of the accelerator (TDP)."""
     idle_power_w: PositiveFloat

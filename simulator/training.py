@@ -23,6 +23,8 @@ FILE = "data/training_efficiency.csv"
 SOFTWARE = "software"
 """What a constant of the file applies to that is not one of an architecture and a number format."""
 DEFAULT_FAMILY = "default"
+STEADY_FAMILY = "ampere"
+"""Architecture whose products seldom meet the power limit, so that its fraction is what a step loses at a clock that stays."""
 REFERENCE_POWER: Mapping[str, tuple[float, Mapping[Precision, float]]] = {
     "ampere": (400.0 - 58.0, {Precision.BF16: 312.0 * TERA}),
     "hopper": (700.0 - 70.0, {Precision.BF16: 989.0 * TERA, Precision.FP8: 1979.0 * TERA}),
@@ -88,13 +90,14 @@ class TrainingConstants:
 
     def _sustained(self, chip: Accelerator, precision: Precision) -> float:
         is_known = (chip.family, Precision.BF16.value) in self.sustained_fractions
-        known = chip.family if is_known else DEFAULT_FAMILY
+        unknown = STEADY_FAMILY if chip.has_fixed_clock else DEFAULT_FAMILY
+        known = chip.family if is_known else unknown
         measured = Precision.FP8 if precision is Precision.FP4 else precision
         in_16_bits = self.sustained_fractions[known, Precision.BF16.value]
         fraction = self.sustained_fractions.get((known, measured.value), in_16_bits)
         if is_known:
             clock = power_fraction(chip, precision)
-        elif measured is Precision.FP8:
+        elif chip.has_fixed_clock or measured is Precision.FP8:
             clock = 1.0
         else:
             clock = transferred_clock(chip)

@@ -57,6 +57,7 @@ ACCELERATOR_FIELDS: Mapping[str, str] = {
     "fp8_peak": "fp8_flop_per_s",
     "fp4_peak": "fp4_flop_per_s",
     "bf16_measured": "measured_bf16_flop_per_s",
+    "fixed_clock": "has_fixed_clock",
     "thermal_design_power": "thermal_design_power_w",
     "idle_power": "idle_power_w",
     "scale_up_bandwidth": "scale_up_bytes_per_s",

@@ -268,19 +268,26 @@ def test_gradients_of_weights_are_slower_than_forward_products_as_was_measured()
     assert 0.62 / 0.74 < forward_s / gradient_s < 0.72 / 0.79
 
 
-def test_an_unmeasured_family_is_scaled_by_its_own_ceiling() -> None:
-    # MI300X: 668.4 of 1307 TFLOP/s (Bekman, maximum achievable matmul FLOPS).
-    ceiling = 668.4 / 1307
+@pytest.mark.parametrize(
+    ("name", "size", "flop_per_s"),
+    [
+        ("mi300x", 16384.0, 668.4e12),  # Bekman, maximum achievable matmul FLOPS
+        ("tpu-v5e", 8192.0, 181.8e12),  # JAX documentation, Pallas for TPUs: XLA's products,
+        ("tpu-v5e", 4096.0, 166.1e12),  # timed with the call from Python
+    ],
+)
+def test_an_unmeasured_family_is_scaled_by_its_own_ceiling(name: str, size: float, flop_per_s: float) -> None:
+    chip = catalog.accelerator(name)
     time_s = gemm_time_s(
-        m=16384.0,
-        n=16384.0,
-        k=16384.0,
+        m=size,
+        n=size,
+        k=size,
         bytes_per_element=2.0,
-        peak_flop_per_s=1307e12,
-        memory_bytes_per_s=5.3e12,
-        constants=kernel_constants(["cdna3"], ["bf16"], ceiling_fractions=ceiling),
+        peak_flop_per_s=chip.bf16_flop_per_s,
+        memory_bytes_per_s=chip.memory_bytes_per_s,
+        constants=kernel_constants([chip.family], ["bf16"], ceiling_fractions=chip.matmul_ceiling_fraction),
     )
-    assert 2.0 * 16384.0**3 / time_s[0] == pytest.approx(668.4e12, rel=0.07)
+    assert 2.0 * size**3 / time_s[0] == pytest.approx(flop_per_s, rel=0.07)
 
 
 def test_volta_without_rows_of_its_own_lands_on_what_cublas_reaches_there() -> None:

@@ -101,6 +101,17 @@ class TestClock:
         unmeasured = chip.model_copy(update={"measured_bf16_flop_per_s": None})
         assert transferred_clock(unmeasured) == pytest.approx((750 / 1307 / (700 / 989)) ** 0.5)
 
+    def test_a_clock_that_stays_loses_no_more_than_that_of_ampere(self) -> None:
+        chip = catalog.accelerator("tpu-v5e")
+        constants = training_constants()
+        for precision in (Precision.BF16, Precision.FP8):
+            assert constants.sustained([chip], [precision]) == constants.sustained_fractions["ampere", "bf16"]
+        boosted = chip.model_copy(update={"has_fixed_clock": False})
+        assert (
+            constants.sustained([boosted], [Precision.BF16])
+            < constants.sustained_fractions["default", "bf16"]
+        )
+
     def test_many_accelerators_wait_for_the_slowest(self) -> None:
         constants = replace(training_constants(), accelerator_spread_fraction=0.01)
         slowest = constants.slowest_of(np.array([1, 8, 1024]))
