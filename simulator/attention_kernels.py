@@ -1,7 +1,7 @@
 """Which attention kernel runs on an architecture, and how fast is it beside the one that was measured there?
 
 The measured ones are FlashAttention-2 on Ampere, FlashAttention-3 on Hopper and TensorRT-LLM's on Blackwell
-(`data/kernel_efficiency.csv`).
+(`data/kernel_efficiency.csv`). What follows from them for MI300X and MI355X is as fast as AMD's own kernels (AITER).
 """
 
 from __future__ import annotations
@@ -17,13 +17,24 @@ from simulator.table import Floats
 
 FAMILIES_WITHOUT_FLASH = ("volta",)
 """Architectures that no FlashAttention supports: it needs Ampere or newer (README of Dao-AILab/flash-attention)."""
-FAMILIES_BEYOND_FLASH_2 = ("hopper", "blackwell")
-"""Architectures whose measured kernels use instructions that FlashAttention-2 does not know."""
 FLASH_2_TIME_RATIO = 1.77
 """Time of FlashAttention-2 over that of FlashAttention-3 on H100, forward: 1.63 to 1.84 with 1,024 to 16,384 tokens, causal,
 heads of 128 (arXiv 2407.08608, figure 5)."""
 FLASH_2_BACKWARD_TIME_RATIO = 1.72
 """The same backward: 1.63 to 1.76 (figure 6)."""
+AOTRITON_TIME_RATIO = 1.61
+"""Time of PyTorch's attention on AMD (AOTriton) over that of AITER's, forward: 1.61 on MI300X (M. Reshadi), 1.64 and 1.58 on
+MI355X (HipKittens), at 16,384 tokens, causal, heads of 128; with 4,096 up to 2.5."""
+AOTRITON_BACKWARD_TIME_RATIO = 4.28
+"""The same backward, on MI355X (HipKittens); 6.1 with 4,096 tokens."""
+FAMILIES_WITH_AOTRITON = ("cdna3", "cdna4")
+"""Architectures on which `flash-2` is PyTorch's attention, in 2026, too."""
+FLASH_2_TIME_RATIOS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("hopper", "blackwell"), (FLASH_2_TIME_RATIO, FLASH_2_BACKWARD_TIME_RATIO)),
+    **dict.fromkeys(FAMILIES_WITH_AOTRITON, (AOTRITON_TIME_RATIO, AOTRITON_BACKWARD_TIME_RATIO)),
+}
+"""Forward and backward time of what `flash-2` stands for over that of the architecture's own kernels, where these are others:
+FlashAttention-2 does not know the instructions of Hopper and Blackwell, and PyTorch has compiled kernels on AMD."""
 FIRST_FLASH_BACKWARD_FRACTION = 0.75
 """Speed of the first FlashAttention backward over forward: 25 to 35 % of the peak against 30 to 50 % (arXiv 2307.08691,
 section 1). Neither of its passes divides a sequence."""
@@ -60,9 +71,9 @@ def with_attention_kernel(
     if attention in SEPARATE_KERNELS:
         return constants
     is_older = np.isin(families, FAMILIES_WITHOUT_FLASH) & (attention != "flash-1")
-    is_newer = np.isin(families, FAMILIES_BEYOND_FLASH_2) & (attention != "flash")
-    forward_ratio = np.where(is_newer, FLASH_2_TIME_RATIO, 1.0)
-    backward_ratio = np.where(is_newer, FLASH_2_BACKWARD_TIME_RATIO, 1.0)
+    has_own = attention == "flash"
+    ratios = [(1.0, 1.0) if has_own else FLASH_2_TIME_RATIOS.get(family, (1.0, 1.0)) for family in families]
+    forward_ratio, backward_ratio = np.array(ratios).reshape(-1, 2).T
     constants = with_first_flash(constants, first_flash_fraction, where=is_older)
     slower = replace(
         constants, attention_peak_fraction=constants.attention_peak_fraction * (1.0 / forward_ratio)

@@ -45,7 +45,8 @@ class Workload(Record):
     precisions: tuple[Precision, ...] = (Precision.BF16,)
     """Number formats that the run may use for its matrix products."""
     attention: AttentionKernel = "flash"
-    """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025);
+    """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025),
+    on MI300X and MI355X PyTorch's, slower than AMD's own;
     `flash-1`: fused ones of 2022-23 (FlashAttention-1, Triton); `unfused`: separate kernels as in Megatron of 2021-22,
     scale, mask and softmax being one; `eager`: one operator after the other (`attn_implementation="eager"` of Hugging Face)."""
     kernel_launch: KernelLaunch = "eager"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from planner.measured.framework_releases import release_month, release_year
-from simulator.attention_kernels import FAMILIES_WITHOUT_FLASH
+from simulator.attention_kernels import FAMILIES_WITH_AOTRITON, FAMILIES_WITHOUT_FLASH
 from simulator.model import AttentionKernel
 
 LAST_FLASH_2_YEAR = 2025
@@ -41,6 +41,9 @@ preferred it until 1.1; since 1.2 of January 2024 it prefers cuDNN's attention o
 FusedAttention on sm90`, its pull request 497). MLPerf's NeMo of 23.09 installed flash-attn 2.0.8 (`Dockerfile` of NVIDIA's
 submission 3.1). NeMo's launcher of 24.01 to 24.07 set `NVTE_FUSED_ATTN: 0`, "Disable cudnn FA until we've tested it more",
 for all runs (`launcher_scripts/conf/config.yaml`), but MLPerf's, which call themselves `Release`."""
+_PRIMUS = "primus"
+"""AMD's frameworks, whose torchtitan takes the kernels of Primus-Turbo, AITER's, by default (`use_turbo_attention` in its
+configuration reference); its Megatron takes those of Transformer Engine or the same."""
 _ULYSSES = "ulysses"
 """DeepSpeed-Ulysses recommends the Triton kernel of FlashAttention 1.0.4, and its scripts of 2023 take it
 (`--use-flash-attn-triton` in `examples_deepspeed/sequence_parallel` of Megatron-DeepSpeed)."""
@@ -63,8 +66,8 @@ def separate_kernels(name: str, sequence_length: int) -> AttentionKernel:
 def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: str) -> AttentionKernel:
     """Returns the kernel that a habit comes to on an architecture in a release.
 
-    On Blackwell PyTorch's attention is cuDNN's (pull request 1196 of torchtitan, 162073 of PyTorch). On V100 it is that of
-    PyTorch, if of a year that has one, and else separate kernels.
+    On Blackwell PyTorch's attention is cuDNN's (pull request 1196 of torchtitan, 162073 of PyTorch), on AMD
+    always its own. On V100 it is that of PyTorch, if of a year that has one, and else separate kernels.
     """
     year = release_year(name) or 0
     if family in FAMILIES_WITHOUT_FLASH:
@@ -73,8 +76,10 @@ def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: 
         return "flash-1" if _ULYSSES in name else "unfused"
     if habit == "flash" and family == "hopper":
         return _on_hopper(name)
-    is_superseded = family == "blackwell" or year > LAST_FLASH_2_YEAR
-    return "flash" if habit == "flash-2" and is_superseded else habit
+    is_of_pytorch = year <= LAST_FLASH_2_YEAR and family != "blackwell"
+    if family in FAMILIES_WITH_AOTRITON:
+        is_of_pytorch = _PRIMUS not in name
+    return "flash" if habit == "flash-2" and not is_of_pytorch else habit
 
 
 def has_flash_on_request(name: str, precision: str) -> bool:

@@ -51,6 +51,11 @@ class TestReleases:
             ("InternEvo 2024", "ampere", "bf16", "flash-2"),
             ("InternEvo", "ampere", "bf16", "flash-2"),  # a name of January 2024
             ("Colossal-AI 2023", "ampere", "bf16", "flash-2"),
+            # torchtitan asks for cuDNN's kernels since October 2025; on AMD there are none, but Primus has AITER's.
+            ("torchtitan 2026", "hopper", "bf16", "flash"),
+            ("torchtitan 2026", "cdna3", "bf16", "flash-2"),
+            ("Primus torchtitan 2025", "cdna4", "bf16", "flash"),
+            ("Primus (Megatron-LM) 2025", "cdna3", "bf16", "flash"),
         ],
     )
     def test_a_release_has_the_kernel_of_its_sources(

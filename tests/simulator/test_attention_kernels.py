@@ -10,7 +10,12 @@ import pytest
 from benchmarks.calibration_example import true_calibration
 from simulator import catalog
 from simulator.attention_costs import attention_core_s
-from simulator.attention_kernels import backward_width_ratio, with_backward_ratio, with_head_width
+from simulator.attention_kernels import (
+    backward_width_ratio,
+    with_attention_kernel,
+    with_backward_ratio,
+    with_head_width,
+)
 from simulator.calibration import CalibratedConstant, ConstantName
 from simulator.compute import attention_time_s, kernel_constants
 from simulator.model import AttentionKernel, ModelShape
@@ -96,6 +101,50 @@ def test_backward_over_forward_is_as_published_by_the_width_of_heads(
     )
     # Kernels of one width are up to a quarter apart: heads of 256 have 0.71 on A100, 0.47 to 0.55 on H200.
     assert computed_s / forward_s == pytest.approx(backward_ms / forward_ms, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("chip", "attention", "tokens", "forward", "backward"),
+    [
+        # HazyResearch/HipKittens, analysis/attn, TFLOP/s: AITER's and PyTorch's kernels, 16 sequences of 16 heads
+        ("mi355x", "flash", 2048, 876.3, 673.1),
+        ("mi355x", "flash", 4096, 1069.0, 876.8),
+        ("mi355x", "flash", 8192, 1173.2, 1034.1),
+        ("mi355x", "flash", 16384, 1247.4, 1108.7),
+        ("mi355x", "flash-2", 8192, 630.4, 224.0),
+        ("mi355x", "flash-2", 16384, 761.6, 259.1),
+        # midiareshadi.github.io/blog/attn-dsl-bench (2026), forward only
+        ("mi300x", "flash", 16384, 494.0, None),
+        ("mi300x", "flash-2", 16384, 307.0, None),
+    ],
+)
+def test_attention_on_amd_is_as_fast_as_published(
+    chip: str, attention: AttentionKernel, tokens: int, forward: float, backward: float | None
+) -> None:
+    accelerator = catalog.accelerator(chip)
+    constants = with_attention_kernel(
+        kernel_constants(
+            [accelerator.family], ["bf16"], ceiling_fractions=accelerator.matmul_ceiling_fraction
+        ),
+        attention,
+        [accelerator.family],
+        first_flash_fraction=0.5,
+    )
+    for measured, is_backward in ((forward, False), (backward, True)):
+        if measured is None:
+            continue
+        computed_s = attention_time_s(
+            tokens=16.0 * tokens,
+            sequence_length=float(tokens),
+            num_heads=16.0,
+            head_dim=128.0,
+            bf16_flop_per_s=accelerator.bf16_flop_per_s,
+            constants=constants,
+            backward=is_backward,
+        )[0]
+        flop = 2.0 * 16 * 16 * 128 * tokens**2 * (2.5 if is_backward else 1.0)
+        # Hopper's constants, scaled by the products of the chip: attention on A100 and B200 is 10 % off with them.
+        assert flop / computed_s / 1e12 == pytest.approx(measured, rel=0.15)
 
 
 def test_wider_heads_are_slower_backward_and_the_ends_hold() -> None:
