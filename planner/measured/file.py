@@ -177,7 +177,7 @@ def _check_head(head: Sequence[str], path: Path) -> None:
         raise refusal(
             path,
             f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
-            "commas; docs/validation.md lists them",
+            "commas; docs/measured-rows.md lists them",
         )
 
 

@@ -224,8 +224,8 @@ class TestCommand:
         assert "not read: 'recomputation' (meant: recompute?), 'mfu'" in capsys.readouterr().out
 
     def test_the_documented_columns_are_those_that_are_read(self, tmp_path: Path) -> None:
-        page = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
-        table = page.split("## Your own measurements")[1].split("\n\n")[2]
+        page = (Path(__file__).parents[2] / "docs" / "measured-rows.md").read_text(encoding="utf-8")
+        table = page.split("## The columns")[1].split("\n\n")[1]
         documented = re.findall(r"`([a-z_]+)`", " ".join(line.split("|")[1] for line in table.splitlines()))
         path = tmp_path / "measured.csv"
         path.write_text(",".join(documented), encoding="utf-8")
