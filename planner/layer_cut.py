@@ -45,7 +45,7 @@ class CutFigures(Record):
 class LayerCut(Record):
     """The best cut of a plan's layers, and the present one."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
