@@ -138,7 +138,7 @@ def _check(job: Job, plan: Plan) -> None:
         )
         problems.append(Problem(path="num_layers", value=f"{num_layers} on {num_chunks}", rule=rule))
     if problems:
-        raise InputError(problems, "best_cut")
+        raise InputError(problems, "plan")
 
 
 class _Search:

@@ -27,7 +27,8 @@ Every quantity has its unit in its name: seconds, bytes, watts, dollars, kg of C
 
 `--output DIR` also writes `front.csv` (or `.parquet`), one line for each design of the front, and `designs.parquet`,
 one for each design that was evaluated; `design_id` is the same number in all of them. `report.html` beside them is
-[a page that explains the answer](report.md).
+[a page that explains the answer](report.md), and `job.json` the job with all names resolved. A folder that holds a file
+of one of these names is refused: nothing is overwritten.
 
 This page is generated from the types: `python -m docs.generate`.
 """

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from planner.answer import recommend
 from planner.job.file import load_job
-from planner.report.files import PAGE_FILE
+from planner.output import PAGE_FILE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -68,7 +68,7 @@ def main() -> int:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     job = load_job(ROOT / "examples" / "llama-3.1-70b.yaml")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        recommend(job, seed=1, tracking=False, output=Path(name) / "answer")
+        recommend(job, seed=0, tracking=False, output=Path(name) / "answer")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         paths = list(taken(Path(name) / "answer" / PAGE_FILE, browser))
         browser.close()

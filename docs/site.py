@@ -62,7 +62,7 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "docs/exit-codes.md",
         ),
     ),
-    ("Files", ("docs/job-file.md", "docs/answer.md", "docs/schemas.md")),
+    ("Files", ("docs/job-file.md", "docs/measured-rows.md", "docs/answer.md", "docs/schemas.md")),
     (
         "How it works",
         (

@@ -6,10 +6,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.output import FrontFormat, write_answer, write_job
+from planner.output import PAGE_FILE, FrontFormat, write_answer, write_job
 from planner.recommendation import Recommendation
 from planner.report.build import report_of_log
-from planner.report.files import PAGE_FILE, write_page, write_pictures
+from planner.report.files import write_page, write_pictures
 from planner.tracking.content import finish, record_of
 from simulator.job import Job
 from studies.design_log import DesignLog

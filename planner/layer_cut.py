@@ -22,7 +22,7 @@ LAYERS = "layers"
 
 
 class CutFigures(Record):
-    """One cut, simulated. Stages are counted from 1."""
+    """One cut, simulated. Stages are counted from 0."""
 
     layers: tuple[int, ...]
     """Layers of every chunk in model order, as `workload.stage_layers` lists them."""
@@ -45,7 +45,7 @@ class CutFigures(Record):
 class LayerCut(Record):
     """The best cut of a plan's layers, and the present one."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
@@ -137,9 +137,9 @@ def _figures(job: Job, plan: Plan, layers: Sequence[int], usable_bytes: float) -
         layers=tuple(layers),
         stage_layers=tuple(stages.num_layers.tolist()),
         step_time_s=float(simulate_cuts(job, plan, cut[None, :]).step_time_s[0]),
-        slowest_stage=slowest + 1,
+        slowest_stage=slowest,
         slowest_stage_s=float(stages.micro_batch_s[slowest]),
-        fullest_stage=fullest + 1,
+        fullest_stage=fullest,
         fullest_stage_bytes=float(stages.memory_bytes[fullest]),
         fits_memory=bool(stages.memory_bytes[fullest] <= usable_bytes),
     )

@@ -40,7 +40,7 @@ MOST_FAILURES = 1e4
 class SimulatedDesign(Record):
     """One plan of a job, simulated; infeasible and impossible plans are results with reasons."""
 
-    schema_version: int = 2
+    schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""
     capplan_version: str
     """Version that simulated."""

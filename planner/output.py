@@ -15,6 +15,7 @@ FrontFormat = Literal["csv", "parquet"]
 ANSWER_FILE = "recommendation.json"
 JOB_FILE = "job.json"
 FRONT_FILE = "front"
+PAGE_FILE = "report.html"
 
 SINGLE_FIGURES = (
     "time_to_train_days",
@@ -39,7 +40,7 @@ def make_output_folder(folder: Path) -> None:
     """Makes the folder for the answer.
 
     Raises:
-        InputError: it cannot be made or written to, or holds an answer already.
+        InputError: it cannot be made or written to, or holds a file of the name of one that is to be written.
     """
     if str(folder) in ("", ".") or folder.resolve() == Path.cwd():
         raise _problem(folder, "must be a folder of its own, not the working folder")
@@ -50,11 +51,12 @@ def make_output_folder(folder: Path) -> None:
         raise _problem(folder, f"cannot be made: {error.strerror or error}") from None
     if not is_writable:
         raise _problem(folder, "cannot be written to")
-    taken = [name for name in (ANSWER_FILE, "designs.parquet") if (folder / name).exists()]
+    fronts = (f"{FRONT_FILE}.csv", f"{FRONT_FILE}.parquet")
+    names = (ANSWER_FILE, "designs.parquet", *fronts, JOB_FILE, PAGE_FILE)
+    taken = [name for name in names if (folder / name).exists()]
     if taken:
-        raise _problem(
-            folder, f"holds {taken[0]} already, and answers are never overwritten: choose another folder"
-        )
+        rule = f"holds {taken[0]} already, and files are never overwritten: choose another folder"
+        raise _problem(folder, rule)
 
 
 def write_job(job: Job, folder: Path) -> Path:

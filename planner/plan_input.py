@@ -52,7 +52,7 @@ def read_plan(text: str) -> dict[str, object]:
     Raises:
         InputError: the file cannot be read or is no mapping, or a pair is no pair.
     """
-    if text.lower().endswith(FILE_SUFFIXES) or (text.strip() and "=" not in text):
+    if text.lower().endswith(FILE_SUFFIXES) or ("=" not in text and _is_file(text)):
         return _from_file(Path(text))
     fields: _Fields = {}
     findings = Findings()
@@ -85,6 +85,13 @@ def plan_text(plan: Plan) -> str:
     told = plan.model_dump(mode="json", exclude_defaults=True, exclude={"offer", "num_gpus"})
     written = {name: f"{value:.7g}" if isinstance(value, float) else value for name, value in told.items()}
     return ",".join([f"offer={plan.offer}", *(f"{names.get(name, name)}={written[name]}" for name in told)])
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # no name of a file: too long
+        return False
 
 
 def _from_file(path: Path) -> dict[str, object]:

@@ -19,7 +19,7 @@ class StageMemory(Record):
     """Memory of one accelerator of a stage."""
 
     stage: int
-    """Number of the stage, the first being 1."""
+    """Number of the stage, from 0."""
     parts_bytes: dict[str, float]
     """Bytes by component, named as in `memory_bytes` of the design."""
     peak_bytes: float
@@ -43,7 +43,7 @@ def stage_memory(job: Job, evaluation: Evaluation) -> tuple[StageMemory, ...]:
     columns = {name: column.tolist() for name, column in table.columns().items()}
     return tuple(
         StageMemory(
-            stage=row + 1,
+            stage=row,
             parts_bytes={name: values[row] for name, values in columns.items()},
             peak_bytes=peak,
         )

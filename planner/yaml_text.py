@@ -62,6 +62,9 @@ def parse_value(text: str, *, source: str) -> object:
     return _parse_json(text, source) if is_json else _parse_yaml(text, source)
 
 
+_MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
 def _error(rule: str, source: str) -> InputError:
     return refusal(source, rule)
 
@@ -79,12 +82,14 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _decode(content: bytes, source: str) -> str:
-    if b"\0" in content[:2]:  # every second byte of UTF-16 without its mark
+    if b"\0" in content[:2] or content.startswith(
+        _MARKS_OF_UTF_16
+    ):  # every second byte of it without its mark
         raise _error("is not UTF-8 text: it looks like UTF-16; save it as UTF-8", source)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        rule = f"is not UTF-8 text: byte 0x{content[error.start]:02x} at position {error.start}"
+        rule = f"is not UTF-8 text: byte 0x{content[error.start]:02x} at position {error.start}; save it as UTF-8"
         raise _error(rule, source) from None
 
 

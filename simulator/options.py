@@ -5,9 +5,9 @@ Every field has a default with which a job behaves as if it had not been said.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from simulator.hardware import Site
 from simulator.record import Record
@@ -16,6 +16,8 @@ MOST_RENT_USD_PER_GPU_HOUR = 1_000.0
 """Some fifty times the dearest accelerator of the catalogue."""
 MOST_PURCHASE_USD_PER_NODE = 1e8
 """Some hundred times the dearest node of the catalogue."""
+PowerCap = Annotated[float, Field(ge=0.3, le=1)]
+"""Power limit of accelerators as a share of their TDP, as a search or a question may ask for."""
 
 
 class CarbonScope(Record):
@@ -161,7 +163,7 @@ class WhatIf(Record):
     start_within_hours: PositiveInt | None = Field(default=None, le=8760)
     """How many hours the start may wait for a cleaner or cheaper time, as far as the deadline allows; left out: it does not
     wait. Waiting takes time and nothing else: what runs later is rented, powered and worn later."""
-    power_caps: tuple[float, ...] = Field(default=(), max_length=10)
+    power_caps: tuple[PowerCap, ...] = Field(default=(), max_length=10)
     """Power limits of the accelerators, as shares of their TDP."""
     rents_usd_per_gpu_hour: tuple[_Rent, ...] = Field(default=(), max_length=10)
     """Rents of the recommended offer at which the whole question is asked again, which takes as long each time."""
@@ -172,9 +174,3 @@ class WhatIf(Record):
     refresh_from: str | None = None
     """Catalogue name of accelerators that are owned already, and on offer: after how many calendar months does replacing
     them by the recommended ones pay, in carbon and in money?"""
-
-    @model_validator(mode="after")
-    def _caps_are_shares(self) -> Self:
-        if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps):
-            raise ValueError(f"power_caps {self.power_caps} must lie in 0.3..1")
-        return self

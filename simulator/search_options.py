@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from simulator.options import PowerCap
 from simulator.plan import CheckpointScheme, Recompute, Schedule
 from simulator.record import Choice, Record
 
@@ -79,7 +80,7 @@ class Search(Record):
     """Allowed activation recomputation."""
     recompute_num_layers: tuple[PositiveInt, ...] | None = None
     """Layers of a chunk, or of a group, that full recomputation is tried with beside all of them; left out: none."""
-    zero_stages: tuple[int, ...] = (1, 2, 3)
+    zero_stages: tuple[Annotated[int, Field(ge=0, le=3)], ...] = (1, 2, 3)
     """Allowed ZeRO stages."""
     hybrid_sharding: tuple[bool, ...] = (False,)
     """Whether what ZeRO shards is shared by the ranks of a node only, each node having a copy (HSDP), or by all replicas;
@@ -94,7 +95,7 @@ class Search(Record):
     with_spares: tuple[bool, ...] = (True, False)
     """Whether spare nodes are taken (as many as cover the failed ones in 99 of 100 cases), not taken, or both tried; runs
     that are likely to end before a node fails need none."""
-    power_caps: tuple[float, ...] | None = None
+    power_caps: tuple[PowerCap, ...] | None = None
     """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
     out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1."""
 
@@ -111,10 +112,6 @@ class Search(Record):
                 raise ValueError(f"{name} must not be empty; leave it out for the default")
             if isinstance(value, tuple) and len(set(value)) != len(value):
                 raise ValueError(f"{name} names {_first_twice(value)} twice; once is enough")
-        if any(not 0 <= stage <= 3 for stage in self.zero_stages):
-            raise ValueError(f"zero_stages {self.zero_stages} must lie in 0..3")
-        if any(not 0.3 <= cap <= 1.0 for cap in self.power_caps or ()):
-            raise ValueError(f"power_caps {self.power_caps} must lie in 0.3..1")
         return self
 
 

@@ -87,8 +87,11 @@ def _lines(path: Path) -> list[str]:
         if path.stat().st_size > _MOST_BYTES:
             raise _broken("", "", "is larger than 50 MB", str(path))
         return path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _broken("", "", f"cannot be read: {type(error).__name__}", str(path)) from error
+    except OSError as error:
+        raise _broken("", "", f"cannot be read: {error.strerror or error}", str(path)) from error
+    except UnicodeDecodeError as error:
+        rule = f"cannot be read: is not UTF-8 text (byte {error.start + 1}); save it as UTF-8"
+        raise _broken("", "", rule, str(path)) from error
 
 
 def _parquet_cells(path: Path) -> list[list[str]]:
@@ -105,7 +108,10 @@ def _parquet_cells(path: Path) -> list[list[str]]:
             columns = source.read(columns=list(PARQUET_COLUMNS)).to_pydict()
     # Broken names are no text, and broken times none that exist.
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
-        raise _broken("", "", f"cannot be read as Parquet: {type(error).__name__}", str(path)) from error
+        reason = (
+            getattr(error, "strerror", None) or "it is another kind of file, broken off, or has broken cells"
+        )
+        raise _broken("", "", f"cannot be read as Parquet: {reason}", str(path)) from error
     return [[str(time), str(value)] for time, value in zip(*columns.values(), strict=True)]
 
 

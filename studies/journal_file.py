@@ -71,9 +71,10 @@ def failures(path: Path) -> Iterator[None]:
     except (sqlite3.Error, OSError) as error:
         if _is_damage(error):
             raise damaged(path, f"the file is damaged, cut short, or no study ({error})") from error
+        reason = getattr(error, "strerror", None) or error
         raise StudyError(
-            f"study {path}: {error}; what was written before is kept: see that there is space and the right to "
-            "write, then resume"
+            f"study {path}: {reason}; what was written before is kept: see that there is space and the right to write, "
+            "then resume"
         ) from error
 
 

@@ -54,7 +54,7 @@ def calibrate(
     """Fits the constants of a cluster to its own measured steps.
 
     Args:
-        measured: CSV file with the columns of `capplan validate --measured` (docs/validation.md).
+        measured: CSV file with the columns of `capplan validate --measured` (docs/measured-rows.md).
         accelerator: uses the rows of this accelerator only; left out: of all.
         date: when it was measured; left out: the day on which the file was written.
         tell: is told what is being done.

@@ -113,7 +113,7 @@ def _named(reasons: Sequence[str]) -> str:
     found = Counter(reasons).most_common(MOST_NAMED)
     more = len(set(reasons)) - len(found)
     named = "; ".join(f"{count} x {reason}" for reason, count in found)
-    return named + (f"; {more} more reasons" if more else "")
+    return named + (f"; {more} more reason{'s' if more > 1 else ''}" if more else "")
 
 
 def _on_counts(counts: Counter[str]) -> list[str]:

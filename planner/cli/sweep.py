@@ -64,7 +64,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     if as_json:
         write(json.dumps({"schema_version": 1, "rows": rows}, indent=2) + "\n")
     else:
-        write(rendered(lambda console: show_sweep(grid, rows, console)))
+        write(rendered(lambda console: show_sweep(grid, rows, console, is_whole=is_whole)))
     if output is not None:
         with replacing(output, "--output") as draft:
             write_rows(rows, draft)

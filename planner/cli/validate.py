@@ -39,7 +39,7 @@ ROWS_AT_ONCE = 20
     "--measured",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
-    help="Measured runs, one a row; docs/validation.md lists the columns. Left out: the published runs that come "
+    help="Measured runs, one a row; docs/measured-rows.md lists the columns. Left out: the published runs that come "
     "with capplan.",
 )
 @calibration_option

@@ -170,8 +170,11 @@ def _computing_in_words(
     held_s = weights @ for_each_s
     if len(groups) > 2 and held_s.max() >= least_s:
         most = int(np.argmax(held_s))
-        together = human.duration(float(held_s[most]))
-        yield f"The others wait longest for {groups[most]} to compute: {together} together."
+        others = np.setdiff1d(np.arange(len(weights)), members[most])
+        together_s = float(weights[others] @ for_each_s[others, most])
+        each_s = together_s / float(weights[others].sum())
+        told = f"{human.duration(together_s)} together, {human.duration(each_s)} each on average"
+        yield f"The others wait longest for {groups[most]} to compute: {told}."
 
 
 def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> list[str]:

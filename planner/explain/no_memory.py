@@ -32,7 +32,11 @@ def no_memory(job: Job, num_layouts: int) -> Infeasibility:
         )
     return Infeasibility(
         conflict=found.conflict,
-        reasons=(too_large, f"the layout on offer that needs least takes {_need(job, found.least)}", nearest),
+        reasons=(
+            too_large,
+            f"the layout on offer that needs least memory takes {_need(job, found.least)}",
+            nearest,
+        ),
         proof="memory of every layout; CP-SAT over the least that any number of accelerators needs",
         relaxations=(),
     )
@@ -41,10 +45,11 @@ def no_memory(job: Job, num_layouts: int) -> Infeasibility:
 def _need(job: Job, one: LeastMemory) -> str:
     """What a layout needs, where, and which it is."""
     plan = one.layouts.plan(0)
-    stage = int(np.argmax(memory_by_stage(job.workload, plan).peak_bytes)) + 1
+    stage = int(np.argmax(memory_by_stage(job.workload, plan).peak_bytes))
     accelerator = job.offers[plan.offer].accelerator
     kept = human.usable_share(job.search.memory_headroom_fraction)
+    where = f", stage {stage} of 0 to {plan.pipeline_parallel - 1}" if plan.pipeline_parallel > 1 else ""
     return (
-        f"{human.memory(float(one.needs.memory_bytes[0]))} of {kept}the {human.memory(accelerator.memory_bytes)} of "
-        f"{plan.num_gpus:,} {accelerator.id} ({layout(plan)}, stage {stage} of {plan.pipeline_parallel})"
+        f"{human.memory(float(one.needs.memory_bytes[0]))} on each of {plan.num_gpus:,} {accelerator.id}, which may fill "
+        f"{kept}{human.memory(accelerator.memory_bytes)} ({layout(plan)}{where})"
     )

@@ -66,7 +66,7 @@ NEEDED = (
     ("hidden", "model"),
 )
 """Columns without which no row can be modelled: of each group one must be there."""
-_IDENTITY = ("id", "source", "tier", "config_key", "usable")
+_IDENTITY = ("id", "source", "source_ref", "tier", "config_key", "usable")
 _HARDWARE = ("model", "gpu", "interconnect", "precision")
 _LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
 _SOFTWARE = ("recompute", "attention", "framework", "metric_kind", "notes")
@@ -177,7 +177,7 @@ def _check_head(head: Sequence[str], path: Path) -> None:
         raise refusal(
             path,
             f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
-            "commas; docs/validation.md lists them",
+            "commas; docs/measured-rows.md lists them",
         )
 
 

@@ -139,7 +139,7 @@ def _memory(job: Job, best: Design) -> BarsFigure:
     columns = {name: np.asarray(column) for name, column in table.columns().items() if np.any(column)}
     bars = [
         Bar(
-            label=f"stage {stage + 1}",
+            label=f"stage {stage}",
             parts=tuple(
                 Part(label=part_words(name), value=float(column[stage])) for name, column in columns.items()
             ),
@@ -148,7 +148,7 @@ def _memory(job: Job, best: Design) -> BarsFigure:
         for stage in np.unique([*spread, fullest]).tolist()
     ]
     used = human.percent(float(peaks[fullest]) / best.memory_capacity_bytes)
-    whose = f"Stage {fullest + 1} of {num_stages} is the fullest" if num_stages > 1 else "An accelerator"
+    whose = f"Stage {fullest} of 0 to {num_stages - 1} is the fullest" if num_stages > 1 else "An accelerator"
     verb = "and fills" if num_stages > 1 else "fills"
     left_out = "" if len(bars) == num_stages else f" {len(bars)} of {num_stages} stages."
     return BarsFigure(

@@ -13,7 +13,6 @@ from planner.report.page import page
 from planner.report.plots import PictureFormat, save_picture
 from simulator.errors import InputError, Problem
 
-PAGE_FILE: Final = "report.html"
 HEAD_CHARACTERS: Final = 2_000
 """Within so many characters every report says what it is."""
 

@@ -174,8 +174,10 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     for row, line in enumerate(figure.lines):
-        joins = "-" if figure.is_joined else ""
-        axes.plot(line.x, line.y, joins, marker="o", markersize=4.0, color=COLOURS[row], label=line.label)
+        joins = "-" if figure.is_joined else "none"
+        axes.plot(
+            line.x, line.y, linestyle=joins, marker="o", markersize=4.0, color=COLOURS[row], label=line.label
+        )
         if line.mark:
             axes.axvline(line.mark.value, color=COLOURS[row], linestyle="--", linewidth=1.0)
             axes.annotate(

@@ -36,8 +36,8 @@ UNITS: Final[Mapping[Quantity, str]] = {
 }
 """The same as they stand in JSON and in the tables behind the figures."""
 LEAST_TICKS: Final = 3
-NUM_NARROW_TICKS: Final = 3
-"""Wanted on a logarithmic axis that is too short for numbers that are round on it."""
+NUMS_OF_NARROW_TICKS: Final = (3, 6, 12)
+"""Wanted on a logarithmic axis that is too short for numbers that are round on it: the first that comes to two or more."""
 MOST_SIZES: Final = 6
 ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -92,7 +92,10 @@ def log_ticks(low: float, high: float) -> list[float]:
         found = [value for value in every if low * 0.999 <= value <= high * 1.001]
         if len(found) >= LEAST_TICKS:
             return found
-    return found if len(found) > 1 else ticks(low, high, "count", NUM_NARROW_TICKS)
+    if len(found) > 1:
+        return found
+    finer = (ticks(low, high, "count", num_wanted) for num_wanted in NUMS_OF_NARROW_TICKS)
+    return next((round_ones for round_ones in finer if len(round_ones) > 1 or not high > low), found)
 
 
 def size_ticks(low: float, high: float) -> list[float]:

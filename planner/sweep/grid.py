@@ -89,6 +89,7 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     for values in product(*sweep.axes.values()):
         axes = dict(zip(sweep.axes, values, strict=True))
         job = _job(sweep, axes, folder or Path())
+        _refuse_partial_nodes(sweep, job)
         for num_gpus in sweep.num_gpus:
             sized = _sized(job, num_gpus)
             yield SweepPoint(axes=axes, job=sized, result=_evaluated(sized, sweep))
@@ -108,6 +109,20 @@ def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
     else:
         job = parse_job(sweep.job, name=sweep.name, folder=folder, source=sweep.name, overrides=overrides)
     return job.model_copy(update={"limits": Limits()})
+
+
+def _refuse_partial_nodes(sweep: Sweep, job: Job) -> None:
+    """Raises `InputError` where a size is no multiple of the accelerators of any node on offer."""
+    nodes = sorted({offer.node.num_accelerators for offer in job.offers})
+    problems = []
+    for index, size in enumerate(sweep.num_gpus):
+        if all(size % node for node in nodes):
+            near = {node * count for node in nodes for count in (size // node, size // node + 1)} - {0}
+            nearest = ", ".join(map(str, sorted(near)))
+            rule = f"must be a multiple of a node's {' or '.join(map(str, nodes))} accelerators; nearest: {nearest}"
+            problems.append(Problem(path=f"num_gpus[{index}]", value=str(size), rule=rule))
+    if problems:
+        raise InputError(problems, sweep.name)
 
 
 def _sized(job: Job, num_gpus: int) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from planner import human
@@ -16,16 +17,41 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show_sweep(sweep: Sweep, rows: list[Row], console: Console) -> None:
-    """Writes the whole answer: of every scheme the interval of the largest goodput."""
-    headline(console, f"{sweep.name}: {human.count(len(rows))} designs", is_good=bool(rows))
+MOST_EMPTY = 10
+"""Sizes without a layout that are named."""
+
+
+def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: bool = True) -> None:
+    """Writes the whole answer: of every scheme the interval of the largest goodput, and the sizes that have no design.
+
+    Args:
+        sweep: what was asked.
+        rows: its designs.
+        console: where to write.
+        is_whole: whether all sizes were tried.
+    """
+    designs = "1 design" if len(rows) == 1 else f"{human.count(len(rows))} designs"
+    headline(console, f"{sweep.name}: {designs}", is_good=bool(rows))
     for name, point in _points(sweep, rows):
         title(console, name)
         grid(console, _table(sweep, point))
     notes = ["Each cell: the largest goodput of all intervals in per cent, and that interval in minutes."]
     if sweep.calibration:
         notes.append(f"With the constants of {sweep.calibration}.")
+    if rows and is_whole and (empty := list(empty_points(sweep, rows))):
+        more = f", and {human.count(len(empty) - MOST_EMPTY)} more" if len(empty) > MOST_EMPTY else ""
+        notes.append(f"No layout fits the memory at {', '.join(empty[:MOST_EMPTY])}{more}.")
     sentences(console, ["", *notes] if rows else ["No layout fits the memory at any size."])
+
+
+def empty_points(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
+    """Yields the sizes that have no design, with the values of the axes."""
+    filled = {(*(str(row[axis]) for axis in sweep.axes), row["num_gpus"]) for row in rows}
+    for values in product(*sweep.axes.values()):
+        where = ", ".join(f"{axis} = {value}" for axis, value in zip(sweep.axes, values, strict=True))
+        for size in sweep.num_gpus:
+            if (*map(str, values), size) not in filled:
+                yield f"{human.count(size)} GPUs" + (f" ({where})" if where else "")
 
 
 def best_by_scheme(rows: list[Row]) -> dict[str, Row]:

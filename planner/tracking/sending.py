@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from planner.output import write_answer, write_job
+from planner.output import PAGE_FILE, write_answer, write_job
 from planner.recommendation import MlflowRecord, Recommendation
 from planner.report.build import build_report
 from planner.report.designs import cloud_of_table
-from planner.report.files import PAGE_FILE, write_page, write_pictures
+from planner.report.files import write_page, write_pictures
 from planner.study.facts import keep_of
 from planner.tracking.content import asked_params, finish, inputs_profile, record_of, study_tags
 from simulator.errors import TrackingError

@@ -30,7 +30,7 @@ def read_bytes(path: Path) -> bytes:
             raise broken(path, "", "", f"is larger than {MOST_FILE_BYTES / 1e6:g} MB: cut it to one step")
         return path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
-        raise broken(path, "", "", f"cannot be read: {type(error).__name__}") from error
+        raise broken(path, "", "", f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def read_text(path: Path) -> str:

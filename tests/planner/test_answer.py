@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -150,13 +151,18 @@ def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, uri: str) -
     assert run.data.metrics["num_evaluated"] == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
 
 
-def test_an_output_folder_with_an_answer_in_it_is_not_overwritten(job: Job, tmp_path: Path) -> None:
-    (tmp_path / "recommendation.json").write_text("{}")
+@pytest.mark.parametrize(
+    "name", ["recommendation.json", "front.csv", "front.parquet", "job.json", "report.html"]
+)
+def test_an_output_folder_with_such_a_file_in_it_is_not_overwritten(
+    job: Job, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("{}")
     with pytest.raises(
-        InputError, match=r"output = .*holds recommendation\.json already.*choose another folder"
+        InputError, match=rf"output = .*holds {re.escape(name)} already.*choose another folder"
     ):
         answer_to(job, output=tmp_path)
-    assert (tmp_path / "recommendation.json").read_text() == "{}"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "{}")]
 
 
 def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:

@@ -83,6 +83,19 @@ class TestAnswer:
         ]
         assert "stage 0, accelerator 5" in slow.roles[3].waits_for_s
 
+    def test_what_others_wait_together_is_what_each_waits_times_their_number(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # Accelerator 5 stands for 4 of 64 (see above), so that 60 others wait.
+        waits = " ".join(answered(capsys, job, "--speed", "5=0.5").waits)
+        said = (
+            "others wait longest for stage 0, accelerator 5 to compute: (.+?) together, (.+?) each on average"
+        )
+        ((together, each),) = re.findall(said, waits)
+        seconds = {"s": 1.0, "ms": 1e-3}
+        together_s, each_s = (float(text.split()[0]) * seconds[text.split()[1]] for text in (together, each))
+        assert together_s / each_s == pytest.approx(60.0, rel=0.01)  # three digits of each are written
+
     def test_gradients_of_weights_are_computed_also_where_they_are_left_for_later(
         self, job: str, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -31,9 +31,14 @@ def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
     assert "does not fit the memory" in answer.reasons[0]
     assert answer.relaxations == ()
     # 405e9 parameters x 16 bytes of states over 16 accelerators are 405 GB each, beside activations.
-    (least_gib,) = re.findall(r"needs least takes ([\d.]+) GiB of the 80.0 GiB of 16 h100", answer.reasons[1])
+    (least_gib,) = re.findall(
+        r"needs least memory takes ([\d.]+) GiB on each of 16 h100-sxm5-80gb, which may fill 80.0 GiB",
+        answer.reasons[1],
+    )
     assert 405e9 < float(least_gib) * 2**30 < 520e9
-    (nearest,) = re.findall(r"layout that fits: .* of (\d+) h100-sxm5-80gb \(TP", answer.reasons[2])
+    (nearest,) = re.findall(
+        r"layout that fits: .* each of (\d+) h100-sxm5-80gb, which may fill 80.0 GiB \(TP", answer.reasons[2]
+    )
     assert len(pruned_space(too_large_for(int(nearest))).layouts) > 0
     assert all(len(pruned_space(too_large_for(fewer)).layouts) == 0 for fewer in range(24, int(nearest), 8))
 

@@ -87,7 +87,8 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "unknown-scheme.yaml": ("search.checkpoint_schemes[1] = 'gockpt2'", "'none', 'sync',", "or 'replica_ft'"),
     "unknown-site.yaml": ("site = 'us-iovva'", "nearest: us-iowa"),
     "utf-16.yaml": ("is not UTF-8 text: it looks like UTF-16",),
-    "zero-stage-four.yaml": ("search", "zero_stages (1, 4) must lie in 0..3"),
+    "utf-16-with-mark.yaml": ("is not UTF-8 text: it looks like UTF-16; save it as UTF-8",),
+    "zero-stage-four.yaml": ("search.zero_stages[1] = 4: must be at most 3",),
 }
 
 

@@ -43,7 +43,7 @@ def test_both_cuts_come_to_what_their_simulation_says() -> None:
         assert cut.step_time_s == design.step_time_s
         assert cut.fullest_stage_bytes == design.peak_memory_bytes
         peaks = memory_by_stage(job.workload, design.plan).peak_bytes
-        assert peaks[cut.fullest_stage - 1] == peaks.max() == design.peak_memory_bytes
+        assert peaks[cut.fullest_stage] == peaks.max() == design.peak_memory_bytes
     assert found.gain_fraction == 1.0 - found.best.step_time_s / found.present.step_time_s
     assert found.gain_fraction > 0.0
 

@@ -86,6 +86,10 @@ def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.Captur
         ("tp", "must be a mapping of"),
         ("tp=4,pp", "must be key=value pairs with commas between them"),
         ("", "must be key=value pairs with commas between them"),
+        (
+            "dp",
+            "plan = 'dp': must be key=value pairs with commas between them, such as tp=8,pp=4,dp=16, or a file",
+        ),
         ("recompute=some", "recompute = 'some': must be 'none', 'selective' or 'full'"),
         ("recompute=1", "recompute = 1: must be 'none', 'selective' or 'full'"),
         ("power_cap_fraction=2", "power_cap_fraction = 2: must be at most 1"),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
 from planner.answer import recommend
@@ -357,9 +359,17 @@ def test_axes_have_round_numbers_in_the_unit_that_is_shown() -> None:
     assert log_ticks(2.0, 9.0) == [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]
     assert log_ticks(3.24, 3.66) == pytest.approx([3.4, 3.6])
     assert log_ticks(32_180.0, 34_800.0) == [33_000.0, 34_000.0]
+    assert log_ticks(1.685e6, 2.456e6) == [1.8e6, 2.0e6, 2.2e6, 2.4e6]
     assert size_ticks(60.0, 550.0) == [64.0, 128.0, 256.0, 512.0]
     assert size_ticks(90.0, 130.0) == [90.0, 100.0, 110.0, 120.0, 130.0]
     assert text(None, "days") == "never ends"
+
+
+@given(low=st.floats(1e-3, 1e9), ratio=st.floats(1.02, 100.0))
+def test_a_logarithmic_axis_has_two_numbers_or_more_within_it(low: float, ratio: float) -> None:
+    found = log_ticks(low, low * ratio)
+    assert len(found) >= 2
+    assert low * 0.99 <= min(found) < max(found) <= low * ratio * 1.01
 
 
 def test_elements_escape_what_they_hold() -> None:

@@ -15,6 +15,7 @@ from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import LinesFigure, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
+from planner.report.plots import drawing
 from planner.report.scaling import curve_of, curve_title
 from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
@@ -174,6 +175,18 @@ def test_the_cheapest_size_is_that_of_the_cheapest_design_of_the_front() -> None
         for line in lines.lines:
             if line.label == design.accelerator and design.plan.num_gpus in line.x:
                 assert line.y[line.x.index(design.plan.num_gpus)] <= design.cost_usd
+
+
+@pytest.mark.parametrize(("name", "joins"), [("scaling", "-"), ("scaling-cost", "None")])
+def test_pictures_join_the_points_of_a_curve_only_where_what_lies_between_follows(
+    name: str, joins: str
+) -> None:
+    lines = figure(name)
+    assert isinstance(lines, LinesFigure)
+    (axes,) = drawing(lines, drawn().cloud).axes
+    curves = [curve for curve in axes.get_lines() if curve.get_marker() == "o"]
+    assert {curve.get_linestyle() for curve in curves} == {joins}
+    assert len(curves) == len(lines.lines)
 
 
 def test_no_design_of_the_front_is_faster_than_thecurve_of_times() -> None:

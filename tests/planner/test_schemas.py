@@ -192,8 +192,9 @@ def commands(folder: Path) -> dict[str, list[str]]:
     return outputs(folder)
 
 
-# What a stage spends a step on has had other names, `num_front` has counted near-equals, and every study had one seed.
-VERSIONS = {"simulate": 2, "timeline": 2, "study-status": 3, "study-front": 3, "study-list": 3}
+# What a stage spends a step on has had other names, stages of memory and cuts were counted from 1, `num_front` has counted
+# near-equals, and every study had one seed.
+VERSIONS = {"simulate": 3, "timeline": 2, "balance": 2, "study-status": 3, "study-front": 3, "study-list": 3}
 # These do not end, or write a file; their tests follow.
 OTHERWISE = ("ui", "report")
 

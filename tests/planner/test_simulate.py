@@ -41,7 +41,7 @@ def test_memory_is_told_for_every_stage_and_the_host(capsys: pytest.CaptureFixtu
     found = answer(capsys, AS_IT_WAS_RUN)
     assert found.design is not None
     assert found.host_memory is not None
-    assert [stage.stage for stage in found.stage_memory] == list(range(1, 13))
+    assert [stage.stage for stage in found.stage_memory] == list(range(12))
     assert max(stage.peak_bytes for stage in found.stage_memory) == pytest.approx(
         found.design.peak_memory_bytes
     )
@@ -62,7 +62,7 @@ def test_the_text_has_a_line_for_stages_that_hold_the_same(capsys: pytest.Captur
         stage.model_copy(update={"parts_bytes": {"weights_bytes": 2.0**30}}) for stage in found.stage_memory
     ]
     (line,) = stage_rows(alike)
-    assert line[0] == "stages 1 to 12"
+    assert line[0] == "stages 0 to 11"
     assert line[2] == "weights 1.0 GiB"
     assert len(list(stage_rows(found.stage_memory))) == 12
 

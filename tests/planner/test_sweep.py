@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from planner.cli.commands import main
+from planner.cli.output import rendered
 from planner.sweep.grid import Sweep, SweepPoint, load_sweep, run_sweep
 from planner.sweep.table import is_auto, sweep_rows
-from planner.sweep.view import best_by_scheme, number
+from planner.sweep.view import best_by_scheme, empty_points, number, show_sweep
 from simulator.errors import InputError
 
 JOB: dict[str, object] = {
@@ -98,6 +99,26 @@ def test_a_size_at_which_nothing_fits_has_no_rows() -> None:
     points = points_of(sweep)
     assert points[0].result is None
     assert sweep_rows(sweep, points) == []
+
+
+def test_sizes_at_which_nothing_fits_are_named() -> None:
+    # 405e9 weights of 2 bytes alone are 810 GB, more than the 8 x 80 GiB of a node; 8e9 with all states are 144 GB at most.
+    models = {"workload.model": ["llama-3.1-8b", "llama-3.1-405b"]}
+    sweep = sweep_with(
+        axes=models, num_gpus=[8], checkpoint_intervals_s=["auto"], checkpoint_schemes=["async"]
+    )
+    rows = sweep_rows(sweep, points_of(sweep))
+    assert list(empty_points(sweep, rows)) == ["8 GPUs (workload.model = llama-3.1-405b)"]
+    said = rendered(lambda console: show_sweep(sweep, rows, console))
+    assert "test: 1 design\n" in said
+    assert "No layout fits the memory at 8 GPUs (workload.model = llama-3.1-405b)." in said
+    assert "No layout" not in rendered(lambda console: show_sweep(sweep, rows, console, is_whole=False))
+
+
+def test_sizes_that_are_no_whole_nodes_are_refused_with_the_nearest_ones() -> None:
+    rule = r"num_gpus\[1\] = 20: must be a multiple of a node's 8 accelerators; nearest: 16, 24"
+    with pytest.raises(InputError, match=rule):
+        points_of(sweep_with(num_gpus=[8, 20]))
 
 
 def test_rows_agree_with_the_simulation_they_come_from() -> None:

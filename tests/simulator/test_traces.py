@@ -110,12 +110,18 @@ def test_a_trace_of_more_than_eleven_years_is_refused(tmp_path: Path) -> None:
         read_trace(written(tmp_path, text_of(years)), unit)
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00\x81"])
-def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file or directory"),
+        (b"\xff\xfe\x00\x81", r"is not UTF-8 text \(byte 1\); save it as UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | None, reason: str) -> None:
     path = tmp_path / "trace.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match=f"cannot be read: {reason}"):
         read_trace(path)
 
 
