@@ -137,7 +137,7 @@ class Rank:
     @cached_property
     def hidden_gather_s(self) -> Floats:
         """All-gather of it between tensor-parallel ranks; a reduce-scatter takes as long."""
-        return all_gather_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+        return all_gather_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     @cached_property
     def block_gather_bytes(self) -> tuple[Floats, Floats]:
@@ -154,7 +154,7 @@ class Rank:
         if not self._gathers_cast:
             return self.hidden_gather_s, self.hidden_gather_s
         forward_s, backward_s = (
-            all_gather_s(num_bytes=num_bytes, **self._tensor_group) for num_bytes in self.block_gather_bytes
+            all_gather_s(num_bytes=num_bytes, **self.tensor_group) for num_bytes in self.block_gather_bytes
         )
         return forward_s, backward_s
 
@@ -165,10 +165,11 @@ class Rank:
     @cached_property
     def hidden_all_reduce_s(self) -> Floats:
         """All-reduce of it between tensor-parallel ranks."""
-        return all_reduce_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+        return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     @property
-    def _tensor_group(self) -> Group:
+    def tensor_group(self) -> Group:
+        """The tensor-parallel ranks."""
         tensor = self.plans.tensor_parallel
         return {
             "group_size": tensor.astype(np.float64),
