@@ -270,9 +270,17 @@ class Rank:
 
 
 def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
-    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
-    reachable = np.maximum(rank.offers.link_domain_size // stride, 1)
-    return np.asarray(np.minimum(reachable, group_size), dtype=np.float64)
+    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`.
+
+    Nodes are taken whole, and ranks fill one after the other: groups that do not fill a node evenly lie astride two, and all
+    wait for the one of which the fewest sit together. In racks of several nodes a run is given nodes so that none does
+    (`planner.placement_note`).
+    """
+    offers, size = rank.offers, np.asarray(group_size, dtype=np.int64)
+    reachable = np.maximum(offers.link_domain_size // stride, 1)
+    is_rack = offers.link_domain_size > offers.gpus_per_node
+    members = np.where(is_rack, np.minimum(reachable, size), np.gcd(reachable, size))
+    return np.asarray(members, dtype=np.float64)
 
 
 @remembering_latest

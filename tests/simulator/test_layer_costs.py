@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +22,7 @@ from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
@@ -331,6 +332,39 @@ class TestExperts:
         alone, spread = (expert_layer(rank_of(plan_of(expert=e, data=8), workload)) for e in (1, 8))
         ratio = (spread.forward_compute_s / alone.forward_compute_s)[0]
         assert 0.7 < ratio < 1.05
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 20, 24, 40])
+def test_groups_astride_nodes_count_as_the_one_of_which_the_fewest_sit_together(
+    stride: int, size: int
+) -> None:
+    rank = rank_of(plan_of(data=8))  # nodes of eight, one a link domain
+    # Groups of neighbours one after the other, until both groups and nodes have ended, counted node by node.
+    first_ranks = [
+        block + rest for block in range(0, 8 * stride * size, stride * size) for rest in range(stride)
+    ]
+    together = [
+        min(Counter((first + stride * member) // 8 for member in range(size)).values())
+        for first in first_ranks
+    ]
+    assert members_in_domain(rank, stride, np.array([size])) == min(together)
+
+
+def test_racks_hold_groups_that_do_not_fill_them() -> None:
+    # Nodes are chosen so that 64 of 72 neighbours sit together: the answer says which (`planner.placement_note`).
+    rank = rank_of(plan_of(data=72), offer=rented("gb200"))
+    assert members_in_domain(rank, 1, np.array([64])) == 64
+
+
+def test_tensor_parallelism_over_six_of_eight_accelerators_leaves_the_node() -> None:
+    workload = training("gpt3-175b", sequence_length=2048).model_copy(update=WITHOUT_SEQUENCE_PARALLEL)
+    six, eight = (
+        dense_layer(rank_of(plan_of(tensor=tensor, data=4), workload)).forward_tensor_comm_s[0]
+        for tensor in (6, 8)
+    )
+    # Two ranks of a group have two cards of 50 GB/s to the rest of it, eight have links of 450 GB/s.
+    assert six > 3.0 * eight
 
 
 @given(traffic=st.floats(0, 1e3), cover=st.floats(0, 1e3))
