@@ -22,6 +22,7 @@ from planner.reasons import cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.runnable_plan import obstacles
 from planner.sensitivity import Sensitivities, sensitivities
+from planner.sharding_note import sharding_notes
 from planner.simpler_models import SimplerModel, left_out, simpler_models
 from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline.stages import TimelineSummary, summary_of
@@ -177,7 +178,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*interleaving_notes(job, plan), *placement_notes(job, plan)]
+    notes = [*interleaving_notes(job, plan), *sharding_notes(plan), *placement_notes(job, plan)]
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
     notes += full_plan_notes(design)

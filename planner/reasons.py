@@ -17,6 +17,7 @@ from planner.memory_note import full_front_notes
 from planner.placement_note import placement_notes
 from planner.price_notes import price_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
+from planner.sharding_note import sharding_notes
 from simulator.job import Job, Objective
 from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
@@ -231,7 +232,9 @@ def cautions(
         best: the recommended design.
     """
     notes = [*full_front_notes(front, best), *_no_deadline(job, front)] if front is not None else []
-    notes += [*interleaving_notes(job, best.plan), *placement_notes(job, best.plan)] if best else []
+    if best:
+        plan = best.plan
+        notes += [*interleaving_notes(job, plan), *sharding_notes(plan), *placement_notes(job, plan)]
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])

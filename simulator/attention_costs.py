@@ -54,39 +54,45 @@ other 8 (`_partial_update`), and with those of values 8, as are keys with values
 
 def projections_s(rank: Rank) -> Directions:
     """Returns the products before and after the attention core."""
-    times_s = [rank.gemm_s(rank.tokens, n, k) for n, k in attention_products(rank)]
+    times_s = [rank.gemm_s(*product) for product in attention_products(rank)]
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
-def attention_products(rank: Rank) -> list[tuple[Floats, Floats]]:
-    """Returns output and inner sizes of the projections on one rank; low-rank parts are not split by tensor parallelism."""
+def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+    """Returns tokens, output and inner sizes of the projections on one rank.
+
+    Weights of products down to latents are whole on every rank, which multiplies them by the tokens that it has the norms of.
+    """
     model, t = rank.workload.model, rank.plans.tensor_parallel
     h = np.full(len(t), float(model.hidden_size))
     qk_dim, value_dim = model.attention_dims
     if model.latent_attention is None:
         kv_heads = np.maximum(1.0, model.num_kv_heads / t)
         return [
-            (qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
-            (h, model.num_heads * value_dim / t),
+            (rank.tokens, qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
+            (rank.tokens, h, model.num_heads * value_dim / t),
         ]
     mla = model.latent_attention
     query_width = model.num_heads * qk_dim / t
     query = (
-        [(np.full_like(h, mla.query_rank), h), (query_width, np.full_like(h, mla.query_rank))]
+        [
+            (rank.split_tokens, np.full_like(h, mla.query_rank), h),
+            (rank.tokens, query_width, np.full_like(h, mla.query_rank)),
+        ]
         if mla.query_rank
-        else [(query_width, h)]
+        else [(rank.tokens, query_width, h)]
     )
     down = np.full_like(h, mla.key_value_rank + mla.rope_head_dim)
     up = model.num_heads * (mla.nope_head_dim + value_dim) / t
     return [
         *query,
-        (down, h),
-        (up, np.full_like(h, mla.key_value_rank)),
-        (h, model.num_heads * value_dim / t),
+        (rank.split_tokens, down, h),
+        (rank.tokens, up, np.full_like(h, mla.key_value_rank)),
+        (rank.tokens, h, model.num_heads * value_dim / t),
     ]
 
 
-def up_projections(rank: Rank) -> list[tuple[Floats, Floats]]:
+def up_projections(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
     """Returns those of latent attention that queries, keys and values come out of; none where attention has no latents."""
     mla = rank.workload.model.latent_attention
     if mla is None:

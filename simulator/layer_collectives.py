@@ -13,13 +13,15 @@ Korthikanti et al., arXiv 2205.05198):
 With sequence parallelism the backward pass gathers the block's input once more, behind the product for the input's
 gradient. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`); the embedding and the
 output layer gather 16 bits. Blocks that read the same input (`ModelShape.parallel_block`) are left once, since their results
-are added up first, and entered once where one norm makes one input of both.
+are added up first, and entered once where one norm makes one input of both. What enters latent attention is in
+`simulator.latent_exchange`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from simulator.latent_exchange import entering_latents_s
 from simulator.rank import Rank
 from simulator.table import Floats
 
@@ -48,7 +50,11 @@ def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
     """Returns the collectives of all blocks of a layer."""
     num_entered, num_left = num_ends(rank, is_expert=is_expert)
     in_s, out_s = _block_ends_s(rank)
-    return num_entered * in_s[0] + num_left * out_s[0], num_entered * in_s[1] + num_left * out_s[1]
+    latents_s = entering_latents_s(rank)
+    return (
+        latents_s[0] + num_entered * in_s[0] + num_left * out_s[0],
+        latents_s[1] + num_entered * in_s[1] + num_left * out_s[1],
+    )
 
 
 def repeated_s(rank: Rank) -> Floats:
@@ -89,9 +95,13 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
 
 
 def num_ends(rank: Rank, *, is_expert: bool) -> tuple[int, int]:
-    """Returns how often they enter blocks of a layer, and how often they leave some."""
+    """Returns how often they enter blocks of a layer, and how often they leave some.
+
+    Latent attention is entered by latents of its own (`simulator.latent_exchange`), and not counted among the former.
+    """
     blocks, model = num_blocks(rank, is_expert=is_expert), rank.workload.model
-    return min(blocks, model.num_layer_norms), min(blocks, model.num_blocks_in_turn)
+    num_entered = blocks - 1 if model.latent_attention else min(blocks, model.num_layer_norms)
+    return num_entered, min(blocks, model.num_blocks_in_turn)
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:

@@ -137,7 +137,7 @@ class Rank:
     @cached_property
     def hidden_gather_s(self) -> Floats:
         """All-gather of it between tensor-parallel ranks; a reduce-scatter takes as long."""
-        return all_gather_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+        return all_gather_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     @cached_property
     def block_gather_bytes(self) -> tuple[Floats, Floats]:
@@ -154,7 +154,7 @@ class Rank:
         if not self._gathers_cast:
             return self.hidden_gather_s, self.hidden_gather_s
         forward_s, backward_s = (
-            all_gather_s(num_bytes=num_bytes, **self._tensor_group) for num_bytes in self.block_gather_bytes
+            all_gather_s(num_bytes=num_bytes, **self.tensor_group) for num_bytes in self.block_gather_bytes
         )
         return forward_s, backward_s
 
@@ -165,10 +165,11 @@ class Rank:
     @cached_property
     def hidden_all_reduce_s(self) -> Floats:
         """All-reduce of it between tensor-parallel ranks."""
-        return all_reduce_s(num_bytes=self.hidden_bytes, **self._tensor_group)
+        return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     @property
-    def _tensor_group(self) -> Group:
+    def tensor_group(self) -> Group:
+        """The tensor-parallel ranks."""
         tensor = self.plans.tensor_parallel
         return {
             "group_size": tensor.astype(np.float64),
@@ -269,9 +270,17 @@ class Rank:
 
 
 def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
-    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`."""
-    reachable = np.maximum(rank.offers.link_domain_size // stride, 1)
-    return np.asarray(np.minimum(reachable, group_size), dtype=np.float64)
+    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`.
+
+    Nodes are taken whole, and ranks fill one after the other: groups that do not fill a node evenly lie astride two, and all
+    wait for the one of which the fewest sit together. In racks of several nodes a run is given nodes so that none does
+    (`planner.placement_note`).
+    """
+    offers, size = rank.offers, np.asarray(group_size, dtype=np.int64)
+    reachable = np.maximum(offers.link_domain_size // stride, 1)
+    is_rack = offers.link_domain_size > offers.gpus_per_node
+    members = np.where(is_rack, np.minimum(reachable, size), np.gcd(reachable, size))
+    return np.asarray(members, dtype=np.float64)
 
 
 @remembering_latest

@@ -67,7 +67,7 @@ def _attention_products_s(rank: Rank) -> Floats:
     none_s = np.zeros(len(rank.plans))
     if "mla_up_proj" not in rank.workload.modules_again:
         return none_s
-    return none_s + total(rank.gemm_s(rank.tokens, n, k)[0] for n, k in up_projections(rank))
+    return none_s + total(rank.gemm_s(*product)[0] for product in up_projections(rank))
 
 
 def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:

@@ -49,7 +49,7 @@ def output_layer_weight_gradients_s(rank: Rank) -> Floats:
 
 
 def _projections_s(rank: Rank) -> Floats:
-    return total(rank.weight_gradient_s(rank.tokens, n, k) for n, k in attention_products(rank))
+    return total(rank.weight_gradient_s(*product) for product in attention_products(rank))
 
 
 def _ffn_s(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> Floats:

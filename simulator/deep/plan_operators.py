@@ -13,7 +13,7 @@ back around the products of these. The backward pass is the mirror image, behind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,7 @@ from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
+from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import num_blocks, num_ends
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -107,18 +108,31 @@ class TensorEnds:
         return cls._of(rank, rank.block_gather_bytes)
 
     @classmethod
-    def _of(cls, rank: Rank, gathered: tuple[Floats, Floats]) -> TensorEnds:
-        def one(operation: Operation, num_bytes: Floats) -> tuple[Collective, ...]:
-            label = f"tensor {operation.value}"
-            return moves(ring(label, operation, float(num_bytes[0]), group, rank.links))
+    def of_attention(cls, rank: Rank) -> TensorEnds:
+        """Returns those of the attention block, which latents enter where there are any."""
+        ends = cls.of_block(rank)
+        if rank.workload.model.latent_attention is None:
+            return ends
+        gathered, summed = latent_bytes(rank)
+        has_scatter = rank.workload.has_sequence_parallel
+        backward = Operation.REDUCE_SCATTER if has_scatter else Operation.ALL_REDUCE
+        entering = cls._all(rank, Operation.ALL_GATHER, *gathered), cls._all(rank, backward, *summed)
+        return replace(ends, entering=entering)
 
-        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
+    @classmethod
+    def _of(cls, rank: Rank, gathered: tuple[Floats, Floats]) -> TensorEnds:
         if not rank.workload.has_sequence_parallel:
-            reduce = one(Operation.ALL_REDUCE, rank.hidden_bytes)
+            reduce = cls._all(rank, Operation.ALL_REDUCE, rank.hidden_bytes)
             return cls(entering=((), reduce), leaving=(reduce, ()))
-        scatter = one(Operation.REDUCE_SCATTER, rank.hidden_bytes)
-        forward, backward = (one(Operation.ALL_GATHER, num_bytes) for num_bytes in gathered)
+        scatter = cls._all(rank, Operation.REDUCE_SCATTER, rank.hidden_bytes)
+        forward, backward = (cls._all(rank, Operation.ALL_GATHER, num_bytes) for num_bytes in gathered)
         return cls(entering=(forward, scatter), leaving=(scatter, backward))
+
+    @staticmethod
+    def _all(rank: Rank, operation: Operation, *num_bytes: Floats) -> tuple[Collective, ...]:
+        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
+        label = f"tensor {operation.value}"
+        return moves(*(ring(label, operation, float(each[0]), group, rank.links) for each in num_bytes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +169,7 @@ class _Layer:
         """All operators by name."""
         rank = self.rank
         slowdown = float(rank.compute_slowdown[0])
-        *before, behind = (rank.gemm_s(rank.tokens, n, k) for n, k in attention_products(rank))
+        *before, behind = (rank.gemm_s(*product) for product in attention_products(rank))
         core_s = attention_core_s(rank)
         moved_s = float(moved_operators_s(rank, is_expert=self.is_expert)[0]) / 2.0
         found = {
@@ -225,6 +239,8 @@ class _Layer:
         """Both blocks between their collectives; half of the memory-bound operators on either side."""
         ends, (num_entered, _) = TensorEnds.of_block(self.rank), num_ends(self.rank, is_expert=self.is_expert)
         entering, leaving, norms = num_entered * ends.entering[way], ends.leaving[way], self._work(way, NORMS)
+        if self.rank.workload.model.latent_attention:
+            entering = (*TensorEnds.of_attention(self.rank).entering[way], *entering)
         blocks, sums = (self._attention(way), self._experts(way)), self._work(way, "adapters", SUM)
         if way == 0:
             items = (*norms, *self._around(entering, (*blocks[0], *blocks[1], *sums), leaving), *norms)
@@ -238,7 +254,9 @@ class _Layer:
         ends, experts = TensorEnds.of_block(self.rank), self._experts(0)
         attention = (
             *self._work(0, NORMS),
-            *self._around(ends.entering[0], self._attention(0), ends.leaving[0]),
+            *self._around(
+                TensorEnds.of_attention(self.rank).entering[0], self._attention(0), ends.leaving[0]
+            ),
         )
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
         around = (ends.entering[0], ends.leaving[0]) if split else ((), ())
@@ -261,7 +279,9 @@ class _Layer:
             *self._work(1, NORMS),
         )
         attention = (
-            *self._around(ends.leaving[1], self._attention(1), ends.entering[1]),
+            *self._around(
+                ends.leaving[1], self._attention(1), TensorEnds.of_attention(self.rank).entering[1]
+            ),
             *self._work(1, NORMS),
         )
         return self._hidden_exchange((*feed_forward, *attention), way=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -10,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
+from simulator.attention_costs import attention_products
 from simulator.compute import gemm_time_s
 from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
+from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import CORE_SHARE, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
+from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
@@ -248,6 +251,62 @@ class TestContextParallelism:
         assert 1.0 <= (8 * eight.forward_compute_s / one.forward_compute_s)[0] < 1.1
 
 
+class TestLatentAttention:
+    @pytest.mark.parametrize("tensor", [1, 2, 8])
+    @pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v2-lite", "deepseek-v3"])
+    def test_ranks_that_split_sequences_multiply_each_token_once_with_every_weight_of_attention(
+        self, model: str, tensor: int
+    ) -> None:
+        rank = rank_of(plan_of(tensor=tensor, data=8), training(model))
+        products = [tokens * width * depth for tokens, width, depth in attention_products(rank)]
+        # Weights are those of the model's published count; no rank repeats what another one does.
+        weights = rank.workload.model.attention_parameters
+        assert tensor * sum(float(each[0]) for each in products) == pytest.approx(4096 * weights)
+
+    def test_without_sequence_parallelism_every_rank_brings_all_tokens_down_to_latents(self) -> None:
+        workload = training("deepseek-v3").model_copy(update=WITHOUT_SEQUENCE_PARALLEL)
+        rank = rank_of(plan_of(tensor=8, data=8), workload)
+        per_token = sum(
+            float(tokens[0] * width[0] * depth[0]) for tokens, width, depth in attention_products(rank)
+        )
+        # 7,168 x (1,536 + 512 + 64) weights down, of 187,105,280 in all: a rank repeats 7/8 of them.
+        assert per_token == 4096 * (187_105_280 / 8 + 7 / 8 * 7168 * 2112)
+
+    @pytest.mark.parametrize(
+        ("model", "width", "is_split"),
+        [
+            # Latents of queries, of keys and values, and the shared rotary key (`config.json` of each model); without latents
+            # queries come from the residual stream.
+            ("deepseek-v3", 1536 + 512 + 64, True),
+            ("deepseek-v3", 1536 + 512 + 64, False),
+            ("deepseek-v2-lite", 2048 + 512 + 64, True),
+        ],
+    )
+    def test_what_enters_it_are_latents(self, model: str, width: int, is_split: bool) -> None:
+        workload = training(model).model_copy(update={"has_sequence_parallel": is_split})
+        gathered, summed = latent_bytes(rank_of(plan_of(tensor=8, data=8), workload))
+        assert sum(float(each[0]) for each in gathered) == is_split * 2 * 4096 * width
+        assert sum(float(each[0]) for each in summed) == 2 * 4096 * width
+
+    def test_a_layer_waits_for_them_and_for_one_block_more(self) -> None:
+        rank = rank_of(plan_of(tensor=8, data=8), training("deepseek-v3"))
+        gathers_s = [
+            all_gather_s(
+                num_bytes=2.0 * 4096 * width, group_size=8.0, members_per_domain=8.0, links=rank.links
+            )
+            for width in (1536, 512, 64)
+        ]
+        # Attention is left, the feed-forward block entered and left over the residual stream.
+        assert dense_layer(rank).forward_tensor_comm_s == pytest.approx(
+            sum(gathers_s) + 3 * rank.hidden_gather_s
+        )
+
+    def test_inputs_in_8_bits_are_gathered_behind_their_cast_and_the_rotary_key_is_none(self) -> None:
+        plan = plan_of(tensor=8, data=8, precision=Precision.FP8)
+        gathered, _ = latent_bytes(rank_of(plan, training("deepseek-v3")))
+        assert [float(each[0]) for each in gathered] == [4096 * 1536, 4096 * 512, 2 * 4096 * 64]
+
+
 class TestExperts:
     def test_one_expert_for_all_tokens_is_a_dense_layer_with_a_router(self) -> None:
         single = MixtureOfExperts(num_experts=1, experts_per_token=1, expert_ffn_hidden_size=4 * 4096)
@@ -273,6 +332,39 @@ class TestExperts:
         alone, spread = (expert_layer(rank_of(plan_of(expert=e, data=8), workload)) for e in (1, 8))
         ratio = (spread.forward_compute_s / alone.forward_compute_s)[0]
         assert 0.7 < ratio < 1.05
+
+
+@pytest.mark.parametrize("stride", [1, 2, 4])
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 20, 24, 40])
+def test_groups_astride_nodes_count_as_the_one_of_which_the_fewest_sit_together(
+    stride: int, size: int
+) -> None:
+    rank = rank_of(plan_of(data=8))  # nodes of eight, one a link domain
+    # Groups of neighbours one after the other, until both groups and nodes have ended, counted node by node.
+    first_ranks = [
+        block + rest for block in range(0, 8 * stride * size, stride * size) for rest in range(stride)
+    ]
+    together = [
+        min(Counter((first + stride * member) // 8 for member in range(size)).values())
+        for first in first_ranks
+    ]
+    assert members_in_domain(rank, stride, np.array([size])) == min(together)
+
+
+def test_racks_hold_groups_that_do_not_fill_them() -> None:
+    # Nodes are chosen so that 64 of 72 neighbours sit together: the answer says which (`planner.placement_note`).
+    rank = rank_of(plan_of(data=72), offer=rented("gb200"))
+    assert members_in_domain(rank, 1, np.array([64])) == 64
+
+
+def test_tensor_parallelism_over_six_of_eight_accelerators_leaves_the_node() -> None:
+    workload = training("gpt3-175b", sequence_length=2048).model_copy(update=WITHOUT_SEQUENCE_PARALLEL)
+    six, eight = (
+        dense_layer(rank_of(plan_of(tensor=tensor, data=4), workload)).forward_tensor_comm_s[0]
+        for tensor in (6, 8)
+    )
+    # Two ranks of a group have two cards of 50 GB/s to the rest of it, eight have links of 450 GB/s.
+    assert six > 3.0 * eight
 
 
 @given(traffic=st.floats(0, 1e3), cover=st.floats(0, 1e3))

@@ -18,7 +18,7 @@ from simulator.deep.waits import waits
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, expert_layer, output_layer
-from simulator.model import ModelShape
+from simulator.model import LatentAttention, ModelShape
 from simulator.plan import Schedule
 from simulator.step import step_parts
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
@@ -32,6 +32,14 @@ block at once when folded, else neighbour by neighbour."""
 SHARED_FOLDED = 0.004
 """The same where collectives meet on links, as docs/deep.md says: an equal claim of each, or of each message."""
 PAGE = Path(__file__).parents[3] / "docs" / "deep.md"
+_LATENTS = LatentAttention(
+    query_rank=0, key_value_rank=512, rope_head_dim=64, nope_head_dim=128, value_head_dim=128
+)
+LATENT = MIXTURE.model_copy(update={"latent_attention": _LATENTS})
+LATENT_QUERIES = SMALL.model_copy(
+    update={"latent_attention": _LATENTS.model_copy(update={"query_rank": 768})}
+)
+"""Latent attention as in DeepSeek-V2-Lite, and with latents of queries, too."""
 ROUNDING = 1e-9
 
 
@@ -105,13 +113,14 @@ class TestDepths:
         assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
 
     @pytest.mark.parametrize("block", [None, "one_norm", "two_norms"])
-    @pytest.mark.parametrize("model", [MIXTURE, SMALL])
+    @pytest.mark.parametrize("model", [MIXTURE, SMALL, LATENT, LATENT_QUERIES])
     @pytest.mark.parametrize("is_split", [True, False])
     def test_operators_and_traffic_take_as_long_as_parts_of_the_fast_depth(
         self, model: ModelShape, block: str | None, is_split: bool
     ) -> None:
         experts = model.experts.model_copy(update={"has_biases": True}) if model.experts else None
-        shape = model.model_copy(update={"parallel_block": block, "qk_norm": "per_head", "experts": experts})
+        norm = None if model.latent_attention else "per_head"
+        shape = model.model_copy(update={"parallel_block": block, "qk_norm": norm, "experts": experts})
         choices = {"fp8_recipe": "mxfp8", "has_sequence_parallel": is_split, "expert_products": "separate"}
         workload = training(shape, global_batch_size=16).model_copy(update=choices)
         plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, precision=Precision.FP8)

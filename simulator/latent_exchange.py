@@ -1,0 +1,46 @@
+"""What do tensor-parallel ranks exchange where latent attention begins?
+
+Weights of the products down to latents are whole on every rank. With sequence parallelism each rank multiplies them by its own
+tokens, and what is gathered in front of the products up to heads are latents of queries and of keys and values, and the rotary
+key that all heads share, instead of the residual stream (Megatron Core, `multi_latent_attention.py`: down-projections with
+`parallel_mode` `duplicated`, `gather_from_sequence_parallel_region` of `k_pos_emb`). Backward their gradients are scattered;
+without sequence parallelism they are summed. Queries without latents come from the residual stream.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.activations import ACTIVATION_BYTES
+from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.rank import Rank
+from simulator.table import Floats, total
+
+
+def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns the collectives in front of latent attention, forward and backward, `(n,)` each; 0 for any other attention."""
+    none_s = np.zeros(len(rank.plans))
+    if rank.workload.model.latent_attention is None:
+        return none_s, none_s
+    gathered, summed = latent_bytes(rank)
+    backward = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
+    return (
+        total([none_s, *(all_gather_s(num_bytes=each, **rank.tensor_group) for each in gathered)]),
+        total([none_s, *(backward(num_bytes=each, **rank.tensor_group) for each in summed)]),
+    )
+
+
+def latent_bytes(rank: Rank) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Returns what is gathered forward, one after the other, and the gradients that are summed backward, `(n,)` each.
+
+    Inputs of products in 8 or 4 bits are gathered behind their cast, the rotary key never is one.
+    """
+    model, mla = rank.workload.model, rank.workload.model.latent_attention
+    if mla is None:
+        return (), ()
+    inputs, key = (mla.query_rank or model.hidden_size, mla.key_value_rank), mla.rope_head_dim
+    summed = tuple(ACTIVATION_BYTES * rank.tokens * width for width in (*inputs, key))
+    if not rank.workload.has_sequence_parallel:
+        return (), summed
+    input_bytes = rank.block_gather_bytes[0] / model.hidden_size
+    return (*(input_bytes * width for width in inputs), summed[-1]), summed

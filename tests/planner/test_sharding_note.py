@@ -1,0 +1,46 @@
+"""Is a reader told where a plan shards as few frameworks do?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import recommend
+from planner.one_design import simulate_plan
+from planner.sharding_note import FEW_FRAMEWORKS
+from simulator.plan import Plan
+from tests.simulator.builders import job_of, plan_of, training
+
+JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
+
+
+# DeepSpeed, `PipelineEngine.__init__`: "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism"; Megatron Core has
+# stage 1 (`--use-distributed-optimizer`); Llama 3 shards gradients in pipelines (arXiv 2407.21783, section 3.3.2).
+@pytest.mark.parametrize(
+    ("plan", "is_told"),
+    [
+        (plan_of(pipeline=2, virtual=2, data=8, zero=2), True),
+        (plan_of(pipeline=2, context=2, data=4, zero=2), True),
+        (plan_of(pipeline=2, data=8, zero=1), False),
+        (plan_of(data=8, zero=2), False),
+        (plan_of(pipeline=8, data=1, zero=2), False),
+    ],
+)
+def test_gradients_that_are_sharded_in_a_pipeline_are_remarked(plan: Plan, is_told: bool) -> None:
+    warnings = simulate_plan(JOB, plan, with_sensitivities=False).warnings
+    assert (FEW_FRAMEWORKS in warnings) == is_told
+
+
+@pytest.mark.parametrize("zero_stages", [(2,), (1, 3)])
+def test_a_recommended_design_has_the_remark_and_its_way_out_ends_it(zero_stages: tuple[int, ...]) -> None:
+    search = JOB.search.model_copy(
+        update={"zero_stages": zero_stages, "pipeline_parallel": (2,), "num_refinements": 0}
+    )
+    offer = JOB.offers[0].model_copy(
+        update={"num_gpus": JOB.offers[0].num_gpus.model_copy(update={"max": 16})}
+    )
+    answer = recommend(
+        JOB.model_copy(update={"search": search, "offers": (offer,)}), tracking=False, with_report=False
+    )
+    assert answer.best is not None
+    assert answer.best.plan.pipeline_parallel == 2
+    assert (FEW_FRAMEWORKS in answer.warnings) == (zero_stages == (2,))
