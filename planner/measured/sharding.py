@@ -38,7 +38,7 @@ MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of 
 OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
 what its strategy names."""
 _SOME_STAGE = re.compile(
-    r"zero(?![- _=:]*\d)|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
+    r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
 )
 """Words for sharding that leave open what is sharded."""
 _GROUP_RANKS = re.compile(
@@ -67,7 +67,7 @@ def zero_stage(written: str) -> int | None:
         InputError: the cell says something else.
     """
     text = written.lower()
-    if text in NOTHING_SAID:
+    if re.sub(r"\s*\([^()]*\)$", "", text) in NOTHING_SAID:
         return None
     stage = _written_stage(text)
     if stage is None and _leaves_stage_open(text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from planner.measured.offload import leaves_memory_open
 from planner.measured.sequences import splits_sequence_only
 from planner.measured.sharding import LAST_STAGE
 from planner.measured.told import CannotModelError, Told
@@ -69,6 +70,8 @@ def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
     if splits_sequence_only(told.text("sp")) and cells["zero_stage"] != LAST_STAGE:
         meaning = "weights are simulated whole on every rank, which ISP may share out: memory is not judged"
         told.remark("sp", meaning)
+        return False
+    if leaves_memory_open(told):
         return False
     is_whole = cells["tensor_parallel"] != 1 and not cells["has_sequence_parallel"]
     columns = [
