@@ -15,6 +15,8 @@ from simulator.errors import InputError, Problem
 from simulator.model import ShardedCopies
 
 COLUMN = "zero_stage_or_fsdp"
+SHARD_GROUPS = "shard_ranks"
+"""What `assumed` says of shard groups whose ranks are not told: those of a node."""
 LAST_STAGE = 3
 """Of ZeRO: optimizer states, gradients and weights."""
 
@@ -178,7 +180,11 @@ def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int
     except ValueError as error:
         told.remark(COLUMN, f"{error}; taken as sharded over all of them")
         return None
-    if ranks is None or context == 1:
+    if ranks is None:
+        return None
+    if not (affirmed(_GROUP_RANKS, written.lower()) or affirmed(_GROUPS, written.lower())):
+        told.assumed.append(SHARD_GROUPS)
+    if context == 1:
         return ranks
     is_beside = is_torchtitan(told.framework) and affirmed(_GROUP_RANKS, written.lower())
     whole = ranks * context if is_beside else lcm(ranks, context)
