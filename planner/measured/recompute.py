@@ -52,6 +52,15 @@ _NO_MODULE = re.compile(
 """Words beside those of modules that name none."""
 _OTHER_MODULES = re.compile(r"modules?\b")
 _IN_NOTES = re.compile(r"(?:recompute[ _-]?modules?|selective recompute\w* of)\b[^;.]*", re.IGNORECASE)
+_AGAIN = r"(?:recompute|recomputation|remat|checkpointing)\b"
+_KINDS_IN_NOTES: tuple[tuple[str, Literal["full", "selective"]], ...] = (
+    (rf"\bselective[- ](?:activation[- ])?{_AGAIN}", "selective"),
+    (rf"\bfull[- ](?:activation[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing\b", "full"),
+)
+_NONE_IN_NOTES = re.compile(
+    rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing:? off\b",
+    re.IGNORECASE,
+)
 _NO_MORE_THAN_SOME = re.compile(
     r"(selective|sel|partial|some)( (activation )?(recompute|recomputation|(activation )?checkpointing))?"
 )
@@ -133,7 +142,7 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         modules = _modules(said)
         return Recomputed(kind="selective", modules=modules, is_exact=bool(modules or affirmed(_CORE, said)))
     if text in NOTHING_SAID:
-        return None
+        return _noted(notes)
     if _EITHER.fullmatch(text):
         rule = "says both; write none, selective, full, or the layers: full block 5 layers"
         raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
@@ -155,6 +164,15 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         return replace(NOT_GIVEN, is_understood=is_known)
     method = None if num_layers is None else _method(text)
     return Recomputed(kind="full", num_layers=num_layers, method=method, is_exact=is_exact or not num_layers)
+
+
+def _noted(notes: str) -> Recomputed | None:
+    """Returns what notes mean beside an empty cell; `None` where they say nothing."""
+    if num_layers := measured_notes.recomputed_layers(notes):
+        return Recomputed(kind="full", num_layers=num_layers, method="block")
+    if kind := first_affirmed(_KINDS_IN_NOTES, notes):
+        return Recomputed(kind=kind)
+    return Recomputed(kind="none") if _NONE_IN_NOTES.search(notes) else None
 
 
 def _selective(text: str) -> Recomputed | None:

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 
 from planner.measured.offload import leaves_memory_open
-from planner.measured.sequences import splits_sequence_only
-from planner.measured.sharding import LAST_STAGE
+from planner.measured.sequences import splits_sequence, splits_sequence_only
+from planner.measured.sharding import COLUMN as SHARDING
+from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed
+from simulator.errors import InputError
 
+SPLIT_SEQUENCE = "sp"
 _WINDOW = re.compile(r"sliding[- _]?window|\bswa\b", re.IGNORECASE)
 _PACKED = re.compile(
     r"\b(sequence|sample)[-_ ]packing|\bpacked[-_ ](sequences?|samples?|documents?)", re.IGNORECASE
@@ -45,6 +48,20 @@ def refuse_unlike_a_decoder(model: str) -> None:
     """
     if _UNLIKE_A_DECODER.search(re.sub(r"[\s_/]+", "-", model.lower())):
         raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")
+
+
+def leave_out_unknown_words(told: Told) -> None:
+    """Takes cells that are not understood for empty ones, so that no measured time is lost because of them.
+
+    Of runs without a time they are told when they are read, and leave out the row.
+    """
+    if not told.cells.has_time:
+        return
+    for column, read in ((SPLIT_SEQUENCE, splits_sequence), (SHARDING, zero_stage)):
+        try:
+            read(told.text(column))
+        except InputError:
+            told.leave_out(column, "is not understood; the habit of the framework stands in")
 
 
 def remark_packing(told: Told, *, has_documents: bool) -> None:

@@ -209,6 +209,23 @@ class TestRecomputation:
     def test_words_that_contradict_each_other_leave_out_the_row(self, tmp_path: Path, written: str) -> None:
         assert reason_of(tmp_path, recompute=written).startswith(f"recompute = '{written}': says both")
 
+    @pytest.mark.parametrize(
+        ("notes", "kind"),
+        [
+            ("LoRA; activation checkpointing on", "full"),
+            ("full activation recompute", "full"),
+            ("selective activation checkpointing", "selective"),
+            ("no recompute", "none"),
+            ("gradient checkpointing off", "none"),
+            ("59 GiB without recompute, 10 GiB with it", None),
+            ("full recompute of the next row", None),
+        ],
+    )
+    def test_notes_say_it_beside_an_empty_cell(self, tmp_path: Path, notes: str, kind: str | None) -> None:
+        row = row_of(tmp_path, recompute="", notes=notes)
+        assert row["recompute"] == (kind or "none")
+        assert ("recompute" in row["assumed"].split()) is (kind is None)
+
     def test_an_empty_cell_is_an_assumption(self, tmp_path: Path) -> None:
         assert "recompute" in row_of(tmp_path, recompute="")["assumed"].split()
 
@@ -383,6 +400,19 @@ class TestYesAndNo:
         assert row["remarks"].startswith("metric_kind = 'banana': is not understood")
         assert row["step_time_s"] == "10.0"
         assert known_reason(row) == row["remarks"]
+
+    @pytest.mark.parametrize("column", ["sp", "zero_stage_or_fsdp"])
+    def test_unknown_words_for_a_split_do_not_lose_it_either(self, tmp_path: Path, column: str) -> None:
+        empty = row_of(tmp_path, tp=2, pp=1, framework="NeMo 25.02", **{column: ""})
+        row = row_of(tmp_path, tp=2, pp=1, framework="NeMo 25.02", **{column: "oui"})
+        remark = f"{column} = 'oui': is not understood; the habit of the framework stands in"
+        assert row == {**empty, "remarks": remark}
+
+    def test_what_stands_behind_yes_or_no_changes_nothing(self, tmp_path: Path) -> None:
+        rows = [
+            row_of(tmp_path, usable=written) for written in ("yes", "caution: a single log line", "yes (A)")
+        ]
+        assert rows[0] == rows[1] == rows[2]
 
     @pytest.mark.parametrize("written", ["off", "0", "N", "unusable"])
     def test_every_word_for_no_marks_a_row_as_unusable(self, tmp_path: Path, written: str) -> None:
