@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import ceil
 
 from simulator.hardware import Precision
@@ -29,8 +29,20 @@ class Reach:
 
     def is_within(self, measured: Iterable[Reach]) -> bool:
         """Returns whether each part was measured as large, or larger, in some step."""
-        largest = (max(parts) for parts in zip(*(astuple(known) for known in measured), strict=True))
-        return all(part <= most for part, most in zip(astuple(self), largest, strict=True))
+        largest = (max(parts) for parts in zip(*(known.parts for known in measured), strict=True))
+        return all(part <= most for part, most in zip(self.parts, largest, strict=True))
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """All of them, in the order of their fields."""
+        return (
+            self.sequence_tokens,
+            self.context_ranks,
+            self.tensor_domains,
+            self.is_latent,
+            self.has_adapters,
+            self.is_in_4_bits,
+        )
 
 
 MEASURED_REACH = Reach(
@@ -73,5 +85,5 @@ def beyond_measured(reach: Reach) -> tuple[str, ...]:
         "low-rank adapters",
         "4 bits",
     )
-    pairs = zip(astuple(reach), astuple(MEASURED_REACH), words, strict=True)
+    pairs = zip(reach.parts, MEASURED_REACH.parts, words, strict=True)
     return tuple(told for part, most, told in pairs if part > most)

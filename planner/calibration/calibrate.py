@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from planner.calibration.answer import CalibrationAnswer, Held, RowFit
 from planner.calibration.checks import STEPS, check_explained, on_ends
-from planner.calibration.fitting import Plane, damped, log_deviations, noise_ratio, settled
+from planner.calibration.fitting import Plane, best_settled, damped, log_deviations, noise_ratio
 from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
@@ -126,7 +126,7 @@ class _Fit:
         self.steps, self.draft, self.unknowns = steps, draft, unknowns
         self.prior = prior_of(unknowns)
         self.weights = np.ones(len(steps.rows))
-        self.plane: Plane = settled(
+        self.plane: Plane = best_settled(
             lambda logs: self._errors_at(steps, logs), self.weights, self.prior, start
         )
 

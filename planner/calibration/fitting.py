@@ -24,6 +24,8 @@ POSITIVE = (1e-300, 1e300)
 FINITE_STEP = 0.02
 """Change of the logarithm of a constant from which a slope is taken; half of it ends a fit."""
 MOST_EVALUATIONS = 12
+CLEARLY_LESS = 0.95
+"""Share of the cost of a fit from the expected constants below which another counts: both stop near their best."""
 
 Errors = Callable[[Floats], Floats]
 """Log errors `(n,)` at the logarithms of the constants `(k,)`."""
@@ -148,6 +150,29 @@ def settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane | Non
             break
         plane = Plane.of(errors_at, logs, prior)
     return plane
+
+
+def best_settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane) -> Plane:
+    """Returns the errors around the best constants, sought from the given plane and from each constant a width below it.
+
+    Traffic that hides behind computation has no slope where it is expected, and another constant may be taken for it.
+    """
+    first = settled(errors_at, weights, prior, start)
+    expected, low = np.log(prior.expected), np.log(prior.low)
+    others = [
+        settled(errors_at, weights, prior, Plane.of(errors_at, np.maximum(expected - shift, low), prior))
+        for shift in np.diag(prior.log_width)
+    ]
+    best = min(others, key=lambda plane: cost(plane, weights, prior))
+    is_better = cost(best, weights, prior) < CLEARLY_LESS * cost(first, weights, prior)
+    return best if is_better else first
+
+
+def cost(plane: Plane, weights: Floats, prior: Prior) -> float:
+    """Returns what a fit makes small: the sum of soft-L1 losses of the errors and of the constants' distances."""
+    pull = prior.weight * (plane.at - np.log(prior.expected)) / prior.log_width
+    scaled = np.concatenate([weights * plane.errors, pull]) / OUTLIER_SCALE
+    return float(np.sum(np.sqrt(1.0 + scaled**2) - 1.0))
 
 
 def log_deviations(plane: Plane, weights: Floats, prior: Prior) -> Floats:

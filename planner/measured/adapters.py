@@ -11,22 +11,33 @@ from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
 
 USUAL_LORA_RANK = 32
 """NeMo's default (`LoRA.dim`)."""
+MLPERF_LORA_RANK = 16
+"""Rank in MLPerf's benchmark `llama2_70b_lora`, whose adapters are those of the attention block (`--lora_r 16
+--lora_target_modules "qkv_proj,o_proj"` in mlcommons/training)."""
 
-_ADAPTERS = re.compile(r"\b(?:q?lora|peft)\b", re.IGNORECASE)
+_ADAPTERS = re.compile(r"(?<![a-z])(?:q?lora|peft)(?![a-z])", re.IGNORECASE)
+_MLPERF = re.compile(r"(?<![a-z])mlperf|llama[-_ ]?2[-_ ]70b[-_ ]lora", re.IGNORECASE)
+_MLPERF_MODEL = re.compile("70b", re.IGNORECASE)
 _ALL_WEIGHTS = re.compile(
     r"\bfull[- ](?:parameter|weight|model)?[- ]?(?:sft|fine[- ]?tun\w*|training)\b", re.IGNORECASE
 )
 
 
 def adapter_cells(told: Told, kind: str, *, has_experts: bool) -> dict[str, object]:
-    """Returns rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which."""
-    notes = told.text("notes")
-    if not _trains_adapters(f"{told.text('model')}; {kind}; {told.name('framework')}", notes):
+    """Returns rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which.
+
+    Those of MLPerf are the ones of its benchmark, whose name stands in the source more often than in the model.
+    """
+    notes, model = told.text("notes"), told.name("model")
+    benchmark = f"{told.name('source')}; {model}; {kind}" if _MLPERF_MODEL.search(model) else ""
+    is_of_mlperf = bool(_MLPERF.search(benchmark))
+    names = f"{model}; {kind}; {told.name('framework')}; {benchmark if is_of_mlperf else ''}"
+    if not _trains_adapters(names, notes):
         return {}
-    products = ATTENTION_PRODUCTS if has_experts else tuple(AdaptedProduct)
+    products = ATTENTION_PRODUCTS if has_experts or is_of_mlperf else tuple(AdaptedProduct)
     rank = lora_rank(notes)
     if rank is None:
-        rank = told.default("lora_rank", USUAL_LORA_RANK)
+        rank = MLPERF_LORA_RANK if is_of_mlperf else told.default("lora_rank", USUAL_LORA_RANK)
     return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
 
 

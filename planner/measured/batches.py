@@ -19,8 +19,9 @@ FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 parallel_dims.pp` in `pipeline_llama.py`)."""
 DERIVED = "micro_batch_size"
 """What `assumed` says of a micro-batch that follows from other cells, so that nothing is left to choose."""
-_NUMBERED_RELEASE = re.compile(r"torchtitan\W*v?0\.[1-9]")
-"""Releases with numbers; the first, 0.1.0, is of June 2025."""
+_SINGLE_SEQUENCES = re.compile(r"torchtitan\W*v?0\.[1-9]|automodel")
+"""Releases of torchtitan with numbers, of which the first, 0.1.0, is of June 2025, and NeMo Automodel, whose recipes say
+`pp_microbatch_size: 1`."""
 
 
 def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool) -> tuple[int, int]:
@@ -72,7 +73,7 @@ def _of_pytorch(told: Told, given: int | None, local: int, num_stages: int) -> i
     if given is not None and (given != local or local == 1):
         return given
     name = told.framework.lower()
-    is_late = (release_year(name) or 0) >= FIRST_MICRO_BATCH_SIZE_YEAR or _NUMBERED_RELEASE.search(name)
+    is_late = (release_year(name) or 0) >= FIRST_MICRO_BATCH_SIZE_YEAR or _SINGLE_SEQUENCES.search(name)
     num_micro_batches = local if is_late else math.gcd(local, num_stages)
     habit = "of single sequences, as since 2025" if is_late else "one for each stage, as until 2024"
     told.remark(

@@ -72,6 +72,8 @@ _LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp",
 _SOFTWARE = ("recompute", "attention", "framework", "metric_kind", "notes")
 WORDS = (*_IDENTITY, *_HARDWARE, *_LAYOUT, *_SOFTWARE)
 """Columns of text."""
+COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
+"""All columns that are read."""
 LIKENESS = 0.7
 """How much of two names must agree for one to be the other misspelt, as `difflib` counts it."""
 
@@ -124,7 +126,7 @@ def read_cells(path: Path) -> list[Cells]:
         InputError: the file cannot be read, is no table, or lacks a column.
     """
     records = _records(_text(path), path)
-    head = [name.strip() for name in records[0]]
+    head = _head(records)
     _check_head(head, path)
     rows = [_cells(line, head, record) for line, record in enumerate(records[1:], 2) if any(record)]
     if not rows:
@@ -134,10 +136,15 @@ def read_cells(path: Path) -> list[Cells]:
 
 def unread_columns(path: Path) -> dict[str, str | None]:
     """Returns the columns of a file that nothing reads, each with the one that may be meant and that the file lacks."""
-    head = [name.strip() for name in _records(_text(path), path)[0]]
-    read = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
-    lacking = [name for name in read if name not in head]
-    return {name: _meant(name, lacking) for name in head if name and name not in read}
+    head = _head(_records(_text(path), path))
+    lacking = [name for name in COLUMNS if name not in head]
+    return {name: _meant(name, lacking) for name in head if name and name not in COLUMNS}
+
+
+def _head(records: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the names of the columns; those that are read may be written in capitals."""
+    names = [name.strip() for name in records[0]]
+    return [name.lower() if name.lower() in COLUMNS else name for name in names]
 
 
 def _meant(name: str, lacking: Sequence[str]) -> str | None:
@@ -152,7 +159,9 @@ def _text(path: Path) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise refusal(path, f"is not a text file in UTF-8 (byte {error.start + 1})") from None
+        raise refusal(
+            path, f"is not a text file in UTF-8 (byte {error.start + 1}); save it as CSV in UTF-8"
+        ) from None
     if "\0" in text:
         raise refusal(path, "is not a text file: it holds a NUL character")
     if not text.strip():
@@ -164,7 +173,9 @@ def _records(text: str, path: Path) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error as error:
-        raise refusal(path, f"is not a CSV file: {error}") from None
+        raise refusal(
+            path, f"is not a CSV file: {error}; quotation marks come in pairs, and twice inside quoted text"
+        ) from None
 
 
 def _check_head(head: Sequence[str], path: Path) -> None:

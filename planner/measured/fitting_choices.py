@@ -4,7 +4,8 @@ A run that ran had room. Where it does not tell its micro-batch, the faster of o
 it does not tell what it computes again, and has no room without, what makes room in the least time does. Frameworks that shard
 everything seldom accumulate gradients: they are taken to pass the share of a rank at once, or the largest part that has room.
 Chunks of a stage are the fastest number that has room where users of the framework pick it (`Habits.picks_chunks`), or one.
-Where nothing has room, what needs the least memory stands in.
+Where nothing has room, what needs the least memory stands in. Where it does not tell over how many accelerators it shared out
+weights, its own split may have needed less than the one that stands in, whose memory is not judged where it is too large.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Final
 
 import numpy as np
 
+from planner.measured.layout import MOST_UNSPLIT_GPUS
 from planner.measured.runs import Comparison, Row, compare, is_untold, reasons_against, whole_share
+from planner.measured.sharding import SHARD_GROUPS
 from simulator.calibration import Calibration
 from simulator.chunks import can_split_evenly
 
@@ -47,7 +50,21 @@ def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None
         found[position] = _told(
             comparisons[position], _chosen(comparisons[position], [design for _, design in pairs])
         )
-    return found
+    return [_unjudged(known) if _has_open_split(known) else known for known in found]
+
+
+def _has_open_split(known: Comparison) -> bool:
+    """Returns whether a run that ran is simulated too large with a split of its weights that it does not tell."""
+    if known.ran_out_of_memory or not known.has_memory_verdict or not known.is_too_large:
+        return False
+    is_guessed = is_untold(known.row, "tp") and int(known.row["num_gpus"]) > MOST_UNSPLIT_GPUS
+    return "remarks" in known.row and (is_guessed or is_untold(known.row, SHARD_GROUPS))
+
+
+def _unjudged(known: Comparison) -> Comparison:
+    said = "over how many accelerators weights are split is not given, and too few are assumed: memory is not judged"
+    remarks = "\n".join(filter(None, [known.row.get("remarks"), said]))
+    return replace(known, row={**known.row, "remarks": remarks, "has_memory_verdict": "false"})
 
 
 def _chosen(known: Comparison, designs: Sequence[Comparison]) -> Comparison:

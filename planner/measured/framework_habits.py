@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from planner.measured.deepspeed_habits import DEEPSPEED, EARLY_DEEPSPEED, EARLY_ZERO_3, SIXTEEN_BIT_ZERO
 from planner.measured.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
 from planner.measured.fsdp_habits import (
+    AUTOMODEL,
     COMPILED,
     COMPILED_LOSS_BYTES,
     COMPILED_TORCHTITAN,
@@ -40,8 +41,8 @@ from planner.measured.software_families import DEEPSPEED as DEEPSPEED_WORDS
 
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
-_SHARDING = "automodel|torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
-"""NeMo Automodel and torchtune are PyTorch's FSDP2, not Megatron; metaseq is fairscale's FSDP."""
+_SHARDING = "torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
+"""torchtune is PyTorch's FSDP2; metaseq is fairscale's FSDP."""
 _SHARDING_OF_ANY = "fsdp|axolotl"
 """Words that others use, too: Megatron and JAX have an FSDP of their own, axolotl runs DeepSpeed as well."""
 _HUGGING_FACE = (
@@ -81,6 +82,7 @@ _FRAMEWORKS = (
         early=replace(FOUNDRY, attention="flash-1"),
         last_early_year=2023,
     ),
+    _Framework(words="automodel", habits=AUTOMODEL),
     _Framework(words="torchtitan.*compile|compile.*torchtitan", habits=COMPILED_TORCHTITAN),
     _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=COMPILED),
     _Framework(words="torchtitan", habits=TORCHTITAN),
@@ -144,9 +146,11 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
 
 def _in_format(habits: Habits, precision: str) -> Habits:
     # 8-bit products of PyTorch need its compiler
-    if precision in ("fp8", "fp4") and habits in (SHARDED, TORCHTITAN):
+    if precision in ("fp8", "fp4") and habits in (SHARDED, AUTOMODEL, TORCHTITAN):
         return replace(habits, has_fused_operators=True)
-    if precision != "bf16":  # the half that apex leaves out of a master weight is in a bf16 weight
+    if (
+        precision != "bf16" and habits != AUTOMODEL
+    ):  # the half that apex leaves out of a master weight is in a bf16 weight
         habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
         return replace(

@@ -30,6 +30,10 @@ FOUNDRY = replace(SHARDED, name="llm-foundry", copies_shared_heads=False, sync_b
 """Its configurations compute and reduce in pure 16 bits (`mixed_precision: PURE`), which FSDP does with copies: shards of
 weights and gradients stay in 32 bits, so that its benchmark counts 16 bytes a weight (`scripts/train/benchmarking`). The loss
 is fused by default (`fused_crossentropy`) and keeps logits and their gradients in 16 bits."""
+AUTOMODEL = replace(SHARDED, gradient_bytes=2, optimizer_bytes=4.0)
+"""NeMo Automodel is PyTorch's FSDP2, not Megatron. Its weights are in 16 bits, and so are their gradients and Adam's moments,
+without a master weight: `torch.optim.Adam` on models that are built in `config.torch_dtype`
+(`examples/benchmark/configs/deepseek_v3_te_deepep.yaml`)."""
 COMPILED = replace(SHARDED, has_fused_operators=True)
 TORCHTITAN = replace(
     SHARDED,

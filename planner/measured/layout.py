@@ -27,7 +27,7 @@ MOST_STAGES = 256
 """Into how many stages it may have split its layers."""
 LEAST_CONTEXT_TOKENS = 4096
 """Tokens of a sequence that a rank has at least where context parallelism is what the other degrees leave."""
-_GUESSED_GPUS = 8
+MOST_UNSPLIT_GPUS = 8
 """Accelerators up to which a run without degrees is taken to split nothing."""
 
 
@@ -52,7 +52,7 @@ def layout_cells(
     """
     num_gpus = told.count("n_gpus")
     is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
-    is_split = is_sharded or num_gpus <= _GUESSED_GPUS or told.cells.count("dp") == num_gpus
+    is_split = is_sharded or num_gpus <= MOST_UNSPLIT_GPUS or told.cells.count("dp") == num_gpus
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
     if missing and not is_split:
         possible = open_degrees(told, num_layers, num_experts)

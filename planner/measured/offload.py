@@ -19,6 +19,7 @@ _ACTIVATIONS = re.compile(
     r"activations?[-_ ](?:cpu[-_ ])?offload\w*|offload\w*[-_ ](?:of[-_ ])?(?:the[-_ ])?activations?\b",
     re.IGNORECASE,
 )
+_EXAMPLE = "offloads activations of 20 layers"
 _SHARE = re.compile(
     r"(?:optim\w*|offload\w*|cpu[- _]?adam)[^\d,;.%]{0,24}(?:(\d{1,3}) ?(?:%|percent)|0?\.(\d{1,2})\b)",
     re.IGNORECASE,
@@ -29,16 +30,35 @@ _SHARE = re.compile(
 def activation_offload_fraction(told: Told, num_layers: int) -> float | None:
     """Returns the share of the layers that the notes say are offloaded; `None` where they say nothing."""
     offloaded, cell = offloaded_layers(told.text("notes")), told.text("recompute")
-    if not offloaded and "offload" in cell.lower():
-        offloaded = offloaded_layers(cell)
-        left_out = "offloading is left out: notes say it, as: offloads activations of 20 layers"
-        taken = f"taken as offloading the activations of {offloaded} layers"
-        told.remark("recompute", taken if offloaded else left_out)
-    elif not offloaded and (found := affirmed(_ACTIVATIONS, told.text("notes"))):
-        told.remark(
-            "notes", f"{found[0]}: left out; say of how many layers: offloads activations of 20 layers"
-        )
+    if not offloaded and (offloaded := offloaded_layers(cell) if "offload" in cell.lower() else 0):
+        told.remark("recompute", f"taken as offloading the activations of {offloaded} layers")
+    if (column := _unread_column(told)) == "recompute":
+        told.remark(column, f"offloading is left out: notes say it, as: {_EXAMPLE}{_verdict(told)}")
+    elif column and (found := affirmed(_ACTIVATIONS, told.text("notes"))):
+        told.remark(column, f"{found[0]}: left out; say of how many layers: {_EXAMPLE}{_verdict(told)}")
     return min(1.0, offloaded / num_layers) or None
+
+
+def leaves_memory_open(told: Told) -> bool:
+    """Returns whether a row says that activations wait in main memory, but not of how many layers.
+
+    What is computed again has to be told, as otherwise what has room is chosen for it.
+    """
+    return bool(_unread_column(told)) and "recompute" not in told.assumed
+
+
+def _verdict(told: Told) -> str:
+    return "; memory is not judged" if leaves_memory_open(told) else ""
+
+
+def _unread_column(told: Told) -> str:
+    """Returns the column that says so; empty where none does, or layers are counted."""
+    notes, cell = told.text("notes"), told.text("recompute")
+    if offloaded_layers(notes) or offloaded_layers(cell):
+        return ""
+    if affirmed("offload", cell):
+        return "recompute"
+    return "notes" if affirmed(_ACTIVATIONS, notes) else ""
 
 
 def optimizer_offload_fraction(told: Told) -> float | None:

@@ -24,8 +24,8 @@ _EITHER = re.compile(
     r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
 )
 _FULL = re.compile(
-    r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bac\b|\bgc\b"
-    r"|\bremat\b|nothing_saveable|save_nothing|decoder_layer_input",
+    r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bckpt|\bac\b|\bgc\b"
+    r"|\bremat\b|nothing[_ ]saveable|save_nothing|decoder_layer_input",
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
@@ -36,13 +36,13 @@ _MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
     "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
     "moe_act": re.compile(r"\bmoe[ _-]?act|swi-?glu\b"),
     "shared_experts": re.compile(r"shared[ _-]?experts?"),
-    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ -]?forward"),
+    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ _-]?forward"),
     "moe": re.compile(r"\bmoe(?![ _-]?act)"),
 }
 """Modules of a layer by the words that mean them (Megatron Core's names, and those of reports)."""
 _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
     (r"save_dot\w*except_mlp|save_(qkv|out)_proj|(qkv|out)_proj\w*[ _-]offload", ("core_attn", "mlp")),
-    (r"dots\w*_saveable|checkpoint_dots|save_dots|\bminimal", ()),
+    (r"dots[\w ]*[_ ]saveable|checkpoint_dots|save_dots|\bminimal", ()),
 )
 """What policies of JAX and MaxText compute again that keep some results of products, the nearest that there is."""
 _NO_MODULE = re.compile(
@@ -52,6 +52,15 @@ _NO_MODULE = re.compile(
 """Words beside those of modules that name none."""
 _OTHER_MODULES = re.compile(r"modules?\b")
 _IN_NOTES = re.compile(r"(?:recompute[ _-]?modules?|selective recompute\w* of)\b[^;.]*", re.IGNORECASE)
+_AGAIN = r"(?:recompute|recomputation|remat|checkpointing)\b"
+_KINDS_IN_NOTES: tuple[tuple[str, Literal["full", "selective"]], ...] = (
+    (rf"\bselective[- ](?:activation[- ])?{_AGAIN}", "selective"),
+    (rf"\bfull[- ](?:activation[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing\b", "full"),
+)
+_NONE_IN_NOTES = re.compile(
+    rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing:? off\b",
+    re.IGNORECASE,
+)
 _NO_MORE_THAN_SOME = re.compile(
     r"(selective|sel|partial|some)( (activation )?(recompute|recomputation|(activation )?checkpointing))?"
 )
@@ -61,16 +70,22 @@ _LAYERS = re.compile(
 )
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
 _NUMBERED = re.compile(
-    r"(?:block|uniform|num[-_ ]layers)[ ,:=(_-]*(\d{1,5})(?![\d.%])(?!\s*(?:/|(?:out )?of\b))|full ?@ ?(\d{1,5})\b"
+    r"(?:block|uniform|num[-_ ]layers)[ ,:=(_/-]*(\d{1,5})(?![\d.%])(?!\s*(?:/|(?:out )?of\b))|full ?@ ?(\d{1,5})\b"
 )
 """The same behind Megatron's words: `block 4`, `uniform, 2`, `num-layers 10`."""
-_EVERY_NTH = re.compile(r"(?<!of )(?:every|each) (?:(other)|(\d{1,3})(?:st|nd|rd|th))\b|\b1 in (\d{1,3})\b")
+_EVERY_NTH = re.compile(
+    r"(?<!of )(?:every|each) (?:(other)|(\d{1,3})(?:st|nd|rd|th))\b(?! (?:ops?|operat\w+|mat[- ]?mul\w*|gemms?|mm|products?)\b)"
+    r"|\b1 in (\d{1,3})\b"
+)
+"""Layers, not the products of `every 2nd op`."""
 _EVERY_LAYERS = re.compile(r"(?<!of )(?:every|each) (\d{1,3}) layers")
 _OFFLOADED = re.compile(
     r"[,;+ ]*(?:cpu[- ]?)?(?:activations?[- ])?offload\w*[^\d,;+]{0,24}\d+ ?layers(?: to cpu)?"
 )
-_NOT_SURE = re.compile(r"@|(?<!of )(?:every|each) \d+ layers|^(?!100 ?%$)[\d./% ]+$")
+_NOT_SURE = re.compile(r"@|budget|(?<!of )(?:every|each) \d+ layers|^(?!100 ?%$)[\d./% ]+$")
 """Numbers of which only the likeliest meaning is taken."""
+_BUDGET = re.compile(r"budget\D{0,3}(0?\.\d{1,2}|[01](?:\.0+)?)(?![\d.])")
+"""What of the activations is kept, as in `activation_memory_budget` of PyTorch's compiler."""
 _SHARE = re.compile(
     r"(\d{1,9})\s*(?:/|(?:out )?of)\s*(?:the )?(\d{1,9})|(\d{1,9}) ?(?:%|percent|per cent)|(?<![\d.])0?\.(\d\d?)(?!\d)"
 )
@@ -127,7 +142,7 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         modules = _modules(said)
         return Recomputed(kind="selective", modules=modules, is_exact=bool(modules or affirmed(_CORE, said)))
     if text in NOTHING_SAID:
-        return None
+        return _noted(notes)
     if _EITHER.fullmatch(text):
         rule = "says both; write none, selective, full, or the layers: full block 5 layers"
         raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
@@ -149,6 +164,15 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         return replace(NOT_GIVEN, is_understood=is_known)
     method = None if num_layers is None else _method(text)
     return Recomputed(kind="full", num_layers=num_layers, method=method, is_exact=is_exact or not num_layers)
+
+
+def _noted(notes: str) -> Recomputed | None:
+    """Returns what notes mean beside an empty cell; `None` where they say nothing."""
+    if num_layers := measured_notes.recomputed_layers(notes):
+        return Recomputed(kind="full", num_layers=num_layers, method="block")
+    if kind := first_affirmed(_KINDS_IN_NOTES, notes):
+        return Recomputed(kind=kind)
+    return Recomputed(kind="none") if _NONE_IN_NOTES.search(notes) else None
 
 
 def _selective(text: str) -> Recomputed | None:
@@ -225,6 +249,8 @@ def _some_layers(num_layers: int | None, of_layers: int | None) -> Recomputed:
 
 def _count(text: str) -> tuple[int | None, int | None]:
     """Returns the layers that are computed again and those of the whole network, as far as they are told."""
+    if budget := _BUDGET.search(text):
+        return round(100 * (1.0 - float(budget[1]))), 100
     groups = _EVERY_LAYERS.search(text)
     if groups and not affirmed(_ATTENTION, text):
         return int(groups[1]) if int(groups[1]) > 1 else None, None

@@ -51,6 +51,7 @@ from planner.measured.software_families import software_family
 from planner.measured.told import CannotModelError, Told
 from planner.measured.told_habits import UNTOLD_HABITS, told_habits
 from planner.measured.unmodelled import (
+    leave_out_unknown_words,
     refuse_unlike_a_decoder,
     remark_packing,
     remark_window,
@@ -137,6 +138,7 @@ class _Translation:
         self.row_id, self.group = row_id, group
         self.cells = cells = counted_by_rank(with_tensor_degree(cells))
         self.told = Told(cells)
+        leave_out_unknown_words(self.told)
         self.model = self.told.name("model")
         self._refuse_broken_cells()
         self.kind = self._known_kind()

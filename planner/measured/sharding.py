@@ -15,6 +15,8 @@ from simulator.errors import InputError, Problem
 from simulator.model import ShardedCopies
 
 COLUMN = "zero_stage_or_fsdp"
+SHARD_GROUPS = "shard_ranks"
+"""What `assumed` says of shard groups whose ranks are not told: those of a node."""
 LAST_STAGE = 3
 """Of ZeRO: optimizer states, gradients and weights."""
 
@@ -38,7 +40,7 @@ MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of 
 OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
 what its strategy names."""
 _SOME_STAGE = re.compile(
-    r"zero(?![- _=:]*\d)|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
+    r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
 )
 """Words for sharding that leave open what is sharded."""
 _GROUP_RANKS = re.compile(
@@ -67,7 +69,7 @@ def zero_stage(written: str) -> int | None:
         InputError: the cell says something else.
     """
     text = written.lower()
-    if text in NOTHING_SAID:
+    if re.sub(r"\s*\([^()]*\)$", "", text) in NOTHING_SAID:
         return None
     stage = _written_stage(text)
     if stage is None and _leaves_stage_open(text):
@@ -178,7 +180,11 @@ def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int
     except ValueError as error:
         told.remark(COLUMN, f"{error}; taken as sharded over all of them")
         return None
-    if ranks is None or context == 1:
+    if ranks is None:
+        return None
+    if not (affirmed(_GROUP_RANKS, written.lower()) or affirmed(_GROUPS, written.lower())):
+        told.assumed.append(SHARD_GROUPS)
+    if context == 1:
         return ranks
     is_beside = is_torchtitan(told.framework) and affirmed(_GROUP_RANKS, written.lower())
     whole = ranks * context if is_beside else lcm(ranks, context)

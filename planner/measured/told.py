@@ -30,11 +30,14 @@ class Told:
         self._own_notes = of_this_run(cells.text.get("notes", ""))
         self.assumed: list[str] = []
         self.remarks: list[str] = []
+        self._left_out: set[str] = set()
         for column, meaning in cells.remarks:
             self.remark(column, meaning)
 
     def text(self, column: str) -> str:
         """Returns what is written in a column, of notes what they say of this run; empty where there is nothing."""
+        if column in self._left_out:
+            return ""
         return self._own_notes if column == "notes" else self.cells.text.get(column, "")
 
     def name(self, column: str) -> str:
@@ -87,6 +90,11 @@ class Told:
         """Returns a value that is assumed in the place of a column."""
         self.assumed.append(column)
         return value
+
+    def leave_out(self, column: str, meaning: str) -> None:
+        """Takes a cell for an empty one, and says why."""
+        self.remark(column, meaning)
+        self._left_out.add(column)
 
     def remark(self, column: str, meaning: str) -> None:
         """Says what a cell is taken for that does not quite say it, or that it is not understood."""

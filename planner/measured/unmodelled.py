@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from planner.measured.sequences import splits_sequence_only
-from planner.measured.sharding import LAST_STAGE
+from planner.measured.offload import leaves_memory_open
+from planner.measured.sequences import splits_sequence, splits_sequence_only
+from planner.measured.sharding import COLUMN as SHARDING
+from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed
+from simulator.errors import InputError
 
+SPLIT_SEQUENCE = "sp"
 _WINDOW = re.compile(r"sliding[- _]?window|\bswa\b", re.IGNORECASE)
 _PACKED = re.compile(
     r"\b(sequence|sample)[-_ ]packing|\bpacked[-_ ](sequences?|samples?|documents?)", re.IGNORECASE
@@ -46,6 +50,20 @@ def refuse_unlike_a_decoder(model: str) -> None:
         raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")
 
 
+def leave_out_unknown_words(told: Told) -> None:
+    """Takes cells that are not understood for empty ones, so that no measured time is lost because of them.
+
+    Of runs without a time they are told when they are read, and leave out the row.
+    """
+    if not told.cells.has_time:
+        return
+    for column, read in ((SPLIT_SEQUENCE, splits_sequence), (SHARDING, zero_stage)):
+        try:
+            read(told.text(column))
+        except InputError:
+            told.leave_out(column, "is not understood; the habit of the framework stands in")
+
+
 def remark_packing(told: Told, *, has_documents: bool) -> None:
     """Says of packed sequences of unknown documents that attention is simulated over whole sequences."""
     if not has_documents and (found := affirmed(_PACKED, told.text("notes"))):
@@ -69,6 +87,8 @@ def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
     if splits_sequence_only(told.text("sp")) and cells["zero_stage"] != LAST_STAGE:
         meaning = "weights are simulated whole on every rank, which ISP may share out: memory is not judged"
         told.remark("sp", meaning)
+        return False
+    if leaves_memory_open(told):
         return False
     is_whole = cells["tensor_parallel"] != 1 and not cells["has_sequence_parallel"]
     columns = [

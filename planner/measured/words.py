@@ -67,7 +67,7 @@ def is_yes(column: str, written: str, *, yes: tuple[str, ...] = YES, no: tuple[s
     Raises:
         InputError: the cell says something else.
     """
-    text = re.sub(r"^([01])\.0+$", r"\1", written.lower())
+    text = re.sub(r"^([01])\.0+$", r"\1", re.sub(r"\s*[:(].*", "", written.lower()))
     if text in NOTHING_SAID:
         return None
     if text not in (*yes, *no):

@@ -200,7 +200,13 @@ def _row_json(entry: Entry) -> Mapping[str, object]:
             "predicted_peak_memory_gib": None,
             "memory_kind": None,
             "predicted_device_memory_gib": None,
+            "fits": None,
             "reason": entry.reason,
+            "measured_peak_memory_gib": None,
+            "memory_capacity_gib": None,
+            "accelerator": None,
+            "assumed": [],
+            "remarks": [],
         }
     comparison = entry.comparison
     row = comparison.row

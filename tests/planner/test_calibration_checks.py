@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks.calibration_example import made_up_rows
 from planner.calibration.checks import STEPS, check_explained, on_ends
-from planner.calibration.fitting import Plane, Prior, noise_ratio
+from planner.calibration.fitting import Plane, Prior, best_settled, noise_ratio
 from planner.cli.commands import BROKEN_INPUT, main
 from simulator.errors import InputError
+from simulator.table import Floats
 
 
 def prior_of(low: float, expected: float, high: float) -> Prior:
@@ -69,3 +70,32 @@ class TestNoise:
         plane = Plane(at=np.zeros(1), errors=errors, slopes=np.ones((len(errors), 1)))
         prior = replace(prior_of(0.2, 0.5, 0.9), weight=0.05)
         assert noise_ratio(plane, prior) == pytest.approx(ratio, rel=0.03)
+
+
+def test_a_slow_network_that_hides_behind_computation_is_not_taken_for_slow_computation() -> None:
+    # Half the published bandwidth makes traffic longer than the computation it hides behind; as published it would be shorter,
+    # so that no time changes with it there.
+    computed_s = np.array([1.0, 2.0, 3.0, 4.0] * 2)
+    near_s = np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.4, 0.6, 0.2])
+    far_s = np.array([0.8, 1.9, 2.4, 3.9, 0.7, 1.8, 2.9, 3.6])
+
+    def times_s(computing: float, near: float, far: float) -> Floats:
+        own_s = computed_s / computing
+        return np.asarray(own_s + near_s / near + np.maximum(0.0, far_s / far - own_s))
+
+    measured_s = times_s(1.0, 1.0, 0.5)
+
+    def errors_at(logs: Floats) -> Floats:
+        return np.asarray(np.log(times_s(*np.exp(logs)) / measured_s))
+
+    prior = Prior(
+        expected=np.ones(3),
+        log_width=np.array([0.15, 0.3, 0.5]),
+        low=np.array([0.2, 0.05, 0.02]),
+        high=np.array([1.0, 1.3, 2.0]),
+        weight=0.05,
+    )
+    published = Plane.of(errors_at, np.zeros(3), prior)
+    assert np.all(published.slopes[:, 2] == 0.0)
+    found = best_settled(errors_at, np.ones(8), prior, published)
+    assert np.exp(found.at) == pytest.approx([1.0, 1.0, 0.5], rel=0.02)

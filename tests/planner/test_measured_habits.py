@@ -272,6 +272,12 @@ class TestHabitsOfReleases:
         found = habits_of(framework, "hopper", "bf16")
         assert (found.name, found.zero_stage) == ("FSDP", 3)
 
+    @pytest.mark.parametrize("precision", ["bf16", "fp8"])
+    def test_automodel_trains_in_16_bits_from_end_to_end(self, precision: str) -> None:
+        # Adam of PyTorch keeps two moments in the format of its weights: 2 bytes each, and no master weight.
+        found = habits_of("NeMo Automodel", "hopper", precision)
+        assert (found.gradient_bytes, found.optimizer_bytes) == (2, 4.0)
+
     @pytest.mark.parametrize("framework", ["", "home-made", "Megatron-LM", "Megatron-DeepSpeed", "NeMo"])
     def test_a_framework_that_is_unknown_or_dated_by_its_hardware_is_assumed(
         self, tmp_path: Path, framework: str

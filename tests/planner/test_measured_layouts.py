@@ -150,6 +150,7 @@ class TestLayout:
             ("torchtitan 2024", 2, "2", ""),
             ("torchtitan 2025", 32, "1", "into 32 micro-batches"),
             ("torchtitan v0.2.0", "", "1", "into 32 micro-batches"),
+            ("NeMo Automodel", 32, "1", "into 32 micro-batches"),
             ("PyTorch FSDP2", "", "1", ""),
             ("PyTorch FSDP2", 32, "4", "into 8 micro-batches"),
             ("PyTorch 2.5", 32, "4", "into 8 micro-batches"),
@@ -324,6 +325,10 @@ class TestWhatIsNotSimulated:
             ({"recompute": "full, partition_activations"}, False),
             ({"recompute": "full", "notes": "ZeRO-R", "sp": "yes"}, True),  # split already
             ({"recompute": "none", "notes": "ZeRO-R"}, True),
+            ({"recompute": "full, CPU offload"}, False),  # as of MaxText's policies for TPUs of 32 GB
+            ({"recompute": "full", "notes": "activation checkpoint offload: off"}, True),
+            ({"recompute": "full", "notes": "activation offload"}, False),
+            ({"recompute": "full", "notes": "offloads activations of 4 layers"}, True),
             ({"pp": 4, "pp_schedule": "ZB-H2"}, False),
             ({"pp": 4, "pp_schedule": "ZB-H1"}, True),
         ],

@@ -52,6 +52,18 @@ class TestOtherRuns:
             ({"notes": "full fine-tuning, LoRA elsewhere"}, "lora_rank", None),
             ({"notes": "LoRA r=16"}, "lora_rank", "16"),
             ({"framework": "Unsloth (QLoRA)"}, "lora_rank", "32"),
+            ({"model": "llama2_70b_lora", "tp": 4, "pp": 1}, "lora_rank", "16"),  # as in MLPerf's rules
+            (
+                {"source": "MLPerf Training v4.1 llama2_70b_lora (NVIDIA)", "model": "Llama2-70B"},
+                "lora_targets",
+                "linear_qkv linear_proj",
+            ),
+            ({"source": "MLPerf v5.0 gpt3, llama2_70b_lora", "model": "llama-3.1-8b"}, "lora_rank", None),
+            (
+                {"source": "LoRA and full training", "model": "Llama2-70B", "step_time_s": 100},
+                "lora_rank",
+                None,
+            ),
             ({"metric_kind": "PEFT step", "notes": "tokens/s of rank 0 only"}, "lora_rank", "32"),
             (
                 {**PIPELINED, "notes": "1F1B baseline of the paper (ZB-2p is 20% faster)"},

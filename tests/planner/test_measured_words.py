@@ -85,6 +85,7 @@ class TestRecomputation:
             ("full, 1 layer", 1, "uniform"),
             ("full (uniform), 2 layers", 2, "uniform"),
             ("block 4", 4, "block"),
+            ("full/block/4", 4, "block"),
             ("uniform, 2", 2, "uniform"),
             ("recompute granularity full method block num-layers 10", 10, "block"),
             ("recompute_num_layers=5", 5, "block"),
@@ -92,6 +93,8 @@ class TestRecomputation:
             ("checkpoint every 2 layers", 2, "uniform"),
             ("full, uniform, 1", None, None),
             ("nothing_saveable", None, None),
+            ("nothing saveable", None, None),
+            ("ckpt", None, None),
             ("remat on", None, None),
             ("20 of 80 layers", 20, "block"),
             ("full, 20/80 layers", 20, "block"),
@@ -117,6 +120,8 @@ class TestRecomputation:
             ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
             ("2 (every 2nd layer)", {"pp": 1}, "16", ""),
             ("50%", {"pp": 1}, "16", "taken as 16 in each of 1 chunks"),
+            # PyTorch's compiler keeps so much of the activations
+            ("budget 0.25", {"pp": 1}, "24", "taken as 24 in each of 1 chunks"),
             ("checkpoint_ratio 0.5", {"pp": 1}, "16", ""),
             ("block 9", {"pp": 4}, "", ""),
             ("uniform 9", {"pp": 4}, "8", ""),
@@ -136,7 +141,18 @@ class TestRecomputation:
         assert reason_against(row) == ""
 
     @pytest.mark.parametrize(
-        "written", ["selective", "sel", "selective (core_attn)", "core-attention", "op", "sac", "attn"]
+        "written",
+        [
+            "selective",
+            "sel",
+            "selective (core_attn)",
+            "core-attention",
+            "op",
+            "sac",
+            "attn",
+            "op (saves every other matmul)",
+            "every 2nd op",
+        ],
     )
     def test_words_for_the_core_of_attention(self, written: str) -> None:
         assert recomputed(written, "") == Recomputed(kind="selective")
@@ -150,6 +166,7 @@ class TestRecomputation:
             ("moe_act, layernorm", ("layernorm", "moe_act")),
             ("selective (core_attn, no layernorm, shared_experts)", ("core_attn", "shared_experts")),
             ("moe layers", ("moe",)),
+            ("selected_modules: blocks.*.feed_forward", ("mlp",)),
             ("save_dot_except_mlp", ("core_attn", "mlp")),
             ("minimal_with_context", ()),
         ],
@@ -191,6 +208,23 @@ class TestRecomputation:
     @pytest.mark.parametrize("written", ["none/full", "yes or no", "none, selective"])
     def test_words_that_contradict_each_other_leave_out_the_row(self, tmp_path: Path, written: str) -> None:
         assert reason_of(tmp_path, recompute=written).startswith(f"recompute = '{written}': says both")
+
+    @pytest.mark.parametrize(
+        ("notes", "kind"),
+        [
+            ("LoRA; activation checkpointing on", "full"),
+            ("full activation recompute", "full"),
+            ("selective activation checkpointing", "selective"),
+            ("no recompute", "none"),
+            ("gradient checkpointing off", "none"),
+            ("59 GiB without recompute, 10 GiB with it", None),
+            ("full recompute of the next row", None),
+        ],
+    )
+    def test_notes_say_it_beside_an_empty_cell(self, tmp_path: Path, notes: str, kind: str | None) -> None:
+        row = row_of(tmp_path, recompute="", notes=notes)
+        assert row["recompute"] == (kind or "none")
+        assert ("recompute" in row["assumed"].split()) is (kind is None)
 
     def test_an_empty_cell_is_an_assumption(self, tmp_path: Path) -> None:
         assert "recompute" in row_of(tmp_path, recompute="")["assumed"].split()
@@ -366,6 +400,19 @@ class TestYesAndNo:
         assert row["remarks"].startswith("metric_kind = 'banana': is not understood")
         assert row["step_time_s"] == "10.0"
         assert known_reason(row) == row["remarks"]
+
+    @pytest.mark.parametrize("column", ["sp", "zero_stage_or_fsdp"])
+    def test_unknown_words_for_a_split_do_not_lose_it_either(self, tmp_path: Path, column: str) -> None:
+        empty = row_of(tmp_path, tp=2, pp=1, framework="NeMo 25.02", **{column: ""})
+        row = row_of(tmp_path, tp=2, pp=1, framework="NeMo 25.02", **{column: "oui"})
+        remark = f"{column} = 'oui': is not understood; the habit of the framework stands in"
+        assert row == {**empty, "remarks": remark}
+
+    def test_what_stands_behind_yes_or_no_changes_nothing(self, tmp_path: Path) -> None:
+        rows = [
+            row_of(tmp_path, usable=written) for written in ("yes", "caution: a single log line", "yes (A)")
+        ]
+        assert rows[0] == rows[1] == rows[2]
 
     @pytest.mark.parametrize("written", ["off", "0", "N", "unusable"])
     def test_every_word_for_no_marks_a_row_as_unusable(self, tmp_path: Path, written: str) -> None:
@@ -648,6 +695,8 @@ class TestNotes:
         ({"precision": "FP8 scaled, per-tensor"}, "fp8_recipe", "tensorwise"),
         ({"precision": "fp8_sc, not delayed"}, "fp8_recipe", "blockwise"),
         ({"zero_stage_or_fsdp": "without FSDP"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "n/a (LoRA)", "framework": "MaxText"}, "zero_stage", "3"),
+        ({"zero_stage_or_fsdp": "GSPMD", "framework": "MaxText"}, "zero_stage", "3"),
         ({"zero_stage_or_fsdp": "no distributed optimizer"}, "zero_stage", "0"),
         ({"zero_stage_or_fsdp": "FSDP, no TP"}, "zero_stage", "3"),
         ({"notes": "full fine-tuning, no LoRA"}, "lora_rank", ""),

@@ -278,3 +278,32 @@ def test_intervals_are_wider_where_a_row_does_not_say(tmp_path: Path) -> None:
     assert silent.comparison.simulated_s == told.comparison.simulated_s
     assert silent.interval.high_s > told.interval.high_s
     assert silent.interval.low_s == pytest.approx(told.interval.low_s)  # neither choice is faster
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_judged"),
+    [
+        ({"zero_stage_or_fsdp": "HSDP"}, False),
+        ({"zero_stage_or_fsdp": "HSDP (shard 8)"}, True),
+        ({"zero_stage_or_fsdp": "FSDP", "tp": "", "n_gpus": 16}, False),
+        ({"zero_stage_or_fsdp": "FSDP", "n_gpus": 16}, True),
+        ({"zero_stage_or_fsdp": "FSDP", "tp": "", "n_gpus": 16, "metric_kind": "out of memory"}, True),
+    ],
+)
+def test_a_split_of_weights_that_is_not_told_is_not_called_too_large(
+    tmp_path: Path, cells: Mapping[str, object], *, is_judged: bool
+) -> None:
+    # 70.6e9 weights with 16 bytes each are 1,130 GB: more than 8 or 16 GPUs of 80 GB have.
+    llama = {"id": "l", "model": "llama-3.1-70b", "gpu": "H100-80GB", "seq_len": 4096, "framework": "PyTorch"}
+    run = {
+        "n_gpus": 64,
+        "tp": 1,
+        "global_batch": 64,
+        "micro_batch": 1,
+        "recompute": "full",
+        "step_time_s": 60,
+    }
+    (comparison,) = with_room(compare([row_of(tmp_path, {**llama, **run, **cells})]))
+    assert comparison.is_too_large
+    assert comparison.has_memory_verdict is is_judged
+    assert ("memory is not judged" in comparison.row["remarks"]) is not is_judged

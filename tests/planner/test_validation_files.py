@@ -28,6 +28,7 @@ class TestFiles:
             (b"a,b\n1,2\n", "row 1 lacks the column gpu, n_gpus, seq_len, global_batch or micro_batch"),
             (b"model,gpu,n_gpus,seq_len,global_batch\n", "has a head but no row"),
             (b"gpu,gpu\n", "names the column gpu twice"),
+            (b"GPU,gpu\n", "names the column gpu twice"),
             (b'model,gpu,n_gpus,seq_len,global_batch\n"x,H100,8,1,1\n', "is not a CSV file"),
         ],
     )
@@ -87,6 +88,21 @@ class TestFiles:
         (row,) = json.loads(capsys.readouterr().out)["rows"]
         assert row["predicted_step_time_s"] is None
         assert row["reason"] == "layers = 'many': must be a number, or empty"
+
+    def test_json_has_the_same_fields_for_rows_that_are_left_out(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = written(tmp_path, {**LLAMA_8B, "layers": "many"}, LLAMA_8B)
+        assert main(["validate", "--measured", str(path), "--json"]) == OK
+        broken, whole = json.loads(capsys.readouterr().out)["rows"]
+        assert list(broken) == list(whole)
+
+    def test_columns_may_be_written_in_capitals(self, tmp_path: Path) -> None:
+        path = written(tmp_path, LLAMA_8B)
+        head, rest = path.read_text(encoding="utf-8").split("\n", 1)
+        (small,) = read_measured(path)
+        path.write_text(f"{head.upper()}\n{rest}", encoding="utf-8")
+        assert read_measured(path) == [small]
 
     @settings(max_examples=40, deadline=None)
     @given(
