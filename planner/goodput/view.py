@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ LEAST_GAIN = 0.00005
 """Smaller gains do not show in the table of schemes."""
 LEAST_TOLD = 0.00001
 """Smaller shares are told as less than this one."""
+USUAL_ERROR = 0.02
+"""Share by which a closed form may be off without a word; within half a per cent is usual."""
+MOST_STANDARD_ERRORS = 5.0
+"""By which a mean over replications may be off by chance."""
 _NEVER = f"none; {human.count(MAX_FAILURES)} failures do not end a run"
 
 
@@ -42,6 +47,7 @@ def show_goodput(answer: Goodput, console: Console) -> None:
         _show_schemes(answer.of_job, console)
     title(console, "the run" if answer.of_job else "what was asked")
     grid(console, _inputs(answer))
+    sentences(console, _closed_form_note(answer))
     if answer.of_job:
         sentences(console, _notes(answer, answer.of_job))
     elif answer.inputs.interval_s == answer.optimal_interval_s:
@@ -95,6 +101,20 @@ def _notes(answer: Goodput, run: JobRun) -> Iterator[str]:
     yield from run.warnings
 
 
+def _closed_form_note(answer: Goodput) -> Iterator[str]:
+    """A sentence where the closed form is off what was played by more than chance and its usual error."""
+    off = answer.expected_goodput - answer.goodput
+    noise = MOST_STANDARD_ERRORS * (answer.goodput_standard_error or math.inf)
+    if answer.wall_time_s is not None and abs(off) > max(USUAL_ERROR * answer.goodput, noise):
+        side = "high" if off > 0.0 else "low"
+        ratio = human.percent(abs(off) / answer.goodput)
+        compared = "; those of the schemes are about as far off" if answer.of_job else ""
+        yield (
+            f"The closed form is {ratio} too {side}: it takes failures, saves and repairs as independent of each other, "
+            f"which they are not where they come as close together as here{compared}."
+        )
+
+
 def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     """A sentence where another scheme makes more good, by at least what the table shows."""
     best = run.schemes[0]
@@ -102,7 +122,8 @@ def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
         servers = best.num_servers or 0
         price = f" It needs {human.count(servers)} servers, whose price is not counted." if servers else ""
-        yield f"{best.scheme.value} would make good {_points(best.goodput)}: {gain * 100:.2f} points more.{price}"
+        found = f"{_points(best.goodput)} by the closed form: {gain * 100:.2f} points more"
+        yield f"{best.scheme.value} would make good {found}.{price}"
 
 
 def _points(goodput: float | None) -> str:
