@@ -128,7 +128,8 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         hidden = len(sure.tied_designs) - len(shown)
         more = f" and {human.count(hidden)} more" if hidden else ""
         ties = f"{', '.join(shown)} (marked ~){more} of the front"
-        told.append(f"By draws of all unsure inputs it cannot be told from design {ties}.")
+        designs = "design" if len(sure.tied_designs) == 1 else "designs"
+        told.append(f"By draws of all unsure inputs it cannot be told from {designs} {ties}.")
     console.print()
     sentences(console, told)
 
@@ -168,7 +169,8 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     if not answer.front:
         return
     objectives = ", ".join(human.words(name) for name in answer.objectives)
-    title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
+    designs = "1 design" if len(answer.front) == 1 else f"{human.count(len(answer.front))} designs"
+    title(console, f"Pareto front ({designs}; {objectives})")
     shown = _front_rows(answer)
     has_site = has_several_sites(answer)
     marks = [_mark(answer, design) for design in shown]

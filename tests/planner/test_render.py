@@ -133,6 +133,27 @@ def test_designs_of_one_layout_are_told_apart_by_the_first_decisions_that_differ
     assert layouts == [f"{common} {decision}" for decision in told]
 
 
+def test_designs_of_two_offers_of_one_accelerator_are_told_apart_by_the_offer_wherever_they_stand() -> None:
+    plans = [
+        design().plan.model_copy(update=changed)
+        for changed in ({}, {"offer": 1}, {"offer": 1, "zero_stage": 2})
+    ]
+    same = tuple(design(number).model_copy(update={"plan": plan}) for number, plan in enumerate(plans))
+    console = Console(file=io.StringIO(), width=120, markup=False, highlight=False)
+    with console.capture() as capture:
+        show_designs(console, [*same, design(3).model_copy(update={"accelerator": "h200-sxm-141gb"})])
+    layouts = [line.split("gb ")[1].split(" 31.4")[0].strip() for line in capture.get().splitlines()[1:]]
+    common = "TP8 PP4 VPP2 DP32"
+    told = (" offer 0", " offer 1 ZeRO-1", " offer 1 ZeRO-2", "")
+    assert layouts == [f"{common}{decision}" for decision in told]
+
+
+def test_a_front_of_one_design_is_one_design() -> None:
+    only = design()
+    answer = recommended().model_copy(update={"recommendation": only, "front": (only,)})
+    assert lines_with(text_of(answer), "Pareto front (1 design;")
+
+
 def test_a_long_front_keeps_both_ends_and_says_how_many_are_hidden() -> None:
     text = text_of(recommended(num_front=100))
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
@@ -163,7 +184,8 @@ def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
     assert len(rows) <= MAX_FRONT_ROWS
     marked = [row.split()[1] for row in rows if row.startswith("~")]
-    sentence = " ".join(text.split()).partition("it cannot be told from design ")[2].partition(".")[0]
+    told = "it cannot be told from design" + (" " if num_tied == 1 else "s ")
+    sentence = " ".join(text.split()).partition(told)[2].partition(".")[0]
     # Of twenty rows one is the recommended design, and one more an end of the front.
     assert sentence == f"{', '.join(marked)} (marked ~){hidden} of the front"
     assert len(marked) == min(num_tied, 17)
