@@ -141,6 +141,13 @@ def _conflict_text(infeasibility: Infeasibility) -> str:
         return f"At fault: {limits} alone."
     if any(len(relaxation.limits) > 1 for relaxation in infeasibility.relaxations):
         return f"At fault: {limits}. Changing one of them alone is not enough."
+    helpful = [name for relaxation in infeasibility.relaxations for name in relaxation.limits]
+    stuck = [name for name in infeasibility.conflict if name not in helpful]
+    if helpful and stuck:
+        return (
+            f"In conflict: {limits}. Of these only {' or '.join(helpful)} helps when it alone gives way: without "
+            f"{' or '.join(stuck)} other limits contradict each other, too."
+        )
     return f"In conflict: {limits}. When one of them gives way, the others can be kept."
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from planner import human
 from planner.front_view import show_designs
-from planner.recommendation import Recommendation
+from planner.recommendation import Recommendation, Relaxation
 from planner.render import MAX_FRONT_ROWS, show, step_error_text
 from planner.typed_command import TypedCommand
 from simulator.accuracy import LEAST_ROWS
@@ -213,6 +213,24 @@ def test_an_infeasible_job_gets_conflict_reasons_proof_and_a_command_to_try() ->
     assert "Proof: CP-SAT over 240 layouts" in text
     command = "capplan recommend job.yaml --set limits.budget_usd=1.850e6 --set limits.num_gpus=1024"
     assert lines_with(text, "--set") == [command.replace("1.850e6", "1.85e6")]
+
+
+def test_limits_of_a_conflict_that_do_not_help_alone_are_not_said_to() -> None:
+    # Deadline and budget clash with carbon each: whatever the deadline, the other two cannot be kept.
+    conflict = ("deadline_days", "carbon_kgco2e")
+    answer = infeasible()
+    assert answer.infeasibility is not None
+    for helpful in (("carbon_kgco2e",), conflict):
+        relaxations = tuple(Relaxation(limits={name: 9.0}, example=design()) for name in helpful)
+        changed = {"conflict": conflict, "relaxations": relaxations}
+        found = answer.infeasibility.model_copy(update=changed)
+        told = " ".join(text_of(answer.model_copy(update={"infeasibility": found})).split())
+        can_both = "When one of them gives way, the others can be kept." in told
+        only = (
+            "Of these only carbon_kgco2e helps when it alone gives way: without deadline_days other limits "
+            "contradict each other, too."
+        )
+        assert (can_both, only in told) == ((True, False) if helpful == conflict else (False, True))
 
 
 def test_an_interrupted_search_says_so_first() -> None:
