@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,8 @@ LEAST_TOLD = 0.00001
 """Smaller shares are told as less than this one."""
 USUAL_ERROR = 0.02
 """Share by which a closed form may be off without a word; within half a per cent is usual."""
-MOST_STANDARD_ERRORS = 5.0
-"""By which a mean over replications may be off by chance."""
+ENOUGH_FAILURES = 100_000
+"""Played failures from which on a mean is known to a small part of that."""
 _NEVER = f"none; {human.count(MAX_FAILURES)} failures do not end a run"
 
 
@@ -103,15 +102,18 @@ def _notes(answer: Goodput, run: JobRun) -> Iterator[str]:
 
 def _closed_form_note(answer: Goodput) -> Iterator[str]:
     """A sentence where the closed form is off what was played by more than chance and its usual error."""
-    off = answer.expected_goodput - answer.goodput
-    noise = MOST_STANDARD_ERRORS * (answer.goodput_standard_error or math.inf)
-    if answer.wall_time_s is not None and abs(off) > max(USUAL_ERROR * answer.goodput, noise):
+    work_s, wall_s = answer.inputs.work_s, answer.wall_time_s
+    num_played = (answer.num_failures or 0.0) * answer.inputs.num_replications
+    if not work_s or not wall_s or num_played < ENOUGH_FAILURES:
+        return
+    # Both are work over mean time; the mean of the shares of many short runs is something else.
+    off = answer.expected_goodput * wall_s / work_s - 1.0
+    if abs(off) > USUAL_ERROR:
         side = "high" if off > 0.0 else "low"
-        ratio = human.percent(abs(off) / answer.goodput)
         compared = "; those of the schemes are about as far off" if answer.of_job else ""
         yield (
-            f"The closed form is {ratio} too {side}: it takes failures, saves and repairs as independent of each other, "
-            f"which they are not where they come as close together as here{compared}."
+            f"The closed form is {human.percent(abs(off))} too {side}: it spreads saves, failures and repairs evenly over "
+            f"the run, which the runs that were played do not{compared}."
         )
 
 
