@@ -86,7 +86,10 @@ def _settled_wait_s(runs: Runs, spare_wait_s: Floats, can_run_out: Booleans) -> 
 def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
     """Returns the mean wait beyond that for a spare after each kind of interruption, `(n, 4)`."""
     per_interruption = over_kinds(runs.kind_share, runs.kind_nodes)
-    at_once = np.maximum(1.0, over_kinds(runs.kind_share, runs.kind_nodes**2) / per_interruption)
+    squares = over_kinds(runs.kind_share, runs.kind_nodes**2)
+    takes_any = per_interruption > 0.0
+    at_once = np.divide(squares, per_interruption, out=np.ones(len(runs)), where=takes_any)
+    at_once = np.maximum(1.0, at_once)
     # The run is longer than its work: at least by its ways back.
     away_s = np.minimum(runs.repair_s, runs.work_s * apart_s / runs.mtbf_s)
     in_repair = np.maximum(_FEW, per_interruption * away_s / apart_s / at_once)

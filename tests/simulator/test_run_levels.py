@@ -11,7 +11,9 @@ from scipy.stats import poisson
 
 from benchmarks.run_reference import TIMES, columns
 from simulator.errors import InputError
+from simulator.run.columns import Runs
 from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
+from simulator.run.way_back import WayBack
 from simulator.table import Floats
 from simulator.units import DAY
 
@@ -209,6 +211,16 @@ class TestSpares:
             spare_wait_s=60.0, queue_wait_s=7200.0, num_replications=20,
         )  # fmt: skip
         assert wall_s(ledger) == pytest.approx(runs.wall_s.mean(), rel=within)
+
+    def test_a_run_that_waits_for_no_node_stands_beside_one_that_does_without_a_warning(self) -> None:
+        # Warnings are errors: of no nodes there is no mean number that fail at once. A minute for every node fault.
+        rows = columns(
+            kind_share=[0.5, 0.5, 0.0, 0.0],
+            kind_nodes=[[0.0] * 4, NODE_FAULTS],
+            num_spares=50,
+            spare_wait_s=60.0,
+        )
+        assert WayBack.of(Runs.of(rows)).replacement_wait_s == pytest.approx([0.0, 30.0], abs=1e-6)
 
     def test_a_run_of_little_work_that_lasts_for_long_has_nodes_in_repair_for_long(self) -> None:
         # Eleven hours of work that take a week: nodes that were away for as long as the work lasts, or less, would leave
