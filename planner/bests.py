@@ -139,7 +139,7 @@ def _factors_of_energy(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.nda
     energy = pair.outcomes.energy
     training = 1.0 - energy.spare_j / energy.total_j
     it_j = it_energy_j(job, pair.plans, Usage.of(pair.outcomes))
-    yield "GPU-hours", hours
+    yield "GPU-hours without spares", hours
     yield "W per GPU without cooling and spares", training * it_j / (hours * HOUR)
     yield "PUE", pair.scores.energy_j / it_j
     yield "all energy over that without idle spares", 1.0 / training

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from planner import human
 from planner.bests import RISKS
 from planner.comparisons import Best, Driver
-from planner.design_view import layout
+from planner.design_view import layout, offer_words
 from planner.reasons import NAMES, amount
 from planner.recommendation import Design, Recommendation
 from planner.text_blocks import sentences, title
@@ -66,7 +66,8 @@ def _cluster(answer: Recommendation, design: Design) -> str:
     where = f" in {design.region}" if has_several_sites(answer) else ""
     num_spares = design.plan.num_spare_nodes
     spares = f", {human.count(num_spares)} spare node{'s' if num_spares > 1 else ''}" if num_spares else ""
-    return f"{human.count(design.plan.num_gpus)} x {design.accelerator}{where}, {layout(design.plan)}{spares}"
+    what = f"{design.accelerator}{offer_words(design, answer.front)}{where}"
+    return f"{human.count(design.plan.num_gpus)} x {what}, {layout(design.plan)}{spares}"
 
 
 def has_several_sites(answer: Recommendation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from planner import human
@@ -65,6 +65,13 @@ def layout(plan: Plan) -> str:
     splits += [plan.pipeline_schedule.value] if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B else []
     cap = [f"cap {plan.power_cap_fraction:.0%}"] if plan.power_cap_fraction < _NO_POWER_CAP else []
     return " ".join([*splits, f"DP{plan.data_parallel}", *cap])
+
+
+def offer_words(design: Design, others: Iterable[Design]) -> str:
+    """Returns ` offer 1`, as a plan counts, where other designs take the same accelerator there from another offer."""
+    place = (design.accelerator, design.region)
+    offers = {each.plan.offer for each in others if (each.accelerator, each.region) == place}
+    return f" offer {design.plan.offer}" if len(offers | {design.plan.offer}) > 1 else ""
 
 
 def configuration(design: Design) -> Iterator[tuple[str, str]]:

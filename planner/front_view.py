@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner import human
-from planner.design_view import layout
+from planner.design_view import layout, offer_words
 from planner.recommendation import Design
 from planner.text_blocks import plain_table
 from simulator.job import Objective
@@ -98,7 +98,9 @@ def _cells(design: Design, headings: Sequence[str]) -> list[str]:
 
 
 def _tell_apart(rows: Sequence[dict[str, str]], designs: Sequence[Design]) -> None:
-    """Adds to the layouts of rows that look the same the first decisions in which they differ."""
+    """Adds to layouts the offer where several have the same accelerator, and else the first decisions that differ."""
+    for row, design in zip(rows, designs, strict=True):
+        row[_LAYOUT] += offer_words(design, designs)
     for unseen in _UNSEEN:
         same: dict[tuple[str, ...], list[tuple[dict[str, str], str]]] = {}
         for row, design in zip(rows, designs, strict=True):

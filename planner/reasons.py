@@ -19,6 +19,7 @@ from planner.price_notes import price_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.sharding_note import sharding_notes
 from simulator.job import Job, Objective
+from simulator.offer import Offer
 from simulator.units import DAY, JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
 
@@ -66,7 +67,7 @@ def _difference(objective: Objective, value: float, reference: float) -> str:
 def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
     """Returns why a row of the front was recommended: its rank in each objective and what its rivals would cost."""
     values = front.objectives(job)
-    sentences = [_method(job, len(front))]
+    sentences = [_method(job, len(front)), *_offer(job, front.plans.plan(row).offer)]
     if len(front) == 1:
         return (*sentences, *_headroom(job, front, row))
     for k, objective in enumerate(job.objectives):
@@ -97,6 +98,32 @@ def _method(job: Job, num_front: int) -> str:
     )
 
 
+def _offer(job: Job, taken: int) -> list[str]:
+    """Which of several offers of the same accelerator at the same site is taken, at what price."""
+    others = [f"offers[{other}]" for other in _twins(job, taken)]
+    if not others:
+        return []
+    have = "has" if len(others) == 1 else "have"
+    return [
+        f"It takes offers[{taken}], {_price(job.offers[taken])}; {' and '.join(others)} {have} the same accelerator."
+    ]
+
+
+def _twins(job: Job, taken: int) -> list[int]:
+    """Other offers of the accelerator that an offer has, at the same site."""
+    sold = [(offer.accelerator.id, job.site_of(offer).region) for offer in job.offers]
+    return [other for other in range(len(sold)) if other != taken and sold[other] == sold[taken]]
+
+
+def _price(offer: Offer) -> str:
+    if offer.purchase_usd_per_node:
+        return f"bought at {human.dollars(offer.purchase_usd_per_node.mid)} a node"
+    rent = offer.rent_usd_per_gpu_hour.mid if offer.rent_usd_per_gpu_hour else 0.0
+    back = offer.interruptions_per_1000_node_days
+    reclaimed = f", its nodes taken back {back:g} times in 1,000 node-days" if back else ""
+    return f"rented at {human.dollars(rent)} per GPU-hour{reclaimed}"
+
+
 def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: int, k: int) -> str:
     objective = job.objectives[k]
     chosen, rival = front.plans.plan(row), front.plans.plan(best)
@@ -111,7 +138,8 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     )
     sites = {job.site_of(offer).region for offer in job.offers}
     where = f" in {job.site_of(job.offers[rival.offer]).region}" if len(sites) > 1 else ""
-    who = layout or f"{rival.num_gpus:,} x {chip}{where}"
+    which = f" of offers[{rival.offer}]" if _twins(job, rival.offer) else ""
+    who = layout or f"{rival.num_gpus:,} x {chip}{which}{where}"
     price = f": {', '.join(loses)}" if loses else ""
     return (
         f"Least {NAMES[objective]} is {amount(objective, values[best, k])} "

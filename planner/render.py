@@ -128,7 +128,8 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         hidden = len(sure.tied_designs) - len(shown)
         more = f" and {human.count(hidden)} more" if hidden else ""
         ties = f"{', '.join(shown)} (marked ~){more} of the front"
-        told.append(f"By draws of all unsure inputs it cannot be told from design {ties}.")
+        designs = "design" if len(sure.tied_designs) == 1 else "designs"
+        told.append(f"By draws of all unsure inputs it cannot be told from {designs} {ties}.")
     console.print()
     sentences(console, told)
 
@@ -140,6 +141,13 @@ def _conflict_text(infeasibility: Infeasibility) -> str:
         return f"At fault: {limits} alone."
     if any(len(relaxation.limits) > 1 for relaxation in infeasibility.relaxations):
         return f"At fault: {limits}. Changing one of them alone is not enough."
+    helpful = [name for relaxation in infeasibility.relaxations for name in relaxation.limits]
+    stuck = [name for name in infeasibility.conflict if name not in helpful]
+    if helpful and stuck:
+        return (
+            f"In conflict: {limits}. Of these only {' or '.join(helpful)} helps when it alone gives way: without "
+            f"{' or '.join(stuck)} other limits contradict each other, too."
+        )
     return f"In conflict: {limits}. When one of them gives way, the others can be kept."
 
 
@@ -168,7 +176,8 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     if not answer.front:
         return
     objectives = ", ".join(human.words(name) for name in answer.objectives)
-    title(console, f"Pareto front ({human.count(len(answer.front))} designs; {objectives})")
+    designs = "1 design" if len(answer.front) == 1 else f"{human.count(len(answer.front))} designs"
+    title(console, f"Pareto front ({designs}; {objectives})")
     shown = _front_rows(answer)
     has_site = has_several_sites(answer)
     marks = [_mark(answer, design) for design in shown]

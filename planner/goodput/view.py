@@ -24,6 +24,10 @@ LEAST_GAIN = 0.00005
 """Smaller gains do not show in the table of schemes."""
 LEAST_TOLD = 0.00001
 """Smaller shares are told as less than this one."""
+USUAL_ERROR = 0.02
+"""Share by which a closed form may be off without a word; within half a per cent is usual."""
+ENOUGH_FAILURES = 100_000
+"""Played failures from which on a mean is known to a small part of that."""
 _NEVER = f"none; {human.count(MAX_FAILURES)} failures do not end a run"
 
 
@@ -42,6 +46,7 @@ def show_goodput(answer: Goodput, console: Console) -> None:
         _show_schemes(answer.of_job, console)
     title(console, "the run" if answer.of_job else "what was asked")
     grid(console, _inputs(answer))
+    sentences(console, _closed_form_note(answer))
     if answer.of_job:
         sentences(console, _notes(answer, answer.of_job))
     elif answer.inputs.interval_s == answer.optimal_interval_s:
@@ -95,6 +100,23 @@ def _notes(answer: Goodput, run: JobRun) -> Iterator[str]:
     yield from run.warnings
 
 
+def _closed_form_note(answer: Goodput) -> Iterator[str]:
+    """A sentence where the closed form is off what was played by more than chance and its usual error."""
+    work_s, wall_s = answer.inputs.work_s, answer.wall_time_s
+    num_played = (answer.num_failures or 0.0) * answer.inputs.num_replications
+    if not work_s or not wall_s or num_played < ENOUGH_FAILURES:
+        return
+    # Both are work over mean time; the mean of the shares of many short runs is something else.
+    off = answer.expected_goodput * wall_s / work_s - 1.0
+    if abs(off) > USUAL_ERROR:
+        side = "high" if off > 0.0 else "low"
+        compared = "; those of the schemes are about as far off" if answer.of_job else ""
+        yield (
+            f"The closed form is {human.percent(abs(off))} too {side}: it spreads saves, failures and repairs evenly over "
+            f"the run, which the runs that were played do not{compared}."
+        )
+
+
 def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     """A sentence where another scheme makes more good, by at least what the table shows."""
     best = run.schemes[0]
@@ -102,7 +124,8 @@ def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
         servers = best.num_servers or 0
         price = f" It needs {human.count(servers)} servers, whose price is not counted." if servers else ""
-        yield f"{best.scheme.value} would make good {_points(best.goodput)}: {gain * 100:.2f} points more.{price}"
+        found = f"{_points(best.goodput)} by the closed form: {gain * 100:.2f} points more"
+        yield f"{best.scheme.value} would make good {found}.{price}"
 
 
 def _points(goodput: float | None) -> str:

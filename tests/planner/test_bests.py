@@ -16,6 +16,7 @@ from planner.bests_view import driver_text, paragraph
 from planner.comparisons import Best, Driver
 from planner.comparisons_view import intervals, survivals
 from planner.input_uncertainty import input_uncertainty_of
+from planner.reasons import why_chosen
 from planner.sensitivity import front_tornado
 from simulator.job import Objective
 from tests.planner.compared import chosen_of
@@ -134,6 +135,30 @@ class TestWords:
         assert told.startswith(
             "Of 2 pairs of designs that follow each other in cost, 1 keeps its order in 90.0 %"
         )
+
+    def test_the_offer_that_is_taken_is_named_where_another_has_the_same_accelerator(self) -> None:
+        spot = {**H100_RENTED, "rent_usd_per_gpu_hour": 1.25, "interruptions_per_1000_node_days": 40}
+        job = job_with(H100_RENTED, spot, A100_RENTED, objectives=["time_to_train", "cost"])
+        front = evaluate(job, plans_with(*({"num_gpus": 32, "offer": k} for k in range(3))))
+        told = " ".join(why_chosen(job, front, 1))
+        assert (
+            "It takes offers[1], rented at $1.25 per GPU-hour, its nodes taken back 40 times in 1,000 node-days; "
+            "offers[0] has the same accelerator." in told
+        )
+        assert "32 x H100 SXM5 80GB of offers[0]" in told
+        assert "It takes offers" not in " ".join(why_chosen(job, front, 2))
+
+    def test_hours_of_energy_are_not_called_those_of_cost_that_hold_spares(self) -> None:
+        job = job_with(objectives=["cost", "energy"])
+        few, many = {"num_gpus": 16}, {"num_gpus": 16, "num_spare_nodes": 2, "power_cap_fraction": 0.6}
+        cost, energy = bests_of(job, evaluate(job, plans_with(few, many)), np.array([7, 8]), 1)
+        held, training = (
+            next(driver for driver in best.drivers if "GPU-hours" in driver.name) for best in (cost, energy)
+        )
+        assert (held.name, training.name) == ("GPU-hours", "GPU-hours without spares")
+        # Two spare nodes of eight beside sixteen: twice as many are held, for the same time.
+        ratios = held.value / held.reference, training.value / training.reference
+        assert max(ratios[0], 1 / ratios[0]) == pytest.approx(2.0 * max(ratios[1], 1 / ratios[1]), rel=0.01)
 
     def test_one_pair_is_told_as_one(self) -> None:
         job = job_with(H100_RENTED, A100_RENTED, objectives=["cost"])

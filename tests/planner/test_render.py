@@ -10,7 +10,7 @@ from rich.console import Console
 
 from planner import human
 from planner.front_view import show_designs
-from planner.recommendation import Recommendation
+from planner.recommendation import Recommendation, Relaxation
 from planner.render import MAX_FRONT_ROWS, show, step_error_text
 from planner.typed_command import TypedCommand
 from simulator.accuracy import LEAST_ROWS
@@ -133,6 +133,27 @@ def test_designs_of_one_layout_are_told_apart_by_the_first_decisions_that_differ
     assert layouts == [f"{common} {decision}" for decision in told]
 
 
+def test_designs_of_two_offers_of_one_accelerator_are_told_apart_by_the_offer_wherever_they_stand() -> None:
+    plans = [
+        design().plan.model_copy(update=changed)
+        for changed in ({}, {"offer": 1}, {"offer": 1, "zero_stage": 2})
+    ]
+    same = tuple(design(number).model_copy(update={"plan": plan}) for number, plan in enumerate(plans))
+    console = Console(file=io.StringIO(), width=120, markup=False, highlight=False)
+    with console.capture() as capture:
+        show_designs(console, [*same, design(3).model_copy(update={"accelerator": "h200-sxm-141gb"})])
+    layouts = [line.split("gb ")[1].split(" 31.4")[0].strip() for line in capture.get().splitlines()[1:]]
+    common = "TP8 PP4 VPP2 DP32"
+    told = (" offer 0", " offer 1 ZeRO-1", " offer 1 ZeRO-2", "")
+    assert layouts == [f"{common}{decision}" for decision in told]
+
+
+def test_a_front_of_one_design_is_one_design() -> None:
+    only = design()
+    answer = recommended().model_copy(update={"recommendation": only, "front": (only,)})
+    assert lines_with(text_of(answer), "Pareto front (1 design;")
+
+
 def test_a_long_front_keeps_both_ends_and_says_how_many_are_hidden() -> None:
     text = text_of(recommended(num_front=100))
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
@@ -163,7 +184,8 @@ def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
     assert len(rows) <= MAX_FRONT_ROWS
     marked = [row.split()[1] for row in rows if row.startswith("~")]
-    sentence = " ".join(text.split()).partition("it cannot be told from design ")[2].partition(".")[0]
+    told = "it cannot be told from design" + (" " if num_tied == 1 else "s ")
+    sentence = " ".join(text.split()).partition(told)[2].partition(".")[0]
     # Of twenty rows one is the recommended design, and one more an end of the front.
     assert sentence == f"{', '.join(marked)} (marked ~){hidden} of the front"
     assert len(marked) == min(num_tied, 17)
@@ -191,6 +213,24 @@ def test_an_infeasible_job_gets_conflict_reasons_proof_and_a_command_to_try() ->
     assert "Proof: CP-SAT over 240 layouts" in text
     command = "capplan recommend job.yaml --set limits.budget_usd=1.850e6 --set limits.num_gpus=1024"
     assert lines_with(text, "--set") == [command.replace("1.850e6", "1.85e6")]
+
+
+def test_limits_of_a_conflict_that_do_not_help_alone_are_not_said_to() -> None:
+    # Deadline and budget clash with carbon each: whatever the deadline, the other two cannot be kept.
+    conflict = ("deadline_days", "carbon_kgco2e")
+    answer = infeasible()
+    assert answer.infeasibility is not None
+    for helpful in (("carbon_kgco2e",), conflict):
+        relaxations = tuple(Relaxation(limits={name: 9.0}, example=design()) for name in helpful)
+        changed = {"conflict": conflict, "relaxations": relaxations}
+        found = answer.infeasibility.model_copy(update=changed)
+        told = " ".join(text_of(answer.model_copy(update={"infeasibility": found})).split())
+        can_both = "When one of them gives way, the others can be kept." in told
+        only = (
+            "Of these only carbon_kgco2e helps when it alone gives way: without deadline_days other limits "
+            "contradict each other, too."
+        )
+        assert (can_both, only in told) == ((True, False) if helpful == conflict else (False, True))
 
 
 def test_an_interrupted_search_says_so_first() -> None:

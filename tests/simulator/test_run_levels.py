@@ -11,8 +11,11 @@ from scipy.stats import poisson
 
 from benchmarks.run_reference import TIMES, columns
 from simulator.errors import InputError
+from simulator.run.columns import Runs
 from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
+from simulator.run.way_back import WayBack
 from simulator.table import Floats
+from simulator.units import DAY
 
 NO_SAVES: dict[str, Any] = {"stall_s": 0.0, "commit_s": 0.0, "restart_s": 0.0}
 NODE_FAULTS = [0.0, 1.0, 0.0, 0.0]
@@ -192,6 +195,43 @@ class TestSpares:
         expected_s = ledger.replacement_wait_s[0] / ledger.num_failures[0]
         assert expected_s == pytest.approx(mean_s, rel=0.15)
         assert_near(runs, ledger, share=0.005)
+
+    @pytest.mark.parametrize(
+        ("mtbf_s", "num_spares", "within"),
+        # 16,384 accelerators of the preset `harsh` fail every 1,780 s. With few waits about 60 nodes were in repair, with
+        # many 12: neither leads to itself, and so does no whole number of passes from one to the other.
+        [(1780.0, 55, 0.06), (2000.0, 55, 0.06), (3000.0, 55, 0.01), (649.0, 55, 0.12), (649.0, 120, 0.12)],
+    )
+    def test_waits_that_make_failures_rarer_are_those_of_the_loop(
+        self, mtbf_s: float, num_spares: int, within: float
+    ) -> None:
+        runs, ledger = play(
+            work_s=2000 * mtbf_s, mtbf_s=mtbf_s, interval_s=100.0, stall_s=0.6, commit_s=3.0, restart_s=300.0,
+            kind_share=[0.5, 0.5, 0.0, 0.0], kind_nodes=NODE_FAULTS, num_spares=num_spares, repair_s=3 * DAY,
+            spare_wait_s=60.0, queue_wait_s=7200.0, num_replications=20,
+        )  # fmt: skip
+        assert wall_s(ledger) == pytest.approx(runs.wall_s.mean(), rel=within)
+
+    def test_a_run_that_waits_for_no_node_stands_beside_one_that_does_without_a_warning(self) -> None:
+        # Warnings are errors: of no nodes there is no mean number that fail at once. A minute for every node fault.
+        rows = columns(
+            kind_share=[0.5, 0.5, 0.0, 0.0],
+            kind_nodes=[[0.0] * 4, NODE_FAULTS],
+            num_spares=50,
+            spare_wait_s=60.0,
+        )
+        assert WayBack.of(Runs.of(rows)).replacement_wait_s == pytest.approx([0.0, 30.0], abs=1e-6)
+
+    def test_a_run_of_little_work_that_lasts_for_long_has_nodes_in_repair_for_long(self) -> None:
+        # Eleven hours of work that take a week: nodes that were away for as long as the work lasts, or less, would leave
+        # spares, and the run would be over in a day.
+        runs, ledger = play(
+            work_s=39_000.0, mtbf_s=65.0, interval_s=13.0, stall_s=0.6, commit_s=3.0, restart_s=300.0,
+            kind_share=[0.5, 0.5, 0.0, 0.0], kind_nodes=NODE_FAULTS, num_spares=120, repair_s=3 * DAY,
+            spare_wait_s=60.0, queue_wait_s=7200.0, num_replications=20,
+        )  # fmt: skip
+        assert 6 * DAY < runs.wall_s.mean() < 9 * DAY
+        assert wall_s(ledger) == pytest.approx(runs.wall_s.mean(), rel=0.35)
 
     def test_more_nodes_in_repair_than_the_loop_remembers_come_back_early(self) -> None:
         runs, _ = play(
