@@ -278,6 +278,33 @@ class TestHabitsOfReleases:
         found = habits_of("NeMo Automodel", "hopper", precision)
         assert (found.gradient_bytes, found.optimizer_bytes) == (2, 4.0)
 
+    def test_recipes_of_automodel_have_kernels_of_transformer_engine_and_chunks(self) -> None:
+        # NVIDIA-NeMo/Automodel, examples/llm_benchmark: attn: te, rms_norm: te, rope_fusion: true, experts: gmm, dispatcher:
+        # deepep; pp_schedule: interleaved1f1b in 116 of 132 pipelines.
+        found = habits_of("NeMo Automodel", "hopper", "bf16")
+        assert (found.attention, found.has_fused_operators, found.copies_shared_heads) == (
+            "flash",
+            True,
+            False,
+        )
+        assert (found.expert_products, found.expert_dispatch) == ("grouped", "deduplicated")
+        assert found.picks_chunks
+
+    @pytest.mark.parametrize(
+        ("framework", "is_compiled"),
+        [
+            ("fms-fsdp", True),
+            ("OLMo-core", True),
+            ("Meta Lingua", True),
+            ("PyTorch FSDP", False),
+            ("litgpt", False),
+        ],
+    )
+    def test_frameworks_that_compile_by_default_fuse_operators(
+        self, framework: str, is_compiled: bool
+    ) -> None:
+        assert habits_of(framework, "hopper", "bf16").has_fused_operators == is_compiled
+
     @pytest.mark.parametrize("framework", ["", "home-made", "Megatron-LM", "Megatron-DeepSpeed", "NeMo"])
     def test_a_framework_that_is_unknown_or_dated_by_its_hardware_is_assumed(
         self, tmp_path: Path, framework: str
