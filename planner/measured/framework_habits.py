@@ -43,9 +43,10 @@ OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
 _SHARDING = "torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
 """torchtune is PyTorch's FSDP2; metaseq is fairscale's FSDP."""
-_COMPILED_BY_DEFAULT = r"\blingua\b|fms-?fsdp|olmo-?core"
-"""Lingua's configurations say `compile: true`, fms-fsdp's default is `use_torch_compile = True`, and all 46 training scripts of
-OLMo-core that say something of it say `compile_model=True`."""
+_FUSED_BY_DEFAULT = r"\blingua\b|fms-?fsdp|olmo-?core|tiny-?llama"
+"""Lingua's configurations say `compile: true`, fms-fsdp's default is `use_torch_compile = True`, all 46 training scripts of
+OLMo-core that say something of it say `compile_model=True`, and TinyLlama has fused norms, rotary positions and loss of its own
+(`lit_gpt`)."""
 _SHARDING_OF_ANY = "fsdp|axolotl"
 """Words that others use, too: Megatron and JAX have an FSDP of their own, axolotl runs DeepSpeed as well."""
 _HUGGING_FACE = (
@@ -89,7 +90,7 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan.*compile|compile.*torchtitan", habits=COMPILED_TORCHTITAN),
     _Framework(words=f"({_SHARDING}).*compile|compile.*({_SHARDING})", habits=COMPILED),
     _Framework(words="torchtitan", habits=TORCHTITAN),
-    _Framework(words=_COMPILED_BY_DEFAULT, habits=COMPILED),
+    _Framework(words=_FUSED_BY_DEFAULT, habits=COMPILED),
     _Framework(words=_SHARDING, habits=SHARDED),
     _Framework(words="intern-?evo", habits=SIXTEEN_BIT_ZERO),  # since January 2024
     _Framework(

@@ -296,8 +296,8 @@ class TestHabitsOfReleases:
             ("fms-fsdp", True),
             ("OLMo-core", True),
             ("Meta Lingua", True),
+            ("TinyLlama (lit-gpt)", True),
             ("PyTorch FSDP", False),
-            ("litgpt", False),
         ],
     )
     def test_frameworks_that_compile_by_default_fuse_operators(
