@@ -27,6 +27,9 @@ those of Transformer Engine."""
 MEGATRON_CORE = Habits(name="Megatron-Core", overlaps_tensor_comm=True, expert_products="separate")
 """Its published runs overlap data-, tensor- and pipeline-parallel traffic (README of NVIDIA/Megatron-LM; MegaScale, arXiv
 2402.15627)."""
+PRIMUS = replace(MEGATRON_CORE, name="Primus", overlaps_tensor_comm=False, logit_bytes=2)
+"""AMD's recipes of Megatron (`examples/megatron/configs`, August 2026): none of some 270 overlaps tensor-parallel traffic, most
+overlap that of gradients, and their loss is that of Transformer Engine (`cross_entropy_fusion_impl: "te"`)."""
 NEMO = Habits(
     name="NeMo, Megatron-Bridge",
     overlaps_tensor_comm=True,

@@ -338,6 +338,8 @@ class TestHabitsOfReleases:
             ("Meta Lingua", "FSDP"),
             ("metaseq", "FSDP"),
             ("MegaScale", "Megatron-Core"),
+            ("Primus (Megatron-LM)", "Primus"),
+            ("Primus torchtitan", "torchtitan"),
             ("MaxText (FSDP)", "JAX"),
             ("Alpa (JAX/XLA)", "Alpa"),
             ("JAX FSDP", "JAX"),
