@@ -27,6 +27,9 @@ MOST_EVALUATIONS = 12
 CLEARLY_LESS = 0.95
 """Share of the cost of a fit from the expected constants below which another counts: both stop near their best."""
 
+HARDLY_SHOWN = 0.15
+"""Largest share of the time of a row below which a constant may hide behind others where it is expected."""
+
 Errors = Callable[[Floats], Floats]
 """Log errors `(n,)` at the logarithms of the constants `(k,)`."""
 
@@ -153,17 +156,18 @@ def settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane | Non
 
 
 def best_settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane) -> Plane:
-    """Returns the errors around the best constants, sought from the given plane and from each constant a width below it.
+    """Returns the errors around the best constants, sought from a plane and with each constant that hardly shows a width lower.
 
     Traffic that hides behind computation has no slope where it is expected, and another constant may be taken for it.
     """
     first = settled(errors_at, weights, prior, start)
     expected, low = np.log(prior.expected), np.log(prior.low)
+    is_hidden = np.abs(start.slopes).max(axis=0) < HARDLY_SHOWN
     others = [
         settled(errors_at, weights, prior, Plane.of(errors_at, np.maximum(expected - shift, low), prior))
-        for shift in np.diag(prior.log_width)
+        for shift in np.diag(prior.log_width)[is_hidden]
     ]
-    best = min(others, key=lambda plane: cost(plane, weights, prior))
+    best = min([first, *others], key=lambda plane: cost(plane, weights, prior))
     is_better = cost(best, weights, prior) < CLEARLY_LESS * cost(first, weights, prior)
     return best if is_better else first
 
