@@ -154,9 +154,7 @@ def _in_format(habits: Habits, precision: str) -> Habits:
     # 8-bit products of PyTorch need its compiler
     if precision in ("fp8", "fp4") and habits in (SHARDED, TORCHTITAN):
         return replace(habits, has_fused_operators=True)
-    if (
-        precision != "bf16" and habits != AUTOMODEL
-    ):  # the half that apex leaves out of a master weight is in a bf16 weight
+    if precision != "bf16" and habits.splits_masters:
         habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
         return replace(

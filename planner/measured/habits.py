@@ -54,6 +54,8 @@ class Habits:
     """The same where tensor-parallel ranks share out the vocabulary; left out: as otherwise."""
     sync_buffer_bytes: float = 0.0
     optimizer_bytes: float = FULL_OPTIMIZER_BYTES
+    splits_masters: bool = False
+    """Whether these leave out the half of a master weight that is in a bf16 weight, and are all of them in other formats."""
     update_bytes: float | None = None
     fp16_update_bytes: float | None = None
     """The same of the 16-bit gradients of loss scaling."""

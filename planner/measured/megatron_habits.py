@@ -43,7 +43,7 @@ NEMO = Habits(
 BRIDGE = replace(NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
 Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""
-NEMO_APEX = replace(NEMO, optimizer_bytes=10.0, update_bytes=0.0)
+NEMO_APEX = replace(NEMO, optimizer_bytes=10.0, splits_masters=True, update_bytes=0.0)
 """Until 24.05 its optimizer was that of apex, which works on gradients as they are and keeps of a bf16 weight's master only
 the other 16 bits (`store_param_remainders` in `megatron_gpt_model.py` and `distributed_fused_adam.py`)."""
 NEMO_2023 = Habits(
@@ -51,6 +51,7 @@ NEMO_2023 = Habits(
     attention="unfused",
     has_sequence_parallel=False,
     optimizer_bytes=NEMO_APEX.optimizer_bytes,
+    splits_masters=NEMO_APEX.splits_masters,
     update_bytes=NEMO_APEX.update_bytes,
 )
 NANOTRON = Habits(name="nanotron", pads_vocabulary=False, gathers_cast_inputs=False)

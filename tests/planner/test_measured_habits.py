@@ -418,11 +418,13 @@ class TestHabitsOfReleases:
             ("NeMo 24.05", "bf16", 10.0, 0.0),
             ("NeMo 24.05", "fp8", 12.0, 0.0),
             ("NeMo 25.02", "bf16", 12.0, None),
+            # arXiv 2412.19437, section 3.3.3: a master weight in 32 bits and moments in 16, beside products in 8.
+            ("HAI-LLM", "fp8", 8.0, None),
             ("Megatron-DeepSpeed", "fp16", 12.0, 6.0),
             ("Megatron-DeepSpeed", "bf16", 12.0, None),
         ],
     )
-    def test_apex_stores_less_and_deepspeed_copies_more(
+    def test_apex_and_deepseek_store_less_and_deepspeed_copies_more(
         self, framework: str, precision: str, optimizer_bytes: float, update_bytes: float | None
     ) -> None:
         found = habits_of(framework, "ampere", precision)
