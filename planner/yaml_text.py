@@ -82,9 +82,8 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _decode(content: bytes, source: str) -> str:
-    if b"\0" in content[:2] or content.startswith(
-        _MARKS_OF_UTF_16
-    ):  # every second byte of it without its mark
+    # Without its mark, every second byte of it is 0.
+    if b"\0" in content[:2] or content.startswith(_MARKS_OF_UTF_16):
         raise _error("is not UTF-8 text: it looks like UTF-16; save it as UTF-8", source)
     try:
         return content.decode("utf-8-sig")
