@@ -71,6 +71,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def designs(number: int) -> str:
+    """Returns how many designs: `1 design`, `26 designs`."""
+    return "1 design" if number == 1 else f"{count(number)} designs"
+
+
 def dollars(value_usd: float) -> str:
     """Returns money: `$1.85 M`, `$950 k`, `$12.3`."""
     return f"${_scaled(value_usd, _MONEY)}"

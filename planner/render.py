@@ -176,8 +176,7 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     if not answer.front:
         return
     objectives = ", ".join(human.words(name) for name in answer.objectives)
-    designs = "1 design" if len(answer.front) == 1 else f"{human.count(len(answer.front))} designs"
-    title(console, f"Pareto front ({designs}; {objectives})")
+    title(console, f"Pareto front ({human.designs(len(answer.front))}; {objectives})")
     shown = _front_rows(answer)
     has_site = has_several_sites(answer)
     marks = [_mark(answer, design) for design in shown]

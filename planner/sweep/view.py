@@ -30,8 +30,7 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
         console: where to write.
         is_whole: whether all sizes were tried.
     """
-    designs = "1 design" if len(rows) == 1 else f"{human.count(len(rows))} designs"
-    headline(console, f"{sweep.name}: {designs}", is_good=bool(rows))
+    headline(console, f"{sweep.name}: {human.designs(len(rows))}", is_good=bool(rows))
     for name, point in _points(sweep, rows):
         title(console, name)
         grid(console, _table(sweep, point))
