@@ -15,7 +15,7 @@ import argparse
 import csv
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib import resources
@@ -37,9 +37,10 @@ from planner.validation.comparison import (
     rank_correlation,
     unsure_log_ratios,
 )
-from planner.validation.interval import Residual, interval_of, residual_of
+from planner.validation.interval import interval_of, residual_of
 from simulator.catalog import catalog_hash
 from simulator.errors import InputError, Problem
+from simulator.table import Floats
 from simulator.units import GIB
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +65,17 @@ COMMON_TO_A_PAIR = (
 DISTINGUISHABLE = 1.05
 """Ratio of two measured rates from which their order means something: the same configuration in another software
 release differs by 5 % (median of 66 configurations)."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Whether a measured step lies in its 80 % interval."""
+
+    source: str
+    without_source: bool
+    """In the interval that other sources give."""
+    without_architecture: bool
+    """In the one that other architectures give."""
 
 
 def rank_correlations(comparisons: Sequence[Comparison]) -> dict[str, tuple[int, float]]:
@@ -247,13 +259,13 @@ def _regret_line(name: str, found: Sequence[Choice]) -> list[str]:
 
 def _interval_sheet(comparisons: Sequence[Comparison]) -> Sheet:
     """How many measured steps lie in their 80 % interval, also where their whole architecture is left out."""
-    residuals = [residual_of(comparison) for comparison in comparisons]
-    groups = by_group(comparisons, lambda c: c.row["group"])
-    lines = [_coverage_line(source, members, residuals) for source, members in groups.items()]
+    coverages = _coverages(comparisons)
+    groups = by_group(coverages, lambda coverage: coverage.source)
+    lines = [_coverage_line(source, members) for source, members in groups.items()]
     return Sheet(
         name="intervals",
         head=("source", "n", "inside, without its source", "inside, without its architecture"),
-        lines=[*lines, _coverage_line("all rows", comparisons, residuals)],
+        lines=[*lines, _coverage_line("all rows", coverages)],
     )
 
 
@@ -269,20 +281,27 @@ def _constants_sheet() -> Sheet:
     return Sheet(name="training-constants", head=head, lines=lines)
 
 
-def _coverage_line(name: str, members: Sequence[Comparison], residuals: Sequence[Residual]) -> list[str]:
-    unsure_ratios = unsure_log_ratios(members)
+def _coverages(comparisons: Sequence[Comparison]) -> list[Coverage]:
+    residuals = [residual_of(comparison) for comparison in comparisons]
+    of_others = {
+        family: [residual for residual in residuals if residual.family != family]
+        for family in {comparison.family for comparison in comparisons}
+    }
 
-    def share(known: Callable[[Comparison], Sequence[Residual]]) -> str:
-        are_inside = [
-            interval_of(member, known(member), ratios).holds(member.measured_s)
-            for member, ratios in zip(members, unsure_ratios, strict=True)
-        ]
-        return f"{np.mean(are_inside):.0%}"
+    def coverage(comparison: Comparison, unsure_ratios: Floats) -> Coverage:
+        without_source, without_architecture = (
+            interval_of(comparison, known, unsure_ratios).holds(comparison.measured_s)
+            for known in (residuals, of_others[comparison.family])
+        )
+        return Coverage(comparison.row["group"], without_source, without_architecture)
 
-    def other_architectures(member: Comparison) -> Sequence[Residual]:
-        return [residual for residual in residuals if residual.family != member.family]
+    return list(map(coverage, comparisons, unsure_log_ratios(comparisons)))
 
-    return [name, str(len(members)), share(lambda _: residuals), share(other_architectures)]
+
+def _coverage_line(name: str, members: Sequence[Coverage]) -> list[str]:
+    without_source = np.mean([member.without_source for member in members])
+    without_architecture = np.mean([member.without_architecture for member in members])
+    return [name, str(len(members)), f"{without_source:.0%}", f"{without_architecture:.0%}"]
 
 
 def _worst_sheet(comparisons: Sequence[Comparison]) -> Sheet:

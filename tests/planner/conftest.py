@@ -1,12 +1,20 @@
-"""What do tests of pages share? A browser for each file of them."""
+"""What do tests of the planner share? A browser for each file of pages, and pictures that are drawn once."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+
+from planner.report import files
+from planner.report.data import Figure
+from planner.report.designs import DesignCloud
+from planner.report.plots import save_picture
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -24,3 +32,25 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def drawings() -> dict[str, bytes]:
+    """Pictures by what they show."""
+    return {}
+
+
+@pytest.fixture
+def pictures_drawn_once(drawings: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of what becomes of a study need its pictures, not to draw those of equal studies again."""
+
+    def saved(figure: Figure, cloud: DesignCloud, path: Path) -> None:
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+            shown = f"{path.suffix} {figure!r} {cloud!r}"
+        if shown in drawings:
+            path.write_bytes(drawings[shown])
+        else:
+            save_picture(figure, cloud, path)
+            drawings[shown] = path.read_bytes()
+
+    monkeypatch.setattr(files, "save_picture", saved)

@@ -32,6 +32,8 @@ from studies.store import StudyStore
 from tests.postgres import postgres
 from tests.studies.study_jobs import small_job
 
+pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 

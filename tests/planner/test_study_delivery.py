@@ -36,6 +36,8 @@ from studies.store_address import asked_store
 from studies.tracking import StudyTracker
 from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, run, stop_after
 
+pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+
 
 def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
     tmp_path: Path, uri: str, capsys: pytest.CaptureFixture[str]
