@@ -33,7 +33,7 @@ from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.shipped import shipped_rows
-from simulator.simulate import simulate
+from simulator.simulate import steps_and_memory
 from simulator.table import Booleans
 from simulator.training import training_constants
 from simulator.workload import Workload
@@ -369,19 +369,19 @@ def memory_kind(row: Row) -> MemoryKind:
 
 def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
     job = job_of(rows[0]).model_copy(update={"calibration": calibration})
-    outcomes = simulate(job, PlanTable.from_plans([plan_of(row) for row in rows]))
+    steps, memory = steps_and_memory(job, PlanTable.from_plans([plan_of(row) for row in rows]))
     accelerator = job.offers[0].accelerator
-    peaks = outcomes.memory.peak_on(accelerator.memory_bytes)
+    peaks = memory.peak_on(accelerator.memory_bytes)
     return [
         Comparison(
             row=row,
             family=accelerator.family,
-            simulated_s=float(outcomes.steps.step_time_s[position]),
+            simulated_s=float(steps.step_time_s[position]),
             simulated_memory_bytes=float(peaks[position]),
-            planned_memory_bytes=float(outcomes.summary.peak_memory_bytes[position]),
+            planned_memory_bytes=float(memory.peak_bytes[position]),
             memory_kind=memory_kind(row),
             comparable_memory_bytes=float(
-                outcomes.memory.peak_of(memory_kind(row), accelerator.memory_bytes)[position]
+                memory.peak_of(memory_kind(row), accelerator.memory_bytes)[position]
             ),
             capacity_bytes=accelerator.memory_bytes,
         )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from planner.report import files
@@ -35,18 +33,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def drawings() -> dict[str, bytes]:
+def drawings() -> dict[tuple[object, ...], bytes]:
     """Pictures by what they show."""
     return {}
 
 
 @pytest.fixture
-def pictures_drawn_once(drawings: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def pictures_drawn_once(drawings: dict[tuple[object, ...], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of what becomes of a study need its pictures, not to draw those of equal studies again."""
 
     def saved(figure: Figure, cloud: DesignCloud, path: Path) -> None:
-        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-            shown = f"{path.suffix} {figure!r} {cloud!r}"
+        columns = (cloud.design_id, cloud.broken, *cloud.numbers.values(), *cloud.codes.values())
+        shown = (path.suffix, repr(figure), *cloud.words.items(), *(column.tobytes() for column in columns))
         if shown in drawings:
             path.write_bytes(drawings[shown])
         else:
