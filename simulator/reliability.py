@@ -39,7 +39,8 @@ class Restart(Record):
     planned_stop_s: float = Field(default=600.0, ge=0)
     """Taking nodes out for planned maintenance and others in, before the ordinary initialization; estimate."""
     log_deviation: float = Field(default=0.5, ge=0, le=2)
-    """Spread of each way back around its mean: standard deviation of its logarithm, in replays; estimate."""
+    """Spread of each way back around its mean: standard deviation of its logarithm. It moves the mean of a run only where
+    `fails_during_restart` begins long ones anew; estimate."""
 
 
 class Reliability(Record):

@@ -36,8 +36,8 @@ OF_THE_RUN = ("restart_s", "policy", "work_s")
 OF_THE_SCHEME = ("stall_s", "commit_s", "tax_fraction", "slots")
 """Numbers that may be given for the scheme of the plan; the other schemes keep theirs."""
 
-_WAYS_BACK = ("fast_load_s", "durable_load_s", "spare_wait_s", "queue_wait_s")
-"""What comes on top of a restart in a job's run."""
+_WAYS_BACK = ("fast_load_s", "durable_load_s", "spare_wait_s", "queue_wait_s", "restart_log_deviation")
+"""What comes on top of a restart in a job's run, and its spread."""
 
 
 def play_job_goodput(
