@@ -12,6 +12,12 @@ At first all spares stand by. The mean over the run is that over A up to T or th
 Its integrals are those of P(Y >= c; x) and of x P(Y >= c; x) over x, the first of which is E[max(0, Y - c)]: of as
 many failures as a run shorter than a repair has, those beyond the spares wait for the queue.
 
+Where the queue takes longer than a repair, only repairs end a wait, and as nothing fails meanwhile never more than c + 1
+nodes are in repair: Erlang's loss system with c + 1 servers, in which arrivals are lost while all are taken. Its states do
+not depend on how repairs are distributed, so that in steady state, with r the rate while nobody waits and Y of mean r T,
+
+    E[wait] = S + P(Y = c + 1) / (r P(Y <= c)),      which is S + T without spares.
+
 Waits make failures rarer, and rarer failures wait less: the mean wait is the one that leads to itself. Several
 nodes that fail at once are one of a mean number of nodes. In steady state the mean wait is that of the event loop
 within 1 % where as many nodes fail each time and restarts are short, within 15 % for mixtures. Where spares run
@@ -26,11 +32,13 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.special import gammaln, pdtrc, xlogy
+from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
 from simulator.run.columns import FOREVER_S, Runs, over_kinds
 from simulator.table import Booleans, Floats, Table
 
+_LEAST_PROBABILITY = 1e-280
+"""Less has no digits."""
 _FEW = 1e-12
 """Fewer nodes in repair than this are as good as none, and divide no more."""
 _SETTLED_FRACTION = 1e-3
@@ -100,7 +108,7 @@ def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
     at_once = np.maximum(1.0, at_once)
     # The run is longer than its work: at least by its ways back.
     run_s = runs.work_s * apart_s / runs.mtbf_s
-    failing = _Failing.of(runs, run_s, per_interruption / apart_s / at_once)
+    failing = _Failing.of(runs, run_s, per_interruption / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):
         enough = np.maximum(0.0, np.floor((runs.num_spares - runs.kind_nodes[:, kind]) / at_once) + 1.0)
@@ -114,6 +122,8 @@ class _Failing(Table):
 
     per_s: Floats
     """r."""
+    per_working_s: Floats
+    """The same while nobody waits for a node beyond the time for a spare."""
     full_s: Floats
     """The longest A: the repair, or the run where that is shorter."""
     transient: Floats
@@ -124,19 +134,24 @@ class _Failing(Table):
     """q, the wait beyond that for a spare if no node comes back."""
     faster_s: Floats
     """By how much the queue is faster than a spare; 0 where it is slower."""
+    only_repairs: Booleans
+    """Whether waits end with a repair at the latest, and nothing fails during them."""
 
     @classmethod
-    def of(cls, runs: Runs, run_s: Floats, per_s: Floats) -> Self:
-        """Returns the nodes of runs of a length in which so many fail per second."""
+    def of(cls, runs: Runs, run_s: Floats, per_interruption: Floats, apart_s: Floats) -> Self:
+        """Returns the nodes of runs of a length, so many for each of the interruptions that are so far apart."""
         full_s = np.minimum(runs.repair_s, run_s)
         queue_s = runs.queue_wait_s - runs.spare_wait_s
+        working_s = _apart_s(runs, np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0))
         return cls(
-            per_s=np.maximum(per_s, _FEW / np.where(full_s > 0.0, full_s, 1.0)),
+            per_s=np.maximum(per_interruption / apart_s, _FEW / np.where(full_s > 0.0, full_s, 1.0)),
+            per_working_s=np.maximum(per_interruption / working_s, _FEW / np.maximum(runs.repair_s, 1.0)),
             full_s=full_s,
             transient=np.divide(full_s, run_s, out=np.ones(len(runs)), where=run_s > 0.0),
             repair_s=runs.repair_s,
             queue_s=np.clip(queue_s, 0.0, runs.repair_s),
             faster_s=np.maximum(0.0, -queue_s),
+            only_repairs=(queue_s >= runs.repair_s) & (runs.fails_during_restart == 0.0),
         )
 
     def mean_wait_s(self, enough: Floats) -> Floats:
@@ -153,7 +168,23 @@ class _Failing(Table):
         after = after - (1.0 - kept) * alone.passed
         first_s = self._mean_until_full(before + after) / self.per_s
         none_left = self._mean(full.reached, full.reached_sum)
-        return self.transient * first_s + (1.0 - self.transient) * steady_s - none_left * self.faster_s
+        mean_s = self.transient * first_s + (1.0 - self.transient) * steady_s - none_left * self.faster_s
+        if not np.any(self.only_repairs):
+            return mean_s
+        # Without spares the first failure waits as long as any.
+        transient = np.where(enough > 0.0, self.transient, 0.0)
+        waiting_s = transient * first_s + (1.0 - transient) * self._wait_for_repairs_s(enough)
+        return np.where(self.only_repairs, waiting_s, mean_s)
+
+    def _wait_for_repairs_s(self, enough: Floats) -> Floats:
+        """Returns the mean wait in steady state where nothing but repairs ends it (Erlang's loss system), `(n,)`."""
+        mean = self.per_working_s * self.repair_s
+        all_lost = np.exp(xlogy(enough + 1.0, mean) - mean - gammaln(enough + 2.0))
+        some_left = pdtr(enough, mean)
+        # Where hardly ever a node is left both have no digits; nodes then come back one after another.
+        is_known = some_left > _LEAST_PROBABILITY
+        ratio = np.divide(all_lost, some_left, out=(mean - enough) / (enough + 1.0), where=is_known)
+        return np.asarray(ratio / self.per_working_s)
 
     def _mean(self, steady: Floats, until_full: Floats) -> Floats:
         """Returns the mean over the run of a figure with such a value in the end, and such an integral until then."""

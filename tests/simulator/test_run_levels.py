@@ -203,6 +203,23 @@ class TestSpares:
         error_s = 4 * runs.replacement_wait_s.std() / math.sqrt(5000)
         assert ledger.replacement_wait_s[0] == pytest.approx(runs.replacement_wait_s.mean(), abs=error_s)
 
+    @pytest.mark.parametrize("mtbf_s", [2e3, 1e5])
+    @pytest.mark.parametrize("num_spares", [0, 2, 15])
+    def test_where_only_repairs_end_a_wait_nodes_in_repair_are_erlangs(
+        self, mtbf_s: float, num_spares: int
+    ) -> None:
+        # A cluster that can borrow no node. Up to 26 nodes would be in repair if the run went on without them.
+        repair_s = 1e5
+        runs, ledger = play(
+            work_s=200 * max(mtbf_s, repair_s / 10), mtbf_s=mtbf_s, interval_s=mtbf_s / 100, **NO_SAVES,
+            kind_share=[0.5, 0.5, 0.0, 0.0], kind_nodes=NODE_FAULTS, num_spares=num_spares, repair_s=repair_s,
+            spare_wait_s=60.0, queue_wait_s=1e9, num_replications=200,
+        )  # fmt: skip
+        if num_spares == 0:
+            waits = ledger.replacement_wait_s / ledger.num_failures
+            assert waits == pytest.approx(0.5 * (60.0 + repair_s))
+        assert wall_s(ledger)[0] == pytest.approx(runs.wall_s.mean(), rel=0.01)
+
     @pytest.mark.parametrize("work", [0.5, 2.0, 20.0])
     @pytest.mark.parametrize("num_spares", [0, 2, 6])
     def test_waits_before_the_steady_state_are_those_of_the_loop(self, work: float, num_spares: int) -> None:
