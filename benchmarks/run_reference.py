@@ -121,7 +121,7 @@ class SlowRun:
         while self.due_s > self.done_s + row["interval_s"] + self.tie_s:
             self.due_s -= row["interval_s"]
         while self.wall_s < until_s and self.done_s < row["work_s"]:
-            is_due = self.done_s >= self.due_s
+            is_due = self.done_s >= self.due_s and row["work_s"] - self.done_s > 1e-9 * row["interval_s"]
             under_way = [commit for commit, _, _ in self.fast if commit > self.wall_s + self.tie_s * is_due]
             if is_due and len(under_way) < row["slots"]:
                 self.save(until_s)

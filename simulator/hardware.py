@@ -185,16 +185,20 @@ class Fabric(Record):
     """Greenhouse gases of making one switch (0.3 to 1 t; estimate, no published footprint was found)."""
 
 
+LEAST_BYTES_PER_S = 1e6
+"""No file system or drive that holds checkpoints is slower: lower rates are in another unit, such as GB/s."""
+
+
 class Storage(Record):
     """The file system that holds checkpoints."""
 
-    write_bytes_per_s: PositiveFloat = 500e9
+    write_bytes_per_s: float = Field(default=500e9, ge=LEAST_BYTES_PER_S)
     """Rate at which all nodes together can write."""
-    read_bytes_per_s: PositiveFloat = 500e9
+    read_bytes_per_s: float = Field(default=500e9, ge=LEAST_BYTES_PER_S)
     """Rate at which all nodes together can read."""
-    write_bytes_per_s_per_node: PositiveFloat = 2e9
+    write_bytes_per_s_per_node: float = Field(default=2e9, ge=LEAST_BYTES_PER_S)
     """Rate at which one node can write (2 GB/s: planning figure for a parallel file system)."""
-    read_bytes_per_s_per_node: PositiveFloat = 2e9
+    read_bytes_per_s_per_node: float = Field(default=2e9, ge=LEAST_BYTES_PER_S)
     """Rate at which one node can read."""
     capacity_power_w: float | None = Field(default=None, ge=0)
     """Power of the storage system that is counted towards this run; left out: that of `capacity_bytes`, since the share

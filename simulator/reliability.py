@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from simulator.record import Record
 from simulator.stragglers.causes import StragglerModel, StragglerPrior, Stragglers
 from simulator.table import Floats, Integers
 from simulator.units import DAY
 
+MOST_S = 1e9
+"""Thirty years: whoever writes longer parts of a way back has mistaken a unit."""
 GPUS_PER_COUNTED_NODE = 8.0
 """Accelerators of a node in published failure rates."""
 
@@ -23,23 +25,24 @@ class Restart(Record):
     (MegaScale, arXiv 2402.15627), a hot spare within a minute, communicator set-up 1-3 min, warm-up 1-3 min.
     """
 
-    detect_s: float = Field(default=60.0, ge=0)
+    detect_s: float = Field(default=60.0, ge=0, le=MOST_S)
     """From the fault to its detection."""
-    diagnose_s: float = Field(default=60.0, ge=0)
+    diagnose_s: float = Field(default=60.0, ge=0, le=MOST_S)
     """Finding and isolating the faulty node."""
-    replace_from_spare_s: float = Field(default=60.0, ge=0)
+    replace_from_spare_s: float = Field(default=60.0, ge=0, le=MOST_S)
     """Bringing in a spare node."""
-    replace_from_queue_s: float = Field(default=7200.0, ge=0)
+    replace_from_queue_s: float = Field(default=7200.0, ge=0, le=MOST_S)
     """Waiting for a repaired or newly allocated node when no spare is left (TrainMover, arXiv 2412.12636:
     stop-and-restart without standby takes about two hours)."""
-    initialize_s: float = Field(default=120.0, ge=0)
+    initialize_s: float = Field(default=120.0, ge=0, le=MOST_S)
     """Processes, containers and communicators."""
-    warm_up_s: float = Field(default=60.0, ge=0)
+    warm_up_s: float = Field(default=60.0, ge=0, le=MOST_S)
     """Compilation and the first slow steps."""
-    planned_stop_s: float = Field(default=600.0, ge=0)
+    planned_stop_s: float = Field(default=600.0, ge=0, le=MOST_S)
     """Taking nodes out for planned maintenance and others in, before the ordinary initialization; estimate."""
     log_deviation: float = Field(default=0.5, ge=0, le=2)
-    """Spread of each way back around its mean: standard deviation of its logarithm, in replays; estimate."""
+    """Spread of each way back around its mean: standard deviation of its logarithm. It moves the mean of a run only where
+    `fails_during_restart` begins long ones anew; estimate."""
 
 
 class Reliability(Record):
@@ -60,11 +63,11 @@ class Reliability(Record):
     """Failures of whole domains. No published rate is usable: 0 unless you know yours."""
     planned_stops_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
     """Announced interruptions, before which the job saves (Llama 3 405B: 47 in 54 days on 2,048 nodes, 0.42)."""
-    repair_days: PositiveFloat = 3.0
+    repair_days: float = Field(default=3.0, gt=0, le=10_000)
     """Days until a failed node is back in the spare pool."""
     restart: Restart = Restart()
     """The way back after a failure."""
-    straggler_log_mean: float | None = -2.5
+    straggler_log_mean: float | None = Field(default=-2.5, ge=-20, le=2)
     """Mean of ln(S - 1), S the slow-down of a job against the same job without stragglers; null: S = 1. Holds while
     `stragglers` names no causes. With a deviation of 1 it reproduces five statistics of 3,079 jobs (arXiv 2505.05713)."""
     straggler_log_deviation: float = Field(default=1.0, ge=0, le=3)

@@ -28,7 +28,9 @@ MODEL_ROOMS = ("simulator", "constraints")
 """Rooms that hold the model; every constant in them has its line in docs/model.md."""
 NO_MODEL = {
     "simulator.checkpoints.schemes.NEVER_S": "infinity",
+    "simulator.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
     "simulator.hardware.MOST_PUE": "what is taken for a mistake in a figure",
+    "simulator.reliability.MOST_S": "what is taken for a mistake in a figure",
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
     "simulator.pipeline.timeline": "longest timeline",

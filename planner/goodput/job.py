@@ -36,8 +36,8 @@ OF_THE_RUN = ("restart_s", "policy", "work_s")
 OF_THE_SCHEME = ("stall_s", "commit_s", "tax_fraction", "slots")
 """Numbers that may be given for the scheme of the plan; the other schemes keep theirs."""
 
-_WAYS_BACK = ("fast_load_s", "durable_load_s", "spare_wait_s", "queue_wait_s")
-"""What comes on top of a restart in a job's run."""
+_WAYS_BACK = ("fast_load_s", "durable_load_s", "spare_wait_s", "queue_wait_s", "restart_log_deviation")
+"""What comes on top of a restart in a job's run, and its spread."""
 
 
 def play_job_goodput(
@@ -161,11 +161,11 @@ class _Runs:
         return cast(RunColumns, taken)
 
     def numbers(self, row: int) -> dict[str, object]:
-        """Returns one run as fields of `RunInputs`; an interval without end is the longest that there is."""
+        """Returns one run as fields of `RunInputs`; what has no end is as long as can be given there."""
         row_of = {
             name: float(self.column(name)[row]) for name in RunInputs.model_fields if name in self.columns
         }
-        row_of["interval_s"] = min(LONGEST_S, row_of["interval_s"])
+        row_of |= {name: min(LONGEST_S, row_of[name]) for name in ("interval_s", "mtbf_s")}
         row_of["restart_s"] = float(self.restart_s[row])
         policy = BackPressure(int(row_of.pop("policy"))).name.lower()
         return {**row_of, "slots": int(row_of["slots"]), "policy": policy}

@@ -10,7 +10,9 @@ from typing import Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from simulator.hardware import LEAST_BYTES_PER_S
 from simulator.record import Choice, Record
+from simulator.reliability import MOST_S
 
 
 class SavePolicy(Choice):
@@ -65,7 +67,7 @@ class Checkpointing(Record):
     """Whether replicas write what they hold in common once; false: every replica writes all that it holds."""
     kept_saves: int = Field(default=2, ge=1, le=1000)
     """Saves that the file system keeps: the newest complete one and the one under way."""
-    fixed_stall_s: float = Field(default=0.6, ge=0)
+    fixed_stall_s: float = Field(default=0.6, ge=0, le=MOST_S)
     """Planning, metadata and barrier of one save: stalls of 0.78 s (PyTorch DCP, 70B on 1,856 H200) and 0.59 s
     (ByteCheckpoint, arXiv 2407.20143, 405B on 8,960 GPUs), of which the copy itself is 0.02 s."""
     write_tax_fraction: float = Field(default=0.03, ge=0, le=10)
@@ -75,7 +77,7 @@ class Checkpointing(Record):
     """Energy of moving a byte between nodes: four ends of 800G optics at 15 W and three switch ports of 400G at 12 W,
     which is two tiers of the default fabric."""
 
-    peer_stall_s: float = Field(default=0.04, ge=0)
+    peer_stall_s: float = Field(default=0.04, ge=0, le=MOST_S)
     """Blocking time of a save to the memory of peers (ByteRobust, arXiv 2509.16293, 70B on 2,048 GPUs)."""
     peer_copies: int = Field(default=2, ge=2, le=64)
     """Nodes that hold every shard, its own one included (Gemini, SOSP 2023)."""
@@ -86,9 +88,9 @@ class Checkpointing(Record):
     persist_every: PositiveInt = Field(default=100, le=1_000_000)
     """Saves of a fast level (peers, local drives, servers) of which one goes on to the file system; Orbax's examples save
     locally every 10 steps and persistently every 1,000."""
-    nvme_write_bytes_per_s: PositiveFloat = 8e9
+    nvme_write_bytes_per_s: float = Field(default=8e9, ge=LEAST_BYTES_PER_S)
     """Rate at which a node writes to its own drives; estimate on the safe side, eight drives reach 20-50 GB/s."""
-    nvme_read_bytes_per_s: PositiveFloat = 8e9
+    nvme_read_bytes_per_s: float = Field(default=8e9, ge=LEAST_BYTES_PER_S)
     """Rate at which a node reads from them; estimate."""
 
     window_steps: int = Field(default=7, ge=1, le=1000)
@@ -97,7 +99,7 @@ class Checkpointing(Record):
     """Bytes of one gradient that a gradient-assisted save or a gradient replica ships."""
     gradient_variant: GradientVariant = GradientVariant.OVERLAPPED
     """Whether training waits for these gradients."""
-    replay_bytes_per_s: PositiveFloat = 150e9
+    replay_bytes_per_s: float = Field(default=150e9, ge=LEAST_BYTES_PER_S)
     """Rate at which the processors of one host replay the optimizer on state in its memory; memory-bound, estimate."""
 
     delta_fraction: float = Field(default=0.25, gt=0, le=1)
@@ -110,20 +112,20 @@ class Checkpointing(Record):
     """Servers that replay mirrored gradients; left out: as few as keep up with the steps."""
     server_power_w: float = Field(default=800.0, ge=0)
     """Power of one of them, all the time; estimate for two processors without accelerators."""
-    server_network_bytes_per_s: PositiveFloat = 12.5e9
+    server_network_bytes_per_s: float = Field(default=12.5e9, ge=LEAST_BYTES_PER_S)
     """Network bandwidth of one of them (100 Gbit/s, as FlowCheck's, EuroSys 2025)."""
     server_memory_bytes: PositiveFloat = 300e9
     """Main memory of one of them (FlowCheck: at least 300 GB)."""
     server_lag_steps: float = Field(default=0.0, ge=0, le=999)
     """Steps by which the servers may trail training."""
 
-    just_in_time_s: PositiveFloat | None = None
+    just_in_time_s: float | None = Field(default=None, gt=0, le=MOST_S)
     """Time in which healthy replicas hand over the state after a failure (Just-in-time checkpointing, EuroSys 2024); left
     out: a synchronous save by one replica and its load."""
-    quorum_stall_s: float = Field(default=10.0, ge=0)
+    quorum_stall_s: float = Field(default=10.0, ge=0, le=MOST_S)
     """Standstill of all replicas until they go on without a failed one; estimate (torchft loses 11 s a failure on 300
     GPUs, FT-HSDP, arXiv 2602.00277, 3 min on 100,000)."""
-    replica_recovery_s: PositiveFloat | None = None
+    replica_recovery_s: float | None = Field(default=None, gt=0, le=MOST_S)
     """Time until a failed replica is back; left out: the restart of its node and a copy from a living replica."""
 
     @model_validator(mode="after")

@@ -25,11 +25,9 @@ from typing import Self
 import numpy as np
 
 from simulator.run.columns import BackPressure, Runs
-from simulator.run.up_time import TIE_FRACTION
+from simulator.run.up_time import LAST_FRACTION, TIE_FRACTION
 from simulator.table import Booleans, Floats, Table
 
-_ROUNDING = 1e-9
-"""Intervals by which a save may miss the end of the work and still be left out."""
 _NUM_NEWTON_STEPS = 12
 """Seven reach full precision with taxes below a half; those near 1 converge slowly."""
 
@@ -129,7 +127,7 @@ class Ends(Table):
     def of(cls, runs: Runs, cycle: Cycle) -> Self:
         """Returns the ends of all runs."""
         later_s = runs.work_s - runs.interval_s
-        num_saves = np.maximum(0.0, np.ceil(later_s / cycle.gain_s - _ROUNDING))
+        num_saves = np.maximum(0.0, np.ceil(later_s / cycle.gain_s - LAST_FRACTION))
         rest_s = np.where(num_saves > 0, later_s - (num_saves - 1.0) * cycle.gain_s, runs.work_s)
         rest_s = np.clip(rest_s, 0.0, np.where(num_saves > 0, cycle.gain_s, runs.work_s))
         tax_s = np.minimum(runs.tax_share * runs.commit_s, runs.tax_fraction * rest_s)

@@ -1,28 +1,44 @@
 """How long does a run wait for other nodes, by expectation? The pool of spares as a queue with infinitely many servers.
 
-Failed nodes are in repair for a fixed time T each and fail at a constant rate, so that the number in repair is
-Poisson with mean a (M/G/inf), and each of them is back after a time that is uniform between 0 and T. With c
-spares an interruption finds none left if X >= c. It then waits for the queue, Q, or for the first of X + 1 nodes
-to come back and be brought in, S, whichever is shorter; with q = min(Q - S, T), as X + 1 moves the sum by one,
+Failed nodes are in repair for a fixed time T each and fail at a constant rate r. After a time A of the run, T at most,
+the number in repair is Poisson with mean a = r A (M/G/inf), and each of them has been there for a time that is uniform
+between 0 and A. With c spares an interruption finds none left if X >= c. It then waits for the queue, Q, or for the first
+node to come back and be brought in, S, whichever is shorter. None comes back before T - A; so with q = min(Q - S, T),
+B = min(T - q, A), b = r B and Y Poisson
 
-    E[wait] = S + T/a (P(Y > c; a) - exp(-a q/T) P(Y > c; a (1 - q/T))),      Y Poisson.
+    E[wait] = S + min(q, T - A) P(Y >= c; a) + (P(Y > c; a) - exp(b - a) P(Y > c; b)) / r.
+
+At first all spares stand by. The mean over the run is that over A up to T or the end of the run, and from T on A stays T.
+Its integrals are those of P(Y >= c; x) and of x P(Y >= c; x) over x, the first of which is E[max(0, Y - c)]: of as
+many failures as a run shorter than a repair has, those beyond the spares wait for the queue.
+
+Where the queue takes longer than a repair, only repairs end a wait, and as nothing fails meanwhile never more than c + 1
+nodes are in repair: Erlang's loss system with c + 1 servers, in which arrivals are lost while all are taken. Its states do
+not depend on how repairs are distributed, so that in steady state, with r the rate while nobody waits and Y of mean r T,
+
+    E[wait] = S + P(Y = c + 1) / (r P(Y <= c)),      which is S + T without spares.
 
 Waits make failures rarer, and rarer failures wait less: the mean wait is the one that leads to itself. Several
 nodes that fail at once are one of a mean number of nodes. In steady state the mean wait is that of the event loop
 within 1 % where as many nodes fail each time and restarts are short, within 15 % for mixtures. Where spares run
 out and the up-time M is no longer than the way back, failures are no more independent of repairs: goodput comes
 out within 9 % of the event loop's at half an hour of up-time, within a third at ten minutes, and up to three times
-as large at one. At first all spares stand by, which is left out: a run as short as a few repairs waits less than this.
+as large at one.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
-from scipy.special import pdtrc
+from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
 from simulator.run.columns import FOREVER_S, Runs, over_kinds
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Table
 
+_LEAST_PROBABILITY = 1e-280
+"""Less has no digits."""
 _FEW = 1e-12
 """Fewer nodes in repair than this are as good as none, and divide no more."""
 _SETTLED_FRACTION = 1e-3
@@ -91,23 +107,124 @@ def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
     at_once = np.divide(squares, per_interruption, out=np.ones(len(runs)), where=takes_any)
     at_once = np.maximum(1.0, at_once)
     # The run is longer than its work: at least by its ways back.
-    away_s = np.minimum(runs.repair_s, runs.work_s * apart_s / runs.mtbf_s)
-    in_repair = np.maximum(_FEW, per_interruption * away_s / apart_s / at_once)
-    queue_s = runs.queue_wait_s - runs.spare_wait_s
-    share = np.clip(np.divide(queue_s, away_s, out=np.zeros(len(runs)), where=away_s > 0.0), 0.0, 1.0)
+    run_s = runs.work_s * apart_s / runs.mtbf_s
+    failing = _Failing.of(runs, run_s, per_interruption / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):
         enough = np.maximum(0.0, np.floor((runs.num_spares - runs.kind_nodes[:, kind]) / at_once) + 1.0)
-        is_back = pdtrc(enough, in_repair)
-        is_back_late = np.exp(-in_repair * share) * pdtrc(enough, in_repair * (1.0 - share))
-        shorter_queue_s = np.minimum(queue_s, 0.0) * _none_left(enough, in_repair, queue_s < 0.0)
-        waits_s = away_s / in_repair * (is_back - is_back_late) + shorter_queue_s
-        extra_s[:, kind] = np.where(can_run_out[:, kind], waits_s, 0.0)
+        extra_s[:, kind] = np.where(can_run_out[:, kind], failing.mean_wait_s(enough), 0.0)
     return extra_s
 
 
-def _none_left(enough: Floats, in_repair: Floats, matters: Booleans) -> Floats:
-    """Returns P(X >= enough), `(n,)`; it is only worked out where it matters for any run."""
-    if not np.any(matters):
-        return np.zeros(len(enough))
-    return np.asarray(np.where(enough > 0.0, pdtrc(enough - 1.0, in_repair), 1.0))
+@dataclass(frozen=True, kw_only=True)
+class _Failing(Table):
+    """Nodes that fail during a run and come back, `(n,)`; letters as at the head of this module."""
+
+    per_s: Floats
+    """r."""
+    per_working_s: Floats
+    """The same while nobody waits for a node beyond the time for a spare."""
+    full_s: Floats
+    """The longest A: the repair, or the run where that is shorter."""
+    transient: Floats
+    """Share of the run until A is that long."""
+    repair_s: Floats
+    """T."""
+    queue_s: Floats
+    """q, the wait beyond that for a spare if no node comes back."""
+    faster_s: Floats
+    """By how much the queue is faster than a spare; 0 where it is slower."""
+    only_repairs: Booleans
+    """Whether waits end with a repair at the latest, and nothing fails during them."""
+
+    @classmethod
+    def of(cls, runs: Runs, run_s: Floats, per_interruption: Floats, apart_s: Floats) -> Self:
+        """Returns the nodes of runs of a length, so many for each of the interruptions that are so far apart."""
+        full_s = np.minimum(runs.repair_s, run_s)
+        queue_s = runs.queue_wait_s - runs.spare_wait_s
+        working_s = _apart_s(runs, np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0))
+        return cls(
+            per_s=np.maximum(per_interruption / apart_s, _FEW / np.where(full_s > 0.0, full_s, 1.0)),
+            per_working_s=np.maximum(per_interruption / working_s, _FEW / np.maximum(runs.repair_s, 1.0)),
+            full_s=full_s,
+            transient=np.divide(full_s, run_s, out=np.ones(len(runs)), where=run_s > 0.0),
+            repair_s=runs.repair_s,
+            queue_s=np.clip(queue_s, 0.0, runs.repair_s),
+            faster_s=np.maximum(0.0, -queue_s),
+            only_repairs=(queue_s >= runs.repair_s) & (runs.fails_during_restart == 0.0),
+        )
+
+    def mean_wait_s(self, enough: Floats) -> Floats:
+        """Returns the mean wait beyond that for a spare, `(n,)`, where so many nodes in repair leave none, c."""
+        alone_s = np.minimum(self.repair_s - self.queue_s, self.full_s)
+        full, alone = _Tail.of(self.per_s * self.full_s, enough), _Tail.of(self.per_s * alone_s, enough)
+        kept = np.exp(alone.mean - full.mean)
+        late_s = np.minimum(self.queue_s, self.repair_s - self.full_s)
+        steady_s = late_s * full.reached + (full.passed - kept * alone.passed) / self.per_s
+        # Until T: integrals over r A, up to r B without nodes that come back, beyond it with them.
+        before = self.per_s * self.queue_s * alone.reached_sum
+        after = self.per_s * self.repair_s * (full.reached_sum - alone.reached_sum)
+        after = after - (full.moment_sum - alone.moment_sum) + (full.passed_sum - alone.passed_sum)
+        after = after - (1.0 - kept) * alone.passed
+        first_s = self._mean_until_full(before + after) / self.per_s
+        none_left = self._mean(full.reached, full.reached_sum)
+        mean_s = self.transient * first_s + (1.0 - self.transient) * steady_s - none_left * self.faster_s
+        if not np.any(self.only_repairs):
+            return mean_s
+        # Without spares the first failure waits as long as any.
+        transient = np.where(enough > 0.0, self.transient, 0.0)
+        waiting_s = transient * first_s + (1.0 - transient) * self._wait_for_repairs_s(enough)
+        return np.where(self.only_repairs, waiting_s, mean_s)
+
+    def _wait_for_repairs_s(self, enough: Floats) -> Floats:
+        """Returns the mean wait in steady state where nothing but repairs ends it (Erlang's loss system), `(n,)`."""
+        mean = self.per_working_s * self.repair_s
+        all_lost = np.exp(xlogy(enough + 1.0, mean) - mean - gammaln(enough + 2.0))
+        some_left = pdtr(enough, mean)
+        # Where hardly ever a node is left both have no digits; nodes then come back one after another.
+        is_known = some_left > _LEAST_PROBABILITY
+        ratio = np.divide(all_lost, some_left, out=(mean - enough) / (enough + 1.0), where=is_known)
+        return np.asarray(ratio / self.per_working_s)
+
+    def _mean(self, steady: Floats, until_full: Floats) -> Floats:
+        """Returns the mean over the run of a figure with such a value in the end, and such an integral until then."""
+        return self.transient * self._mean_until_full(until_full) + (1.0 - self.transient) * steady
+
+    def _mean_until_full(self, integral: Floats) -> Floats:
+        """Returns an integral over r A by the length of its range."""
+        end = self.per_s * self.full_s
+        return np.divide(integral, end, out=np.zeros(len(end)), where=end > 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tail(Table):
+    """Probabilities of a Poisson number Y to reach c, and their integrals over its mean from 0 on, `(n,)`."""
+
+    mean: Floats
+    reached: Floats
+    """P(Y >= c)."""
+    passed: Floats
+    """P(Y > c)."""
+    reached_sum: Floats
+    """Integral of P(Y >= c): E[max(0, Y - c)]."""
+    passed_sum: Floats
+    """Integral of P(Y > c)."""
+    moment_sum: Floats
+    """Integral of P(Y >= c) times the mean."""
+
+    @classmethod
+    def of(cls, mean: Floats, enough: Floats) -> Self:
+        """Returns the tail beyond c = `enough`, a whole number."""
+        beyond = pdtrc(enough + 1.0, mean)
+        at_enough = np.exp(xlogy(enough, mean) - mean - gammaln(enough + 1.0))
+        # Summed from the end on, so that no digits of small tails are lost.
+        passed = beyond + at_enough * mean / (enough + 1.0)
+        reached = passed + at_enough
+        return cls(
+            mean=mean,
+            reached=reached,
+            passed=passed,
+            reached_sum=mean * reached - enough * passed,
+            passed_sum=mean * passed - (enough + 1.0) * beyond,
+            moment_sum=0.5 * (mean**2 * reached - enough * (enough + 1.0) * beyond),
+        )

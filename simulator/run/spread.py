@@ -5,9 +5,10 @@ The wall time is the first start plus work that is slowed down by S and stretche
     T = start + A (1 + kappa X) + s N,    X = e^(mu + sigma Z),  Z and N standard normal
 
 S = 1 + kappa X (`simulator.run.stragglers`) is the slow-down of the job by stragglers, A the wall time of a run without
-them, and s^2 the variance of the time that failures take: a Poisson number n of losses L has variance n E[L^2]. Of a loss,
-the work that is done again is uniform between nothing and twice its mean, and the way back is lognormal. Where the causes
-of stragglers are known, the quantile of S is that of drawn fleets, and both deviations from the mean add up as squares.
+them, and s^2 the variance of the time that interruptions take: a Poisson number n of losses L has variance n E[L^2]. Of a
+loss, the work that a failure undoes is uniform between nothing and twice its mean, the restart lognormal, and the wait for
+a node either that for a spare or the longest one. Where the causes of stragglers are known, the quantile of S is that of
+drawn fleets, and both deviations from the mean add up as squares.
 `simulator.run.wall_time.replicate_runs` is the judge.
 """
 
@@ -19,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from simulator.interruptions import node_loss_share
 from simulator.job import Job
 from simulator.plan import PlanTable, distinct_layouts
 from simulator.run.stragglers import (
@@ -31,11 +33,12 @@ from simulator.run.wall_time import RunTable
 from simulator.step import StepTable
 from simulator.stragglers.causes import StragglerPrior
 from simulator.table import Floats
+from simulator.units import DAY
 
 _UNIFORM_SECOND_MOMENT = 4.0 / 3.0
 """E[l^2] / E[l]^2 of a loss that is uniform from 0 to twice its mean."""
 _NUM_HALVINGS = 50
-_NOISE_RATIOS = np.concatenate([[1e-9], np.geomspace(1e-4, 1e3, 57)])
+_NOISE_RATIOS = np.concatenate([[1e-9], np.geomspace(1e-4, 1e3, 113)])
 """Values of s / A at which the quantile is tabulated; the rest is interpolated, beyond them it is that of noise alone."""
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
@@ -70,7 +73,7 @@ def wall_time_quantile_s(
     assert 0.0 < probability < 1.0, "checked by the types of a job"
     model, ends = job.reliability.straggler_model, run.makes_progress
     wall_s = np.where(ends, run.wall_time_s, 1.0)
-    deviation_s, sureness = _failure_deviation_s(job, run), float(ndtri(probability))
+    deviation_s, sureness = _failure_deviation_s(job, plans, run), float(ndtri(probability))
     work_s = wall_s - run.initialization_s
     if isinstance(model, StragglerPrior):
         # S = 1 + kappa X: what noise adds to kappa X is kappa times what noise of 1/kappa the size adds to X.
@@ -120,7 +123,7 @@ def _miss_probability(job: Job, plans: PlanTable, steps: StepTable, run: RunTabl
     expected = np.where(run.makes_progress, run.wall_time_s, 1.0)
     share, slowdown, strata = _excess(job, plans, steps)
     unhindered_s = (expected - run.initialization_s) / slowdown
-    noise_s = np.maximum(_failure_deviation_s(job, run), _LEAST_NOISE * expected)
+    noise_s = np.maximum(_failure_deviation_s(job, plans, run), _LEAST_NOISE * expected)
     # Everything over kappa A: what X may be, and what noise adds to it.
     unit_s = np.maximum(share, _LEAST_SHARE) * unhindered_s
     allowed = (limit_s - run.initialization_s - unhindered_s) / unit_s
@@ -168,17 +171,42 @@ def _drawn_quantile(job: Job, plans: PlanTable, steps: StepTable, probability: f
     return np.asarray(of_layout[layout])
 
 
-def _failure_deviation_s(job: Job, run: RunTable) -> Floats:
-    """Standard deviation of the time that failures take, `(n,)`: sqrt(n E[L^2]); 0 without progress or failures."""
+def _failure_deviation_s(job: Job, plans: PlanTable, run: RunTable) -> Floats:
+    """Standard deviation of the time that interruptions take, `(n,)`: sqrt(n E[L^2]); 0 without progress or failures."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        redone_s = run.lost_work_s / run.num_failures
-        way_back_s = run.way_back_s / run.num_failures
-        spread = math.exp(job.reliability.restart.log_deviation**2)
-        second_moment = (
-            _UNIFORM_SECOND_MOMENT * redone_s**2 + 2.0 * redone_s * way_back_s + spread * way_back_s**2
-        )
-        variance = run.num_failures * second_moment
+        # A planned stop comes back as a failure does, but loses no work where anything is saved.
+        losing = np.where(np.isfinite(run.checkpoint_interval_s), run.num_failures, _num_interruptions(run))
+        redone_s = np.where(losing > 0.0, run.lost_work_s / losing, 0.0)
+        way_back_s = run.way_back_s / _num_interruptions(run)
+        of_failures = losing * (_UNIFORM_SECOND_MOMENT * redone_s**2 + 2.0 * redone_s * way_back_s)
+        variance = of_failures + _num_interruptions(run) * _way_back_second_moment(job, plans, run)
     return np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
+
+
+def _num_interruptions(run: RunTable) -> Floats:
+    return run.num_failures + run.num_planned_stops
+
+
+def _way_back_second_moment(job: Job, plans: PlanTable, run: RunTable) -> Floats:
+    """E[l^2] of the ways back, `(n,)`: a lognormal restart, a load, and a wait for a spare or, if none is left, the longest."""
+    restart, num = job.reliability.restart, _num_interruptions(run)
+    restart_s, load_s, wait_s = (
+        run.restart_s / num,
+        run.checkpoint_restore_s / num,
+        run.replacement_wait_s / num,
+    )
+    spare_s = restart.replace_from_spare_s
+    longest_s = max(spare_s, min(restart.replace_from_queue_s, job.reliability.repair_days * DAY + spare_s))
+    for_spare_s = np.minimum(wait_s, node_loss_share(job, plans) * spare_s)
+    wait_squared = for_spare_s * spare_s + (wait_s - for_spare_s) * (spare_s + longest_s)
+    spread = math.exp(restart.log_deviation**2)
+    return (
+        spread * restart_s**2
+        + 2.0 * restart_s * (load_s + wait_s)
+        + load_s**2
+        + 2.0 * load_s * wait_s
+        + wait_squared
+    )
 
 
 @lru_cache(maxsize=64)

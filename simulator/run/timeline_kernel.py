@@ -35,6 +35,7 @@ from simulator.run.up_time import (
     commit,
     first_due_s,
     play_up_time,
+    save_is_due,
 )
 
 FIRST_INTERRUPTION = 0
@@ -106,7 +107,7 @@ def _log_up_time(
     while state.done_s < state.work_s:
         if state.now_s >= up_s:
             return False, num
-        is_due = state.done_s >= state.due_s
+        is_due = save_is_due(design, state)
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)
         if is_due and state.num_uncommitted < design.slots:
             num = _log_save(design, up_s, state, saves, log, num)

@@ -18,6 +18,9 @@ SKIP, WAIT = 0, 1
 TIE_FRACTION = 1e-6
 """A save that is due this share of an interval before a slot is free counts as in time, so that rounding does
 not decide whether an interval equal to the commit time can be kept."""
+LAST_FRACTION = 1e-9
+"""A save that is due this share of an interval before the end of the work is none, so that rounding does not decide
+whether work of a whole number of intervals ends with a save that nobody needs."""
 _ROUNDING = 2.0**-50
 """Share of the work done that a save is at least away from the next, so that rounding never stops the work."""
 
@@ -32,7 +35,7 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
         # A failure wins against a save at the same instant, the end of the work against a failure: nothing is left to lose.
         if state.now_s >= up_s:
             return False
-        is_due = state.done_s >= state.due_s
+        is_due = save_is_due(design, state)
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)
         if is_due and state.num_uncommitted < design.slots:
             _repeat_cycle(design, up_s, state)
@@ -44,6 +47,12 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
                 _skip(design, state, saves)
             _work(design, up_s, state, saves)
     return True
+
+
+@inlined
+def save_is_due(design: RunDesign, state: RunState) -> bool:
+    """Whether a save is due; none is at the end of the work."""
+    return state.done_s >= state.due_s and state.work_s - state.done_s > LAST_FRACTION * design.interval_s
 
 
 @inlined

@@ -151,7 +151,6 @@ def replication_columns(
     columns = run_columns(job, plans, steps, checkpoints, work_s)
     reliability = job.reliability
     columns["weibull_shape"] = reliability.weibull_shape
-    columns["restart_log_deviation"] = reliability.restart.log_deviation
     return columns
 
 
@@ -191,6 +190,7 @@ def _options(
     reliability = job.reliability
     return {
         "fails_during_restart": reliability.fails_during_restart,
+        "restart_log_deviation": reliability.restart.log_deviation,
         "kind_share": stops.share,
         "kind_restart_s": stops.restart_s,
         "kind_nodes": stops.nodes,

@@ -85,6 +85,12 @@ def test_the_same_numbers_typed_by_hand_give_the_same_goodput(capsys: pytest.Cap
     assert by_hand.of_job is None
 
 
+def test_a_job_that_hardly_ever_fails_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(capsys, "--set", "reliability.failures_per_1000_node_days=1e-12")
+    assert found.inputs.mtbf_s == 1e12
+    assert found.num_failures == 0
+
+
 def test_every_scheme_is_compared_at_its_best_interval(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys)
     rows = of_job(found).schemes

@@ -179,6 +179,30 @@ def test_a_job_says_how_its_saves_are_made_and_names_schemes_by_their_systems() 
     assert parse_job(DOCUMENT).checkpointing == Checkpointing()
 
 
+@pytest.mark.parametrize(
+    ("section", "values", "rule"),
+    [
+        ("reliability", {"straggler_log_mean": 100}, "straggler_log_mean = 100: must be at most 2"),
+        ("reliability", {"straggler_log_mean": -1e6}, "straggler_log_mean = -1000000: must be at least -20"),
+        (
+            "reliability",
+            {"restart": {"detect_s": 1e300}},
+            "restart.detect_s = 1e+300: must be at most 1000000000",
+        ),
+        ("reliability", {"repair_days": 1e300}, "repair_days = 1e+300: must be at most 10000"),
+        ("storage", {"write_bytes_per_s": 60}, "write_bytes_per_s = 60: must be at least 1000000"),
+        ("storage", {"read_bytes_per_s": 1e-300}, "read_bytes_per_s = 1e-300: must be at least 1000000"),
+        ("checkpointing", {"fixed_stall_s": 1e300}, "fixed_stall_s = 1e+300: must be at most 1000000000"),
+        ("checkpointing", {"replay_bytes_per_s": 150}, "replay_bytes_per_s = 150: must be at least 1000000"),
+    ],
+)
+def test_figures_of_runs_in_another_unit_are_refused(
+    section: str, values: dict[str, object], rule: str
+) -> None:
+    own = {"preset": "typical"} | values if section == "reliability" else values
+    assert f"{section}.{rule}" in refusal(changed(**{section: own}))
+
+
 def test_null_leaves_a_field_out_but_turns_stragglers_off() -> None:
     job = parse_job(
         changed(

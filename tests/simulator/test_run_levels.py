@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -175,15 +176,63 @@ class TestSpares:
     def test_the_share_of_faults_without_a_spare_is_poissons(self, num_spares: int) -> None:
         # Restarts are short, so that faults are Poisson: five nodes are in repair on average.
         mtbf_s, wait_s = 1000.0, 1e-3
-        runs, ledger = play(
+        row = columns(
             work_s=2e5, mtbf_s=mtbf_s, interval_s=10.0, **NO_SAVES, kind_share=NODE_FAULTS, kind_nodes=NODE_FAULTS,
-            num_spares=num_spares, repair_s=5 * mtbf_s, queue_wait_s=wait_s, num_replications=500,
+            num_spares=num_spares, repair_s=5 * mtbf_s, queue_wait_s=wait_s,
         )  # fmt: skip
+        runs, ledger = play(num_replications=500, **row)
         none_left = poisson.sf(num_spares - 1, 5.0)
         found = runs.replacement_wait_s.sum() / runs.num_failures.sum() / wait_s
+        expected = float((ledger.replacement_wait_s / ledger.num_failures / wait_s)[0])
+        assert found == pytest.approx(expected, abs=4 * math.sqrt(6 * none_left / 1e5))
         # The pool is full at first: of 200 up-times five are before the steady state.
-        assert found == pytest.approx(none_left, abs=0.03 * none_left + 4 * math.sqrt(6 * none_left / 1e5))
-        assert ledger.replacement_wait_s / ledger.num_failures / wait_s == pytest.approx(none_left, rel=1e-4)
+        assert 0.97 * none_left < expected < none_left
+        steady = WayBack.of(replace(Runs.of(row), work_s=np.array([np.inf])))
+        assert steady.replacement_wait_s / wait_s == pytest.approx(none_left, rel=1e-4)
+
+    @pytest.mark.parametrize("num_spares", [0, 1, 4])
+    def test_in_a_run_shorter_than_a_repair_no_node_comes_back(self, num_spares: int) -> None:
+        # Of N failures, Poisson, N - c wait for the queue, and no repaired node ends a wait.
+        mtbf_s, queue_s = 1e4, 600.0
+        runs, ledger = play(
+            work_s=5 * mtbf_s, mtbf_s=mtbf_s, interval_s=10.0, **NO_SAVES, kind_share=NODE_FAULTS,
+            kind_nodes=NODE_FAULTS, num_spares=num_spares, repair_s=1e6, queue_wait_s=queue_s, num_replications=5000,
+        )  # fmt: skip
+        waits = sum(poisson.sf(number, 5.0) for number in range(num_spares, 60))
+        assert ledger.replacement_wait_s / queue_s == pytest.approx(waits, rel=0.01)
+        error_s = 4 * runs.replacement_wait_s.std() / math.sqrt(5000)
+        assert ledger.replacement_wait_s[0] == pytest.approx(runs.replacement_wait_s.mean(), abs=error_s)
+
+    @pytest.mark.parametrize("mtbf_s", [2e3, 1e5])
+    @pytest.mark.parametrize("num_spares", [0, 2, 15])
+    def test_where_only_repairs_end_a_wait_nodes_in_repair_are_erlangs(
+        self, mtbf_s: float, num_spares: int
+    ) -> None:
+        # A cluster that can borrow no node. Up to 26 nodes would be in repair if the run went on without them.
+        repair_s = 1e5
+        runs, ledger = play(
+            work_s=200 * max(mtbf_s, repair_s / 10), mtbf_s=mtbf_s, interval_s=mtbf_s / 100, **NO_SAVES,
+            kind_share=[0.5, 0.5, 0.0, 0.0], kind_nodes=NODE_FAULTS, num_spares=num_spares, repair_s=repair_s,
+            spare_wait_s=60.0, queue_wait_s=1e9, num_replications=200,
+        )  # fmt: skip
+        if num_spares == 0:
+            waits = ledger.replacement_wait_s / ledger.num_failures
+            assert waits == pytest.approx(0.5 * (60.0 + repair_s))
+        assert wall_s(ledger)[0] == pytest.approx(runs.wall_s.mean(), rel=0.01)
+
+    @pytest.mark.parametrize("work", [0.5, 2.0, 20.0])
+    @pytest.mark.parametrize("num_spares", [0, 2, 6])
+    def test_waits_before_the_steady_state_are_those_of_the_loop(self, work: float, num_spares: int) -> None:
+        # Two nodes a repair fail, and the queue takes a thirtieth of a repair.
+        repair_s = 1e5
+        runs, ledger = play(
+            work_s=work * repair_s, mtbf_s=repair_s / 4, interval_s=100.0, **NO_SAVES, kind_share=[0.5, 0.5, 0.0, 0.0],
+            kind_nodes=NODE_FAULTS, num_spares=num_spares, repair_s=repair_s, spare_wait_s=60.0,
+            queue_wait_s=repair_s / 30, num_replications=4000,
+        )  # fmt: skip
+        error_s = 4 * runs.replacement_wait_s.std() / math.sqrt(4000)
+        found_s = runs.replacement_wait_s.mean()
+        assert ledger.replacement_wait_s[0] == pytest.approx(found_s, abs=error_s + 0.03 * found_s)
 
     def test_a_queue_that_a_repaired_node_can_beat_has_the_expected_wait(self) -> None:
         runs, ledger = play(

@@ -263,6 +263,14 @@ class TestReplications:
         assert runs.checkpoint_stall_s == pytest.approx(9_999 * 0.01)
         assert expected_ledger(**row).checkpoint_stall_s == pytest.approx(9_999 * 0.01)
 
+    def test_work_of_a_whole_number_of_intervals_does_not_end_with_a_save(self) -> None:
+        # Rounding must not decide here either: sums of thirds of a second miss the end of the work by some digits.
+        number = np.arange(1, 1001)
+        row = columns(work_s=number * (1 / 3), mtbf_s=np.inf, interval_s=1 / 3, stall_s=1.0, commit_s=0.1)
+        runs = simulate_runs(num_replications=1, seed=1, **row)
+        assert runs.checkpoint_stall_s[:, 0] == pytest.approx(number - 1.0)
+        assert expected_ledger(**row).checkpoint_stall_s == pytest.approx(number - 1.0)
+
     def test_wrong_replications_are_refused(self) -> None:
         with pytest.raises(InputError, match=r"num_replications = 0: must be at least 1(.|\n)*seed = -1"):
             simulate_runs(num_replications=0, seed=-1, **columns())

@@ -62,6 +62,26 @@ def test_quantiles_without_stragglers_are_those_of_failures_alone(probability: f
     assert found == pytest.approx(played, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("planned", "spares", "queue_s", "within"),
+    # Waits for nodes that fail while others are in repair come together, which the form leaves out.
+    [(0.0, 9, 7200.0, 0.05), (40.0, 9, 7200.0, 0.05), (0.0, 0, 7200.0, 0.05), (0.0, 1, 86_400.0, 0.2)],
+)
+def test_planned_stops_and_waits_for_nodes_spread_runs_as_replays_do(
+    planned: float, spares: int, queue_s: float, within: float
+) -> None:
+    job = job_with(
+        planned_stops_per_1000_node_days=planned,
+        straggler_log_mean=None,
+        restart={"replace_from_queue_s": queue_s},
+    )
+    plans = table_of(plan_of(data=512, spares=spares))
+    outcomes = simulate(job, plans)
+    replays = replicate(job, plans, outcomes, num_replications=4000, seed=3)
+    late_s = wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, 0.975)[0]
+    assert (late_s - outcomes.run.wall_time_s[0]) / 1.96 == pytest.approx(replays.wall_s.std(), rel=within)
+
+
 def test_a_run_without_progress_has_no_quantile() -> None:
     job = job_with(failures_per_1000_node_days=10_000.0)
     plans = table_of(plan_of(data=64, scheme=CheckpointScheme.NONE))
