@@ -47,6 +47,8 @@ class Activations:
 
     kept_bytes: Floats
     """What the micro-batches in flight keep."""
+    released_bytes: Floats
+    """What of it is gone when a micro-batch has come back through a chunk."""
     at_work_bytes: Floats
     """What the layer at work computes again, and the widest gradients in it; and a layer on its way to or from the host."""
     on_host_bytes: Floats
@@ -84,6 +86,7 @@ def stage_activations(
     at_work = np.where(expert_layers > 0, expert_work, 0.0)
     return Activations(
         kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
+        released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
         at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
         on_host_bytes=in_flight * on_host * layers,
     )

@@ -1,4 +1,4 @@
-"""What does the end of the model keep on its stage: logits, and the inputs of the final norm and of the output layer?
+"""What do the ends of the model need on their stages: logits, inputs of the output layer, the gradient of the embedding?
 
 The loss of a micro-batch is done with its logits before the last layer begins its backward pass, so that 1F1B, interleaved or
 not, has those of one. GPipe computes the losses of all micro-batches before the first backward pass (`ScheduleGPipe` of
@@ -35,6 +35,15 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
         np.maximum(workload.logit_bytes * logits, backward) + inputs,
         (_num_held(workload, plans) - 1) * (waiting * logits + inputs),
     )
+
+
+def embedding_gradient_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the gradient of the input embedding on one rank, `(n,)`: of all rows, few as the tokens are (PyTorch).
+
+    It is in 16 bits before it is added up, and of a frozen embedding there is none.
+    """
+    weights = 0 if workload.lora else workload.model.embedding_parameters
+    return np.asarray(ACTIVATION_BYTES * weights / plans.tensor_parallel)
 
 
 def _kept_inputs_width(workload: Workload, plans: PlanTable) -> Floats:

@@ -18,7 +18,7 @@ from simulator.activations import num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, split_layers, whole_weights
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.loss_memory import logits_bytes
+from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.recomputed_layers import KeptLayers
@@ -144,6 +144,7 @@ class _Stage:
     """Shared and routed ones that are not."""
     kept_layers: tuple[Floats, Floats] | None
     """Dense layers and such with experts that keep all activations although others do not."""
+    has_input: Floats
     has_output: Floats
 
     @classmethod
@@ -169,6 +170,7 @@ class _Stage:
             kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
             if kept
             else None,
+            has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
 
@@ -184,8 +186,10 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         kept_layers=stage.kept_layers,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
-    # The loss has let go of its logits before the last layer begins its backward pass: the larger of the two counts.
-    beyond_logits = np.maximum(0.0, activations.at_work_bytes - logits)
+    # The loss has let go of its logits before the last layer begins its backward pass, and the chunk of its layers before the
+    # embedding does: the largest counts.
+    embedding = stage.has_input * embedding_gradient_bytes(workload, plans) - activations.released_bytes
+    beyond_logits = np.maximum(0.0, np.maximum(activations.at_work_bytes, embedding) - logits)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
