@@ -186,9 +186,13 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         kept_layers=stage.kept_layers,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
+    weights = _weights_at_work(workload, plans, stage)
     # The loss has let go of its logits before the last layer begins its backward pass, and the chunk of its layers before the
-    # embedding does: the largest counts.
+    # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
+    # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
+    stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
     embedding = stage.has_input * embedding_gradient_bytes(workload, plans) - activations.released_bytes
+    embedding = embedding - np.where(stays, 0.0, weights)
     beyond_logits = np.maximum(0.0, np.maximum(activations.at_work_bytes, embedding) - logits)
     used = {
         "weights_bytes": states.weights,
@@ -196,9 +200,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         "optimizer_bytes": states.optimizer,
         "activations_bytes": activations.kept_bytes,
         "logits_bytes": logits + waiting,
-        "workspace_bytes": workload.sync_buffer_bytes
-        + beyond_logits
-        + _weights_at_work(workload, plans, stage),
+        "workspace_bytes": workload.sync_buffer_bytes + beyond_logits + weights,
         "update_bytes": states.update,
     }
     fragmentation = total(used.values()) * RESERVED_FRACTION / (1.0 - RESERVED_FRACTION)

@@ -199,6 +199,13 @@ class TestStates:
         assert first == pytest.approx(weights + 2 * 256_000 * 2048 - 6 * kept_per_value * 1024 * 2048)
         assert second < first
 
+    def test_gradients_of_a_layer_are_gone_by_then_unless_products_add_them_up_in_32_bits(self) -> None:
+        workload = training(gpt(vocabulary_size=256_000), sequence_length=1024, global_batch_size=64)
+        plan = plan_of(pipeline=4, data=8, recompute=Recompute.FULL)
+        in_16_bits = workload.model_copy(update={"gradient_bytes": 2})
+        wide, narrow = (memory_by_stage(each, plan).workspace_bytes[0] for each in (workload, in_16_bits))
+        assert wide - narrow == pytest.approx(2 * (12 * 2048**2 + 2 * 2048))
+
     def test_no_other_stage_has_logits(self) -> None:
         stages = memory_by_stage(training(), plan_of(tensor=2, pipeline=4, data=8))
         assert (stages.logits_bytes > 0.0).tolist() == [False, False, False, True]
