@@ -97,6 +97,8 @@ class _Bytes:
         expert = _of_a_layer(job, plans, 0, 1) if model.num_expert_layers else dense
         ones = min(1, model.num_dense_layers), min(1, model.num_expert_layers)
         kinds = [kind for kind in ((ones[0], 0), (0, ones[1])) if any(kind)]
+        # With many layers the gradient of the embedding has room where those were.
+        most = model.num_layers
 
         def besides(num_dense: int, num_expert: int) -> Floats:
             dense_line, expert_line = (v * (states + held * kept) for states, kept in (dense, expert))
@@ -110,7 +112,9 @@ class _Bytes:
             dense=dense,
             expert=expert,
             besides=besides(*ones),
-            least_besides=np.min([besides(*kind) for kind in kinds], axis=0),
+            least_besides=np.min(
+                [besides(*(n * each for each in kind)) for kind in kinds for n in (1, most)], axis=0
+            ),
         )
 
     @property
@@ -128,11 +132,12 @@ class _Bytes:
 def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[float, float]:
     """States of a layer of either kind, and its activations of one micro-batch, with what fragmentation adds.
 
-    States are those of a third layer: of the first two ZeRO-3 may gather both.
+    States are those of a third layer: of the first two ZeRO-3 may gather both. They are read off the last stage, since on the
+    first the gradient of the embedding has more room the more layers there are.
     """
     stage, v = np.arange(len(plans)), float(plans.virtual_pipeline[0])
-    more = (_memory(job, plans, 3 * dense, 3 * expert) - _memory(job, plans, 2 * dense, 2 * expert))[0] / v
-    held = in_flight_chunks(job.workload, plans, stage)[0] / v
+    more = (_memory(job, plans, 3 * dense, 3 * expert) - _memory(job, plans, 2 * dense, 2 * expert))[-1] / v
+    held = in_flight_chunks(job.workload, plans, stage)[-1] / v
     one, two = (
         stage_activations(
             job.workload,
@@ -140,7 +145,7 @@ def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[fl
             stage=stage,
             dense_layers=np.full(len(plans), count * v * dense),
             expert_layers=np.full(len(plans), count * v * expert),
-        ).kept_bytes[0]
+        ).kept_bytes[-1]
         for count in (1, 2)
     )
     kept = float(two - one) / v / held / (1.0 - RESERVED_FRACTION)

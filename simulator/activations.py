@@ -15,8 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.casts import product_bytes
 from simulator.expert_ranks import expert_load
+from simulator.kept_inputs import (
+    ACTIVATION_BYTES,
+    copies_what_is_there,
+    input_bytes,
+    keeps_input,
+    norm_output_bytes,
+    norm_width,
+    sequence_split,
+)
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, Schedule, splits_backward
@@ -24,8 +32,6 @@ from simulator.recomputed_layers import layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers
 from simulator.workload import Workload
 
-ACTIVATION_BYTES = 2.0
-"""16-bit activations."""
 RING_GRADIENT_BYTES = 4.0
 """Gradients of keys and values that go round a `gathered_ring`, in 32 bits (`convert_to_f32` of PyTorch's `_cp_options`)."""
 SCORE_BYTES: Mapping[AttentionKernel, float] = {"unfused": 5.0, "eager": 6.0}
@@ -41,6 +47,8 @@ class Activations:
 
     kept_bytes: Floats
     """What the micro-batches in flight keep."""
+    released_bytes: Floats
+    """What of it is gone when a micro-batch has come back through a chunk."""
     at_work_bytes: Floats
     """What the layer at work computes again, and the widest gradients in it; and a layer on its way to or from the host."""
     on_host_bytes: Floats
@@ -78,6 +86,7 @@ def stage_activations(
     at_work = np.where(expert_layers > 0, expert_work, 0.0)
     return Activations(
         kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
+        released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
         at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
         on_host_bytes=in_flight * on_host * layers,
     )
@@ -194,19 +203,22 @@ def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
 
 def _layer_input(workload: Workload, plans: PlanTable) -> Floats:
     """The input of a layer, which is all that full recomputation keeps, and what a stage sends to the next."""
-    width = workload.model.hidden_size / _sequence_split(workload, plans)
+    width = workload.model.hidden_size / sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * width)
 
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that one layer keeps besides attention scores: inputs and outputs of its norms, and the blocks."""
-    product, model = _input_bytes(workload, plans), workload.model
-    inputs = _keeps_input(workload, AdaptedProduct.QKV), _keeps_input(workload, AdaptedProduct.FC1)
-    outputs = max(inputs) if model.num_layer_norms == 1 else sum(inputs)
-    norms = (model.num_blocks_in_turn * ACTIVATION_BYTES + outputs * product) * model.hidden_size
+    product, model = input_bytes(workload, plans), workload.model
+    first, second = (
+        norm_output_bytes(workload, plans, behind, is_expert=is_expert)
+        for behind in (AdaptedProduct.QKV, AdaptedProduct.FC1)
+    )
+    outputs = np.maximum(first, second) if model.num_layer_norms == 1 else first + second
+    norms = (model.num_blocks_in_turn * ACTIVATION_BYTES + outputs) * model.hidden_size
     latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
     attention = _attention(workload, plans) / plans.tensor_parallel
-    split = _sequence_split(workload, plans)
+    split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
     small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
     return np.asarray(kept + ACTIVATION_BYTES * small)
@@ -214,28 +226,20 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
 
 def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
     """Bytes per token that the feed-forward block keeps, or experts do."""
-    product = _input_bytes(workload, plans)
+    product = input_bytes(workload, plans)
     block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
     return np.asarray(block / plans.tensor_parallel)
 
 
-def _keeps_input(workload: Workload, product: AdaptedProduct) -> float:
-    """1 where a product needs its input again, for the gradient of its weights or of its adapter's; 0 where both are frozen."""
-    return 1.0 if workload.lora is None or product in workload.lora.targets else 0.0
-
-
-def _input_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes of an input that a product keeps: in its own number format, and in 16 bits for adapters (Megatron-Bridge)."""
-    return np.full(len(plans), ACTIVATION_BYTES) if workload.lora else product_bytes(plans)
-
-
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes per token on all ranks: queries, keys, values and the output, of which products in fewer bits need a copy.
+    """Bytes per token on all ranks: queries, keys, values and the output.
 
+    Of the output the product behind it keeps a copy in 8 bits with `delayed` scaling (others read it as it is,
+    `save_original_input` of Transformer Engine 2.6), or in 16 where it has come back from other ranks in exchange for heads.
     Norms of queries and keys keep their inputs, too. Where there are more ranks than key-value heads, ranks hold copies of
     them.
     """
-    model, product = workload.model, _input_bytes(workload, plans)
+    model, product = workload.model, input_bytes(workload, plans)
     qk_dim, value_dim = model.attention_dims
     kv_heads = (
         model.num_heads
@@ -243,8 +247,10 @@ def _attention(workload: Workload, plans: PlanTable) -> Floats:
         else np.maximum(workload.attended_kv_heads, plans.tensor_parallel)
     )
     values = (model.num_heads + kv_heads) * ((2 if model.qk_norm else 1) * qk_dim + value_dim)
-    copy = np.where(product < ACTIVATION_BYTES, product * model.num_heads * value_dim, 0.0)
-    return np.asarray(ACTIVATION_BYTES * values + copy)
+    is_other = (plans.context_parallel > 1) & (workload.chosen_exchange in ("all_to_all", "hybrid"))
+    copy = np.where(copies_what_is_there(workload, plans), product, np.where(is_other, ACTIVATION_BYTES, 0.0))
+    is_read = keeps_input(workload, AdaptedProduct.PROJ)
+    return np.asarray(ACTIVATION_BYTES * values + is_read * copy * model.num_heads * value_dim)
 
 
 def _latent_width(workload: Workload) -> float:
@@ -256,7 +262,7 @@ def _latent_width(workload: Workload) -> float:
 def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Floats:
     """Bytes per token of a feed-forward block: outputs of the input matrices, and of the activation function."""
     hidden = float(workload.model.ffn_hidden_size if width is None else width)
-    kept = _keeps_input(workload, AdaptedProduct.FC2) * product
+    kept = keeps_input(workload, AdaptedProduct.FC2) * product
     return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + kept) * hidden
 
 
@@ -268,7 +274,7 @@ def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floa
     """
     experts = workload.model.experts
     assert experts is not None
-    inputs = _keeps_input(workload, AdaptedProduct.FC1) * product
+    inputs = keeps_input(workload, AdaptedProduct.FC1) * product
     copies = (
         expert_load(workload, plans)
         * experts.experts_per_token
@@ -294,7 +300,7 @@ def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) ->
         width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
         routed = expert_load(workload, plans) * experts.experts_per_token * width
         block = routed + experts.shared_ffn_hidden_size
-    residual = model.hidden_size / _sequence_split(workload, plans)
+    residual = model.hidden_size / sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
 
 
@@ -304,7 +310,7 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     Weight gradients that come later need norms and activations until then, so that these are no less for long.
     """
     modules, model = workload.modules_again, workload.model
-    product, split, t = _input_bytes(workload, plans), _sequence_split(workload, plans), plans.tensor_parallel
+    product, split, t = input_bytes(workload, plans), sequence_split(workload, plans), plans.tensor_parallel
     is_released = ~splits_backward(plans)
     attention, block = np.zeros(len(plans)), np.zeros(len(plans))
     if model.latent_attention and "mla_up_proj" in modules:
@@ -312,9 +318,11 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
         heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim)
         attention = attention + product * _latent_width(workload) / split + heads / t
     if model.latent_attention and "layernorm" in modules:
-        attention = attention + is_released * _norm_width(workload, plans, AdaptedProduct.QKV)
+        attention = attention + is_released * norm_width(
+            workload, plans, AdaptedProduct.QKV, is_expert=is_expert
+        )
     if ("layernorm" in modules and is_expert) or ("mlp" in modules and not is_expert):
-        block = block + is_released * _norm_width(workload, plans, AdaptedProduct.FC1)
+        block = block + is_released * norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     if ("moe" if is_expert else "mlp") in modules:
         return attention, block + _block_width(workload, plans, is_expert=is_expert)
     return attention, block + (_expert_modules(workload, plans, product) / t if is_expert else 0.0)
@@ -326,7 +334,7 @@ def _expert_modules(workload: Workload, plans: PlanTable, product: Floats) -> Fl
     assert experts is not None
     again = np.zeros(len(plans))
     if "moe_act" in modules:
-        kept = _keeps_input(workload, AdaptedProduct.FC2) * product * ~splits_backward(plans)
+        kept = keeps_input(workload, AdaptedProduct.FC2) * product * ~splits_backward(plans)
         copies = expert_load(workload, plans) * experts.experts_per_token
         again = again + copies * kept * experts.expert_ffn_hidden_size
     if "shared_experts" in modules:
@@ -341,35 +349,35 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
     if mla and "mla_up_proj" in modules:
         instead = instead + ACTIVATION_BYTES * mla.rope_head_dim
     if is_expert and "moe" in modules and "layernorm" not in modules:
-        width = ACTIVATION_BYTES * workload.model.hidden_size / _sequence_split(workload, plans)
-        instead = instead + width - _norm_width(workload, plans, AdaptedProduct.FC1)
+        width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)
+        instead = instead + width - norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     return instead
 
 
-def _norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct) -> Floats:
-    """Bytes per token that are kept of the output of a norm for the product behind it; a shared one is kept for attention."""
-    if behind is AdaptedProduct.FC1 and workload.model.num_layer_norms == 1:
-        return np.zeros(len(plans))
-    kept = _keeps_input(workload, behind) * _input_bytes(workload, plans) * workload.model.hidden_size
-    return np.asarray(kept / _sequence_split(workload, plans))
-
-
 def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
-    """Bytes per token of the gradients that are alive at once: of the residual stream, and of the widest tensor."""
-    model, experts = workload.model, workload.model.experts
+    """Bytes per token of the gradients that are alive at once: of the residual stream, and the most that the block adds.
+
+    That is the gradient of its widest tensor, or with sequence parallelism what is gathered for its products: behind the
+    last one the gradient of its output; behind the first one its input, beside a gradient of it that is still to be
+    scattered, when what the block kept is gone.
+    """
+    model, t = workload.model, plans.tensor_parallel
     num_inputs = model.num_ffn_matrices - 1
-    wide: Floats | float = num_inputs * float(model.ffn_hidden_size)
-    if is_expert and experts:
-        wide = (
-            expert_load(workload, plans)
-            * experts.experts_per_token
-            * (
-                workload.expert_tensor_parallel * model.hidden_size
-                + num_inputs * float(experts.expert_ffn_hidden_size)
-            )
-        )
-    residual = np.asarray(model.hidden_size / _sequence_split(workload, plans))
-    return ACTIVATION_BYTES * residual, np.asarray(ACTIVATION_BYTES * wide / plans.tensor_parallel)
+    residual = ACTIVATION_BYTES * np.asarray(model.hidden_size / sequence_split(workload, plans))
+    if is_expert and model.experts:
+        copies = expert_load(workload, plans) * model.experts.experts_per_token
+        width = workload.expert_tensor_parallel * model.hidden_size
+        width += num_inputs * model.experts.expert_ffn_hidden_size
+        return residual, np.asarray(ACTIVATION_BYTES * copies * width / t)
+    wide, whole = model.ffn_hidden_size / t, float(model.hidden_size)
+    widest = ACTIVATION_BYTES * num_inputs * wide
+    if not workload.has_sequence_parallel:
+        return residual, widest
+    product = input_bytes(workload, plans)
+    last = ACTIVATION_BYTES * (whole + wide)
+    first = (ACTIVATION_BYTES + keeps_input(workload, AdaptedProduct.FC1) * product) * whole
+    first -= keeps_input(workload, AdaptedProduct.FC2) * product * wide
+    return residual, np.where(t > 1, np.maximum(widest, np.maximum(last, first)), widest)
 
 
 def _score_bytes(
@@ -378,8 +386,3 @@ def _score_bytes(
     """Bytes of the attention scores of one layer, which only separate kernels write to memory."""
     scores = micro_batch_tokens(workload, plans) * workload.sequence_length * workload.model.num_heads
     return np.asarray(bytes_of_score.get(workload.attention, 0.0) * scores / plans.tensor_parallel)
-
-
-def _sequence_split(workload: Workload, plans: PlanTable) -> Integers | int:
-    """Ranks among which norms and residuals are split."""
-    return plans.tensor_parallel if workload.has_sequence_parallel else 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.lora import AdaptedProduct, Lora, product_sizes
 from simulator.rank import Rank

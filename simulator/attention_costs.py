@@ -12,7 +12,6 @@ from typing import TypedDict
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
 from simulator.attention_kernels import with_first_flash
 from simulator.attention_span import layer_spans
 from simulator.compute import (
@@ -24,6 +23,7 @@ from simulator.compute import (
 )
 from simulator.context_exchange import num_core_kernels, ring_steps
 from simulator.hardware import Precision
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.rank import Rank
 from simulator.table import Floats, total

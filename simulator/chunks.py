@@ -216,3 +216,12 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
     num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)
     shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
     return ChunkWeights(shared=shared, routed=routed)
+
+
+def whole_weights(model: ModelShape, chunks: Chunks) -> Floats:
+    """Returns the shared weights of every chunk's layers that tensor-parallel ranks do not split, `(n, C)`.
+
+    Norms, which are next to nothing, count as split.
+    """
+    dense, expert = model.dense_layer_whole_parameters, model.expert_layer_whole_parameters
+    return np.asarray(chunks.num_dense_layers * dense + chunks.num_expert_layers * expert)

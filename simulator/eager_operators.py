@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.rank import Rank
 from simulator.table import Floats
 

@@ -10,9 +10,9 @@ from math import comb
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
 from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s

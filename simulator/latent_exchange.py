@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.rank import Rank
 from simulator.table import Floats, total

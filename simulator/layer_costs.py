@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, projections_s
 from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
@@ -22,6 +21,7 @@ from simulator.expert_biases import are_apart, bias_launches, biases_s
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.expert_ranks import expert_load, expert_ranks
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
     Directions,
     beside_products,

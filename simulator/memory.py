@@ -14,10 +14,11 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from simulator.activations import micro_batch_tokens, num_micro_batches, stage_activations
+from simulator.activations import num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, split_layers
+from simulator.chunks import Chunks, ChunkWeights, split_layers, whole_weights
 from simulator.expert_ranks import expert_ranks, routed_shard_group
+from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.recomputed_layers import KeptLayers
@@ -55,7 +56,7 @@ class MemoryTable(Table):
     activations_bytes: Floats
     """What the micro-batches in flight keep for their backward passes."""
     logits_bytes: Floats
-    """Logits and what the loss keeps of them, on the last stage."""
+    """Logits and what the loss keeps of them, and inputs of the final norm and the output layer, on the last stage."""
     workspace_bytes: Floats
     """The layer at work: what it computes again, its gradients, weights gathered for it, buffers of their traffic."""
     update_bytes: Floats
@@ -143,18 +144,21 @@ class _Stage:
     """Shared and routed ones that are not."""
     kept_layers: tuple[Floats, Floats] | None
     """Dense layers and such with experts that keep all activations although others do not."""
+    has_input: Floats
     has_output: Floats
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> _Stage:
-        def on_rank(part: ChunkWeights) -> tuple[Floats, Floats]:
+        def on_rank(part: ChunkWeights, whole: Floats | float = 0.0) -> tuple[Floats, Floats]:
             return (
-                chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
+                whole + chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
                 chunks.on_stage(part.routed, stage) / expert_ranks(workload, plans),
             )
 
         weights = StepWeights.of(workload, plans, chunks)
-        shared, routed = on_rank(weights.trained)
+        whole = chunks.on_stage(whole_weights(workload.model, chunks), stage)
+        whole = whole * (1.0 - 1.0 / plans.tensor_parallel)
+        shared, routed = on_rank(weights.trained, 0.0 if weights.frozen else whole)
         kept = KeptLayers.of(workload, plans, chunks)
         return cls(
             number=stage,
@@ -162,10 +166,11 @@ class _Stage:
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
             shared_weights=shared,
             routed_weights=routed,
-            frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
+            frozen_weights=on_rank(weights.frozen, whole) if weights.frozen else None,
             kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
             if kept
             else None,
+            has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
 
@@ -180,20 +185,22 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         expert_layers=stage.expert_layers,
         kept_layers=stage.kept_layers,
     )
-    tokens = micro_batch_tokens(workload, plans)
-    vocabulary = stage.has_output * workload.model.vocabulary_size / plans.tensor_parallel
-    logits = workload.logit_bytes * tokens * vocabulary
-    # The loss has let go of its logits before the last layer begins its backward pass: the larger of the two counts.
-    beyond_logits = np.maximum(0.0, activations.at_work_bytes - logits)
+    logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
+    weights = _weights_at_work(workload, plans, stage)
+    # The loss has let go of its logits before the last layer begins its backward pass, and the chunk of its layers before the
+    # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
+    # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
+    stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
+    embedding = stage.has_input * embedding_gradient_bytes(workload, plans) - activations.released_bytes
+    embedding = embedding - np.where(stays, 0.0, weights)
+    beyond_logits = np.maximum(0.0, np.maximum(activations.at_work_bytes, embedding) - logits)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
         "optimizer_bytes": states.optimizer,
         "activations_bytes": activations.kept_bytes,
-        "logits_bytes": logits,
-        "workspace_bytes": workload.sync_buffer_bytes
-        + beyond_logits
-        + _weights_at_work(workload, plans, stage),
+        "logits_bytes": logits + waiting,
+        "workspace_bytes": workload.sync_buffer_bytes + beyond_logits + weights,
         "update_bytes": states.update,
     }
     fragmentation = total(used.values()) * RESERVED_FRACTION / (1.0 - RESERVED_FRACTION)
@@ -252,12 +259,19 @@ def _copy_bytes(workload: Workload) -> float:
 def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Weights of the layers of one rank of a stage, without embedding and output layer, whole."""
     model = workload.model
-    shared = (
-        stage.dense_layers * model.dense_layer_parameters
-        + stage.expert_layers * model.expert_layer_shared_parameters
-    )
+    dense, expert = _shared_of_layers(model, plans)
     routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
-    return np.asarray(shared / plans.tensor_parallel + routed / expert_ranks(workload, plans))
+    shared = stage.dense_layers * dense + stage.expert_layers * expert
+    return np.asarray(shared + routed / expert_ranks(workload, plans))
+
+
+def _shared_of_layers(model: ModelShape, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Weights on one rank that every token meets of a dense layer, and of one with experts, `(n,)` each."""
+    t = plans.tensor_parallel
+    return (
+        (model.dense_layer_parameters + (t - 1) * model.dense_layer_whole_parameters) / t,
+        (model.expert_layer_shared_parameters + (t - 1) * model.expert_layer_whole_parameters) / t,
+    )
 
 
 def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float, int], Floats]) -> Floats:
@@ -358,12 +372,10 @@ def _largest_layer(
     routed: Floats | float,
 ) -> Floats:
     """Weights of the larger kind of layer on a stage, with shares of those that every token meets and of routed ones."""
-    of_rank = shared / plans.tensor_parallel
-    experts = model.expert_layer_shared_parameters * of_rank + (
-        routed * _num_experts(model) * model.expert_parameters
-    )
+    dense, expert = _shared_of_layers(model, plans)
+    experts = shared * expert + routed * _num_experts(model) * model.expert_parameters
     return np.maximum(
-        np.where(stage.dense_layers > 0, model.dense_layer_parameters * of_rank, 0.0),
+        np.where(stage.dense_layers > 0, shared * dense, 0.0),
         np.where(stage.expert_layers > 0, experts, 0.0),
     )
 

@@ -288,6 +288,19 @@ class ModelShape(Record):
         return self.attention_parameters + h * self.experts.num_experts + shared + self.layer_norm_parameters
 
     @property
+    def dense_layer_whole_parameters(self) -> int:
+        """Weights of a dense layer that every tensor-parallel rank holds whole: products down to latents (Megatron Core)."""
+        if (mla := self.latent_attention) is None:
+            return 0
+        return self.hidden_size * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
+
+    @property
+    def expert_layer_whole_parameters(self) -> int:
+        """The same of an expert layer, whose router is whole, too."""
+        router = self.hidden_size * self.experts.num_experts if self.experts else 0
+        return self.dense_layer_whole_parameters + router
+
+    @property
     def embedding_parameters(self) -> int:
         """Weights of the input embedding with learned positions."""
         return (self.vocabulary_size + self.num_learned_positions) * self.hidden_size

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
 from simulator.eager_operators import (
     GATED_ACTIVATION_BYTES,
     NORM_BYTES,
@@ -20,6 +19,7 @@ from simulator.eager_operators import (
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import num_forward_kernels
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, num_blocks
 from simulator.rank import Rank
 from simulator.table import Floats

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.activations import kept_per_layer, num_micro_batches, stage_activations
-from simulator.chunks import Chunks, ChunkWeights, split_layers
+from simulator.chunks import Chunks, ChunkWeights, split_layers, whole_weights
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
 from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
@@ -105,13 +105,13 @@ def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats
     is_added = workload.offloads_gradients * (plans.zero_stage >= FIRST_OFFLOADED_STAGE)
     per_weight = workload.optimizer_bytes + FULL_GRADIENT_BYTES + WEIGHT_BYTES * (1.0 + is_added)
     stages = chunks.unlike_stages()
+    # Adapters are split like products.
+    whole = 0.0 if workload.lora else whole_weights(workload.model, chunks)
+    of_ranks = weights.shared + whole * (plans.tensor_parallel - 1)[:, None]
     return np.asarray(
         workload.optimizer_offload_fraction
         * per_weight
-        * (
-            chunks.on_stage(weights.shared, stages) / shared
-            + chunks.on_stage(weights.routed, stages) / routed
-        )
+        * (chunks.on_stage(of_ranks, stages) / shared + chunks.on_stage(weights.routed, stages) / routed)
     )
 
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES, micro_batch_tokens
+from simulator.activations import micro_batch_tokens
 from simulator.attention_kernels import with_attention_kernel, with_head_width
 from simulator.calibrated import (
     calibrated_kernels,
@@ -36,6 +36,7 @@ from simulator.compute import (
 )
 from simulator.hardware import Precision
 from simulator.job import Job
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.latest import remembering_latest
 from simulator.network import Group, LinkConstants, all_gather_s, all_reduce_s, link_constants
 from simulator.offer_table import OfferTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import point_to_point_s
 from simulator.plan import Schedule
 from simulator.rank import Rank

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
 from simulator.deep.plan_collectives import (
     Collective,
     Group,
@@ -16,6 +15,7 @@ from simulator.deep.plan_collectives import (
 from simulator.deep.plan_items import moves
 from simulator.expert_exchange import CAST_DISPATCH_BYTES, copied_bytes, forwarded_bytes, routed_bytes
 from simulator.hardware import Precision
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import FORWARDED_FRACTION
 from simulator.rank import Rank
 

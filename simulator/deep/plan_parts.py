@@ -12,12 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.activations import ACTIVATION_BYTES
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
 from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
+from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.lora import adapter_parameters
 from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group

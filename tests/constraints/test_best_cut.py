@@ -34,6 +34,8 @@ SMALL = {
     "is_gated": True,
     "vocabulary_size": 128_000,
 }
+MANY_ROWS = {**SMALL, "name": "a million rows", "vocabulary_size": 1_000_000}
+"""The gradient of the embedding is then the largest tensor of the first stage, and less so the more layers stand there."""
 GEMMA_2_9B = {
     "name": "Gemma 2 9B",
     "num_layers": 42,
@@ -109,7 +111,7 @@ def test_where_no_cut_fits_that_is_proven() -> None:
     assert (found.layers, found.is_proven) == (None, True)
 
 
-@pytest.mark.parametrize("model", [SMALL, "deepseek-v2-lite"], ids=["dense", "experts"])
+@pytest.mark.parametrize("model", [SMALL, "deepseek-v2-lite", MANY_ROWS], ids=["dense", "experts", "rows"])
 @pytest.mark.parametrize("fields", PLANS[:5], ids=str)
 def test_no_cut_that_fits_is_left_out(fields: Mapping[str, object], model: object) -> None:
     job, plan = job_of(model), plan_of(**{**fields, "pipeline": 3})

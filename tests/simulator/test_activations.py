@@ -141,9 +141,65 @@ class TestActivations:
         workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
         eight = activations_of(workload, plan_of(precision=Precision.FP8)).kept_bytes[0]
         # 16 bits: both inputs of norms, queries, keys, values, the output (for attention) and both inputs of the
-        # activation; 8 bits: what enters the four products.
+        # activation; 8 bits: what enters the products, but for the attention's output, which is there in 16.
         wide = 2 * 4096 + 4096 + 2 * 1024 + 4096 + 2 * 14336
-        assert eight == pytest.approx(32 * 4096 * (2 * wide + 4096 + 4096 + 4096 + 14336))
+        assert eight == pytest.approx(32 * 4096 * (2 * wide + 4096 + 4096 + 14336))
+
+    def test_delayed_scaling_keeps_a_copy_of_the_output_of_attention(self) -> None:
+        # Megatron Core sets `save_original_input` of `linear_proj` unless `fp8_recipe` is delayed.
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        delayed = workload.model_copy(update={"fp8_recipe": "delayed"})
+        plan = plan_of(precision=Precision.FP8)
+        more = activations_of(delayed, plan).kept_bytes - activations_of(workload, plan).kept_bytes
+        assert more == pytest.approx(32 * 4096 * 4096)
+
+    @pytest.mark.parametrize(("recipe", "of_shared_experts"), [("tensorwise", 0), ("delayed", 7168)])
+    def test_what_norms_of_experts_and_latents_give_is_kept_for_every_product(
+        self, recipe: str, of_shared_experts: int
+    ) -> None:
+        # In 8 bits the two products down to latents have a copy each; the router keeps 16 bits, and shared experts read
+        # those unless scaling is delayed.
+        shape = training("deepseek-v3").model
+        experts = shape.experts and shape.experts.model_copy(update={"num_dense_layers": 0})
+        workload = training(
+            shape.model_copy(update={"num_layers": 1, "experts": experts}),
+            sequence_length=4096,
+            global_batch_size=1,
+        ).model_copy(update={"fp8_recipe": recipe})
+        kept = activations_of(workload, plan_of(precision=Precision.FP8)).kept_bytes[0]
+        norms = 2 * 2 * 7168 + 2 * 7168 + 2 * 7168 + of_shared_experts
+        heads = 2 * 128 * (2 * 192 + 2 * 128) + (128 * 128 if of_shared_experts else 0)
+        rest = 3 * (1536 + 512) + 8 * 7168 + 9 * 5 * 2048
+        assert kept == pytest.approx(4096 * (norms + heads + rest))
+
+    @pytest.mark.parametrize("exchange", ["all_to_all", "hybrid"])
+    def test_an_output_that_comes_back_for_heads_is_another_tensor_than_attention_keeps(
+        self, exchange: str
+    ) -> None:
+        # DeepSpeed Ulysses; Transformer Engine 2.8 keeps what its core gave before the exchange (SimuMax, release 1.2).
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        exchanging = workload.model_copy(update={"context_exchange": exchange})
+        for c, width in ((1, 0), (4, 4096)):
+            plan = plan_of(context=c)
+            more = activations_of(exchanging, plan).kept_bytes - activations_of(workload, plan).kept_bytes
+            assert more == pytest.approx(32 * 4096 / c * 2 * width)
+
+    @pytest.mark.parametrize(
+        ("t", "width"),
+        # Llama 3.1 8B, f = 3.5 h. On one and two ranks gradients of both inputs of the activation, 2 x 2 f/t; on four h of
+        # the output's gradient and f/4 before the activation; on eight h of the input and of its gradient, less the f/8
+        # that is gone.
+        [
+            (1, 2 * 2 * 14336),
+            (2, 2 * 2 * 14336 / 2),
+            (4, 2 * 4096 + 2 * 14336 / 4),
+            (8, 2 * 2 * 4096 - 2 * 14336 / 8),
+        ],
+    )
+    def test_sequence_parallelism_gathers_what_products_read(self, t: int, width: float) -> None:
+        workload = training("llama-3.1-8b", sequence_length=4096, global_batch_size=1)
+        found = activations_of(workload, plan_of(tensor=t)).at_work_bytes
+        assert found == pytest.approx(4096 * (2 * 4096 / t + width))
 
     def test_operator_wise_checkpointing_keeps_the_output_of_every_other_product(self) -> None:
         workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=8)

@@ -66,9 +66,24 @@ class TestStates:
         model = workload.model
         routed = 32 * 8 * model.expert_parameters
         memory = memory_of(workload, plan_of(tensor=2, expert=4, data=16, zero=1))
-        # 16 replicas of a half of the shared weights; 16 x 2 / 4 = 8 replicas of a quarter of the routed ones.
-        optimizer = 12 * ((model.num_parameters - routed) / 2 / 16 + routed / 4 / 8)
+        # 16 replicas of a half of the shared weights, with routers of 8 x h whole; 16 x 2 / 4 = 8 replicas of a quarter of
+        # the routed ones.
+        router = 32 * 8 * model.hidden_size
+        optimizer = 12 * ((model.num_parameters - routed + router) / 2 / 16 + routed / 4 / 8)
         assert memory.optimizer_bytes == pytest.approx(optimizer)
+
+    def test_products_down_to_latents_and_routers_are_whole_on_every_rank(self) -> None:
+        # Megatron Core: `parallel_mode` `duplicated` of `linear_q_down_proj` and `linear_kv_down_proj`; `TopKRouter`.
+        shape = catalog.model("deepseek-v3").model_copy(update={"num_layers": 4})
+        one, eight = (
+            memory_of(training(shape, global_batch_size=8), plan_of(tensor=t, expert=8, data=8 // t, zero=0))
+            for t in (1, 8)
+        )
+        routed = 256 * shape.expert_parameters
+        whole = 4 * 7168 * (1536 + 512 + 64) + 7168 * 256
+        split = shape.num_parameters - routed - whole
+        assert one.weights_bytes == pytest.approx(2 * (split + whole + routed / 8))
+        assert eight.weights_bytes == pytest.approx(2 * (split / 8 + whole + routed / 8))
 
     @pytest.mark.parametrize("gradient_bytes", [2, 4])
     def test_fully_sharded_states_are_16_bytes_of_a_weight(self, gradient_bytes: int) -> None:
@@ -153,7 +168,43 @@ class TestStates:
             workload.model_copy(update={"logit_bytes": logit_bytes}),
             plan_of(tensor=4, data=8, recompute=Recompute.FULL),
         )
-        assert memory.logits_bytes == pytest.approx(logit_bytes * 8192 * 128_256 / 4)
+        # Fused, they are fewest when gradients of h before the norm and behind it, gathered and given, are there with them.
+        whole = {2: 2 * 2 * 4096}.get(logit_bytes, 0)
+        kept = 2 * 2 * 4096 / 4  # inputs of the final norm and of the output layer
+        assert memory.logits_bytes == pytest.approx(8192 * (logit_bytes * 128_256 / 4 + whole + kept))
+
+    @pytest.mark.parametrize(
+        ("schedule", "waiting"),
+        # GPipe has the loss of every micro-batch before the first backward pass; ZB-H1 has as many gradients of logits as
+        # there are stages when it comes to weights.
+        [(Schedule.ONE_F_ONE_B, 0), (Schedule.GPIPE, 15 * 4), (Schedule.ZB_H1, 3 * 2)],
+    )
+    def test_losses_wait_where_backward_passes_do(self, schedule: Schedule, waiting: int) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=16)
+        last = memory_by_stage(workload, plan_of(pipeline=4, schedule=schedule)).logits_bytes[-1]
+        num_more = {Schedule.ONE_F_ONE_B: 0, Schedule.GPIPE: 15, Schedule.ZB_H1: 3}[schedule]
+        inputs = (1 + num_more) * 2 * 2 * 4096
+        assert last == pytest.approx(8192 * ((6 + waiting) * 128_256 + inputs))
+
+    @pytest.mark.parametrize(("recompute", "kept_per_value"), [(Recompute.FULL, 2), (Recompute.NONE, 32)])
+    def test_the_gradient_of_the_embedding_counts_where_it_is_more_than_layers(
+        self, recompute: Recompute, kept_per_value: int
+    ) -> None:
+        # 256,000 rows of 2048 in 16 bits come when a micro-batch has let go of what six layers kept of it.
+        workload = training(gpt(vocabulary_size=256_000), sequence_length=1024, global_batch_size=64)
+        first, second = memory_by_stage(
+            workload, plan_of(pipeline=4, data=8, recompute=recompute)
+        ).workspace_bytes[:2]
+        weights = 2 * (12 * 2048**2 + 2 * 2048)
+        assert first == pytest.approx(weights + 2 * 256_000 * 2048 - 6 * kept_per_value * 1024 * 2048)
+        assert second < first
+
+    def test_gradients_of_a_layer_are_gone_by_then_unless_products_add_them_up_in_32_bits(self) -> None:
+        workload = training(gpt(vocabulary_size=256_000), sequence_length=1024, global_batch_size=64)
+        plan = plan_of(pipeline=4, data=8, recompute=Recompute.FULL)
+        in_16_bits = workload.model_copy(update={"gradient_bytes": 2})
+        wide, narrow = (memory_by_stage(each, plan).workspace_bytes[0] for each in (workload, in_16_bits))
+        assert wide - narrow == pytest.approx(2 * (12 * 2048**2 + 2 * 2048))
 
     def test_no_other_stage_has_logits(self) -> None:
         stages = memory_by_stage(training(), plan_of(tensor=2, pipeline=4, data=8))

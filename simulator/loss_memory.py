@@ -1,0 +1,67 @@
+"""What do the ends of the model need on their stages: logits, inputs of the output layer, the gradient of the embedding?
+
+The loss of a micro-batch is done with its logits before the last layer begins its backward pass, so that 1F1B, interleaved or
+not, has those of one. GPipe computes the losses of all micro-batches before the first backward pass (`ScheduleGPipe` of
+PyTorch), and ZB-H1 keeps gradients of logits until those of the output layer's weights are computed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.activations import micro_batch_tokens, num_micro_batches
+from simulator.kept_inputs import ACTIVATION_BYTES, sequence_split
+from simulator.plan import PlanTable, Schedule
+from simulator.table import Floats, Integers
+from simulator.workload import Workload
+
+SOFTMAX_BYTES = 4.0
+"""A probability in 32 bits, of which the loss makes its gradient."""
+
+
+def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Returns what the end of the model keeps on one rank, `(n,)`: of the micro-batch at work, and of those that wait.
+
+    The first is that of the loss, or of the output layer's backward pass, which has gradients of logits beside what it
+    gathers and gives.
+    """
+    is_gpipe = plans.pipeline_schedule == Schedule.GPIPE.code
+    tokens = micro_batch_tokens(workload, plans)
+    logits = tokens * workload.model.vocabulary_size / plans.tensor_parallel
+    inputs = tokens * _kept_inputs_width(workload, plans)
+    backward = ACTIVATION_BYTES * logits + tokens * _whole_inputs_width(workload, plans)
+    waiting = np.where(is_gpipe, min(float(workload.logit_bytes), SOFTMAX_BYTES), ACTIVATION_BYTES)
+    return (
+        np.maximum(workload.logit_bytes * logits, backward) + inputs,
+        (_num_held(workload, plans) - 1) * (waiting * logits + inputs),
+    )
+
+
+def embedding_gradient_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the gradient of the input embedding on one rank, `(n,)`: of all rows, few as the tokens are (PyTorch).
+
+    It is in 16 bits before it is added up, and of a frozen embedding there is none.
+    """
+    weights = 0 if workload.lora else workload.model.embedding_parameters
+    return np.asarray(ACTIVATION_BYTES * weights / plans.tensor_parallel)
+
+
+def _kept_inputs_width(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes per token of the inputs of the final norm and of the output layer, which needs none where it is not trained."""
+    num_kept = 1.0 if workload.lora else 2.0
+    width = workload.model.hidden_size / sequence_split(workload, plans)
+    return np.asarray(num_kept * ACTIVATION_BYTES * width)
+
+
+def _whole_inputs_width(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes per token of the gradient of the output layer's input and, with sequence parallelism, of the gathered input."""
+    is_gathered = (plans.tensor_parallel > 1) & workload.has_sequence_parallel & (workload.lora is None)
+    return np.asarray(ACTIVATION_BYTES * (1.0 + is_gathered) * workload.model.hidden_size)
+
+
+def _num_held(workload: Workload, plans: PlanTable) -> Integers:
+    """Micro-batches whose loss or gradients of logits are held at once."""
+    num_all = num_micro_batches(workload, plans)
+    is_late = plans.pipeline_schedule == Schedule.ZB_H1.code
+    held = np.where(is_late, np.minimum(plans.pipeline_parallel, num_all), 1)
+    return np.where(plans.pipeline_schedule == Schedule.GPIPE.code, num_all, held)
