@@ -375,11 +375,18 @@ class TestSides:
 
     @pytest.mark.parametrize(
         ("plan", "message"),
-        [("tp=3,pp=12", "must divide num_heads"), ("tp=4,dp=8,num_gpus=33", "must equal num_gpus")],
+        [
+            ("tp=3,pp=12", "must divide num_heads"),
+            ("tp=4,dp=8,num_gpus=33", "must equal num_gpus"),
+            ("tp=x", "must be a whole number"),
+            ("tp", "tp"),
+        ],
     )
     def test_a_plan_that_cannot_be_run_is_refused_with_its_reason(self, plan: str, message: str) -> None:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=message) as caught:
             read_side(f"{BLOOM}@{plan}", StudyStore())
+        # One of several sides: the message says which.
+        assert str(caught.value).startswith(f"{BLOOM}@{plan}: ")
 
 
 class TestCommand:
