@@ -81,6 +81,11 @@ class Purchase:
     network_installation: Floats
     facility: Floats
 
+    @property
+    def at_once(self) -> Floats:
+        """Nodes and network, installed: what has to be paid before anything runs, where the building is there already."""
+        return np.asarray(self.nodes + self.node_installation + self.network + self.network_installation)
+
 
 def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Purchase:
     """Returns what a design costs to buy, nodes at `(n,)` prices."""

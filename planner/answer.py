@@ -23,7 +23,7 @@ from planner.explain.infeasible import explain
 from planner.input_uncertainty import input_uncertainty_of
 from planner.job.unused_search import search_notes
 from planner.output import FrontFormat, make_output_folder
-from planner.problems import Findings
+from planner.problems import Findings, shown
 from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import Infeasibility, Recommendation, Status
 from planner.record_input import validated
@@ -31,7 +31,7 @@ from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertainty import uncertainty_of
 from planner.what_if.cases import what_if_cases
 from simulator.catalog import catalog_hash
-from simulator.errors import TrackingError
+from simulator.errors import InputError, Problem, TrackingError
 from simulator.job import Job
 from simulator.table import Integers
 from studies.archive import Archive
@@ -174,6 +174,10 @@ def checked_job(job: Job, seed: int) -> Job:
         InputError: a value breaks a rule of its field.
     """
     findings = Findings()
+    if not isinstance(job, Job):
+        raise InputError(
+            [Problem(path="job", value=shown(job), rule="must be a Job, such as load_job returns")]
+        )
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
         findings.add(("seed",), seed, f"must be a whole number from 0 to {LARGEST_SEED}")
     return validated(Job, job.model_dump(warnings=False), findings, "job")

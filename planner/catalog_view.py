@@ -43,6 +43,8 @@ _KIND_WORDS: dict[Kind, str] = {
     Kind.RENTS: "rents of accelerators, USD per GPU-hour",
     Kind.FACTORS: "footprints and prices that hold for all hardware",
 }
+_LONGEST_SHOWN = len("1,234,567,890.12")
+"""Digits of figures that are not whole numbers; longer ones are rounded."""
 _UNITLESS = ("text", "count", "fraction", "ratio")
 _SOURCES = (
     "Sources are keys of docs/catalog-sources.md; what follows a key says where in it, or how it was derived."
@@ -156,7 +158,9 @@ def _value(figure: Figure) -> str:
     if isinstance(figure.value, str):
         return figure.value
     exact = f"{figure.value:,.15g}"
-    return exact if len(exact) <= len("1,234,567,890.12") else human.digits(figure.value, significant=6)
+    # A whole number that is cut would look as if it were exact: 1,026,410,000,000 parameters.
+    is_whole = float(figure.value).is_integer() and "e" not in exact
+    return exact if is_whole or len(exact) <= _LONGEST_SHOWN else human.digits(figure.value, significant=6)
 
 
 def _value_with_unit(figure: Figure) -> str:

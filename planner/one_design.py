@@ -18,6 +18,7 @@ from planner.limit_uses import LimitUse, limit_uses
 from planner.memory_note import full_plan_notes
 from planner.placement_note import placement_notes
 from planner.plan_input import plan_of
+from planner.purchase_note import purchase_notes
 from planner.reasons import cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.runnable_plan import obstacles
@@ -178,7 +179,8 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
-    notes = [*interleaving_notes(job, plan), *sharding_notes(plan), *placement_notes(job, plan)]
+    notes = [*purchase_notes(job, design), *interleaving_notes(job, plan), *sharding_notes(plan)]
+    notes += placement_notes(job, plan)
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
     notes += full_plan_notes(design)

@@ -16,6 +16,7 @@ from planner.job.unused_fields import unused_notes
 from planner.memory_note import full_front_notes
 from planner.placement_note import placement_notes
 from planner.price_notes import price_notes
+from planner.purchase_note import purchase_notes
 from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.sharding_note import sharding_notes
 from simulator.job import Job, Objective
@@ -262,7 +263,8 @@ def cautions(
     notes = [*full_front_notes(front, best), *_no_deadline(job, front)] if front is not None else []
     if best:
         plan = best.plan
-        notes += [*interleaving_notes(job, plan), *sharding_notes(plan), *placement_notes(job, plan)]
+        notes += [*purchase_notes(job, best), *interleaving_notes(job, plan), *sharding_notes(plan)]
+        notes += placement_notes(job, plan)
     notes += accuracy_notes(job, uncertainty, best)
     notes += calibration_notes(job)
     notes += grid_notes([*map(job.site_of, job.offers), *job.what_if.sites])

@@ -35,7 +35,10 @@ def plan_that_runs(job: Job, written: Plan | Mapping[str, object], *, source: st
     Raises:
         InputError: it cannot be read, or cannot run.
     """
-    plan, num_gpus = plan_of(job, written)
+    try:
+        plan, num_gpus = plan_of(job, written)
+    except InputError as error:
+        raise InputError(list(error.problems), source) from None
     if broken := obstacles(job, plan, num_gpus):
         raise InputError([Problem(path="", value="", rule=rule.sentence) for rule in broken], source)
     return plan

@@ -2,9 +2,9 @@
 
     job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
 
-Rates count nodes of eight accelerators; larger or smaller nodes fail in proportion. Nodes that a landlord takes back count
-as failed ones. Of a node's failures some leave its memory intact (process faults); the others take the node out of service,
-failures of a domain all nodes in it.
+Rates of a node count nodes of eight accelerators; larger or smaller nodes fail in proportion. Domains hold nodes as they
+are. Nodes that a landlord takes back count as failed ones. Of a node's failures some leave its memory intact (process
+faults); the others take the node out of service, failures of a domain all nodes in it.
 """
 
 from __future__ import annotations
@@ -84,13 +84,11 @@ def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
     fleet = job.reliability
     nodes = plans.num_gpus / GPUS_PER_COUNTED_NODE
     failures = nodes * fleet.failures_per_1000_node_days
-    domains = np.ceil(nodes / fleet.nodes_per_domain)
     offers = OfferTable.from_job(job)
-    reclaims = (
-        plans.num_gpus
-        / offers.gpus_per_node[plans.offer]
-        * offers.interruptions_per_1000_node_days[plans.offer]
-    )
+    # A rack holds nodes as they are, whatever they hold; so does what a landlord takes back.
+    own_nodes = plans.num_gpus / offers.gpus_per_node[plans.offer]
+    domains = np.ceil(np.ceil(own_nodes) / fleet.nodes_per_domain)
+    reclaims = own_nodes * offers.interruptions_per_1000_node_days[plans.offer]
     per_1000_days = {
         Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
         Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction) + reclaims,

@@ -13,7 +13,7 @@ class Limits(Record):
     """What a design must not exceed; what is left out is unlimited."""
 
     budget_usd: PositiveFloat | None = None
-    """Money for the whole run."""
+    """Money for the whole run; of what is bought the share that the run uses up, not the price."""
     deadline_days: PositiveFloat | None = None
     """Time from start to end of the run."""
     power_w: PositiveFloat | None = None

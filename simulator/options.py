@@ -148,7 +148,8 @@ class Pause(Record):
     by: Literal["carbon", "price"]
     """`carbon`: the site's grid profile; `price`: its electricity profile."""
     hours_fraction: float = Field(gt=0, lt=1)
-    """Share of the hours, the dearest ones, in which the run stands still."""
+    """Share of the profile's hours, the dearest ones, in which the run stands still. Of its own hours it can be another: of a
+    year's dearest quarter a winter run may meet more."""
 
 
 _Rent = Annotated[float, Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)]

@@ -49,7 +49,8 @@ class Reliability(Record):
     """Failures, restarts and stragglers of a fleet."""
 
     failures_per_1000_node_days: float = Field(gt=0, le=10_000)
-    """Failures that stop the job, per thousand node-days of nodes with eight accelerators."""
+    """Failures that stop the job, per thousand node-days of nodes with eight accelerators, whatever the nodes of the job hold:
+    8,000 x failures / (accelerators x days) of your own logs."""
     process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
     """Share of failures after which the node's memory is intact (DLRover reports about 75 %)."""
     weibull_shape: float = Field(default=1.0, ge=0.3, le=5)
@@ -58,7 +59,8 @@ class Reliability(Record):
     fails_during_restart: bool = False
     """Whether something may fail on the way back too, which then begins anew."""
     nodes_per_domain: int = Field(default=4, ge=1, le=4096)
-    """Nodes that share a rack, its power or a switch, and fail together when it does; estimate: servers of one rack."""
+    """Nodes, as they are, that share a rack, its power or a switch, and fail together when it does; estimate: servers of one
+    rack."""
     domain_failures_per_1000_domain_days: float = Field(default=0.0, ge=0, le=10_000)
     """Failures of whole domains. No published rate is usable: 0 unless you know yours."""
     planned_stops_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)

@@ -17,15 +17,12 @@ from objectives.pareto import front_rows
 from planner import human
 from planner.choice import chosen_row
 from planner.compare.figures import Cause, Metrics, change, figures_or_reason, without_rounding
-from planner.compare.inputs import Difference, differences, with_input
+from planner.compare.inputs import Difference, OfferKey, differences, offer_keys, with_input
 from planner.compare.sides import Side
 from planner.compare.words import name_words
 from planner.design_view import layout
 from simulator.job import Job
 from simulator.plan import Plan, PlanTable
-
-OfferKey = tuple[str, int]
-"""An accelerator, and which of its offers: places in the list differ from job to job."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +34,7 @@ class KnownDesign:
 
     def in_job(self, job: Job) -> Plan | None:
         """Returns the plan with the place of its offer in a job; `None` where the job does not have it."""
-        keys = _offer_keys(job)
+        keys = offer_keys(job)
         return self.plan.model_copy(update={"offer": keys.index(self.offer)}) if self.offer in keys else None
 
 
@@ -127,14 +124,9 @@ def _choice(job: Job, known: list[KnownDesign]) -> KnownDesign | None:
 
 
 def _known(side: Side) -> Iterator[KnownDesign]:
-    keys = _offer_keys(side.job)
+    keys = offer_keys(side.job)
     for plan in (*side.front, *([side.plan] if side.plan else [])):
         yield KnownDesign(offer=keys[plan.offer], plan=plan.model_copy(update={"offer": 0}))
-
-
-def _offer_keys(job: Job) -> list[OfferKey]:
-    names = [offer.accelerator.id for offer in job.offers]
-    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
 
 
 def _words(design: KnownDesign) -> str:

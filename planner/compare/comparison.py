@@ -7,7 +7,7 @@ the whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
@@ -26,9 +26,12 @@ from planner.compare.figures import (
 )
 from planner.compare.inputs import (
     Difference,
+    OfferKey,
     differences,
     in_short,
-    offer_of,
+    offer_keys,
+    offer_label,
+    price_text,
     swapped,
     with_one_offer,
 )
@@ -51,7 +54,7 @@ class InputRow(Record):
     """One input in which a side differs from the first."""
 
     input: str
-    """Its place in the job; offers by their accelerators."""
+    """Its place in the job; offers by their accelerators, `offers[NAME #2]` the second of several with the same one."""
     values: tuple[str, ...]
     """What stands there, side by side."""
     decides_choice_only: bool
@@ -62,7 +65,7 @@ class DecisionRow(Record):
     """One decision of the designs."""
 
     decision: str
-    """Field of the plan, `accelerator`, `node` or `region`."""
+    """Field of the plan, `accelerator`, `node` or `region`; `offer` where a job has several of the accelerator."""
     values: tuple[str | None, ...]
     """Side by side; null where a side has no design. The interval between saves is the one that is used."""
     is_same: bool
@@ -146,7 +149,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
         capplan_version=__version__,
         sides=tuple(side.name for side in sides),
         inputs=_input_rows(sides),
-        decisions=_decision_rows(designs),
+        decisions=(*_offer_row(sides), *_decision_rows(designs)),
         metrics=_metric_rows(designs),
         grids=tuple(_grids_of(side) for side in sides),
         explanations=tuple(explained),
@@ -166,6 +169,27 @@ def _input_rows(sides: Sequence[Side]) -> tuple[InputRow, ...]:
             InputRow(input=name, values=(known.before, *others), decides_choice_only=known.is_choosing)
         )
     return tuple(rows)
+
+
+def _offer_row(sides: Sequence[Side]) -> Iterator[DecisionRow]:
+    """Which offer each design takes, where its accelerator alone does not say so."""
+    if any(_has_alike(side) for side in sides):
+        values = tuple(_offer_text(side) for side in sides)
+        yield DecisionRow(decision="offer", values=values, is_same=len(set(values)) == 1)
+
+
+def _has_alike(side: Side) -> bool:
+    if side.plan is None:
+        return False
+    names = [name for name, _ in offer_keys(side.job)]
+    return names.count(names[side.plan.offer]) > 1
+
+
+def _offer_text(side: Side) -> str | None:
+    if side.plan is None:
+        return None
+    name, place = offer_keys(side.job)[side.plan.offer]
+    return f"{name} #{place + 1}, {price_text(side.job.offers[side.plan.offer])}"
 
 
 def _decision_rows(designs: Sequence[Design | None]) -> tuple[DecisionRow, ...]:
@@ -240,9 +264,11 @@ def _explanation(first: Side, other: Side, before: Design, after: Design) -> Exp
     """Takes the differences of two designs apart."""
     assert first.plan is not None
     own, plan = with_one_offer(first.job, first.job.offers[first.plan.offer]), _alone(first.plan)
-    moved, notes = _moved(own, other.job)
+    key = offer_keys(first.job)[first.plan.offer]
+    moved, notes = _moved(own, key, other.job)
+    label = offer_label(key, first.job, other.job)
     base, total = metrics_of(before), change(metrics_of(before), metrics_of(after))
-    found = [difference for difference in differences(own, moved) if not difference.is_choosing]
+    found = [each for each in differences(own, moved, label) if not each.is_choosing]
     causes = tuple(_cause(difference, own, moved, plan, base) for difference in found)
     together = figures_or_reason(moved, plan)
     if isinstance(together, str):
@@ -270,12 +296,14 @@ def _alone(plan: Plan) -> Plan:
     return plan.model_copy(update={"offer": 0})
 
 
-def _moved(own: Job, other: Job) -> tuple[Job, list[str]]:
-    """The other job with nothing on offer but the accelerator of the first design, and what that leaves unsaid."""
-    accelerator = own.offers[0].accelerator.id
-    place = offer_of(other, accelerator)
-    if place is not None:
-        return with_one_offer(other, other.offers[place]), []
+def _moved(own: Job, key: OfferKey, other: Job) -> tuple[Job, list[str]]:
+    """The other job with nothing on offer but what the first design takes, and what that leaves unsaid."""
+    keys, (accelerator, _) = offer_keys(other), key
+    if key in keys:
+        return with_one_offer(other, other.offers[keys.index(key)]), []
+    if (accelerator, 0) in keys:
+        note = f"there are fewer offers of {accelerator} there; the first one stands for that of the design"
+        return with_one_offer(other, other.offers[keys.index((accelerator, 0))]), [note]
     note = f"{accelerator} is not on offer there; its price and servers are kept where its design is moved"
     return with_one_offer(other, own.offers[0]), [note]
 

@@ -1,6 +1,7 @@
 """In which inputs do two jobs differ, and how does one look with an input of the other? Fields, matched by their names.
 
-Offers are matched by their accelerators, not by their places in the list.
+Offers are matched by their accelerators, not by their places in the list; of several with the same one the first with
+the first, and so on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ WHOLE = (ModelShape, Accelerator, Node, Fabric, Estimate, GpuRange, HourlyProfil
 PRICE_FIELDS = ("rent_usd_per_gpu_hour", "purchase_usd_per_node")
 """An offer has one of them, so that they change together."""
 
+OfferKey = tuple[str, int]
+"""An accelerator, and which of its offers, counted from 0: places in the list differ from job to job."""
 Path = tuple[str | int, ...]
 """Place in a job: names of fields, and positions in tuples."""
 
@@ -46,14 +49,24 @@ class Difference:
     is_choosing: bool
     """Whether it only decides which design is chosen."""
     accelerator: str = ""
-    """What is on offer on one side only, where that is the difference."""
+    """What one side has more offers of, where that is the difference."""
 
 
-def offer_of(job: Job, accelerator: str) -> int | None:
-    """Returns the position of the first offer of an accelerator, or `None`."""
-    return next(
-        (index for index, offer in enumerate(job.offers) if offer.accelerator.id == accelerator), None
-    )
+def offer_keys(job: Job) -> list[OfferKey]:
+    """Returns what the offers of a job are matched by, in their order."""
+    names = [offer.accelerator.id for offer in job.offers]
+    return [(name, names[:place].count(name)) for place, name in enumerate(names)]
+
+
+def offer_label(key: OfferKey, *jobs: Job) -> str:
+    """Returns an offer as users write it: `offers[gb200]`, and `offers[gb200 #2]` where a job has several of it."""
+    name, place = key
+    is_alone = all(len(_offers_of(job, name)) <= 1 for job in jobs)
+    return f"offers[{name}]" if is_alone else f"offers[{name} #{place + 1}]"
+
+
+def _offers_of(job: Job, accelerator: str) -> tuple[Offer, ...]:
+    return tuple(offer for offer in job.offers if offer.accelerator.id == accelerator)
 
 
 def with_one_offer(job: Job, offer: Offer) -> Job:
@@ -61,26 +74,35 @@ def with_one_offer(job: Job, offer: Offer) -> Job:
     return job.model_copy(update={"offers": (offer,)})
 
 
-def differences(first: Job, second: Job) -> list[Difference]:
-    """Returns every input in which two jobs differ, in the order of the fields."""
+def differences(first: Job, second: Job, label: str = "") -> list[Difference]:
+    """Returns every input in which two jobs differ, in the order of the fields.
+
+    Args:
+        first: a job.
+        second: another one.
+        label: of the offer, where both have one that is one of several elsewhere.
+    """
     found = [
         difference
         for name in Job.model_fields
         if name not in ("offers", *NAMING)
         for difference in _between(getattr(first, name), getattr(second, name), (), name, name)
     ]
-    return [*found, *_offers(first, second)]
+    return [*found, *_offers(first, second, label)]
 
 
-def _offers(first: Job, second: Job) -> Iterator[Difference]:
-    names = dict.fromkeys(offer.accelerator.id for job in (first, second) for offer in job.offers)
-    for name in names:
-        place, other = offer_of(first, name), offer_of(second, name)
-        label = f"offers[{name}]"
-        if place is None or other is None:
-            before, after = ("not on offer" if index is None else "on offer" for index in (place, other))
+def _offers(first: Job, second: Job, label: str) -> Iterator[Difference]:
+    own, others = offer_keys(first), offer_keys(second)
+    for name in dict.fromkeys(name for name, _ in (*own, *others)):
+        for key in (key for key in own if key[0] == name and key in others):
+            mine, theirs = first.offers[own.index(key)], second.offers[others.index(key)]
+            called = label or offer_label(key, first, second)
+            yield from _records(mine, theirs, ("offers", own.index(key)), called, is_choosing=False)
+        counts = [len(_offers_of(job, name)) for job in (first, second)]
+        if counts[0] != counts[1]:
+            before, after = (_count_text(count, is_one_enough=0 in counts) for count in counts)
             yield Difference(
-                name=label,
+                name=f"offers[{name}]",
                 record=(),
                 fields=("offers",),
                 before=before,
@@ -88,9 +110,13 @@ def _offers(first: Job, second: Job) -> Iterator[Difference]:
                 is_choosing=True,
                 accelerator=name,
             )
-            continue
-        mine, theirs = first.offers[place], second.offers[other]
-        yield from _records(mine, theirs, ("offers", place), label, is_choosing=False)
+
+
+def _count_text(count: int, *, is_one_enough: bool) -> str:
+    """How often an accelerator is on offer; nobody counts where one side does not have it."""
+    if not count:
+        return "not on offer"
+    return "on offer" if is_one_enough else f"{count} offers" if count > 1 else "1 offer"
 
 
 def _between(
@@ -138,7 +164,7 @@ def _records(
 def _price(mine: Offer, theirs: Offer, record: Path, label: str) -> Iterator[Difference]:
     prices = [tuple(getattr(offer, name) for name in PRICE_FIELDS) for offer in (mine, theirs)]
     if prices[0] != prices[1]:
-        before, after = (_price_text(offer) for offer in (mine, theirs))
+        before, after = (price_text(offer) for offer in (mine, theirs))
         yield Difference(
             name=f"{label}.price",
             record=record,
@@ -149,7 +175,8 @@ def _price(mine: Offer, theirs: Offer, record: Path, label: str) -> Iterator[Dif
         )
 
 
-def _price_text(offer: Offer) -> str:
+def price_text(offer: Offer) -> str:
+    """Returns what an offer costs: `rent 2.6 (2 to 4) USD/GPU-hour`."""
     rent, purchase = (getattr(offer, name) for name in PRICE_FIELDS)
     return f"rent {in_short(rent)} USD/GPU-hour" if rent else f"purchase {in_short(purchase)} USD/node"
 
@@ -205,19 +232,16 @@ def with_input(job: Job, difference: Difference, other: Job) -> Job:
     """Returns a job with one input of another, in which other things may be on offer; nothing is validated."""
     if difference.fields == ("offers",):
         return _with_offers_of(job, difference.accelerator, other)
-    theirs = {offer.accelerator.id: place for place, offer in reversed(list(enumerate(other.offers)))}
-    aligned = tuple(
-        other.offers[theirs[offer.accelerator.id]] if offer.accelerator.id in theirs else offer
-        for offer in job.offers
-    )
+    theirs = dict(zip(offer_keys(other), other.offers, strict=True))
+    aligned = tuple(theirs.get(key, offer) for key, offer in zip(offer_keys(job), job.offers, strict=True))
     return swapped(job, difference, other.model_copy(update={"offers": aligned}))
 
 
 def _with_offers_of(job: Job, accelerator: str, other: Job) -> Job:
-    """A job in which one accelerator is on offer just where it is in the other."""
+    """A job with as many offers of one accelerator as the other has; those that both have stay as they are."""
     kept = [offer for offer in job.offers if offer.accelerator.id != accelerator]
-    taken = [offer for offer in other.offers if offer.accelerator.id == accelerator]
-    return job.model_copy(update={"offers": (*kept, *taken)})
+    mine, theirs = _offers_of(job, accelerator), _offers_of(other, accelerator)
+    return job.model_copy(update={"offers": (*kept, *mine[: len(theirs)], *theirs[len(mine) :])})
 
 
 def _swapped(mine: object, theirs: object, record: Path, fields: tuple[str, ...]) -> object:

@@ -92,7 +92,11 @@ def _is_answer(path: Path) -> bool:
 
 
 def _planned(text: str, job: Job, written: str) -> Side:
-    return Side(name=text, job=job, plan=plan_that_runs(job, read_plan(written), source=text))
+    try:
+        fields = read_plan(written)
+    except InputError as error:
+        raise InputError(list(error.problems), text) from None
+    return Side(name=text, job=job, plan=plan_that_runs(job, fields, source=text))
 
 
 def _answered(text: str, path: Path) -> Side:

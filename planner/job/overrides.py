@@ -25,6 +25,9 @@ def with_overrides(
     An override is a path, `=` and a value in YAML; `null` takes a value out, nothing at all is a mistake. Where the file has
     a short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
     """
+    if isinstance(overrides, str):  # which is a sequence of texts, too: of its characters
+        findings.add(("overrides",), overrides, f"must be a list of texts: [{overrides!r}]")
+        return document
     for override in overrides:
         location, value = _parsed(override, findings)
         if location:

@@ -16,7 +16,7 @@ from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import Choice, PurchaseProblem, capital_usd, site_power_w
 from planner import __version__
 from planner.purchase.fleet import Fleet
-from planner.purchase.notes import notes_of
+from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
 from planner.purchase.problem import NodePrices, PooledProblem, node_prices, pooled_problem
 from planner.purchase.rules import Rule, rules_of
@@ -50,6 +50,7 @@ def plan_purchase(
     conflict = () if solution.status != "infeasible" else _conflict(question, effort)
     choice = solution.choice
     cost = solution.cost_usd
+    runs = _runs(question, choice) if choice else ()
     return PurchasePlan(
         capplan_version=__version__,
         catalog_hash=catalog_hash(),
@@ -63,7 +64,7 @@ def plan_purchase(
         peak_power_w=site_power_w(problem, choice) if choice else 0.0,
         carbon_kgco2e=sum(question.pooled.candidates[way].carbon_kgco2e for way in choice.ways) if choice else 0.0,
         acquisitions=_acquisitions(question, choice) if choice else (),
-        runs=_runs(question, choice) if choice else (),
+        runs=runs,
         all_rent_usd=cheapest(_only(problem, "rented"), effort=SIDE_EFFORT).cost_usd,
         all_buy_usd=cheapest(_only(problem, "bought"), effort=SIDE_EFFORT).cost_usd,
         binding=_binding(question, solution) if choice else (),
@@ -72,7 +73,7 @@ def plan_purchase(
             job.name: sum(one.job == index for one in question.candidates)
             for index, job in enumerate(fleet.jobs)
         },
-        notes=notes_of(fleet, question.folder),
+        notes=(*notes_of(fleet, question.folder), *slack_notes(runs)),
     )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase
         name: the accelerators of the old fleet.
         best: finds the recommended design of a job with other offers.
     """
-    case = f"instead of going on with {name}"
+    case = f"going on with {name}"
     old_offers = tuple(offer for offer in job.offers if offer.accelerator.id == name)
     if not old_offers:
         return WhatIfCase(case=case, note=f"{name} is not among the offers")
@@ -57,7 +57,17 @@ def refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase
     if old is None:
         return WhatIfCase(case=case, note=f"no design on {name} can run")
     going_on = _going_on(old_job.model_copy(update={"limits": job.limits}), old)
-    return case_of(case, chosen, going_on, f"{_payback(job, chosen, old_job, old)}; {PAST}; {NO_RESALE}")
+    note = f"{_payback(job, chosen, old_job, old)}; {PAST}; {NO_RESALE}"
+    return case_of(f"{case}{_elsewhere(job, chosen, old_job, old)}", chosen, going_on, note)
+
+
+def _elsewhere(job: Job, chosen: Evaluation, old_job: Job, old: Evaluation) -> str:
+    """Where the old fleet stands, if not where the new one does: then carbon differs by the grids, too."""
+    here, there = (
+        each.site_of(each.offers[int(part.plans.offer[0])]).region
+        for each, part in ((job, chosen), (old_job, old))
+    )
+    return f" in {there}" if there != here else ""
 
 
 def _going_on(job: Job, old: Evaluation) -> Evaluation:

@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from planner import human
 from planner.purchase.fleet import Fleet
+from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
+
+LEAST_SLACK_FRACTION = 0.15
+"""Slack before a deadline, as a share of a run's length, below which it is told (choice): one run in twenty of the typical
+fleet takes longer than expected by about as much."""
+
+
+def slack_notes(runs: Iterable[ScheduledRun]) -> tuple[str, ...]:
+    """Returns a remark where runs end so near to their deadlines that a slow one is late."""
+    tight = [_slack_text(run) for run in runs if _slack_days(run) < LEAST_SLACK_FRACTION * _length_days(run)]
+    if not tight:
+        return ()
+    note = (
+        "Runs are as long as expected; failures and stragglers make many of them longer. Little is left before the deadline "
+        f"of {', '.join(tight)}: an earlier deadline_day leaves room, and what that costs is the price of being sure."
+    )
+    return (note,)
+
+
+def _slack_text(run: ScheduledRun) -> str:
+    return f"{run.job} ({human.digits(_slack_days(run))} days after {human.digits(_length_days(run))})"
+
+
+def _slack_days(run: ScheduledRun) -> float:
+    return run.deadline_day - run.end_day
+
+
+def _length_days(run: ScheduledRun) -> float:
+    return run.end_day - run.start_day
 
 
 def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:

@@ -121,4 +121,4 @@ class PurchasePlan(Record):
     """Designs of each job that were considered, over all offers."""
     notes: tuple[str, ...] = ()
     """What of the fleet the plan leaves aside, or may read otherwise than meant: budgets of single jobs, offers that come
-    after the last deadline, accelerators that stand in several offers."""
+    after the last deadline, accelerators that stand in several offers, runs that end just before their deadlines."""

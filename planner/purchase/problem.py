@@ -82,10 +82,7 @@ def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
     return NodePrices(
         gpus=node.num_accelerators,
         owned_usd_per_hour=sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes / hours,
-        capital_usd=float(
-            (bought.nodes + bought.node_installation + bought.network + bought.network_installation)[0]
-        )
-        / num_nodes,
+        capital_usd=float(bought.at_once[0]) / num_nodes,
         idle_w=float(phase_power(job, plans, offers).spares_w[0]),
         usd_per_kwh=site.electricity_usd_per_kwh,
         usd_per_w_month=site.demand_usd_per_w_month,

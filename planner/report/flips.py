@@ -33,6 +33,10 @@ NUM_HALVINGS: Final = 10
 """How often the stretch in which the choice changes is halved: the mark is then right to 1/1024 of the way."""
 OWN_OFFER: Final = "offers["
 """How the names of inputs begin that belong to one offer, such as its price."""
+SITE: Final = ".site."
+"""What the names of inputs hold that belong to the site of one offer."""
+JOBS_SITE: Final = "site."
+"""How the names of inputs begin that belong to the job's site, which offers with a site of their own do not share."""
 QUOTE_FACTORS: Final = (0.25, 4.0)
 """How far a price without a range is tried."""
 QUOTE_WORDS: Final = "a price without a range, tried from a quarter to four times"
@@ -198,15 +202,31 @@ class _Choice:
 
 
 def _levers(job: Job, best: Design, accuracy: Accuracy) -> Iterator[tuple[str, Lever]]:
-    """Yields the inputs of the recommended design, and those that belong to the other offers, with their names."""
-    own, offers = best.plan.offer, offers_tried(job, best)
+    """Yields the inputs of the recommended design, and those of the other offers and their sites, with their names."""
+    offers, seen = offers_tried(job, best), set[tuple[str, str]]()
     for offer in offers:
         for lever in uncertain_inputs(job, offer, accuracy):
-            is_price = lever.input.name.startswith(OWN_OFFER)
-            belongs = is_price or lever.changes_offer_only
-            if lever.input.mid > 0 and (belongs or offer == own):
-                whose = f"{' of ' if is_price else ', '}{_offer_words(job, offer)}"
-                yield input_words(lever.input.name) + (whose if belongs and len(offers) > 1 else ""), lever
+            whose = _owner(job, offer, lever.input.name, belongs=lever.changes_offer_only)
+            is_new = (lever.input.name, whose) not in seen and (bool(whose) or offer == best.plan.offer)
+            seen.add((lever.input.name, whose))
+            if lever.input.mid > 0 and is_new:
+                yield input_words(lever.input.name) + (whose if len(offers) > 1 else ""), lever
+
+
+def _owner(job: Job, offer: int, name: str, *, belongs: bool) -> str:
+    """Whose an input is, as words behind it: an offer's, or that of the job's site where others stand elsewhere."""
+    if name.startswith(JOBS_SITE):
+        return f" of {job.site.region}" if any(each.site for each in job.offers) else ""
+    if name.startswith(OWN_OFFER):
+        return f" of {_site_words(job, offer) if SITE in name else _offer_words(job, offer)}"
+    return f", {_offer_words(job, offer)}" if belongs else ""
+
+
+def _site_words(job: Job, offer: int) -> str:
+    """Returns the region of an offer's own site, with the offer where others have such a one there."""
+    region = job.site_of(job.offers[offer]).region
+    is_alone = sum(each.site is not None and each.site.region == region for each in job.offers) == 1
+    return region if is_alone else f"{region} for {_offer_words(job, offer)}"
 
 
 def _offer_words(job: Job, offer: int) -> str:

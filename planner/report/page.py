@@ -24,7 +24,7 @@ from planner.report.sections import (
     reproduction,
     verdict,
 )
-from simulator.units import GIGA
+from simulator.units import GIGA, TERA
 
 SCRIPTS: Final = (
     "record.js",
@@ -77,7 +77,8 @@ def page(drawn: DrawnReport) -> str:
 def _asked(report: Report) -> str:
     """Returns what was asked, in one line."""
     workload = report.job.workload
-    trained = f"{workload.model.name} on {human.digits(workload.tokens / GIGA)} billion tokens"
+    size, word = (TERA, "trillion") if workload.tokens >= TERA else (GIGA, "billion")
+    trained = f"{workload.model.name} on {human.digits(workload.tokens / size)} {word} tokens"
     answered = datetime.fromisoformat(report.answer.created_at)
     day = f"{answered.day} {answered:%B %Y}"
     return (

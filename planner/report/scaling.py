@@ -64,14 +64,21 @@ def scaling(
     names = [best.accelerator, *(name for name in offers if name != best.accelerator)][:MOST_CURVES]
     times = [_time_curve(job, offers[name], best, cloud, fastest) for name in names]
     costs = [_Curve(name, _cheapest(name, answer, best, cloud)) for name in names]
-    return [*_time_figure(_long(times), best), *_cost_figure(_long(costs), best)]
+    return [*_time_figure(times, best), *_cost_figure(_long(costs), best)]
 
 
 def _long(curves: list[_Curve]) -> list[_Curve]:
     return [curve for curve in curves if len(curve.runs) >= LEAST_SIZES]
 
 
-def _time_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+def _short_text(curves: list[_Curve]) -> str:
+    """Which accelerators have no curve, and why."""
+    names = [curve.accelerator for curve in curves if len(curve.runs) < LEAST_SIZES]
+    return f" Not drawn: {', '.join(names)}, with fewer than {LEAST_SIZES} such sizes." if names else ""
+
+
+def _time_figure(known: list[_Curve], best: Design) -> Iterator[LinesFigure]:
+    curves = _long(known)
     if not curves:
         return
     lines = tuple(_line(curve) for curve in curves)
@@ -86,7 +93,7 @@ def _time_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
         note=(
             "Time to train with the fastest layout of at most so many accelerators, among those that were simulated and "
             "all at the recommended ZeRO stage, whatever the limits say; what is no faster than fewer is not drawn. "
-            f"Diamond: the recommended design.{dashed}"
+            f"Diamond: the recommended design.{dashed}{_short_text(known)}"
         ),
         x_label="accelerators",
         quantity="days",

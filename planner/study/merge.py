@@ -40,8 +40,10 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
         StudyError: fewer than two studies, studies that differ in more than name and search, were simulated by another
             version or keep fronts only, or a target that is there or cannot be written.
     """
-    if len({path.resolve() for path in paths}) < max(2, len(paths)):
-        raise StudyError(f"merging needs at least two different studies, got {len(paths)}")
+    named, different = len(paths), len({path.resolve() for path in paths})
+    if different < max(2, named):
+        again = "" if different == named else f", {named - different} of them named again"
+        raise StudyError(f"merging needs at least two different studies, got {named}{again}")
     with ExitStack() as stack:
         journals = [stack.enter_context(Journal.read(path)) for path in paths]
         all_facts = [journal.facts for journal in journals]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -79,10 +78,10 @@ class Report:
     """Errors of the peak memory by source."""
     memory_verdicts: MemoryVerdicts
     """Which runs fit, in truth and by simulation."""
-    not_modelled: Mapping[str, int]
-    """Rows that are not modelled, by reason, most frequent first."""
-    remarks: Mapping[str, int]
-    """Rows with a cell that was taken for something near or not understood, by what is said of it."""
+    not_modelled: Mapping[str, tuple[str, ...]]
+    """Names of the rows that are not modelled, by reason, most frequent first."""
+    remarks: Mapping[str, tuple[str, ...]]
+    """Names of the rows with a cell that was taken for something near or not understood, by what is said of it."""
     unread_columns: Mapping[str, str | None]
     """Columns of the file that nothing reads, with the one that may be meant."""
     num_rows: int
@@ -96,25 +95,33 @@ class Report:
 def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None] | None = None) -> Report:
     """Returns the tables of a validation; columns that nothing reads are named in it."""
     scored = timed(entries)
-    read_with_care = (
-        remark
+    read_with_care = [
+        (remark, entry.comparison.row["row_id"])
         for entry in entries
         if isinstance(entry, Modelled)
         for remark in remarks_of(entry.comparison.row)
-    )
-    unmodelled = [entry for entry in entries if isinstance(entry, Unmodelled)]
+    ]
+    unmodelled = [(entry.reason, entry.row_id) for entry in entries if isinstance(entry, Unmodelled)]
     return Report(
         step_time={table: tuple(scores(scored, name)) for table, name in TABLES.items()},
         choices=tuple(choices(scored)),
         memory=_memory_scores(entries),
         memory_verdicts=memory_verdicts(entries),
-        not_modelled=dict(Counter(entry.reason for entry in unmodelled).most_common()),
-        remarks=dict(Counter(read_with_care).most_common()),
+        not_modelled=_rows_by_reason(unmodelled),
+        remarks=_rows_by_reason(read_with_care),
         unread_columns=unread_columns or {},
         num_rows=len(entries),
         num_modelled=len(entries) - len(unmodelled),
         num_scored=len(scored),
     )
+
+
+def _rows_by_reason(found: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """Names of rows by what is said of them, most frequent first."""
+    names: dict[str, list[str]] = {}
+    for reason, row in found:
+        names.setdefault(reason, []).append(row)
+    return {reason: tuple(rows) for reason, rows in sorted(names.items(), key=lambda item: -len(item[1]))}
 
 
 def _memory_scores(entries: Sequence[Entry]) -> tuple[MemoryScore, ...]:
@@ -176,7 +183,7 @@ def as_json(
             "memory": [asdict(score) for score in report.memory],
             "memory_verdicts": asdict(report.memory_verdicts),
             "not_modelled": [
-                {"reason": reason, "num_rows": count} for reason, count in report.not_modelled.items()
+                {"reason": reason, "num_rows": len(rows)} for reason, rows in report.not_modelled.items()
             ],
             "unread_columns": [
                 {"column": column, "meant": meant} for column, meant in report.unread_columns.items()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from planner.human import count, digits
 from planner.problems import shown
@@ -29,6 +30,8 @@ TITLES = {
 }
 MOST_REASONS = 12
 MOST_CHOICES = 12
+MOST_NAMES = 3
+"""Rows that are named beside a reason; --json has all."""
 MOST_ROWS = 6
 """Of a table or a list; --json has all."""
 
@@ -190,14 +193,16 @@ def _verdict_text(verdicts: MemoryVerdicts) -> str:
     )
 
 
-def _show_reasons(title: str, reasons: Mapping[str, int], console: Console) -> None:
+def _show_reasons(title: str, reasons: Mapping[str, Sequence[str]], console: Console) -> None:
     if not reasons:
         return
     table = _table(title, "reason", "rows")
-    for reason, num_rows in list(reasons.items())[:MOST_REASONS]:
-        table.add_row(reason, str(num_rows))
+    table.add_column("which")
+    for reason, rows in list(reasons.items())[:MOST_REASONS]:
+        more = ", ..." if len(rows) > MOST_NAMES else ""
+        table.add_row(Text(reason), str(len(rows)), Text(f"{', '.join(rows[:MOST_NAMES])}{more}"))
     if rest := list(reasons.values())[MOST_REASONS:]:
-        table.add_row(f"{len(rest)} other reasons (--json lists every row)", str(sum(rest)))
+        table.add_row(f"{len(rest)} other reasons (--json lists every row)", str(sum(map(len, rest))), "")
     console.print(table)
 
 

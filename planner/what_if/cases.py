@@ -25,6 +25,11 @@ from simulator.units import HOUR
 PriceField = Literal["rent_usd_per_gpu_hour", "purchase_usd_per_node"]
 WORTH_WAITING_FRACTION = 1e-3
 """Smaller gains are not worth a wait, nor known: grids and tariffs of the next week are forecasts."""
+NEEDED: Mapping[str, str] = {
+    "carbon": "the site's grid_profile",
+    "price": "the site's electricity_profile, and a design that is bought",
+}
+"""What tells the hours of a design apart."""
 OWN_TO_A_SITE: Mapping[str, str] = {
     "grid_profile": "hourly grid",
     "electricity_profile": "hourly tariff",
@@ -65,20 +70,21 @@ def _profile(job: Job, chosen: Evaluation, by: str) -> HourlyProfile | None:
 
 
 def _paused(job: Job, chosen: Evaluation, pause: Pause) -> WhatIfCase:
-    name = f"pause in the {human.percent(pause.hours_fraction)} of the hours with most {pause.by}"
+    name = f"pause in the {human.percent(pause.hours_fraction)} of the profile's hours with most {pause.by}"
     if _profile(job, chosen, pause.by) is None:
-        needed = (
-            "grid_profile" if pause.by == "carbon" else "electricity_profile, and a design that is bought"
-        )
-        return WhatIfCase(case=name, note=f"needs the site's {needed}")
+        return WhatIfCase(case=name, note=f"needs {NEEDED[pause.by]}")
     return paused_case(name, job, chosen, pause)
 
 
 def _later_starts(job: Job, chosen: Evaluation) -> Iterator[WhatIfCase]:
     within = job.what_if.start_within_hours
-    for by in ("carbon", "price") if within else ():
-        profile = _profile(job, chosen, by)
-        if profile is not None and within is not None:
+    if within is None:
+        return
+    profiles = {by: _profile(job, chosen, by) for by in ("carbon", "price")}
+    if not any(profiles.values()):
+        yield WhatIfCase(case="start later", note=f"needs {NEEDED['carbon']}, or {NEEDED['price']}")
+    for by, profile in profiles.items():
+        if profile is not None:
             yield _later_start(job, chosen, by, profile, within)
 
 

@@ -224,6 +224,11 @@ def test_a_job_that_was_changed_into_nonsense_is_refused(
         answer_to(job.model_copy(update=change))
 
 
+def test_a_path_in_the_place_of_a_job_is_refused() -> None:
+    with pytest.raises(InputError, match=r"job = 'job.yaml': must be a Job, such as load_job returns"):
+        recommend("job.yaml", tracking=False)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("seed", [-1, 2**32, "x", True])
 def test_a_seed_that_is_no_seed_is_refused(job: Job, seed: object) -> None:
     with pytest.raises(InputError, match=r"seed = .*must be a whole number from 0 to 4294967295"):
@@ -252,9 +257,10 @@ def test_mixtures_of_experts_come_with_their_own_error_and_a_note() -> None:
     # simulator/data/accuracy.csv: two, two and one configurations of experts, errors weighted by their number.
     (warning,) = [warning for warning in answer.warnings if "experts" in warning]
     known = network_error(has_experts=True)
-    assert f"{known.num_rows} configurations were off by {known.mean_absolute_error_fraction:.0%}" in warning
+    told = f"{known.num_rows} published configurations is {100 * known.mean_absolute_error_fraction:.0f} %, in the mean"
+    assert f"The mean error of {told}" in warning
     # What docs/validation.md asks for is what the answer shows, and two rows correct nothing.
-    assert "treat them as 30% either way" in warning
+    assert "treat them as 30 % either way" in warning
     assert answer.best is not None
     sure, step_s = answer.uncertainty, answer.best.step_time_s
     assert 1.3 <= sure.step_time_high_s / step_s < 1.35

@@ -308,6 +308,14 @@ def test_the_catalogue_shows_an_entry_with_unit_source_date_and_confidence(
     assert any(row.startswith("thermal design power 700 W ") for row in rows)
 
 
+def test_whole_numbers_of_the_catalogue_are_never_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["catalog", "models", "kimi-k2"]) == 0
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert any(row.startswith("num parameters 1,026,408,084,480 count ") for row in rows)
+    # YAML reads 1e+12 without a point as text.
+    assert any(row.startswith("published parameters 1,000,000,000,000 count ") for row in rows)
+
+
 def test_the_rents_of_an_accelerator_start_with_what_a_job_would_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -12,7 +12,7 @@ from planner import recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.output import rendered
 from planner.compare.comparison import Comparison, compare
-from planner.compare.inputs import differences
+from planner.compare.inputs import differences, with_input
 from planner.compare.sides import Side, read_side
 from planner.compare.view import show_comparison
 from planner.output import SINGLE_FIGURES
@@ -146,6 +146,48 @@ def test_offers_are_matched_by_name_not_by_place() -> None:
     found = compare([side(first, {"offer": 0}), side(second, {"offer": 1})])
     assert all(row.is_same for row in found.decisions)
     assert set(found.explanations[0].total.values()) == {0.0}
+
+
+RESERVED = {**H100_RENTED, "rent_usd_per_gpu_hour": 1.5, "commitment_days": 365}
+
+
+def test_of_several_offers_with_one_accelerator_each_is_matched_with_its_own() -> None:
+    cheaper = {**H100_RENTED, "rent_usd_per_gpu_hour": 2.0}
+    first, second = job_with(RESERVED, H100_RENTED), job_with(RESERVED, cheaper)
+    assert [each.name for each in differences(first, second)] == ["offers[h100-sxm5-80gb #2].price"]
+    found = compare([side(first, {"offer": 1}), side(second, {"offer": 1})])
+    (explained,) = found.explanations
+    (cause,) = explained.causes
+    assert cause.input == "offers[h100-sxm5-80gb #2].price"
+    # 2.5 dollars became 2.0; nothing is committed.
+    assert cause.effects["cost_usd"] == pytest.approx(-0.2 * values_of(found, "cost_usd")[0], rel=1e-9)
+    assert explained.interaction.get("cost_usd", 0.0) == pytest.approx(0.0, abs=1e-6)
+    assert explained.design == {}
+
+
+def test_which_of_several_offers_a_design_takes_is_a_decision() -> None:
+    job = job_with(RESERVED, H100_RENTED)
+    found = compare([side(job, {"offer": 0}), side(job, {"offer": 1})])
+    row = found.decisions[0]
+    assert (row.decision, row.is_same) == ("offer", False)
+    assert row.values == (
+        "h100-sxm5-80gb #1, rent 1.5 USD/GPU-hour",
+        "h100-sxm5-80gb #2, rent 2.5 (2 to 4) USD/GPU-hour",
+    )
+    assert found.explanations[0].causes == ()
+    alone = compare([side(job_with(H100_RENTED, A100_RENTED), {"offer": 0}), side(job_with())])
+    assert "offer" not in [row.decision for row in alone.decisions]
+
+
+def test_a_second_offer_that_only_one_side_has_is_counted_and_said() -> None:
+    both, one = job_with(RESERVED, H100_RENTED), job_with(RESERVED)
+    (found,) = differences(both, one)
+    assert (found.name, found.before, found.after) == ("offers[h100-sxm5-80gb]", "2 offers", "1 offer")
+    assert with_input(both, found, one).offers == one.offers
+    (back,) = differences(one, both)
+    assert with_input(one, back, both).offers == both.offers
+    (explained,) = compare([side(both, {"offer": 1}), side(one, {"offer": 0})]).explanations
+    assert any("there are fewer offers of h100-sxm5-80gb there" in note for note in explained.notes)
 
 
 def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_whole() -> None:
@@ -333,11 +375,18 @@ class TestSides:
 
     @pytest.mark.parametrize(
         ("plan", "message"),
-        [("tp=3,pp=12", "must divide num_heads"), ("tp=4,dp=8,num_gpus=33", "must equal num_gpus")],
+        [
+            ("tp=3,pp=12", "must divide num_heads"),
+            ("tp=4,dp=8,num_gpus=33", "must equal num_gpus"),
+            ("tp=x", "must be a whole number"),
+            ("tp", "tp"),
+        ],
     )
     def test_a_plan_that_cannot_be_run_is_refused_with_its_reason(self, plan: str, message: str) -> None:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(InputError, match=message) as caught:
             read_side(f"{BLOOM}@{plan}", StudyStore())
+        # One of several sides: the message says which.
+        assert str(caught.value).startswith(f"{BLOOM}@{plan}: ")
 
 
 class TestCommand:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.job.file import parse_job
+from simulator.errors import InputError
 from simulator.job import Objective
 from simulator.offer import GpuRange
 from simulator.reliability import RELIABILITY_PRESETS
@@ -39,6 +40,14 @@ def test_the_last_override_wins_and_the_document_stays_as_it_was() -> None:
     job = parse_job(document, overrides=["limits.deadline_days=30", "limits.deadline_days=60"])
     assert job.limits.deadline_days == 60
     assert document == DOCUMENT
+
+
+def test_one_text_in_the_place_of_a_list_is_one_problem() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_job({}, overrides="limits.budget_usd=4e6")
+    found = [problem for problem in caught.value.problems if problem.path == "overrides"]
+    assert [problem.rule for problem in found] == ["must be a list of texts: ['limits.budget_usd=4e6']"]
+    assert not any(problem.path == "--set" for problem in caught.value.problems)
 
 
 def test_an_override_replaces_a_broken_value() -> None:

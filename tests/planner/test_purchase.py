@@ -11,7 +11,7 @@ import pytest
 from planner.cli import commands as cli
 from planner.purchase.answer import plan_purchase
 from planner.purchase.fleet import Fleet, load_fleet
-from planner.purchase.notes import notes_of
+from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import PurchasePlan
 from planner.purchase.problem import node_prices
 from planner.purchase.ways import candidates_of, job_on
@@ -230,6 +230,22 @@ def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
     (note,) = notes_on(offer(rent=RENT), jobs=[bounded, JOBS[1]])
     assert note.startswith("first: limits.budget_usd (1000000.0) of the job is not looked at")
     assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()
+
+
+@pytest.mark.parametrize(("deadline_day", "is_told"), [(110.0, True), (124.9, True), (125.1, False)])
+def test_a_run_that_ends_just_before_its_deadline_is_named(deadline_day: float, is_told: bool) -> None:
+    # A hundred days, so that fifteen are little.
+    dates = {"start_day": 10.0, "end_day": 110.0, "deadline_day": deadline_day}
+    found = " ".join(slack_notes([rented().runs[0].model_copy(update=dates)]))
+    assert ("first (" in found) == is_told
+    assert ("first (0 days after 100)" in found) == (deadline_day == 110.0)
+
+
+def test_the_answer_names_runs_without_slack() -> None:
+    plan = rented()
+    days = plan.runs[1].end_day - plan.runs[1].start_day
+    tight = [JOBS[0], {**JOBS[1], "deadline_day": plan.runs[1].start_day + 1.05 * days}]
+    assert "second (" in " ".join(plan_purchase(fleet_with(offer(rent=RENT), jobs=tight)).notes)
 
 
 def test_offers_that_come_after_the_last_deadline_are_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
 from planner.report.plots import drawing
 from planner.report.scaling import curve_of, curve_title
+from planner.report.sources import report_of_folder
 from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
 from planner.uncertainty import accuracy_of
@@ -28,6 +30,7 @@ from simulator.plan import PlanTable
 from studies.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
+from tests.support import job_with
 
 
 def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
@@ -108,6 +111,22 @@ def rented(job_: Job, *, h100: float, a100: float) -> Job:
     return job_.model_copy(update={"offers": offers, "objectives": (Objective.COST,), "limits": Limits()})
 
 
+@pytest.mark.parametrize("own_site", [0, 1])
+def test_the_grids_of_all_sites_move_also_where_the_recommended_design_stands_elsewhere(
+    own_site: int,
+) -> None:
+    norway = job_with(site="norway").site
+    offers = [
+        offer.model_copy(update={"site": norway if place == own_site else None})
+        for place, offer in enumerate(job().offers)
+    ]
+    objectives = (Objective.CARBON,)
+    both = job().model_copy(update={"offers": tuple(offers), "objectives": objectives, "limits": Limits()})
+    found = flips_of(both, recommend(both, seed=1, tracking=False, with_report=False))
+    grids = [each.label for each in found.ranges if each.label.startswith("carbon of the grid")]
+    assert sorted(grids) == [f"carbon of the grid of {place}" for place in ("norway", job().site.region)]
+
+
 def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front() -> None:
     """Rent is all of the cost: the other offer wins when the ratio of rents is the ratio of the hours of both."""
     cheap = recommend(rented(job(), h100=1.0, a100=0.9), seed=1, tracking=False, with_report=False)
@@ -132,6 +151,22 @@ def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front(
 def best_of_answer(answer: Recommendation) -> Design:
     assert answer.recommendation is not None
     return answer.recommendation
+
+
+def test_accelerators_of_too_few_sizes_for_a_curve_are_named(tmp_path: Path) -> None:
+    offers = {offer.accelerator.id: offer for offer in job().offers}
+    a100 = offers["a100-sxm4-80gb"]
+    fewest, cheap = a100.num_gpus.min, Estimate(low=0.1, mid=0.1, high=0.1)
+    one_size = {"num_gpus": GpuRange(min=fewest, max=fewest), "rent_usd_per_gpu_hour": cheap}
+    offers[a100.accelerator.id] = a100.model_copy(update=one_size)
+    few = job().model_copy(update={"offers": tuple(offers.values()), "limits": Limits()})
+    recommend(few, seed=1, tracking=False, with_report=False, output=tmp_path / "answer")
+    report = report_of_folder(tmp_path / "answer").report
+    assert {design.accelerator for design in report.answer.front} == set(offers)
+    (lines,) = (each for each in report.figures if each.name == "scaling")
+    assert isinstance(lines, LinesFigure)
+    assert [line.label for line in lines.lines] == ["h100-sxm5-80gb"]
+    assert lines.note.endswith(" Not drawn: a100-sxm4-80gb, with fewer than 3 such sizes.")
 
 
 def test_scaling_is_what_a_sweep_or_the_study_finds_and_falls_with_every_size() -> None:

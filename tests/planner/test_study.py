@@ -229,7 +229,7 @@ def test_studies_of_other_limits_do_not_add_up(tmp_path: Path, whole: StudyAnswe
     other = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1e9)}))
     with pytest.raises(StudyError, match="differ in limits: merge studies of one job"):
         merge_studies([whole.path, other.path], tmp_path / "both.study", NOW)
-    with pytest.raises(StudyError, match="at least two different studies"):
+    with pytest.raises(StudyError, match="at least two different studies, got 2, 1 of them named again"):
         merge_studies([whole.path, whole.path], tmp_path / "both.study", NOW)
 
 

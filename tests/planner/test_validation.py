@@ -167,6 +167,16 @@ class TestCommand:
         assert main(["validate", "--measured", str(path)]) == OK
         assert "%): un-tuned, [host] bound" in capsys.readouterr().out
 
+    def test_rows_are_named_beside_the_reason_why_they_are_not_modelled(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        odd = [{**LLAMA_8B, "id": f"[odd] {number}", "n_gpus": 0} for number in range(4)]
+        path = written(tmp_path, *odd, {**LLAMA_8B, "id": "own", "precision": "banana"}, LLAMA_8B)
+        assert main(["validate", "--measured", str(path)]) == OK
+        text = " ".join(capsys.readouterr().out.split())
+        assert "at least 1, or empty 4 [odd] 0, [odd] 1, [odd] 2, ..." in text
+        assert "only fp16, bf16, fp8 and nvfp4 are modelled 1 own" in text
+
     def test_where_notes_say_nothing_the_assumptions_are_the_reason(self) -> None:
         assert known_reason(shipped("kort-0001", assumed="ep recompute")) == "assumed: ep, recompute"
         assert known_reason(shipped("kort-0001", assumed="")) is None

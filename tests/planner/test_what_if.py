@@ -37,7 +37,11 @@ class TestCases:
             case_of(job, "pause").note == "needs the site's electricity_profile, and a design that is bought"
         )
         cases = what_if_cases(job, chosen_of(job), nothing)
-        assert [case.case for case in cases if case.case.startswith("start")] == []
+        (start,) = [case for case in cases if case.case.startswith("start")]
+        assert (start.case, start.cost_usd) == ("start later", None)
+        assert start.note == (
+            "needs the site's grid_profile, or the site's electricity_profile, and a design that is bought"
+        )
         bought = what_if_cases(job, chosen_of(job, offer=1), nothing)
         assert [case.note[-11:] for case in bought if case.case.startswith("start")] == ["in its mean"]
 
@@ -196,7 +200,7 @@ class TestCases:
 
     def test_a_refresh_pays_for_its_making_by_what_it_saves(self) -> None:
         job = job_with(H100_RENTED, A100_RENTED, what_if={"refresh_from": "a100-sxm4-80gb"})
-        case = case_of(job, "instead of going on with a100-sxm4-80gb")
+        case = case_of(job, "going on with a100-sxm4-80gb")
         new, old = (
             chosen_of(job),
             evaluate(job.model_copy(update={"offers": job.offers[1:]}), plans_with({"num_gpus": 32})),
@@ -218,7 +222,7 @@ class TestCases:
         bought = {"rent_usd_per_gpu_hour": None, "purchase_usd_per_node": 150e3}
         old = evaluate(job_with({**A100_RENTED, **bought}, **fields), plans_with({"num_gpus": 32})).scores
         running = old.maintenance_usd + old.staff_usd + old.electricity_usd + old.demand_usd + old.storage_usd
-        case = case_of(job, "instead of going on with a100-sxm4-80gb")
+        case = case_of(job, "going on with a100-sxm4-80gb")
         assert case.cost_usd == pytest.approx(float(running[0]), rel=1e-12)
         assert case.carbon_kgco2e == pytest.approx(
             float(old.operational_kgco2e[0] + old.embodied_storage_kgco2e[0]), rel=1e-12
@@ -227,11 +231,16 @@ class TestCases:
     def test_the_budget_of_going_on_is_that_of_running(self) -> None:
         old_fleet = {**A100_RENTED, "other_purchase_usd_per_node": 150e3}
         asked = {"refresh_from": "a100-sxm4-80gb"}
-        usd = case_of(job_with(H100_RENTED, old_fleet, what_if=asked), "instead").cost_usd
+        usd = case_of(job_with(H100_RENTED, old_fleet, what_if=asked), "going on").cost_usd
         assert usd is not None
         for share, breaks in ((1.1, False), (0.8, True)):
             job = job_with(H100_RENTED, old_fleet, what_if=asked, limits={"budget_usd": share * usd})
-            assert ("budget_usd" in case_of(job, "instead").limits_broken) == breaks
+            assert ("budget_usd" in case_of(job, "going on").limits_broken) == breaks
+
+    def test_an_old_fleet_that_stands_elsewhere_says_where(self) -> None:
+        asked = {"refresh_from": "a100-sxm4-80gb"}
+        job = job_with(H100_RENTED, {**A100_RENTED, "site": "norway"}, what_if=asked)
+        assert case_of(job, "going on").case == "going on with a100-sxm4-80gb in norway"
 
     def test_another_rent_changes_the_cost_and_nothing_else(self) -> None:
         job = job_with(H100_RENTED, what_if={"rents_usd_per_gpu_hour": [1.25, 5.0]})

@@ -215,6 +215,19 @@ class TestRestarts:
         assert stops.nodes[0].tolist() == [0, 1, 4, 0]
         assert node_losses_within(job, plans, DAY) == pytest.approx(0.048 + 4 * 0.032)
 
+    def test_a_rack_holds_nodes_as_they_are(self) -> None:
+        # 144 GB200 in nodes of four are two racks of NVL72, whose 18 nodes fail together.
+        job = with_reliability(
+            job_of(training(), rented("gb200")),
+            failures_per_1000_node_days=1e-6,
+            domain_failures_per_1000_domain_days=8.0,
+            nodes_per_domain=18,
+        )
+        plans = table_of(plan_of(data=144))
+        stops = interruptions(job, plans, simulate(job, plans).checkpoints)
+        assert stops.mean_up_time_s == pytest.approx(DAY / 0.016, rel=1e-5)
+        assert node_losses_within(job, plans, DAY) == pytest.approx(36 * 0.008, rel=1e-5)
+
     def test_replicas_that_go_on_wait_for_no_node(self) -> None:
         job, plan = job_of(training(num_steps=300_000)), plan_of(tensor=8, data=8, zero=0)
         live, background = (

@@ -1,0 +1,47 @@
+"""Does an answer that buys say what has to be paid at once, and not only the share that one run uses up?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from planner import simulate_plan
+from planner.reasons import cautions
+from tests.support import H100_BOUGHT, H100_RENTED, job_with
+
+PLAN = {"tp": 2, "dp": 16, "recompute": "full"}
+
+
+def notes_of(
+    offer: Mapping[str, object], spares: int = 0, limits: Mapping[str, object] | None = None
+) -> list[str]:
+    job = job_with(offer, limits=limits or {})
+    found = simulate_plan(job, {**PLAN, "spares": spares}, with_sensitivities=False)
+    assert found.design is not None
+    of_plan, of_answer = (
+        [note for note in notes if "at once" in note]
+        for notes in (found.warnings, cautions(job, None, None, found.design))
+    )
+    assert of_plan == of_answer
+    return of_plan
+
+
+@pytest.mark.parametrize(("spares", "dollars"), [(0, "$1.27 M"), (2, "$1.90 M")])
+def test_nodes_spares_and_network_are_paid_at_once(spares: int, dollars: str) -> None:
+    # Nodes of 300,000 dollars; one tier of switches for 8 ports each, at 2,100 dollars a port.
+    assert (4 + spares) * (300e3 + 8 * 2100) == pytest.approx(float(dollars[1:5]) * 1e6, rel=0.005)
+    (note,) = notes_of(H100_BOUGHT, spares)
+    assert note.startswith(
+        f"Buying takes {dollars} at once, for nodes{' and spares' if spares else ''}, network"
+    )
+    assert "budget" not in note
+
+
+def test_a_budget_bounds_only_the_share_of_the_run() -> None:
+    (note,) = notes_of(H100_BOUGHT, limits={"budget_usd": 1e6})
+    assert "limits.budget_usd bounds that share alone" in note
+
+
+def test_rent_takes_nothing_at_once() -> None:
+    assert notes_of(H100_RENTED, limits={"budget_usd": 1e6}) == []
