@@ -198,9 +198,17 @@ class ChunkWeights:
     """Weights of every chunk, `(n, C)`, of all its tensor- and expert-parallel ranks together."""
 
     shared: Floats
-    """Weights that every token meets; a rank holds 1/TP of them."""
+    """Weights that every token meets; a tensor-parallel rank holds 1/TP of them, but all of those in `whole`."""
     routed: Floats
     """Weights of routed experts; a rank holds 1/EP of them, or a part of that (`simulator.expert_ranks`)."""
+    whole: Floats | float = 0.0
+    """Shared weights of layers that tensor-parallel ranks do not split. Norms, which are next to nothing, count as split."""
+
+    def shared_on_rank(self, plans: PlanTable) -> Floats:
+        """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
+        t = plans.tensor_parallel[:, None]
+        all_ranks = self.shared if isinstance(self.whole, float) else self.shared + (t - 1) * self.whole
+        return np.asarray(all_ranks / t)
 
 
 def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:
@@ -215,13 +223,9 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
     shared[:, 0] += model.embedding_parameters
     num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)
     shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
-    return ChunkWeights(shared=shared, routed=routed)
-
-
-def whole_weights(model: ModelShape, chunks: Chunks) -> Floats:
-    """Returns the shared weights of every chunk's layers that tensor-parallel ranks do not split, `(n, C)`.
-
-    Norms, which are next to nothing, count as split.
-    """
-    dense, expert = model.dense_layer_whole_parameters, model.expert_layer_whole_parameters
-    return np.asarray(chunks.num_dense_layers * dense + chunks.num_expert_layers * expert)
+    whole = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
+    return ChunkWeights(
+        shared=shared,
+        routed=routed,
+        whole=chunks.num_dense_layers * whole[0] + chunks.num_expert_layers * whole[1] if any(whole) else 0.0,
+    )

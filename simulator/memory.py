@@ -16,7 +16,7 @@ import numpy as np
 
 from simulator.activations import num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, split_layers, whole_weights
+from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
 from simulator.model import ModelShape
@@ -149,16 +149,14 @@ class _Stage:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> _Stage:
-        def on_rank(part: ChunkWeights, whole: Floats | float = 0.0) -> tuple[Floats, Floats]:
+        def on_rank(part: ChunkWeights) -> tuple[Floats, Floats]:
             return (
-                whole + chunks.on_stage(part.shared, stage) / plans.tensor_parallel,
+                chunks.on_stage(part.shared_on_rank(plans), stage),
                 chunks.on_stage(part.routed, stage) / expert_ranks(workload, plans),
             )
 
         weights = StepWeights.of(workload, plans, chunks)
-        whole = chunks.on_stage(whole_weights(workload.model, chunks), stage)
-        whole = whole * (1.0 - 1.0 / plans.tensor_parallel)
-        shared, routed = on_rank(weights.trained, 0.0 if weights.frozen else whole)
+        shared, routed = on_rank(weights.trained)
         kept = KeptLayers.of(workload, plans, chunks)
         return cls(
             number=stage,
@@ -166,7 +164,7 @@ class _Stage:
             expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
             shared_weights=shared,
             routed_weights=routed,
-            frozen_weights=on_rank(weights.frozen, whole) if weights.frozen else None,
+            frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
             kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
             if kept
             else None,

@@ -64,12 +64,13 @@ class ModelParts:
         times = [dense_layer(rank), embedding(rank), output_layer(rank)]
         counts = [chunks.num_dense_layers, chunks.is_first.astype(float), chunks.is_last.astype(float)]
         shared = [model.dense_layer_parameters, model.embedding_parameters, model.output_parameters]
-        routed = [0, 0, 0]
+        routed, whole = [0, 0, 0], [model.dense_layer_whole_parameters, 0, 0]
         if model.experts:
             times.append(expert_layer(rank))
             counts.append(chunks.num_expert_layers)
             shared.append(model.expert_layer_shared_parameters)
             routed.append(model.experts.num_experts * model.expert_parameters)
+            whole.append(model.expert_layer_whole_parameters)
         if kept := KeptLayers.of(rank.workload, rank.plans, chunks):
             is_layer = slice(0, None, 3)  # dense ones, and behind the ends of the model those with experts
             kept_counts = [kept.dense, kept.expert][: len(counts[is_layer])]
@@ -78,7 +79,12 @@ class ModelParts:
             counts += kept_counts
             shared += shared[is_layer]
             routed += routed[is_layer]
-        weights = ChunkWeights(shared=np.array([shared], dtype=float), routed=np.array([routed], dtype=float))
+            whole += whole[is_layer]
+        weights = ChunkWeights(
+            shared=np.array([shared], dtype=float),
+            routed=np.array([routed], dtype=float),
+            whole=np.array([whole], dtype=float) if any(whole) else 0.0,
+        )
         split = _split(rank.workload, weights)
         return cls(times=with_copies(rank, times, split), counts=tuple(counts), weights=split)
 

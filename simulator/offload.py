@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.activations import kept_per_layer, num_micro_batches, stage_activations
-from simulator.chunks import Chunks, ChunkWeights, split_layers, whole_weights
+from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
 from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
@@ -49,7 +49,7 @@ def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:
     """
     workload, plans = rank.workload, rank.plans
     shared, routed = _shards(workload, plans, zero_stage=FIRST_OFFLOADED_STAGE)
-    held = weights.shared / shared[:, None] + weights.routed / routed[:, None]
+    held = weights.shared_on_rank(plans) / shared[:, None] + weights.routed / routed[:, None]
     ways = 2.0 * (1.0 - 1.0 / num_micro_batches(workload, plans))
     fraction = workload.offloaded_gradient_fraction * (plans.zero_stage >= FIRST_OFFLOADED_STAGE)
     return np.asarray(held * (fraction * ways * WEIGHT_BYTES / rank.offers.host_copy_bytes_per_s)[:, None])
@@ -105,19 +105,19 @@ def _state_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats
     is_added = workload.offloads_gradients * (plans.zero_stage >= FIRST_OFFLOADED_STAGE)
     per_weight = workload.optimizer_bytes + FULL_GRADIENT_BYTES + WEIGHT_BYTES * (1.0 + is_added)
     stages = chunks.unlike_stages()
-    # Adapters are split like products.
-    whole = 0.0 if workload.lora else whole_weights(workload.model, chunks)
-    of_ranks = weights.shared + whole * (plans.tensor_parallel - 1)[:, None]
     return np.asarray(
         workload.optimizer_offload_fraction
         * per_weight
-        * (chunks.on_stage(of_ranks, stages) / shared + chunks.on_stage(weights.routed, stages) / routed)
+        * (
+            chunks.on_stage(weights.shared_on_rank(plans), stages) / shared
+            + chunks.on_stage(weights.routed, stages) / routed
+        )
     )
 
 
 def _shards(workload: Workload, plans: PlanTable, *, zero_stage: int) -> tuple[Floats, Floats]:
-    """Ranks that share out what is split from a ZeRO stage on, of shared weights and of routed ones, `(n,)`."""
+    """Ranks that share out what is split from a ZeRO stage on, `(n,)`: a rank's shared weights, and all routed ones."""
     is_split = plans.zero_stage >= zero_stage
-    shared = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
+    shared = np.where(is_split, shard_group(plans), 1)
     routed = expert_ranks(workload, plans) * np.where(is_split, routed_shard_group(workload, plans), 1.0)
     return np.asarray(shared, dtype=float), np.asarray(routed, dtype=float)

@@ -140,7 +140,7 @@ class ReplicaTraffic:
     def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:
         """Frozen weights are only gathered, under ZeRO-3."""
         plans = rank.plans
-        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(weights.shared / plans.tensor_parallel[:, None])
+        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(weights.shared_on_rank(plans))
         if rank.workload.model.experts:
             routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
             gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed)
@@ -151,7 +151,7 @@ class ReplicaTraffic:
     @classmethod
     def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:
         plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
-        shared = weights.shared / plans.tensor_parallel[:, None]
+        shared = weights.shared_on_rank(plans)
         in_passes, at_end = _reductions(rank)
         is_hybrid = bool(plans.shard_ranks.any())
         shards = ReplicaGroup.of_shared(rank)

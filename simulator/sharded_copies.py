@@ -47,7 +47,9 @@ def gathered_copies_s(rank: Rank, weights: StepWeights) -> Floats:
     gathered = weights.trained
     if weights.frozen is not None:
         gathered = ChunkWeights(
-            shared=gathered.shared + weights.frozen.shared, routed=gathered.routed + weights.frozen.routed
+            shared=gathered.shared + weights.frozen.shared,
+            routed=gathered.routed + weights.frozen.routed,
+            whole=gathered.whole + weights.frozen.whole,
         )
     return _copies_s(rank, gathered, 2.0 * WEIGHT_BYTES)
 
@@ -61,7 +63,7 @@ def _copies_s(rank: Rank, weights: ChunkWeights, bytes_per_weight: float) -> Flo
     workload, plans = rank.workload, rank.plans
     is_sharded = (plans.zero_stage == 3) & (workload.sharded_copies != "none")
     copied = (
-        weights.shared.T * (is_sharded & (shard_group(plans) > 1)) / plans.tensor_parallel,
+        weights.shared_on_rank(plans).T * (is_sharded & (shard_group(plans) > 1)),
         weights.routed.T
         * (is_sharded & (routed_shard_group(workload, plans) > 1.0))
         / expert_ranks(workload, plans),

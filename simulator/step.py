@@ -335,11 +335,11 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     """
     workload, plans = rank.workload, rank.plans
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
-    shared_shares = plans.tensor_parallel * np.where(is_split, shard_group(plans), 1)
+    shared_shares = np.where(is_split, shard_group(plans), 1)
     routed_shares = expert_ranks(workload, plans) * np.where(is_split, routed_ranks, 1)
     stages = chunks.unlike_stages()
     per_rank = (
-        chunks.on_stage(weights.shared, stages) / shared_shares
+        chunks.on_stage(weights.shared_on_rank(plans), stages) / shared_shares
         + chunks.on_stage(weights.routed, stages) / routed_shares
     )
     most = np.max(per_rank, axis=0)

@@ -20,7 +20,7 @@ from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_g
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.lora import adapter_parameters
 from simulator.memory import WEIGHT_BYTES
-from simulator.plan import shard_group
+from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
@@ -40,6 +40,8 @@ class Weights:
     """Those that every token meets."""
     routed: float = 0.0
     """Those of routed experts."""
+    whole: float = 0.0
+    """Those of the former that tensor-parallel ranks do not split."""
 
     @property
     def is_any(self) -> bool:
@@ -49,7 +51,12 @@ class Weights:
     @property
     def as_columns(self) -> ChunkWeights:
         """The same of the only chunk of the only design."""
-        return ChunkWeights(shared=np.array([[self.shared]]), routed=np.array([[self.routed]]))
+        shared, routed, whole = (np.array([[each]]) for each in (self.shared, self.routed, self.whole))
+        return ChunkWeights(shared=shared, routed=routed, whole=whole)
+
+    def shared_on_rank(self, plans: PlanTable) -> float:
+        """Returns the shared weights that one tensor-parallel rank holds."""
+        return float(self.as_columns.shared_on_rank(plans)[0, 0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +126,15 @@ class PlanParts:
         """Returns the trained and the frozen weights of a part."""
         model, lora = self.rank.workload.model, self.rank.workload.lora
         experts = float(model.experts.num_experts * model.expert_parameters) if model.experts else 0.0
-        layer = Weights(shared=model.dense_layer_parameters)
-        expert_layer = Weights(shared=model.expert_layer_shared_parameters, routed=experts)
+        layer = Weights(
+            shared=model.dense_layer_parameters,
+            whole=model.dense_layer_whole_parameters,
+        )
+        expert_layer = Weights(
+            shared=model.expert_layer_shared_parameters,
+            routed=experts,
+            whole=model.expert_layer_whole_parameters,
+        )
         all_weights = {
             EMBEDDING: Weights(shared=model.embedding_parameters),
             OUTPUT: Weights(shared=model.output_parameters),
@@ -137,7 +151,12 @@ class PlanParts:
     def chunk_weights(self, chunk: int) -> Weights:
         """Returns the trained weights of a chunk, the copy of a tied embedding included."""
         trained = StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
-        return Weights(shared=float(trained.shared[0, chunk]), routed=float(trained.routed[0, chunk]))
+        whole = 0.0 if isinstance(trained.whole, float) else trained.whole[0, chunk]
+        return Weights(
+            shared=float(trained.shared[0, chunk]),
+            routed=float(trained.routed[0, chunk]),
+            whole=float(whole),
+        )
 
     @cached_property
     def groups(self) -> tuple[Group, Group]:
@@ -152,7 +171,7 @@ class PlanParts:
     ) -> tuple[Collective, ...]:
         """Returns the traffic of replicas for weights, those of experts in their own groups."""
         plans, (shared, routed) = self.rank.plans, self.groups
-        share = weights.shared / float(plans.tensor_parallel[0])
+        share = weights.shared_on_rank(plans)
         part = weights.routed / float(expert_ranks(self.rank.workload, plans)[0])
         found = [ring(label, operation, share * value_bytes, shared, self.rank.links)]
         if part > 0.0:
@@ -177,7 +196,7 @@ class PlanParts:
         found = [
             ring(label, operation, share * workload.wire_bytes, group, rank.links)
             for share, group in (
-                (weights.shared / shared.span, copies),
+                (weights.shared_on_rank(plans) / shared.size, copies),
                 (weights.routed / routed.span, routed_copies),
             )
             if share > 0.0

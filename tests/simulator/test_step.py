@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from simulator import catalog
 from simulator.chunks import can_split_layers, split_layers
 from simulator.job import Job
 from simulator.network import all_reduce_s, point_to_point_s
@@ -60,6 +61,20 @@ DESIGNS = {
     ),
     "deepseek-v3": (plan_of(pipeline=9, expert=64, data=64), plan_of(tensor=2, expert=16, data=64, zero=3)),
 }
+
+
+def test_ranks_update_what_they_hold_whole() -> None:
+    # Products down to latents (1536 of queries, 512 and 64 of keys), and the router of the one layer with experts.
+    shape = catalog.model("deepseek-v3").model_copy(update={"num_layers": 4})
+    plans = [plan_of(tensor=t, expert=8, data=8 // t, zero=0) for t in (1, 8)]
+    one_s, eight_s = steps_of(job_of(training(shape, global_batch_size=8)), *plans).optimizer_s
+    routed = 256 * shape.expert_parameters
+    whole = 4 * 7168 * (1536 + 512 + 64) + 7168 * 256
+    split = shape.num_parameters - routed - whole
+    assert eight_s / one_s == pytest.approx(
+        (split / 8 + whole + routed / 8) / (split + whole + routed / 8),
+        rel=0.005,  # and launches
+    )
 
 
 @pytest.mark.parametrize("name", DESIGNS)
