@@ -37,6 +37,7 @@ MIXTRAL = training("mixtral-8x7b", global_batch_size=512)
 MODEL = MIXTRAL.model
 ROUTED = 32 * 8 * 3 * 4096 * 14_336
 """Weights of Mixtral's experts: eight of three matrices in each of 32 layers."""
+ROUTERS = 32 * 8 * 4096
 SHARED = MODEL.num_parameters - ROUTED
 ADAPTED = {"lora": Lora(rank=16, targets=ATTENTION_PRODUCTS)}
 
@@ -62,9 +63,12 @@ class TestShardGroupsOfPartsOfExperts:
         workload = changed(MIXTRAL, expert_tensor_parallel=parts)
         memory = memory_of(workload, plan_of(tensor=tensor, expert=expert, data=32, zero=3, shards=shards))
         states = (memory.weights_bytes + memory.gradients_bytes + memory.optimizer_bytes)[0]
-        # 16 bytes of a weight in each of 32 / z groups; experts that several groups share have fewer copies.
+        # 16 bytes of a weight in each of 32 / z groups; experts that several groups share have fewer copies, and routers one
+        # on every tensor-parallel rank.
         num_ranks = 32 * tensor
-        held = SHARED * 32 / shards + ROUTED * num_ranks / max(expert * parts, shards * tensor)
+        held = (SHARED + (tensor - 1) * ROUTERS) * 32 / shards + ROUTED * num_ranks / max(
+            expert * parts, shards * tensor
+        )
         assert states * num_ranks == pytest.approx(16 * held)
 
     @given(
