@@ -11,7 +11,8 @@ from hypothesis import settings
 from studies.mlflow_session import mlflow_at
 
 # The first example compiles kernels, and machines that are shared are as slow as they like.
-settings.register_profile("shared-machine", deadline=None)
+# Each run draws other examples, so that few are many in the end.
+settings.register_profile("shared-machine", deadline=None, max_examples=50)
 settings.load_profile("shared-machine")
 
 collect_ignore = ["planner/fake_torch.py"]
