@@ -46,7 +46,7 @@ def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
         return []
     way = "fast" if bias < 0 else "slow"
     known = (
-        f"Steps like the recommended one's were simulated {_whole_percent(abs(bias))} too {way} on "
+        f"Steps like the recommended one's were simulated {human.whole_percent(abs(bias))} too {way} on "
         f"{uncertainty.step_time_compared_with}"
     )
     corrected = (
@@ -98,16 +98,11 @@ def _hardly_validated(job: Job, best: Design | None) -> list[str]:
     way = "fast" if known.bias_fraction < 0 else "slow"
     note = (
         f"Step times of mixtures of experts are hardly validated (docs/validation.md): treat them as "
-        f"{_whole_percent(EXPERTS_ERROR_FRACTION)} either way at least. The mean error of {known.num_rows} published "
-        f"configurations is {_whole_percent(known.mean_absolute_error_fraction)}, in the mean they are simulated "
-        f"{_whole_percent(abs(known.bias_fraction))} too {way}; fewer than {LEAST_ROWS} of a kind correct no figure."
+        f"{human.whole_percent(EXPERTS_ERROR_FRACTION)} either way at least. The mean error of {known.num_rows} published "
+        f"configurations is {human.whole_percent(known.mean_absolute_error_fraction)}, in the mean they are simulated "
+        f"{human.whole_percent(abs(known.bias_fraction))} too {way}; fewer than {LEAST_ROWS} of a kind correct no figure."
     )
     return [note]
-
-
-def _whole_percent(fraction: float) -> str:
-    """Few rows tell no tenths."""
-    return f"{100 * fraction:.0f} %"
 
 
 def _is_calibrated(job: Job, best: Design) -> bool:

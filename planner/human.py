@@ -134,6 +134,11 @@ def percent(fraction: float) -> str:
     return f"{fraction * 100:.1f} %"
 
 
+def whole_percent(fraction: float) -> str:
+    """Returns a share that is known no better than to a hundredth, such as one of few rows: `41 %`."""
+    return f"{fraction * 100:.0f} %"
+
+
 def change(fraction: float) -> str:
     """Returns by which share something changes, or how many times it becomes where that is ten or more: `+3.1 %`, `x 100`."""
     if fraction >= _TIMES_FROM - 1.0:

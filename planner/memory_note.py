@@ -42,8 +42,8 @@ def full_front_notes(front: Evaluation, best: Design | None) -> list[str]:
     if best is not None and _is_hardly_fitting(best):
         own = f"Design {best.design_id}, the recommended one, would fill {_used_text(best)} of the memory. "
     note = (
-        f"{own}{num_full} of {len(front)} designs on the front would fill more than {100 * FULL_FRACTION:.0f} % of the memory, "
-        "which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
+        f"{own}{num_full} of {len(front)} designs on the front would fill more than {human.whole_percent(FULL_FRACTION)} of "
+        "the memory, which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
         "or keep room by search.memory_headroom_fraction=0.1."
     )
     return [note]

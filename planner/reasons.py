@@ -163,7 +163,7 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
         "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
     }
     parts = [
-        f"{100.0 * (1.0 - column[row] / limit):.0f} % of the {name}"
+        f"{human.whole_percent(1.0 - column[row] / limit)} of the {name}"
         for name, (limit, column) in held.items()
         if limit
     ]

@@ -168,7 +168,7 @@ def _stage_line(picture: _Picture, stage: int) -> Text:
             line.append(letter, style=_STYLES.get(letter) or _STYLES[letter.upper()])
     for names in _SHARES.values():
         share = sum(float(getattr(timeline.stages, name)[stage]) for name in names) / timeline.step_time_s
-        line.append(f"{share * 100:.0f} %".rjust(_SHARE_WIDTH))
+        line.append(human.whole_percent(share).rjust(_SHARE_WIDTH))
     return line
 
 
