@@ -206,9 +206,12 @@ class ChunkWeights:
 
     def shared_on_rank(self, plans: PlanTable) -> Floats:
         """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
-        t = plans.tensor_parallel[:, None]
-        all_ranks = self.shared if isinstance(self.whole, float) else self.shared + (t - 1) * self.whole
-        return np.asarray(all_ranks / t)
+        return held_by_rank(self.shared, self.whole, plans.tensor_parallel[:, None])
+
+
+def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel: Integers) -> Floats:
+    """Returns what a tensor-parallel rank holds of shared weights, of which some are whole on every rank."""
+    return np.asarray((shared + (tensor_parallel - 1) * whole) / tensor_parallel)
 
 
 def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:

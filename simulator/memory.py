@@ -16,7 +16,7 @@ import numpy as np
 
 from simulator.activations import num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, split_layers
+from simulator.chunks import Chunks, ChunkWeights, held_by_rank, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
 from simulator.model import ModelShape
@@ -265,10 +265,11 @@ def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Float
 
 def _shared_of_layers(model: ModelShape, plans: PlanTable) -> tuple[Floats, Floats]:
     """Weights on one rank that every token meets of a dense layer, and of one with experts, `(n,)` each."""
-    t = plans.tensor_parallel
     return (
-        (model.dense_layer_parameters + (t - 1) * model.dense_layer_whole_parameters) / t,
-        (model.expert_layer_shared_parameters + (t - 1) * model.expert_layer_whole_parameters) / t,
+        held_by_rank(model.dense_layer_parameters, model.dense_layer_whole_parameters, plans.tensor_parallel),
+        held_by_rank(
+            model.expert_layer_shared_parameters, model.expert_layer_whole_parameters, plans.tensor_parallel
+        ),
     )
 
 

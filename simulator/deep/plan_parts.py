@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.chunks import Chunks, ChunkWeights
+from simulator.chunks import Chunks, ChunkWeights, held_by_rank
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
 from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
@@ -56,7 +56,7 @@ class Weights:
 
     def shared_on_rank(self, plans: PlanTable) -> float:
         """Returns the shared weights that one tensor-parallel rank holds."""
-        return float(self.as_columns.shared_on_rank(plans)[0, 0])
+        return float(held_by_rank(self.shared, self.whole, plans.tensor_parallel)[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +126,7 @@ class PlanParts:
         """Returns the trained and the frozen weights of a part."""
         model, lora = self.rank.workload.model, self.rank.workload.lora
         experts = float(model.experts.num_experts * model.expert_parameters) if model.experts else 0.0
-        layer = Weights(
-            shared=model.dense_layer_parameters,
-            whole=model.dense_layer_whole_parameters,
-        )
+        layer = Weights(shared=model.dense_layer_parameters, whole=model.dense_layer_whole_parameters)
         expert_layer = Weights(
             shared=model.expert_layer_shared_parameters,
             routed=experts,
@@ -151,12 +148,9 @@ class PlanParts:
     def chunk_weights(self, chunk: int) -> Weights:
         """Returns the trained weights of a chunk, the copy of a tied embedding included."""
         trained = StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
-        whole = 0.0 if isinstance(trained.whole, float) else trained.whole[0, chunk]
-        return Weights(
-            shared=float(trained.shared[0, chunk]),
-            routed=float(trained.routed[0, chunk]),
-            whole=float(whole),
-        )
+        columns = trained.shared, trained.routed, np.broadcast_to(trained.whole, trained.shared.shape)
+        shared, routed, whole = (float(column[0, chunk]) for column in columns)
+        return Weights(shared=shared, routed=routed, whole=whole)
 
     @cached_property
     def groups(self) -> tuple[Group, Group]:
