@@ -167,8 +167,8 @@ class _Failing(Table):
         after = after - (full.moment_sum - alone.moment_sum) + (full.passed_sum - alone.passed_sum)
         after = after - (1.0 - kept) * alone.passed
         first_s = self._mean_until_full(before + after) / self.per_s
-        none_left = self._mean(full.reached, full.reached_sum)
-        mean_s = self.transient * first_s + (1.0 - self.transient) * steady_s - none_left * self.faster_s
+        none_left = self._mean(self._mean_until_full(full.reached_sum), full.reached)
+        mean_s = self._mean(first_s, steady_s) - none_left * self.faster_s
         if not np.any(self.only_repairs):
             return mean_s
         # Without spares the first failure waits as long as any.
@@ -186,9 +186,9 @@ class _Failing(Table):
         ratio = np.divide(all_lost, some_left, out=(mean - enough) / (enough + 1.0), where=is_known)
         return np.asarray(ratio / self.per_working_s)
 
-    def _mean(self, steady: Floats, until_full: Floats) -> Floats:
-        """Returns the mean over the run of a figure with such a value in the end, and such an integral until then."""
-        return self.transient * self._mean_until_full(until_full) + (1.0 - self.transient) * steady
+    def _mean(self, first: Floats, steady: Floats) -> Floats:
+        """Returns the mean over the run of a figure that is first one in the mean, until A is longest, and then another."""
+        return self.transient * first + (1.0 - self.transient) * steady
 
     def _mean_until_full(self, integral: Floats) -> Floats:
         """Returns an integral over r A by the length of its range."""
