@@ -57,7 +57,7 @@ class Reliability(Record):
     """Shape of the up-times in replays: 1 exponential, below 1 failures in clusters; the mean stays. Expected values are
     those of 1, from which 0.5 to 1.5 change the goodput by 0.3 points at most."""
     fails_during_restart: bool = False
-    """Whether something may fail on the way back too, which then begins anew."""
+    """Whether something may fail on the way back too, which then begins anew and is never shorter for it."""
     nodes_per_domain: int = Field(default=4, ge=1, le=4096)
     """Nodes, as they are, that share a rack, its power or a switch, and fail together when it does; estimate: servers of one
     rack."""

@@ -99,7 +99,8 @@ class RunOptions(TypedDict, total=False):
     weibull_shape: npt.ArrayLike
     """Up-times are Weibull with this shape and mean `mtbf_s`; the clock restarts with the run. Default 1: no memory."""
     fails_during_restart: npt.ArrayLike
-    """Whether a restart can be interrupted, and then begins anew; planned interruptions spare it. Default no."""
+    """Whether a restart can be interrupted, and then begins anew, as long as the longest of the kinds that have struck
+    since training stood still; planned interruptions spare it. Default no."""
     restart_log_deviation: npt.ArrayLike
     """Every restart is multiplied by a lognormal number of mean 1 with this sigma. Default 0."""
     kind_share: npt.ArrayLike

@@ -196,14 +196,14 @@ def _come_back(
     state: RunState,
     returns_s: FloatArray,
 ) -> None:
-    """Plays the way back: nodes, restart, load; a failure on the way begins it anew."""
-    nodes_at_s = 0.0
+    """Plays the way back: nodes, restart, load; a failure on the way begins it anew, and never makes it shorter."""
+    nodes_at_s = mean_restart_s = 0.0
     while True:
         serial = _num_interruptions(state) - 1
         wait_s = replacement_wait_s(design, design.kind_nodes[kind], state.wall_s, state, returns_s)
         wait_s = max(wait_s, nodes_at_s - state.wall_s)
         nodes_at_s = state.wall_s + wait_s
-        restart_s = design.kind_restart_s[kind]
+        restart_s = mean_restart_s = max(mean_restart_s, design.kind_restart_s[kind])
         if design.restart_log_deviation > 0.0:
             restart_s *= lognormal(luck, serial, design.restart_log_deviation)
         load_s = design.fast_load_s if is_fast_alive else design.durable_load_s

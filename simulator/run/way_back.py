@@ -2,9 +2,11 @@
 
 It has three parts, one after another: replacement, restart, load. Where restarts can fail, at the rate r of
 unplanned interruptions, a part of length x that begins with probability b takes b (1 - exp(-r x))/r on average,
-and the next begins with probability b exp(-r x). A failed attempt is followed by another of a new kind; once the
-fast level of saves is lost it stays so until the run is back. Nodes on their way come all the same. With one kind
-and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by Gauss-Hermite quadrature.
+and the next begins with probability b exp(-r x). A failed attempt is followed by another one with the longest
+restart of all kinds that have struck on this way back: what a planned stop takes is not over because a process failed
+meanwhile. Once the fast level of saves is lost it stays so until the run is back. Nodes on their way come all the same.
+With one kind and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by Gauss-Hermite quadrature.
+A kind with a longer restart that strikes during the wait for a node begins an attempt of the shorter one.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from simulator.run.columns import Interruption, Runs, over_kinds
+from simulator.run.columns import NUM_KINDS, Interruption, Runs, over_kinds
 from simulator.run.spares import expected_replacement_wait_s
 from simulator.table import Floats, Table, total
 
@@ -83,8 +85,8 @@ def _shares(runs: Runs, kept: Floats) -> dict[str, Floats]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Attempt(Table):
-    """One attempt after each kind of interruption, `(n, 4)`."""
+class _Attempts(Table):
+    """One attempt with the saves of one level: `(n, m, k)` by the longest kind so far, m, and by that which begins it, k."""
 
     replacement_wait_s: Floats
     restart_s: Floats
@@ -94,45 +96,73 @@ class _Attempt(Table):
     """Probability that restart and load do not fail."""
 
     @classmethod
-    def of(cls, runs: Runs, rate: Floats, wait_s: Floats, load_s: Floats) -> Self:
+    def of(cls, rate: Floats, wait_s: Floats, restart: tuple[Floats, Floats], load_s: Floats) -> Self:
         """Returns the mean time of each part with failures at a rate `(n, 1)`."""
-        restart_s, restarts = _restart(runs, rate)
-        load_s = np.broadcast_to(load_s[:, None], wait_s.shape)
+        restart_s, restarts = restart
+        load_s = np.broadcast_to(load_s[:, None], restart_s.shape)
         success = restarts * np.exp(-rate * load_s)
         return cls(
-            replacement_wait_s=wait_s,
-            restart_s=restart_s,
-            checkpoint_restore_s=restarts * _until(rate, load_s),
-            num_failures=rate * wait_s + 1.0 - success,
-            success=success,
+            replacement_wait_s=wait_s[:, None, :],
+            restart_s=restart_s[:, :, None],
+            checkpoint_restore_s=(restarts * _until(rate, load_s))[:, :, None],
+            num_failures=(rate * wait_s)[:, None, :] + 1.0 - success[:, :, None],
+            success=success[:, :, None],
         )
 
 
 def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
-    """Returns the columns if restarts can fail."""
-    share = runs.kind_share
-    unplanned = 1.0 - share[:, Interruption.PLANNED]
+    """Returns the columns if restarts can fail; kinds are put in the order of their restarts, the longest first."""
+    unplanned = 1.0 - runs.kind_share[:, Interruption.PLANNED]
     rate = (unplanned / runs.mtbf_s)[:, None]
-    next_share = _next_share(share, unplanned)
+    next_share = _next_share(runs.kind_share, unplanned)
     takes_nodes = np.where(runs.kind_nodes > 0.0, 1.0, 0.0)
     wait_s = _busy_s(rate * over_kinds(next_share, takes_nodes)[:, None], wait_s)
     loses_fast = rate * over_kinds(next_share, 1.0 - runs.kind_fast_survival)[:, None]
     survival = runs.kind_fast_survival * np.exp(-loses_fast * wait_s)
-    fast = _Attempt.of(runs, rate, wait_s, runs.fast_load_s)
-    durable = _Attempt.of(runs, rate, wait_s, runs.durable_load_s)
-    durable_ends = over_kinds(next_share, durable.success)
-    fast_ends = over_kinds(next_share, 1.0 - survival + survival * fast.success)
+    order = np.argsort(-runs.kind_restart_s, axis=1, kind="stable")
+    share, next_share, wait_s, survival, restart_s, restarts = (
+        np.take_along_axis(column, order, axis=1)
+        for column in (runs.kind_share, next_share, wait_s, survival, *_restart(runs, rate))
+    )
+    fast = _Attempts.of(rate, wait_s, (restart_s, restarts), runs.fast_load_s)
+    durable = _Attempts.of(rate, wait_s, (restart_s, restarts), runs.durable_load_s)
+    survives = survival[:, None, :]
+    fast_ends = 1.0 - survives + survives * fast.success
     columns = {}
     for name in WayBack.names()[:4]:
-        then_durable = over_kinds(next_share, getattr(durable, name)) / durable_ends
-        all_durable = getattr(durable, name) + (1.0 - durable.success) * then_durable[:, None]
-        first = survival * getattr(fast, name) + (1.0 - survival) * all_durable
-        then_fast = over_kinds(next_share, first) / fast_ends
-        columns[name] = over_kinds(share, first + survival * (1.0 - fast.success) * then_fast[:, None])
+        all_durable = _until_back(next_share, getattr(durable, name), durable.success)
+        value = survives * getattr(fast, name) + (1.0 - survives) * all_durable
+        columns[name] = over_kinds(share, _first(_until_back(next_share, value, fast_ends)))
     columns["num_failures"] += unplanned
-    stays_fast = over_kinds(next_share, survival * fast.success) / fast_ends
-    kept = survival * (1.0 - (1.0 - fast.success) * (1.0 - stays_fast[:, None]))
-    return columns | _shares(runs, kept)
+    kept = _first(_until_back(next_share, survives * fast.success, fast_ends))
+    return columns | _shares(runs, np.take_along_axis(kept, np.argsort(order, axis=1), axis=1))
+
+
+def _until_back(next_share: Floats, value: Floats, ends: Floats) -> Floats:
+    """Returns what attempts add up to until the run is back, `(n, m, k)`.
+
+    Args:
+        next_share: of the kinds that begin a way back anew, `(n, k)`, that with the longest restart first.
+        value: what one attempt adds, `(n, m, k)`, where m has had the longest restart so far and k begins it.
+        ends: the probability that no other one follows on the same level, `(n, m, k)`.
+    """
+    found = np.empty((*next_share.shape, NUM_KINDS))
+    value, ends = (np.broadcast_to(each, found.shape) for each in (value, ends))
+    for m in range(NUM_KINDS):
+        # Kinds before m have longer restarts, and m is no more the longest from then on.
+        longer, others = next_share[:, :m], next_share[:, m:]
+        follows = over_kinds(others, value[:, m, m:])
+        is_over = over_kinds(others, ends[:, m, m:])
+        if m:
+            follows = follows + over_kinds(longer, _first(found)[:, :m])
+            is_over = is_over + over_kinds(longer, np.ones(longer.shape))
+        found[:, m] = value[:, m] + (1.0 - ends[:, m]) * (follows / is_over)[:, None]
+    return found
+
+
+def _first(found: Floats) -> Floats:
+    """Returns what follows from an interruption of each kind, `(n, 4)`: it has the longest restart so far."""
+    return np.diagonal(found, axis1=1, axis2=2)
 
 
 def _busy_s(rate: Floats, wait_s: Floats) -> Floats:

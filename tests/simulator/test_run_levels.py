@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import poisson
 
 from benchmarks.run_reference import TIMES, columns
@@ -150,6 +152,45 @@ class TestPlannedInterruptions:
     def test_they_do_not_interrupt_restarts(self) -> None:
         runs, _ = play(kind_share=PLANNED, fails_during_restart=True, restart_s=1e5)
         assert runs.restart_s == pytest.approx(1e5 * runs.num_planned)
+
+
+class TestLongestOfAWayBack:
+    """A failure during a long way back begins that one anew, and makes it no shorter."""
+
+    KINDS = {  # noqa: RUF012 - never changed
+        "fails_during_restart": True,
+        "kind_restart_s": [20.0, 900.0, 300.0, 2400.0],
+        "kind_fast_survival": [1.0, 0.7, 0.4, 1.0],
+    }
+
+    def test_process_faults_do_not_shorten_a_planned_stop(self) -> None:
+        # Only planned stops interrupt training, and only what is over in no time what follows them.
+        stop_s, mtbf_s = 1000.0, 1000.0
+        runs, ledger = play(
+            work_s=4e5, mtbf_s=mtbf_s, interval_s=10.0, stall_s=0.0, commit_s=0.0, num_replications=400,
+            fails_during_restart=True, kind_share=[0.5, 0.0, 0.0, 0.5], kind_restart_s=[0.0, 0.0, 0.0, stop_s],
+        )  # fmt: skip
+        # Failures come every 2,000 s on the way back, and end no stop: M (exp(R/M) - 1) each.
+        mean_s = 2.0 * mtbf_s * math.expm1(stop_s / (2.0 * mtbf_s))
+        assert runs.restart_s.sum() / runs.num_planned.sum() == pytest.approx(mean_s, rel=0.01)
+        assert ledger.restart_s[0] / ledger.num_planned[0] == pytest.approx(mean_s)
+
+    def test_a_mixture_has_the_expected_mean(self) -> None:
+        runs, ledger = play(kind_share=[0.4, 0.3, 0.1, 0.2], mtbf_s=2400.0, work_s=2e6, **self.KINDS)
+        assert_near(runs, ledger)
+        for part in ("restart_s", "checkpoint_restore_s", "num_failures"):
+            found = getattr(ledger, part)[0]
+            assert found == pytest.approx(getattr(runs, part).mean(), rel=0.01), part
+
+    @given(st.lists(st.floats(0.01, 1.0), min_size=4, max_size=4), st.integers(0, 2))
+    def test_more_failures_never_shorten_a_run(self, rates: list[float], more: int) -> None:
+        walls_s = []
+        for factor in (1.0, 1.5):
+            rate = np.array(rates)
+            rate[more] *= factor
+            row = columns(mtbf_s=2400.0 / rate.sum(), kind_share=rate / rate.sum(), work_s=2e6, **self.KINDS)
+            walls_s.append(wall_s(expected_ledger(**row))[0])
+        assert walls_s[1] > walls_s[0]
 
 
 class TestSpares:
