@@ -103,7 +103,7 @@ class TestBroken:
             (("--rules", "triosim", "--times", "fitted"), "--times: is nothing that --rules triosim covers"),
             (("--gpus", "2048", "--network", "full"), "--gpus = 2048: must be at most 1,024 with a cable"),
             (
-                ("--gpus", "65536", "--parallel", "ddp=32768,pp=2"),
+                ("--gpus", "4096", "--parallel", "ddp=2048,pp=2"),
                 "network = ring: lets messages between stages meet on its links",
             ),
             (
