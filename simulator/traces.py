@@ -150,7 +150,9 @@ def _broken_rule(cells: list[str], unit: TraceUnit) -> str | None:
         return "must begin with a timestamp in ISO 8601, such as 2025-01-31T23:00"
     if not math.isfinite(value):
         return f"must have a finite number of {unit.name} in its second column"
-    if not 0.0 <= value <= unit.most:
+    if value < 0.0:
+        return f"must not be negative: 0 is the least {unit.name} that counts"
+    if value > unit.most:
         return f"must lie between 0 and {unit.most:g} {unit.name}; is it in another unit?"
     return None
 

@@ -127,6 +127,12 @@ def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -
     assert year.usd_per_node == pytest.approx(250e3 * (1 - math.exp(-0.32)), rel=1e-3)
 
 
+@pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (1.0, False)])
+def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told: bool) -> None:
+    fleet = fleet_with(offer(buy=BUY), ownership={"utilization_fraction": share})
+    assert any("utilization_fraction" in note for note in notes_of(fleet, Path())) == is_told
+
+
 @pytest.mark.parametrize("fixed", [0.0, 1.0])
 def test_an_idle_node_draws_its_share_of_the_network_and_of_cooling_that_never_rests(fixed: float) -> None:
     site = {"region": "us-iowa", "power_usage_effectiveness": 1.5, "cooling_fixed_fraction": fixed}

@@ -57,7 +57,7 @@ def changed(row: int, text: str) -> list[str]:
         (day()[:1], "at least two rows"),
         (
             changed(5, "2022-01-01T04:00,-3"),
-            "row 5 = 2022-01-01T04:00, -3: must lie between 0 and 2000 g/kWh",
+            "row 5 = 2022-01-01T04:00, -3: must not be negative: 0 is the least g/kWh that counts",
         ),
         (
             changed(5, "2022-01-01T04:00,2400"),
