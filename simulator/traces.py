@@ -186,6 +186,8 @@ def _spacing_s(rows: list[_Row], source: str) -> float:
     if (uneven := np.flatnonzero(steps_s != steps_s[0])).size:
         number, text, *_ = rows[uneven[0] + 1]
         rule = f"must follow the row before by {steps_s[0]:g} s, as the second row does, not by {steps_s[uneven[0]]:g} s"
+        if not has_zone and abs(steps_s[uneven[0]] - steps_s[0]) == HOUR:
+            rule += "; does summer time begin or end there? Times in UTC, or with their offset (+02:00), do not jump"
         raise _broken(f"row {number}", text, rule, source)
     return float(steps_s[0])
 
