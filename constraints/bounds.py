@@ -44,7 +44,7 @@ EXACT_POWERS = (
     "power_ramp_w_per_s",
     "power_range_fraction",
 )
-"""Limits on power beside that of the facility; spares alone can add to the first."""
+"""Limits on power beside that of the facility; spares, and servers of `gradient_replica`, alone can add to the first."""
 WHOLE: dict[str, float] = {"memory": 1.0, "host_memory": 1.0}
 """Shares that a layout may need of memory and of main memory, as `least_needs` names them."""
 MARGIN = 1e-9

@@ -59,7 +59,7 @@ class Way:
     duration_h: int
     """Hours from start to end."""
     usd: int
-    """What is paid for the run alone: rent, or electricity above that of idle nodes."""
+    """What is paid for the run alone: rent, or electricity above that of idle nodes; and storage."""
     above_idle_w: int = 0
     """Peak power at the site above that of the same nodes when idle; 0 for runs elsewhere."""
 

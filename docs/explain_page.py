@@ -71,8 +71,9 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 
 **Costs.** A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest,
 maintenance, staff, its share of the building (with the formulas of [the model](model.md#cost), at a utilization of 1, since
-every hour is counted), and the electricity of an idle node. A run adds the electricity above that, at the site's flat price
-with its demand charge. Prices per node are those of a cluster of `max_nodes`. What a bought node is worth at the end of the
+every hour is counted), and the electricity of an idle node with its share of the network and of cooling that never rests. A run
+adds the electricity above that, at the site's flat price with its demand charge, and the storage that is bought for it. Prices
+per node are those of a cluster of `max_nodes`. What a bought node is worth at the end of the
 horizon is not part of the cost, as only the use until then is; `capital_usd` is what has to be paid at once. A reservation
 costs its whole term; rent costs the run's whole hours. Durations are expected ones: leave slack before a hard deadline, or
 give the job a `deadline_probability` of its own.
@@ -84,7 +85,8 @@ that contradict each other. The same fleet, version, seed and effort give the sa
 
 *Stops holding:* a job runs on one kind of capacity and in one piece; rented and reserved nodes stand elsewhere and do not
 count for the site's power; runs on rented nodes emit as if they stood at the site; `node_supply` is tried ten times as wide
-with the designs that were found for `max_nodes`.
+with the designs that were found for `max_nodes`; a demand charge on what a run draws above idle nodes is paid for its own
+hours, where tariffs bill whole months.
 
 This page is generated from the types: `python -m docs.generate`.
 """

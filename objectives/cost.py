@@ -66,9 +66,42 @@ def cost_parts(
 
 def rent_cost(job: Job, plans: PlanTable, usage: Usage, usd_per_gpu_hour: Floats) -> Floats:
     """Returns the rent of all held accelerators, `(n,)`, at least that of the days that were committed to."""
-    committed_s = DAY * np.array([offer.commitment_days for offer in job.offers])[plans.offer]
     held = num_held_gpus(job, plans)
-    return product(held * usd_per_gpu_hour / HOUR, np.maximum(usage.wall_s, committed_s))
+    return product(held * usd_per_gpu_hour / HOUR, np.maximum(usage.wall_s, _committed_s(job, plans)))
+
+
+def affordable_s(job: Job, plans: PlanTable, usage: Usage, rent_usd: Floats, cost_usd: Floats) -> Floats:
+    """Returns how long runs may last until they cost the budget, `(n,)`: 0 where none is short enough.
+
+    The cost is taken to grow with the length of the run, but for the rent of days that were committed to.
+
+    Args:
+        job: the job, which has a budget.
+        plans: `(n,)` designs.
+        usage: what they use.
+        rent_usd: the part of their cost that is rent.
+        cost_usd: their cost.
+    """
+    budget_usd = job.limits.budget_usd
+    assert budget_usd is not None, "who asks has a budget"
+    committed_s = _committed_s(job, plans)
+    is_finite = np.isfinite(usage.wall_s)
+    wall_s = np.where(is_finite, usage.wall_s, 1.0)
+    rent, cost = (np.where(is_finite, usd, 0.0) for usd in (rent_usd, cost_usd))
+    rent_usd_per_s, rest_usd_per_s = rent / np.maximum(wall_s, committed_s), (cost - rent) / wall_s
+    longer_s = _quotient(budget_usd, rent_usd_per_s + rest_usd_per_s)
+    left_usd = budget_usd - rent_usd_per_s * committed_s
+    shorter_s = np.where(left_usd > 0.0, _quotient(left_usd, rest_usd_per_s), 0.0)
+    return np.where(longer_s >= committed_s, longer_s, shorter_s)
+
+
+def _quotient(amount: Floats | float, rate: Floats) -> Floats:
+    """Amount over rate; for ever at no rate."""
+    return np.asarray(np.divide(amount, rate, out=np.full(len(rate), np.inf), where=rate > 0.0))
+
+
+def _committed_s(job: Job, plans: PlanTable) -> Floats:
+    return DAY * np.array([offer.commitment_days for offer in job.offers])[plans.offer]
 
 
 @dataclass(frozen=True, kw_only=True)

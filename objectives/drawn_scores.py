@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from objectives.carbon import operational_kgco2e
-from objectives.cost import is_bought, owned_parts, rent_cost, storage_usd
+from objectives.cost import affordable_s, is_bought, owned_parts, rent_cost, storage_usd
 from objectives.drawn_runs import DrawnRuns
 from objectives.scores import EMBODIED_PARTS
 from objectives.unsure_inputs import HARDWARE_PRICE
@@ -82,10 +82,9 @@ def drawn_figures(runs: DrawnRuns) -> dict[str, Floats]:
 def _drawn_cost(runs: DrawnRuns) -> Floats:
     """Returns the cost of rented and of owned designs, `(r, n)`."""
     usage, plans = runs.usage, runs.plans
-    rent = _middles(runs, [offer.rent_usd_per_gpu_hour for offer in runs.job.offers])
-    cost = rent_cost(runs.job, runs.every_plan, usage, rent.ravel()).reshape(rent.shape)
+    cost = _drawn_rent(runs)
     bought = np.flatnonzero(is_bought(runs.job, plans))
-    places = np.arange(rent.size).reshape(rent.shape)
+    places = np.arange(cost.size).reshape(cost.shape)
     if runs.job.storage.capacity_bytes > 0.0:
         for draw in range(len(cost)):
             cost[draw] += storage_usd(_job_of(runs, draw), usage.take(places[draw]))
@@ -95,6 +94,12 @@ def _drawn_cost(runs: DrawnRuns) -> Floats:
             used = usage.take(places[draw, bought])
             cost[draw, bought] = _owned(runs, draw, bought, used, node[draw, bought])
     return cost
+
+
+def _drawn_rent(runs: DrawnRuns) -> Floats:
+    """Returns the rent of all designs, `(r, n)`; nothing for bought ones."""
+    rent = _middles(runs, [offer.rent_usd_per_gpu_hour for offer in runs.job.offers])
+    return rent_cost(runs.job, runs.every_plan, runs.usage, rent.ravel()).reshape(rent.shape)
 
 
 def _job_of(runs: DrawnRuns, draw: int) -> Job:
@@ -175,10 +180,9 @@ def _deadline_risk(runs: DrawnRuns) -> Floats:
 
 
 def _budget_risk(runs: DrawnRuns, cost: Floats) -> Floats:
-    """The cost of a run is taken to grow with its length, as in `objectives.scores`."""
-    budget_usd = runs.job.limits.budget_usd
-    assert budget_usd is not None, "a job with this objective has a budget"
-    return _risk(runs, budget_usd / cost)
+    rent = _drawn_rent(runs)
+    allowed_s = affordable_s(runs.job, runs.every_plan, runs.usage, rent.ravel(), cost.ravel())
+    return _risk(runs, allowed_s.reshape(cost.shape) / runs.wall_s)
 
 
 def _risk(runs: DrawnRuns, allowed: Floats) -> Floats:

@@ -18,6 +18,7 @@ import numpy as np
 from objectives.carbon import embodied_parts, replacement_kgco2e
 from objectives.cost import cost_parts, total
 from objectives.usage import Usage
+from simulator.energy import servers_w
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.offer_table import OfferTable
@@ -79,12 +80,14 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
     assert guide is not None, "checked before a pause is played"
     calendar = _Calendar.of(guide, pause.hours_fraction, float(pause_overhead_s(job, outcome)[0]))
     wall_s, num_pauses = calendar.elapsed(float(usage.wall_s[0]))
-    power = phase_power(job, plan, OfferTable.from_job(job).take(plan.offer))
+    offers = OfferTable.from_job(job).take(plan.offer)
+    power = phase_power(job, plan, offers)
+    always_w = power.spares_w + servers_w(offers, outcome.checkpoints)
     overhead_s = num_pauses * calendar.overhead_s
     held_s = wall_s - calendar.waited_s
     still_s = max(0.0, held_s - float(usage.wall_s[0]) - overhead_s)
-    working_j = usage.energy_j + overhead_s * (power.stalled_w + power.spares_w)
-    idle_j = still_s * (power.idle_w + power.spares_w)
+    working_j = usage.energy_j + overhead_s * (power.stalled_w + always_w)
+    idle_j = still_s * (power.idle_w + always_w)
     held = replace(usage, wall_s=np.array([held_s]), energy_j=working_j + idle_j)
     grid = calendar.means(site.grid_profile, site.grid_kgco2e_per_kwh, wall_s)
     tariff = calendar.means(site.electricity_profile, site.electricity_usd_per_kwh, wall_s)
@@ -140,16 +143,21 @@ class _Calendar:
         if self.is_working.all() or not np.isfinite(work_s):
             return work_s, 0.0
         starts, ends = self._stretches()
-        # A stretch that goes on from the end of the last period needs no new start, and the first stretch of all begins
-        # with the run itself, whose own start is part of its time already.
+        lengths_s = (ends - starts) * HOUR
+        if work_s <= lengths_s[0]:
+            return self.waited_s + work_s, 0.0
+        # A stretch that goes on from the end of the last period needs no new start of its own, but for what that end had no
+        # room for; and the first stretch of all begins with the run itself, whose own start is part of its time already.
         goes_on = bool(self.is_working[0] and self.is_working[-1])
-        overhead_s = np.where((np.arange(len(starts)) == 0) & goes_on, 0.0, self.overhead_s)
-        useful_s = np.maximum(0.0, (ends - starts) * HOUR - overhead_s)
+        overhead_s = np.full(len(starts), self.overhead_s)
+        if goes_on:
+            overhead_s[0] = max(0.0, self.overhead_s - lengths_s[-1])
+        useful_s = np.maximum(0.0, lengths_s - overhead_s)
         per_period_s = float(useful_s.sum())
         if per_period_s == 0.0:
             return np.inf, 0.0
-        needed_s = max(0.0, work_s - overhead_s[0])
-        num_periods = max(0.0, np.ceil(needed_s / per_period_s) - 1.0)
+        needed_s = work_s - float(min(overhead_s[0], lengths_s[0]))
+        num_periods = np.ceil(needed_s / per_period_s) - 1.0
         rest_s, done_s = needed_s - num_periods * per_period_s, np.cumsum(useful_s)
         last = min(int(np.searchsorted(done_s, rest_s * (1.0 - 1e-12))), len(done_s) - 1)
         in_last_s = starts[last] * HOUR + overhead_s[last] + rest_s - (done_s[last] - useful_s[last])

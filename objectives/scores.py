@@ -14,7 +14,7 @@ from objectives.carbon import (
     replacement_kgco2e,
     water_l,
 )
-from objectives.cost import PriceLevel, annuity_fraction, cost_parts, total
+from objectives.cost import PriceLevel, affordable_s, annuity_fraction, cost_parts, total
 from objectives.usage import Usage, num_held_gpus
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
@@ -156,7 +156,7 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
         time_to_train_p95_s=late_s,
         cost_usd=total(parts),
         cost_p95_usd=total(cost_parts(job, plans, usage.lasting(late_s))),
-        **_limit_risks(job, plans, outcomes, total(parts)),
+        **_limit_risks(job, plans, outcomes, parts),
         cost_low_usd=total(cost_parts(job, plans, usage, "low")),
         cost_high_usd=total(cost_parts(job, plans, usage, "high")),
         **parts,
@@ -170,24 +170,23 @@ def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
     )
 
 
-def _limit_risks(job: Job, plans: PlanTable, outcomes: Outcomes, cost_usd: Floats) -> dict[str, Floats]:
+def _limit_risks(
+    job: Job, plans: PlanTable, outcomes: Outcomes, costs: dict[str, Floats]
+) -> dict[str, Floats]:
     """Returns the probabilities of missing deadline and budget by column, `(n,)`; NaN without the limit.
-
-    The cost of a run is taken to grow with its length.
 
     Args:
         job: the job, for its limits.
         plans: the designs.
         outcomes: their outcomes.
-        cost_usd: their expected costs, `(n,)`.
+        costs: parts of their expected costs, `(n,)` each.
     """
-    limits, wall_s = job.limits, outcomes.run.wall_time_s
+    limits = job.limits
     risks = {name: np.full(len(plans), np.nan) for name in ("deadline_risk", "budget_risk")}
     if limits.deadline_days is not None:
         allowed_s: Floats | float = limits.deadline_days * DAY
         risks["deadline_risk"] = miss_probability(job, plans, outcomes.steps, outcomes.run, allowed_s)
     if limits.budget_usd is not None:
-        s_per_usd = np.divide(wall_s, cost_usd, out=np.ones(len(plans)), where=cost_usd < np.inf)
-        allowed_s = limits.budget_usd * s_per_usd
+        allowed_s = affordable_s(job, plans, Usage.of(outcomes), costs["rent_usd"], total(costs))
         risks["budget_risk"] = miss_probability(job, plans, outcomes.steps, outcomes.run, allowed_s)
     return risks

@@ -10,21 +10,30 @@ from simulator.units import GIGA, KILO, MEGA, TERA
 
 SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
 """Decimal, in either case."""
-_NUMBER = re.compile(r"\$?\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"\$?\s*([0-9.,]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
+"""Commas between groups of three digits; one comma elsewhere is a decimal point."""
 
 
 def number_in_words(text: str) -> float | None:
     """Returns `2T` as 2e12, `None` for what is no such number.
 
     Example:
-        >>> number_in_words("2T"), number_in_words("$4,000,000"), number_in_words("3 MW")
-        (2000000000000.0, 4000000.0, None)
+        >>> number_in_words("2T"), number_in_words("$4,000,000"), number_in_words("2,6"), number_in_words("3 MW")
+        (2000000000000.0, 4000000.0, 2.6, None)
     """
-    match = _NUMBER.fullmatch(text.replace(",", "").replace("_", "").strip())
+    match = _NUMBER.fullmatch(text.replace("_", "").strip())
     try:
-        return float(match[1]) * SUFFIXES.get(match[2].lower(), 1.0) if match else None
+        return float(_with_point(match[1])) * SUFFIXES.get(match[2].lower(), 1.0) if match else None
     except ValueError:
         return None
+
+
+def _with_point(digits: str) -> str:
+    """Returns the digits of a number without commas; those that group and point at once stay, and are no number."""
+    if _THOUSANDS.fullmatch(digits):
+        return digits.replace(",", "")
+    return digits.replace(",", ".") if "." not in digits else digits
 
 
 def way_out(value: object, *, is_whole: bool = False) -> str:

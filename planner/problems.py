@@ -65,11 +65,13 @@ class Findings:
         self._model_at = model_at
         self.problems: list[Problem] = []
         self._hidden: set[Location] = set()
+        self._with_refused_field: set[Location] = set()
         self._written: dict[Location, Location] = {}
 
     def add(self, location: Location, value: object, rule: str) -> None:
         """Reports a broken rule; later findings at the same place or below it are not repeated."""
         self._append(self._as_written(location), shown(value), rule)
+        self._with_refused_field.add(location[:-1])
         self.hide(location)
 
     def hide(self, location: Location) -> None:
@@ -89,8 +91,13 @@ class Findings:
         for detail in error.errors(include_url=False):
             location = tuple(step for step in detail["loc"] if step != "[key]")
             written = self._as_written(location)
-            if not (self.is_hidden(location) or self.is_hidden(written) or _is_follow_up(detail)):
+            is_hidden = self.is_hidden(location) or self.is_hidden(written)
+            if not (is_hidden or _is_follow_up(detail) or self._follows_from_a_field(detail, location)):
                 self._append(written, _shown_input(detail), _rule(detail, location, self._model_at))
+
+    def _follows_from_a_field(self, detail: ErrorDetails, location: Location) -> bool:
+        """Returns whether a rule about the fields of a record met one of them as left out because it was refused."""
+        return detail["type"] == "value_error" and location in self._with_refused_field
 
     def raise_if_any(self, source: str) -> None:
         """Raises one `InputError` with all problems, if there are any."""

@@ -114,7 +114,13 @@ def _saving_j(offers: OfferTable, run: RunTable, checkpoints: CheckpointTable) -
     worked_s = run.productive_s + run.straggler_s + run.evaluation_s + run.lost_work_s
     # Runs without progress are infinite in `total_j` as it is; a save that is never made costs nothing.
     num_saves = np.where(run.makes_progress, worked_s, 0.0) / run.checkpoint_interval_s
-    servers_j = checkpoints.extra_power_w * np.where(run.makes_progress, run.wall_time_s, 0.0)
-    # The fixed part of the cooling is drawn in every phase already.
-    cooled = facility_w_per_w(offers, offers.power_usage_effectiveness)
-    return (num_saves * checkpoints.save_energy_j + servers_j) * cooled
+    # The fixed part of the cooling of nodes is drawn in every phase already.
+    moved_j = (
+        num_saves * checkpoints.save_energy_j * facility_w_per_w(offers, offers.power_usage_effectiveness)
+    )
+    return moved_j + servers_w(offers, checkpoints) * np.where(run.makes_progress, run.wall_time_s, 0.0)
+
+
+def servers_w(offers: OfferTable, checkpoints: CheckpointTable) -> Floats:
+    """Returns what the facility draws for servers that only saves need, `(n,)`: as they never rest, nor does their cooling."""
+    return checkpoints.extra_power_w * offers.power_usage_effectiveness

@@ -1,6 +1,6 @@
 """How much power does the cluster draw in each phase of the run?
 
-P_gpu(phase)  = max(idle, floor, min(f(phase), cap)) TDP
+P_gpu(phase)  = max(idle, min(max(floor, min(f(phase), f(compute))), cap)) TDP
 P_node(phase) = (gpus P_gpu + P_host) / eta_psu + P_fan;    host and fans follow the accelerators' load
 P_IT(phase)   = sum of nodes + switches and optics + storage
 P_facility    = P_IT + (PUE - 1) (fixed P_IT at peak + (1 - fixed) P_IT)
@@ -8,7 +8,8 @@ P_facility    = P_IT + (PUE - 1) (fixed P_IT at peak + (1 - fixed) P_IT)
 Energy meets the PUE in the mean of the weather, peaks and swings that of the warmest hour.
 
 Collectives inside the layers are shorter than the time over which an accelerator holds its power limit. They and the
-computation around them therefore share one limit: where computation alone would draw f > 1, it makes up for the pauses.
+computation around them therefore share one limit: where computation alone would draw f > 1, it makes up for the pauses. At
+the lower clock of a cap c it would draw f c.
 The fractions are fitted to or read from metered runs; flat "TDP x hours" misses node power by 17-33 %.
 """
 
@@ -123,38 +124,46 @@ def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
     it = _ItPower.of(job, plans, offers)
     fixed_w = (offers.power_usage_effectiveness - 1.0) * offers.cooling_fixed_fraction * it.peak_w
     varying = facility_w_per_w(offers, offers.power_usage_effectiveness)
-    limited = np.minimum(offers.compute_power_fraction, 1.0)
 
-    def facility(fraction: float | Floats) -> Floats:
-        return it.training_w(it.held(fraction)) * varying + fixed_w
+    def facility(share: Floats) -> Floats:
+        return it.training_w(share) * varying + fixed_w
 
     return PhasePower(
-        compute_w=facility(limited),
-        # Of what nothing limits, only the part above the limit is drawn besides.
-        unlimited_compute_w=it.training_w(np.maximum(it.held(limited), offers.compute_power_fraction))
-        * varying
-        + fixed_w,
-        communication_w=facility(PHASE_FRACTIONS.communication),
-        optimizer_w=facility(PHASE_FRACTIONS.optimizer),
-        evaluation_w=facility(PHASE_FRACTIONS.evaluation),
-        waiting_w=facility(PHASE_FRACTIONS.waiting),
-        stalled_w=facility(PHASE_FRACTIONS.stalled),
-        idle_w=it.training_w(it.idle) * varying + fixed_w,
+        compute_w=facility(it.computing),
+        # A cap lowers the clock, and with it what computation would draw if nothing else limited it.
+        unlimited_compute_w=facility(it.computing * np.maximum(offers.compute_power_fraction, 1.0)),
+        communication_w=facility(it.held(PHASE_FRACTIONS.communication)),
+        optimizer_w=facility(it.held(PHASE_FRACTIONS.optimizer)),
+        evaluation_w=facility(it.held(PHASE_FRACTIONS.evaluation)),
+        waiting_w=facility(it.held(PHASE_FRACTIONS.waiting)),
+        stalled_w=facility(it.held(PHASE_FRACTIONS.stalled)),
+        idle_w=facility(it.idle),
         spares_w=it.spares_w * varying,
     )
 
 
-def power_levels(job: Job, plans: PlanTable, offers: OfferTable) -> PowerTable:
-    """Returns peaks and swings of power, `(n,)`; a mean over seconds, not the swing within a step."""
+def power_levels(
+    job: Job, plans: PlanTable, offers: OfferTable, servers_w: Floats | float = 0.0
+) -> PowerTable:
+    """Returns peaks and swings of power, `(n,)`; a mean over seconds, not the swing within a step.
+
+    Args:
+        job: the job.
+        plans: `(n,)` designs.
+        offers: one row per design.
+        servers_w: IT power of what stands beside the nodes and never rests.
+    """
     it = _ItPower.of(job, plans, offers)
-    limited = it.held(np.minimum(offers.compute_power_fraction, 1.0))
-    computing_w, standing_w = (it.training_w(share) for share in (limited, it.held(PHASE_FRACTIONS.stalled)))
+    computing_w, standing_w = (
+        it.training_w(share) for share in (it.computing, it.held(PHASE_FRACTIONS.stalled))
+    )
     swing_w = (computing_w - standing_w) * facility_w_per_w(offers, offers.peak_power_usage_effectiveness)
+    hall_w = np.asarray(it.peak_w + servers_w)
     return PowerTable(
-        peak_power_w=it.peak_w * offers.peak_power_usage_effectiveness,
-        hall_power_w=it.peak_w,
-        cooling_power_w=it.peak_w * (offers.peak_power_usage_effectiveness - 1.0),
-        rack_power_w=np.minimum(offers.nodes_per_rack, np.ceil(it.num_nodes)) * it.node_w(limited),
+        peak_power_w=hall_w * offers.peak_power_usage_effectiveness,
+        hall_power_w=hall_w,
+        cooling_power_w=hall_w * (offers.peak_power_usage_effectiveness - 1.0),
+        rack_power_w=np.minimum(offers.nodes_per_rack, np.ceil(it.num_nodes)) * it.node_w(it.computing),
         power_swing_w=swing_w,
         power_ramp_w_per_s=swing_w / job.operation.power_ramp_s,
         power_range_fraction=(computing_w - standing_w) / computing_w,
@@ -198,11 +207,17 @@ class _ItPower:
     @cached_property
     def peak_w(self) -> Floats:
         """Every accelerator computing, spares idle."""
-        return self.training_w(self.held(np.minimum(self.offers.compute_power_fraction, 1.0))) + self.spares_w
+        return self.training_w(self.computing) + self.spares_w
 
-    def held(self, fraction: float | Floats) -> Floats:
-        """A phase's share of the TDP, between idle power or the floor of filler work and the cap."""
-        return np.maximum(self.idle, np.minimum(np.maximum(fraction, self.floor), self.cap))
+    @cached_property
+    def computing(self) -> Floats:
+        """Computing accelerators, as a share of the TDP."""
+        return self.held(1.0)
+
+    def held(self, fraction: float) -> Floats:
+        """A phase's share of the TDP, between idle power or the floor of filler work and the cap; computation draws most."""
+        drawn = np.minimum(fraction, self.offers.compute_power_fraction)
+        return np.maximum(self.idle, np.minimum(np.maximum(drawn, self.floor), self.cap))
 
     def training_w(self, fraction: Floats) -> Floats:
         return self.num_nodes * self.node_w(fraction) + self.shared_w

@@ -21,7 +21,7 @@ from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, distinct_layouts
-from simulator.power import power_levels
+from simulator.power import PowerTable, power_levels
 from simulator.rank import Rank
 from simulator.run.events import RunReplications
 from simulator.run.stragglers import expected_straggler_slowdown
@@ -122,7 +122,16 @@ def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTabl
         checkpoints=checkpoints,
         run=run,
         energy=energy,
-        summary=_summary(job, plans, offers, steps, memory, run, energy),
+        summary=_summary(
+            job,
+            plans,
+            offers,
+            steps,
+            memory,
+            run,
+            energy,
+            power_levels(job, plans, offers, checkpoints.extra_power_w),
+        ),
     )
 
 
@@ -180,6 +189,7 @@ def _summary(
     memory: MemoryTable,
     run: RunTable,
     energy: EnergyTable,
+    levels: PowerTable,
 ) -> SummaryTable:
     workload = job.workload
     flop = trained_flop_per_token(workload) * workload.tokens_per_step
@@ -190,6 +200,6 @@ def _summary(
         model_flop_per_s_per_gpu=flop_per_s,
         peak_memory_bytes=memory.peak_bytes,
         memory_capacity_bytes=offers.memory_bytes,
-        **vars(power_levels(job, plans, offers)),
+        **vars(levels),
         mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
     )

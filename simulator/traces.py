@@ -150,7 +150,9 @@ def _broken_rule(cells: list[str], unit: TraceUnit) -> str | None:
         return "must begin with a timestamp in ISO 8601, such as 2025-01-31T23:00"
     if not math.isfinite(value):
         return f"must have a finite number of {unit.name} in its second column"
-    if not 0.0 <= value <= unit.most:
+    if value < 0.0:
+        return f"must not be negative: 0 is the least {unit.name} that counts"
+    if value > unit.most:
         return f"must lie between 0 and {unit.most:g} {unit.name}; is it in another unit?"
     return None
 
@@ -184,6 +186,8 @@ def _spacing_s(rows: list[_Row], source: str) -> float:
     if (uneven := np.flatnonzero(steps_s != steps_s[0])).size:
         number, text, *_ = rows[uneven[0] + 1]
         rule = f"must follow the row before by {steps_s[0]:g} s, as the second row does, not by {steps_s[uneven[0]]:g} s"
+        if not has_zone and abs(steps_s[uneven[0]] - steps_s[0]) == HOUR:
+            rule += "; does summer time begin or end there? Times in UTC, or with their offset (+02:00), do not jump"
         raise _broken(f"row {number}", text, rule, source)
     return float(steps_s[0])
 

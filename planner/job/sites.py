@@ -65,7 +65,7 @@ def _meet_mean(site: Fields, field: str, here: Location, findings: Findings) -> 
         return
     mean, given = math.fsum(per_hour) / len(per_hour), site.get(mean_field)
     if given is None:
-        if mean <= PLAUSIBLE[field]:  # else the profile itself is refused, by its own name
+        if 0.0 <= mean <= PLAUSIBLE[field]:  # else the profile itself is refused, by its own name
             site[mean_field] = mean
     elif isinstance(given, (int, float)) and not math.isclose(given, mean, rel_tol=SAME_MEAN_FRACTION):
         rule = f"is replaced by {field}, whose mean is {mean:.4g}; leave one of the two out"

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from simulator.energy import BUCKETS
+from simulator.energy import BUCKETS, servers_w
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import Plan, PlanTable
@@ -82,16 +82,16 @@ def drawn_run(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -> D
     power = phase_power(job, plans, offers)
     # The fixed part of the cooling is drawn in every phase already.
     cooled = float(facility_w_per_w(offers, offers.power_usage_effectiveness)[0])
-    servers_w = float(outcomes.checkpoints.extra_power_w[0]) * cooled
+    beside_w = float(servers_w(offers, outcomes.checkpoints)[0])
     pieces = _pieces(timeline.events)
-    power_w = _powers(pieces, power, _energy_j(timeline, outcomes, power, cooled)) + servers_w
+    power_w = _powers(pieces, power, _energy_j(timeline, outcomes, power, cooled)) + beside_w
     node = job.offers[plan.offer].node
     return DrawnRun(
         timeline=timeline,
         edges_s=np.append(pieces.start_s, timeline.wall_time_s),
         power_w=power_w,
-        idle_w=float(power.idle_w[0]) + servers_w,
-        most_w=max(float(power.compute_w[0]) + servers_w, float(power_w.max())),
+        idle_w=float(power.idle_w[0]) + beside_w,
+        most_w=max(float(power.compute_w[0]) + beside_w, float(power_w.max())),
         spares_w=float(power.spares_w[0]) if plan.num_spare_nodes else 0.0,
         num_nodes=-(-plan.num_gpus // node.num_accelerators),
         num_spare_nodes=plan.num_spare_nodes,

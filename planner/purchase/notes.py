@@ -47,7 +47,7 @@ def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
         fleet: jobs and offers.
         folder: where paths of job files start.
     """
-    return (*_budgets(fleet, folder), *_late_offers(fleet), *_repeated_offers(fleet))
+    return (*_budgets(fleet, folder), *_idle_shares(fleet), *_late_offers(fleet), *_repeated_offers(fleet))
 
 
 def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
@@ -60,6 +60,16 @@ def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
                 f"{job.name}: limits.budget_usd ({budget}) of the job is not looked at; limits.budget_usd of the fleet "
                 "bounds the cost of all jobs"
             )
+
+
+def _idle_shares(fleet: Fleet) -> Iterator[str]:
+    """A share of idle time, which a plan that counts every hour from delivery on has no use for."""
+    share = fleet.ownership.get("utilization_fraction")
+    if share is not None and share != 1:
+        yield (
+            f"ownership.utilization_fraction ({share}) is not looked at: bought nodes are paid for every hour from their "
+            "delivery on, used or not"
+        )
 
 
 def _late_offers(fleet: Fleet) -> Iterator[str]:

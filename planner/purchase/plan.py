@@ -56,7 +56,7 @@ class ScheduledRun(Record):
     deadline_day: float
     """Day on which it must have ended."""
     cost_usd: float
-    """What the run alone costs: rent, or electricity above that of idle nodes."""
+    """What the run alone costs: rent, or electricity above that of idle nodes; and storage that is bought for it."""
     energy_kwh: float
     """Energy of the facility."""
     carbon_kgco2e: float

@@ -1,15 +1,16 @@
 """What does everything cost that a fleet can have? Offers and candidates become the whole hours, nodes and dollars of a model.
 
 A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance, staff,
-building, and the electricity of an idle node; a run adds the electricity above that. Electricity is at the flat price of the
-site. A reservation costs its whole term; rent on demand costs the hours of the run.
+building, and the electricity of an idle node with its share of the network, which never rests; a run adds the electricity
+above that. Electricity is at the flat price of the site. A reservation costs its whole term; rent on demand costs the hours
+of the run. Storage that is bought for a run is part of its cost wherever it runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from objectives.cost import MONTH, owned_parts, purchase
 from objectives.usage import Usage
 from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
 from planner.purchase.ways import Candidate
+from simulator.hardware import Storage
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import Plan, PlanTable
@@ -34,12 +36,12 @@ class NodePrices:
 
     gpus: int
     """Accelerators in it."""
-    owned_usd_per_hour: float
-    """Cost of owning it, without electricity."""
+    owned_usd: Callable[[float], float]
+    """Cost of owning it for some hours, without electricity; economic depreciation takes most in the first of them."""
     capital_usd: float
     """Price with its share of network and installation."""
     idle_w: float
-    """Facility power when nothing runs."""
+    """Facility power when nothing runs, with its share of network and cooling."""
     usd_per_kwh: float
     """Price of electricity."""
     usd_per_w_month: float
@@ -66,24 +68,29 @@ def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
     node = job.offers[0].node
     buy = offer.buy
     size = node.num_accelerators * (buy.max_nodes if buy else offer.max_nodes)
-    whole = Plan(offer=0, num_gpus=size, data_parallel=size, num_spare_nodes=1)
+    whole = Plan(offer=0, num_gpus=size, data_parallel=size)
     plans = PlanTable.from_plans([whole])
-    alone = replace(plans, num_spare_nodes=np.zeros(1, dtype=np.int64))
-    offers = OfferTable.from_job(job).take(plans.offer)
-    usage = Usage(
-        wall_s=np.array([fleet.horizon_days * DAY]),
-        energy_j=np.zeros(1),
-        peak_power_w=power_levels(job, alone, offers).peak_power_w,
-    )
-    num_nodes, hours = size / node.num_accelerators, fleet.horizon_days * DAY / HOUR
+    # The storage of a job is that of its run, whatever nodes there are.
+    bare = job.model_copy(update={"storage": Storage()})
+    offers = OfferTable.from_job(bare).take(plans.offer)
+    peak_power_w = power_levels(bare, plans, offers).peak_power_w
+    num_nodes = size / node.num_accelerators
     site = job.site_of(job.offers[0])
     price = np.array([buy.usd_per_node if buy else 0.0])
-    parts, bought = owned_parts(job, alone, usage, price), purchase(job, alone, usage, price)
+
+    def usage(hours: float) -> Usage:
+        return Usage(wall_s=np.array([hours * HOUR]), energy_j=np.zeros(1), peak_power_w=peak_power_w)
+
+    def owned_usd(hours: float) -> float:
+        parts = owned_parts(bare, plans, usage(hours), price)
+        return sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes
+
+    bought = purchase(bare, plans, usage(fleet.horizon_days * DAY / HOUR), price)
     return NodePrices(
         gpus=node.num_accelerators,
-        owned_usd_per_hour=sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes / hours,
+        owned_usd=owned_usd,
         capital_usd=float(bought.at_once[0]) / num_nodes,
-        idle_w=float(phase_power(job, plans, offers).spares_w[0]),
+        idle_w=float(phase_power(bare, plans, offers).idle_w[0]) / num_nodes,
         usd_per_kwh=site.electricity_usd_per_kwh,
         usd_per_w_month=site.demand_usd_per_w_month,
     )
@@ -170,7 +177,7 @@ def bought_lot(fleet: Fleet, price: NodePrices, start_day: float) -> Lot:
     return Lot(
         start_h=start,
         end_h=end,
-        usd_per_node=round(price.owned_usd_per_hour * held + idle),
+        usd_per_node=round(price.owned_usd(held) + idle),
         capital_usd_per_node=round(price.capital_usd),
     )
 
@@ -187,18 +194,18 @@ def _term(reserve: Reserve, price: NodePrices, start_day: float) -> Lot:
 
 def _way(fleet: Fleet, candidate: Candidate, pool_index: int, pool: Pool, price: NodePrices) -> Way:
     """A candidate in a pool, with what the run alone costs there."""
-    usd, above_w = 0.0, 0.0
+    usd, above_w = candidate.storage_usd, 0.0
     hours = candidate.wall_s / HOUR
     match pool.kind:
         case "bought":
             idle_w = price.idle_w * candidate.num_nodes
             above_w = max(0.0, candidate.peak_power_w - idle_w)
             above_kwh = max(0.0, candidate.energy_kwh - idle_w / KILO * hours)
-            usd = price.electricity_usd(above_kwh, above_w, hours)
+            usd += price.electricity_usd(above_kwh, above_w, hours)
         case "rented":
             rent = fleet.offers[candidate.offer].rent
             assert rent is not None, "a rented pool has terms of rent"
-            usd = rent.usd_per_gpu_hour * price.gpus * candidate.num_nodes * candidate.duration_h
+            usd += rent.usd_per_gpu_hour * price.gpus * candidate.num_nodes * candidate.duration_h
         case "reserved":
             pass  # the term is paid, whatever runs
     return Way(

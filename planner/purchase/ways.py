@@ -47,6 +47,8 @@ class Candidate:
     """Most that the facility draws."""
     carbon_kgco2e: float
     """Greenhouse gases."""
+    storage_usd: float
+    """Storage that is bought for the run."""
     plan: Plan
     """The decisions."""
 
@@ -135,5 +137,6 @@ def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) ->
         energy_kwh=float(front.scores.energy_j[row]) / JOULES_PER_KWH,
         peak_power_w=float(front.outcomes.summary.peak_power_w[row]),
         carbon_kgco2e=float(front.scores.carbon_kgco2e[row]),
+        storage_usd=float(front.scores.storage_usd[row]),
         plan=front.plans.plan(row),
     )

@@ -113,6 +113,45 @@ def test_owners_work_at_the_prices_of_the_hours_they_choose() -> None:
     assert 0.9 * more_kwh < costs[0] - costs[1] < more_kwh
 
 
+def played_hour_by_hour(work_s: float, still: set[int], period: int, overhead_s: float) -> tuple[float, int]:
+    """When a run ends that stands still in some hours of a period, and how often it has paused."""
+    done_s = owed_s = 0.0
+    num_pauses, has_begun, stood = 0, False, True
+    for hour in range(100_000):
+        if hour % period in still:
+            if has_begun and not stood:
+                num_pauses, owed_s = num_pauses + 1, overhead_s
+            stood = True
+            continue
+        has_begun, stood = True, False
+        paid_s = min(HOUR, owed_s)
+        owed_s -= paid_s
+        if done_s + HOUR - paid_s >= work_s:
+            return hour * HOUR + paid_s + work_s - done_s, num_pauses
+        done_s += HOUR - paid_s
+    raise AssertionError("never ends")
+
+
+@pytest.mark.parametrize("initialize_s", [30.0, 3000.0, 6500.0, 10_000.0])
+@pytest.mark.parametrize("still", [{0, 1, 8, 9, 10}, {2, 10, 11, 23}, {1, 12, 13, 22}, {3, 4, 20, 21, 22}])
+def test_pauses_take_what_the_same_run_takes_when_it_is_played_hour_by_hour(
+    initialize_s: float, still: set[int]
+) -> None:
+    # Restarts longer than the hour before a pause, and such that go on into the next day.
+    dear = tuple(1.0 if hour in still else 0.1 for hour in range(24))
+    job = job_at(grid_profile=HourlyProfile(per_hour=dear))
+    restart = job.reliability.restart.model_copy(update={"initialize_s": initialize_s})
+    job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
+    outcome = run_of(job)
+    overhead_s = float(pause_overhead_s(job, outcome)[0])
+    for work_s in (600.0, 2 * HOUR, 30 * HOUR, 500 * HOUR):
+        usage = Usage.of(outcome).lasting(np.array([work_s]))
+        paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=len(still) / 24), usage)
+        wall_s, num_pauses = played_hour_by_hour(work_s, still, 24, overhead_s)
+        assert paused.wall_s == pytest.approx(wall_s)
+        assert paused.num_pauses == num_pauses
+
+
 def test_a_run_that_hardly_pauses_is_the_run_itself() -> None:
     job = job_at()
     outcome = run_of(job)

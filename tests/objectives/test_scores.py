@@ -263,6 +263,27 @@ def test_risks_are_those_of_the_limits() -> None:
     assert tight.deadline_risk[0] > 0.5
 
 
+def test_a_run_within_committed_days_exceeds_a_budget_above_their_rent_only_beyond_them() -> None:
+    plans = plans_with({"num_gpus": 64})
+    free = job_with(H100_RENTED)
+    outcomes = simulate(free, plans)
+    days = float(outcomes.run.wall_time_s[0]) / DAY
+    committed = {**H100_RENTED, "commitment_days": math.ceil(20 * days)}
+    rent_usd = 64 * 2.5 * 24 * math.ceil(20 * days)
+    for budget_usd, risk in ((1.01 * rent_usd, 1e-4), (0.99 * rent_usd, 1.0)):
+        job = job_with(committed, limits={"budget_usd": budget_usd})
+        assert score(job, plans, outcomes).budget_risk == pytest.approx(risk, abs=2e-4)
+    # With storage that wears by the hour the cost grows within those days, too, by less.
+    storage = {"capacity_bytes": 1e16}
+    stored = job_with(committed, storage=storage)
+    costs = score(stored, plans, outcomes)
+    for share in (1.0, 1.1, 1.3):
+        budget_usd = float(costs.rent_usd[0] + share * costs.storage_usd[0])
+        job = job_with(committed, storage=storage, limits={"budget_usd": budget_usd})
+        same = score(job_with(H100_RENTED, limits={"deadline_days": share * days}), plans, outcomes)
+        assert score(job, plans, outcomes).budget_risk == pytest.approx(same.deadline_risk)
+
+
 def test_objectives_are_columns_in_the_order_of_the_job() -> None:
     scores = simulated_scores()
     chosen = scores.objectives((Objective.CARBON, Objective.TIME, Objective.ENERGY, Objective.COST))

@@ -258,7 +258,15 @@ def test_interrupting_the_questions_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("2T", 2e12), ("500B", 5e11), ("4M", 4e6), ("8k", 8e3), ("1.5e12", 1.5e12), ("1,024", 1024)],
+    [
+        ("2T", 2e12),
+        ("500B", 5e11),
+        ("4M", 4e6),
+        ("8k", 8e3),
+        ("1.5e12", 1.5e12),
+        ("1,024", 1024),
+        ("2,6", 2.6),
+    ],
 )
 def test_numbers_may_have_a_suffix(text: str, value: float) -> None:
     assert number(text) == value

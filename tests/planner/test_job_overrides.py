@@ -67,6 +67,13 @@ def test_an_override_replaces_a_broken_value() -> None:
         ("limits.budget_usd=cheap", "limits.budget_usd = 'cheap': must be a number"),
         ("limits.budget_usd=2.5M", "limits.budget_usd = '2.5M': must be a number; write 2.5e6"),
         ("workload.global_batch_tokens=4M", "global_batch_tokens = '4M': must be a number; write 4e6"),
+        ("site.grid_kgco2e_per_kwh='0,4'", "site.grid_kgco2e_per_kwh = '0,4': must be a number; write 0.4"),
+        (
+            "offers[0].rent_usd_per_gpu_hour='2,6'",
+            "rent_usd_per_gpu_hour = '2,6': must be a number; write 2.6",
+        ),
+        ("limits.budget_usd='$4,000,000'", "limits.budget_usd = '$4,000,000': must be a number; write 4e6"),
+        ("limits.budget_usd='4,00,0'", "limits.budget_usd = '4,00,0': must be a number"),
         ("workload.tokens='1e308T'", "workload.tokens = '1e308T': must be a number"),
     ],
 )

@@ -125,6 +125,22 @@ def test_all_problems_of_a_file_are_reported_together() -> None:
     }
 
 
+@pytest.mark.parametrize("price", ["rent_usd_per_gpu_hour", "purchase_usd_per_node"])
+def test_a_price_that_is_no_number_is_one_problem(price: str) -> None:
+    with pytest.raises(
+        InputError, match=rf"1 problem\n  offers\[0\]\.{price} = nan: must be a finite number"
+    ) as caught:
+        parse_job(changed(offers=[{"accelerator": "h100-sxm5-80gb", "num_gpus": 64, price: float("nan")}]))
+    assert len(caught.value.problems) == 1
+
+
+def test_hours_of_a_profile_that_are_negative_are_named_and_no_mean_of_them() -> None:
+    site = {"region": "us-iowa", "electricity_profile": [0.1] * 23 + [-3.0]}
+    with pytest.raises(InputError, match="1 problem") as caught:
+        parse_job(changed(site=site))
+    assert [problem.path for problem in caught.value.problems] == ["site.electricity_profile.per_hour[23]"]
+
+
 def test_a_problem_does_not_bring_its_consequences_with_it() -> None:
     with pytest.raises(InputError, match="1 problem\n") as caught:
         parse_job(offered(accelerator="h100"))

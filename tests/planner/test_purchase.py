@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from planner.purchase.answer import plan_purchase
 from planner.purchase.fleet import Fleet, load_fleet
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import PurchasePlan
-from planner.purchase.problem import node_prices
+from planner.purchase.problem import NodePrices, bought_lot, node_prices
 from planner.purchase.ways import candidates_of, job_on
 from planner.record_input import parse_record
 from simulator.errors import InputError
@@ -109,8 +110,54 @@ def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour() -> None:
     fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms)
     price = node_prices(fleet, job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), fleet.offers[0])
     # One node has no network outside it: 250,000 USD over 4 years of 8,766 hours, and 5 % upkeep a year.
-    assert price.owned_usd_per_hour == pytest.approx(250e3 * (1 / 4 + 0.05) / 8766, rel=1e-9)
+    assert price.owned_usd(1.0) == pytest.approx(250e3 * (1 / 4 + 0.05) / 8766, rel=1e-9)
     assert price.capital_usd == pytest.approx(250e3)
+
+
+def prices_of(fleet: Fleet) -> NodePrices:
+    return node_prices(fleet, job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), fleet.offers[0])
+
+
+def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -> None:
+    terms = {"capital_cost_fraction_per_year": 0.0, "facility_usd_per_w": 0.0, "depreciation": "economic"}
+    terms |= {"maintenance_fraction_per_year": 0.0, "economic_loss_per_year": 0.32}
+    fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms, horizon_days=3652.5)
+    price = prices_of(fleet)
+    year = bought_lot(fleet, replace(price, idle_w=0.0), 9 * 365.25)
+    assert year.usd_per_node == pytest.approx(250e3 * (1 - math.exp(-0.32)), rel=1e-3)
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (1.0, False)])
+def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told: bool) -> None:
+    fleet = fleet_with(offer(buy=BUY), ownership={"utilization_fraction": share})
+    assert any("utilization_fraction" in note for note in notes_of(fleet, Path())) == is_told
+
+
+@pytest.mark.parametrize("fixed", [0.0, 1.0])
+def test_an_idle_node_draws_its_share_of_the_network_and_of_cooling_that_never_rests(fixed: float) -> None:
+    site = {"region": "us-iowa", "power_usage_effectiveness": 1.5, "cooling_fixed_fraction": fixed}
+    price = prices_of(fleet_with(offer(buy={**BUY, "max_nodes": 64}), site=site))
+    # DGX H100: 70 W of 700 each, 78 % of 1,200 W of host, half of 1,100 W of fans; 512 of them have 95 W of network each.
+    network_w = 8 * (3 * 747 / 64 + 4 * 15)
+    idle_w = (8 * 70 + 0.78 * 1200) / 0.95 + 550 + network_w
+    busy_w = (8 * 700 + 1200) / 0.95 + 1100 + network_w
+    assert price.idle_w == pytest.approx(idle_w + 0.5 * (busy_w if fixed else idle_w))
+
+
+def test_storage_bought_for_a_run_is_part_of_its_cost_and_of_no_node() -> None:
+    def fleet(capacity_bytes: float) -> Fleet:
+        one = job("first", 1e11, 0, 60)
+        run = {**one["job"], "storage": {"capacity_bytes": capacity_bytes}}  # type: ignore[dict-item]
+        return fleet_with(offer(rent=RENT, buy=BUY), jobs=[{**one, "job": run}])
+
+    bare, stored = fleet(0.0), fleet(1e16)
+    assert prices_of(stored).owned_usd(100.0) == prices_of(bare).owned_usd(100.0)
+    (run,) = plan_purchase(stored).runs
+    hours = round((run.end_day - run.start_day) * 24)
+    assert run.kind == "rented"
+    # 4 million USD over 5 years at 8 %: an annuity of 25.05 %. Rent is paid for whole hours, of which there are more than 50.
+    rent_usd = 3.0 * run.num_gpus * hours
+    assert run.cost_usd - rent_usd == pytest.approx(4e6 * 0.250456 * hours / 8766, rel=0.02)
 
 
 def test_cheap_nodes_are_bought_and_dear_ones_are_not() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -53,14 +55,12 @@ def test_phases_sum_to_the_total_and_to_mean_power_times_wall_time() -> None:
 
 
 def test_mean_power_lies_between_standing_still_and_computing() -> None:
-    power = phase_power(JOB, PLANS, offers_of(JOB, PLANS))
+    offers = offers_of(JOB, PLANS)
+    power, servers_w = phase_power(JOB, PLANS, offers), OUTCOMES.checkpoints.extra_power_w
     assert (OUTCOMES.summary.mean_power_w > power.stalled_w + power.spares_w).all()
-    assert (
-        OUTCOMES.summary.mean_power_w < power_levels(JOB, PLANS, offers_of(JOB, PLANS)).peak_power_w
-    ).all()
-    assert OUTCOMES.summary.peak_power_w == pytest.approx(
-        power_levels(JOB, PLANS, offers_of(JOB, PLANS)).peak_power_w
-    )
+    levels = power_levels(JOB, PLANS, offers, servers_w)
+    assert (OUTCOMES.summary.mean_power_w < levels.peak_power_w).all()
+    assert OUTCOMES.summary.peak_power_w == pytest.approx(levels.peak_power_w)
 
 
 def test_a_run_that_only_computes_draws_the_power_of_computing() -> None:
@@ -108,6 +108,29 @@ def test_a_run_that_never_ends_needs_infinite_energy_at_no_known_power() -> None
     assert outcome.run.wall_time_s[0] == outcome.energy.total_j[0] == np.inf
     assert outcome.energy.spare_j[0] == 0
     assert np.isnan(outcome.summary.mean_power_w[0])
+
+
+@pytest.mark.parametrize("fixed", [0.0, 0.6, 1.0])
+def test_servers_of_saves_are_part_of_the_peak_and_their_cooling_never_rests(fixed: float) -> None:
+    site = JOB.site.model_copy(update={"power_usage_effectiveness": 1.5, "cooling_fixed_fraction": fixed})
+    job, plans = (
+        JOB.model_copy(update={"site": site}),
+        table_of(plan_of(data=8, scheme=CheckpointScheme.GRADIENT_REPLICA)),
+    )
+    outcome = simulate(job, plans)
+    servers_w = 800.0 * outcome.checkpoints.num_servers
+    assert servers_w > 0
+    bare = power_levels(job, plans, offers_of(job, plans))
+    assert outcome.summary.hall_power_w == pytest.approx(bare.hall_power_w + servers_w)
+    assert outcome.summary.peak_power_w == pytest.approx(bare.peak_power_w + 1.5 * servers_w)
+    assert outcome.summary.power_swing_w == pytest.approx(bare.power_swing_w)
+    without = outcome.checkpoints
+    no_servers = replace(without, extra_power_w=np.zeros(1))
+    energies = (
+        run_energy(job, plans, offers_of(job, plans), outcome.steps, outcome.run, checkpoints).total_j
+        for checkpoints in (without, no_servers)
+    )
+    assert np.subtract(*energies) == pytest.approx(1.5 * servers_w * outcome.run.wall_time_s)
 
 
 def test_every_bucket_of_the_ledger_has_a_power() -> None:

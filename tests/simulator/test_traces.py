@@ -57,7 +57,7 @@ def changed(row: int, text: str) -> list[str]:
         (day()[:1], "at least two rows"),
         (
             changed(5, "2022-01-01T04:00,-3"),
-            "row 5 = 2022-01-01T04:00, -3: must lie between 0 and 2000 g/kWh",
+            "row 5 = 2022-01-01T04:00, -3: must not be negative: 0 is the least g/kWh that counts",
         ),
         (
             changed(5, "2022-01-01T04:00,2400"),
@@ -72,9 +72,13 @@ def changed(row: int, text: str) -> list[str]:
         (changed(5, "2022-01-01T04:00Z,1"), "row 5 .*must have a time zone as all other rows, or none"),
         (
             day()[:4] + day()[5:],
-            "row 5 = 2022-01-01T05:00: must follow the row before by 3600 s.*not by 7200 s",
+            "row 5 = 2022-01-01T05:00: must follow the row before by 3600 s.*not by 7200 s; does summer time begin",
         ),
-        (day()[:4] + day()[3:], "row 5 = 2022-01-01T03:00: must follow the row before by 3600 s.*not by 0 s"),
+        (
+            day()[:4] + day()[3:],
+            "row 5 = 2022-01-01T03:00: must follow the row before by 3600 s.*not by 0 s; does summer time",
+        ),
+        (day()[:4] + day()[6:], "row 5 = 2022-01-01T06:00: must follow .* by 3600 s.*not by 10800 s$"),
         (day()[::-1], "row 2 = 2022-01-01T22:00: must be later than the row before"),
         (
             [f"2022-01-01T00:{7 * row:02d},9" for row in range(8)],
