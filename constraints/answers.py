@@ -8,7 +8,6 @@ something, has to try all of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -28,13 +27,6 @@ INTERVAL_FACTOR = 4.0
 NUM_INTERVALS = 49
 """Intervals that a proof tries in that range. Beside the best one the loss is flat: between two of these it changes by less
 than a thousandth of itself."""
-HELPED_BY_INTERVALS: Mapping[str, float] = {
-    "budget_usd": 0.005,
-    "deadline_days": 0.005,
-    "carbon_kgco2e": 0.005,
-}
-"""Share by which another interval may lower what is limited. Of carbon, since standing still for a save draws less power than
-work that is lost: measured, 0.0013 at most (1,500 designs of each shipped job), of time and money 0.00005."""
 NEVER_HELPED_BY_CAPS = ("deadline_days", "num_gpus")
 """Limits that no lower cap helps to keep: accelerators that draw less are never faster."""
 
@@ -42,6 +34,11 @@ NEVER_HELPED_BY_CAPS = ("deadline_days", "num_gpus")
 def is_refined(job: Job) -> bool:
     """Returns whether the search refines what it finds."""
     return job.search.num_refinements > 0
+
+
+def has_other_intervals(job: Job) -> bool:
+    """Returns whether refinement tries other intervals between saves; one that the job gives stays."""
+    return is_refined(job) and not job.checkpointing.is_interval_given
 
 
 def stepped_caps(job: Job) -> Floats:

@@ -7,19 +7,19 @@ that an answer may run it (`constraints.answers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 
 from constraints.answers import (
-    HELPED_BY_INTERVALS,
     designs_of_answers,
-    is_refined,
+    has_other_intervals,
     with_other_intervals,
 )
 from constraints.evaluation import Evaluation, evaluate
+from constraints.interval_bounds import least_by_intervals
 from constraints.limits import excess_over, limited_quantities, set_limits
 from constraints.space import Space
 from simulator.job import Job
@@ -107,7 +107,7 @@ class LeastValues:
             excess_over(limit, getattr(space.bounds, name)[fits]) for name, limit in self._limits.items()
         ]
         least = np.sum([np.zeros(int(fits.sum())), *bounds], axis=0)
-        found = self._best(space, space.all_layouts.take(fits), least, _DISTANCE)
+        found = self._best(space, space.all_layouts.take(fits), least, _distance(space.job))
         return None if found is None else found[1]
 
     def _best(
@@ -154,7 +154,7 @@ def _with_intervals(
     job: Job, part: Evaluation, aim: _Aim, best: tuple[float, Evaluation] | None
 ) -> tuple[float, Evaluation] | None:
     """The best with other intervals between saves, too, of those designs that these could make the best."""
-    if not is_refined(job):
+    if not has_other_intervals(job):
         return best
     least = aim.least_of(part)
     near = np.flatnonzero(least < (np.inf if best is None else best[0]))
@@ -178,25 +178,41 @@ def rounded_up(value: float) -> float:
 
 def _quantity(space: Space, name: str) -> _Aim:
     """What a limit bounds; infinite for designs that break the limits they are evaluated under."""
-    job, lower = space.job, 1.0 - HELPED_BY_INTERVALS.get(name, 0.0)
+    job = space.job
 
     def quantity(part: Evaluation) -> Floats:
         return limited_quantities(job, part.plans, part.scores, part.outcomes)[name]
 
+    def least(part: Evaluation) -> Floats:
+        reached = least_by_intervals(job, part)
+        values = reached[name] if name in reached else quantity(part)
+        return np.where(_least_excess(job, part, reached) == 0.0, values, np.inf)
+
     return _Aim(
         value_of=lambda part: np.where(part.is_feasible, quantity(part), np.inf),
-        least_of=lambda part: np.where(_least_excess(part) == 0.0, quantity(part) * lower, np.inf),
+        least_of=least,
     )
 
 
-def _least_excess(part: Evaluation) -> Floats:
-    """By how much limits are exceeded in sum at least, `(n,)`, whatever the interval between saves."""
-    excess = [getattr(part.excess, name) - HELPED_BY_INTERVALS.get(name, 0.0) for name in part.excess.names()]
-    return total(np.maximum(0.0, one) for one in excess)
+def _distance(job: Job) -> _Aim:
+    """By how much limits are exceeded in sum; infinite for designs that no change of limits makes possible."""
+
+    def least(part: Evaluation) -> Floats:
+        excess = _least_excess(job, part, least_by_intervals(job, part))
+        return np.where(part.excess.is_possible, excess, np.inf)
+
+    return _Aim(
+        value_of=lambda part: np.where(part.excess.is_possible, part.excess.total, np.inf), least_of=least
+    )
 
 
-_DISTANCE = _Aim(
-    value_of=lambda part: np.where(part.excess.is_possible, part.excess.total, np.inf),
-    least_of=lambda part: np.where(part.excess.is_possible, _least_excess(part), np.inf),
-)
-"""By how much limits are exceeded in sum; infinite for designs that no change of limits makes possible."""
+def _least_excess(job: Job, part: Evaluation, reached: Mapping[str, Floats]) -> Floats:
+    """By how much limits are exceeded in sum at least, `(n,)`, whatever the interval between saves.
+
+    Args:
+        job: the job.
+        part: designs.
+        reached: what no interval lowers them below.
+    """
+    helped = {name: excess_over(getattr(job.limits, name), values) for name, values in reached.items()}
+    return total(helped.get(name, getattr(part.excess, name)) for name in part.excess.names())

@@ -76,7 +76,8 @@ def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
 def destroyed_nodes_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats:
     """Returns the mean number of nodes whose hardware fails in a time, `(n,)`; nodes that are taken back do not."""
     node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
-    return np.asarray(time_s * job.reliability.failures_per_s(plans.num_gpus) * node_fault_fraction)
+    rate_per_s = job.reliability.failures_per_s(plans.num_gpus) * node_fault_fraction
+    return np.multiply(time_s, rate_per_s, out=np.zeros(len(plans)), where=rate_per_s > 0.0)
 
 
 def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:

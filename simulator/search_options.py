@@ -57,8 +57,8 @@ class Search(Record):
     num_restarts: PositiveInt = Field(default=2, le=100)
     """Independent runs, from different corners of the space, whose fronts are merged."""
     num_refinements: int = Field(default=20, ge=0, le=1000)
-    """Optuna trials per front design, 40 designs at most, for its checkpoint interval and power cap; 0: none. They come on
-    top of `max_evaluations` and end with `max_seconds`."""
+    """Optuna trials per front design, 40 designs at most, for its checkpoint interval, where the job gives none, and power
+    cap; 0: none. They come on top of `max_evaluations` and end with `max_seconds`."""
     memory_headroom_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of the memory of every accelerator that a design must leave free, such as 0.1, so that it fits although the memory
     model is not exact."""

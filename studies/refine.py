@@ -1,7 +1,8 @@
 """Can a front design be run better? Optuna tunes checkpoint scheme and interval, spare nodes and power cap.
 
-Only what the search of the job allows is tried; the layout stays. The interval depends on the scheme, so each scheme has its
-own, around the one that the simulator expects to lose least. A design itself is its study's first trial and costs nothing.
+Only what the search of the job allows is tried; the layout stays, and so does an interval that the job gives. Otherwise the
+interval depends on the scheme, so each scheme has its own, around the one that the simulator expects to lose least. A design
+itself is its study's first trial and costs nothing.
 
 One Optuna study per design, all of them asked and told together, so that a round is one batch for the simulator.
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 
-from constraints.answers import INTERVAL_FACTOR, stepped_caps
+from constraints.answers import INTERVAL_FACTOR, has_other_intervals, stepped_caps
 from constraints.evaluation import Evaluation
 from constraints.layout import can_save_by
 from simulator.interruptions import sufficient_spare_nodes
@@ -117,7 +118,7 @@ class _Tuner:
         scheme = trial.suggest_categorical("scheme", list(self._intervals_s))
         best_s = self._intervals_s[scheme]
         interval_s = np.nan
-        if scheme != CheckpointScheme.NONE.value:
+        if self._tunes_interval_of(scheme):
             longest_s = max(best_s, self._job.checkpointing.longest_interval_s)
             low, high = best_s / INTERVAL_FACTOR, min(best_s * INTERVAL_FACTOR, longest_s)
             interval_s = trial.suggest_float(f"interval_s of {scheme}", low, high, log=True)
@@ -129,6 +130,9 @@ class _Tuner:
             power_cap_fraction=self._caps[[trial.suggest_int("power_cap", 0, len(self._caps) - 1)]],
         )
 
+    def _tunes_interval_of(self, scheme: str) -> bool:
+        return has_other_intervals(self._job) and scheme != CheckpointScheme.NONE.value
+
     def _as_it_is(self) -> dict[str, float | str]:
         """The design as a trial."""
         plans = self._start.plans
@@ -138,7 +142,7 @@ class _Tuner:
             "num_spare_nodes": int(plans.num_spare_nodes[0]),
             "power_cap": int(np.searchsorted(self._caps, plans.power_cap_fraction[0])),
         }
-        if scheme != CheckpointScheme.NONE.value:
+        if self._tunes_interval_of(scheme):
             trial[f"interval_s of {scheme}"] = self._intervals_s[scheme]
         return trial
 

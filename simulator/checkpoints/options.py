@@ -128,6 +128,11 @@ class Checkpointing(Record):
     replica_recovery_s: float | None = Field(default=None, gt=0, le=MOST_S)
     """Time until a failed replica is back; left out: the restart of its node and a copy from a living replica."""
 
+    @property
+    def is_interval_given(self) -> bool:
+        """Whether the job says how often to save, so that no other interval is chosen."""
+        return self.interval_s is not None or self.interval_steps is not None
+
     @model_validator(mode="after")
     def _interval_is_given_once(self) -> Self:
         if self.interval_s is not None and self.interval_steps is not None:

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from constraints.answers import with_other_intervals
 from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import enumerate_layouts
+from constraints.limits import limited_quantities
 from constraints.space import pruned_space
 from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
 from simulator.job import Job
 from simulator.limits import Limits
 from simulator.plan import CheckpointScheme
+from simulator.units import DAY
 from tests.planner.explained import explained, fits, least
 from tests.support import H100_RENTED, job_with
 
@@ -176,3 +179,54 @@ def test_a_proof_names_the_caps_and_spares_that_it_went_through() -> None:
     refined = explained(limits, job_with(search={**search, "num_refinements": 1})).proof
     assert "power caps that were considered: 1, 0.95, 0.9 " in refined
     assert "spare nodes: every number from none to as many as suffice" in refined
+
+
+def test_a_proof_tries_other_intervals_where_these_make_runs_surer() -> None:
+    # The interval that loses least on average lets single failures undo hours, which late runs pay for.
+    one_layout = {
+        "micro_batch_sizes": [1],
+        "zero_stages": [1],
+        "recompute": ["none"],
+        "tensor_parallel": [1],
+        "pipeline_parallel": [1],
+        "context_parallel": [1],
+        "checkpoint_schemes": ["sync"],
+        "with_spares": [False],
+        "num_refinements": 1,
+    }
+    free = job_with(
+        {**H100_RENTED, "num_gpus": 16},
+        workload={"model": "llama-3.2-1b", "tokens": 2e10},
+        reliability={"preset": "mature", "straggler_log_mean": None},
+        limits={"deadline_days": 100.0, "deadline_probability": 0.99},
+        search=one_layout,
+    )
+    design = enumerate_layouts(free)
+    found = evaluate(free, design)
+    others = with_other_intervals(free, design, found.outcomes.run.checkpoint_interval_s)
+    late = [_late_days(free, evaluate(free, plans)) for plans in (design, others)]
+    assert late[1] < 0.99 * late[0]
+    between = 0.5 * (late[0] + late[1])
+    job = free.model_copy(update={"limits": free.limits.model_copy(update={"deadline_days": between})})
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Evaluation)
+    assert answer.is_feasible.all()
+
+
+def _late_days(job: Job, found: Evaluation) -> float:
+    quantities = limited_quantities(job, found.plans, found.scores, found.outcomes)
+    return float(quantities["deadline_days"].min())
+
+
+def test_an_interval_that_the_job_gives_stays_in_proofs() -> None:
+    search = {"checkpoint_schemes": ["sync"], "micro_batch_sizes": [1], "num_refinements": 1}
+    free = job_with(search=search, checkpointing={"interval_s": 60.0}, limits={"deadline_days": 100.0})
+    space = pruned_space(free)
+    least_days = float(evaluate(free, space.designs()).outcomes.run.wall_time_s.min()) / DAY
+    limits = Limits(deadline_days=0.999 * least_days)
+    job = free.model_copy(update={"limits": limits})
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    (relaxation,) = answer.relaxations
+    assert relaxation.limits["deadline_days"] >= least_days
+    assert relaxation.example.checkpoint_interval_s == 60.0

@@ -80,6 +80,15 @@ def test_no_interval_is_longer_than_the_longest_that_the_job_allows() -> None:
     assert 0.9 * longest_s < intervals_s.max() <= longest_s
 
 
+@pytest.mark.parametrize("interval", [{"interval_s": 1800.0}, {"interval_steps": 100}])
+def test_an_interval_that_the_job_gives_stays(interval: dict[str, float]) -> None:
+    job = small_job(num_refinements=6, checkpoint_schemes=[SYNC.value, ASYNC.value])
+    checkpointing = job.checkpointing.model_copy(update=interval)
+    job = job.model_copy(update={"checkpointing": checkpointing})
+    for plans in refined(job, some_designs(job))[0]:
+        assert np.isnan(plans.checkpoint_interval_s).all()
+
+
 def test_the_same_seed_tries_the_same() -> None:
     job = small_job(num_refinements=6)
     front = some_designs(job)

@@ -1,0 +1,88 @@
+"""Is the least that another interval between saves could reach below everything that intervals do reach?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from constraints.evaluation import evaluate
+from constraints.interval_bounds import ENERGY_OF_WORK, least_by_intervals, undisturbed
+from constraints.lattice import cross_run_knobs, enumerate_layouts
+from constraints.limits import limited_quantities
+from simulator.energy import EnergyTable
+from simulator.hourly import HourlyProfile
+from simulator.job import Job
+from simulator.plan import CheckpointScheme
+from simulator.run.wall_time import PARTS
+from tests.support import H100_BOUGHT, job_with
+
+SEARCH = {"checkpoint_schemes": list(CheckpointScheme), "zero_stages": [0, 1], "power_caps": [1.0, 0.6]}
+SURELY = {
+    "deadline_days": 1e6,
+    "deadline_probability": 0.99,
+    "budget_usd": 1e12,
+    "budget_probability": 0.5,
+}
+JOBS: Mapping[str, Job] = {
+    "expected": job_with(search=SEARCH, reliability="harsh"),
+    "short, limits kept surely": job_with(
+        search=SEARCH, workload={"tokens": 2e9}, reliability="young", limits=SURELY
+    ),
+    "bought, by the hour, saves that wait": job_with(
+        H100_BOUGHT,
+        site={
+            "region": "here",
+            "power_usage_effectiveness": 1.2,
+            "grid_profile": HourlyProfile(per_hour=(0.1, 0.9, 0.3, 0.0, 0.7, 0.5) * 4),
+            "electricity_profile": HourlyProfile(per_hour=(0.5,) * 14 + (0.01,) * 10),
+        },
+        search=SEARCH,
+        workload={"tokens": 5e9, "evaluation_every_steps": 20, "evaluation_sequences": 128},
+        reliability={"preset": "harsh", "fails_during_restart": True, "straggler_log_mean": None},
+        checkpointing={"backpressure": "wait", "write_tax_fraction": 0.5, "fixed_stall_s": 30.0},
+        limits=SURELY,
+    ),
+    "causes of stragglers": job_with(
+        search=SEARCH, reliability={"preset": "harsh", "stragglers": "shared"}, limits=SURELY
+    ),
+}
+INTERVALS_S = np.geomspace(1.0, 1e6, 40)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_interval_beats_it(name: str) -> None:
+    job = JOBS[name]
+    designs = cross_run_knobs(job, enumerate_layouts(job))
+    designs = designs.take(np.random.default_rng(5).choice(len(designs), 200, replace=False))
+    found = evaluate(job, designs)
+    least = least_by_intervals(job, found)
+    intervals_s = np.tile(INTERVALS_S, len(designs))
+    plans = replace(
+        designs.take(np.repeat(np.arange(len(designs)), len(INTERVALS_S))), checkpoint_interval_s=intervals_s
+    )
+    others = evaluate(job, plans)
+    reached = limited_quantities(job, others.plans, others.scores, others.outcomes)
+    ends = found.outcomes.run.makes_progress
+    assert ends.any()
+    for limit, values in least.items():
+        best = reached[limit].reshape(len(designs), -1).min(axis=1)
+        assert (values[ends] <= best[ends] * (1.0 + 1e-9)).all(), limit
+        assert (values[ends] > 0.2 * best[ends]).any(), limit
+
+
+def test_the_parts_of_an_undisturbed_run_sum_to_its_time() -> None:
+    job = JOBS["expected"]
+    run = evaluate(job, cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, None, 50))).outcomes.run
+    least = undisturbed(job, run)
+    ends = run.makes_progress
+    np.testing.assert_allclose(
+        least.wall_time_s[ends], sum(getattr(least, name)[ends] for name in PARTS), rtol=1e-12
+    )
+
+
+def test_every_part_of_the_energy_is_that_of_steps_or_depends_on_the_interval() -> None:
+    others = {"checkpoint_j", "lost_work_j", "restart_j", "spare_j"}
+    assert {*ENERGY_OF_WORK, *others} == set(EnergyTable.names())
