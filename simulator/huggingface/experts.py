@@ -31,7 +31,9 @@ def llama_4_experts(reader: ConfigReader) -> Experts:
     num_experts = reader.whole("num_local_experts")
     if reader.has("moe_layers") and step:
         every = list(range(step - 1, reader.whole(*LAYER_KEYS), step))
-        reader.require("moe_layers", every, "experts in other layers than every so many (interleave_moe_layer_step)")
+        reader.require(
+            "moe_layers", every, "experts in other layers than every so many (interleave_moe_layer_step)"
+        )
     return _experts(reader, num_experts=num_experts, ffn=ffn, shared_ffn=ffn, layer_step=step)
 
 
