@@ -39,8 +39,8 @@ def norm_output_bytes(
 ) -> Floats:
     """Bytes of a value that are kept of what a norm gives: one tensor in 16 bits, in fewer a copy for each product behind it.
 
-    Two products go down to latents. The router keeps its input in 16 bits, and shared experts read that, but for `delayed`
-    scaling (`save_original_input` of Transformer Engine 2.6).
+    Two products go down to latents. The router keeps its input in 16 bits, frozen or not (`RouterGatingLinearFunction` of
+    Megatron Core), and shared experts read that, but for `delayed` scaling (`save_original_input` of Transformer Engine 2.6).
     """
     narrow = product = input_bytes(workload, plans)
     if behind is AdaptedProduct.QKV and workload.model.latent_attention:
@@ -51,7 +51,8 @@ def norm_output_bytes(
         copied = copies_what_is_there(workload, plans) * product
         narrow = ACTIVATION_BYTES + copied if has_copy else np.full_like(product, ACTIVATION_BYTES)
     kept = np.where(product < ACTIVATION_BYTES, narrow, product)
-    return np.asarray(keeps_input(workload, behind) * kept)
+    is_read = behind is AdaptedProduct.FC1 and is_expert
+    return np.asarray(kept if is_read else keeps_input(workload, behind) * kept)
 
 
 def norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct, *, is_expert: bool) -> Floats:

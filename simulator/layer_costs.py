@@ -19,7 +19,7 @@ from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_biases import are_apart, bias_launches, biases_s
 from simulator.expert_exchange import expert_exchange_s, num_reached
-from simulator.expert_ranks import expert_load, expert_ranks
+from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
@@ -311,8 +311,9 @@ def _permuted_bytes(rank: Rank) -> Floats:
     """Bytes of tokens that are sorted by expert before the experts, and back after them; backward is the mirror image.
 
     Deduplicated copies arrive unsorted: each is read once for each of its experts there, and results are summed up on the
-    same way back. Otherwise each of the k copies is also sorted by its destination before it is sent. Where several
-    ranks share an expert, all of them sort what any of them receives. Products in 8 and 4 bits need whole groups of rows.
+    same way back. Otherwise each of the k copies is sorted by its destination before it is sent, and by expert where a rank has
+    several (Megatron Core, `sort_chunks_by_idxs` for `num_local_experts > 1`). Where several ranks share an expert, all of them
+    sort what any of them receives. Products in 8 and 4 bits need whole groups of rows.
     """
     experts = rank.workload.model.experts
     assert experts is not None
@@ -321,8 +322,8 @@ def _permuted_bytes(rank: Rank) -> Floats:
     if rank.workload.expert_dispatch == "deduplicated":
         passes = 2.0 * (num_reached(experts, rank.plans.expert_parallel.astype(np.float64)) + gathered)
     else:
-        is_sent = expert_ranks(rank.workload, rank.plans) > 1
-        passes = 2.0 * k + 2.0 + np.where(is_sent, 4.0 * gathered, 0.0)
+        has_several = experts.num_experts > rank.plans.expert_parallel
+        passes = 2.0 * k + 2.0 + np.where(has_several, 4.0 * gathered, 0.0)
     if rank.workload.expert_products == "separate" and not rank.workload.fills_expert_rows:
         passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
     tokens = expert_load(rank.workload, rank.plans) * rank.tokens / rank.plans.tensor_parallel

@@ -36,6 +36,7 @@ from simulator.row_sums import sum_columns
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
+from simulator.whole_gradients import whole_gradient_s
 from simulator.workload import Workload
 
 NUM_OPTIMIZER_KERNELS = 50.0
@@ -83,7 +84,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
     behind_s, optimizer_s = (
-        made.lent_s + tied_gradient_s(rank),
+        made.lent_s + whole_gradient_s(rank, chunks, made.weights.trained) + tied_gradient_s(rank),
         _optimizer_s(rank, chunks, made.weights.trained),
     )
     return StepTable(
@@ -112,6 +113,8 @@ class StepParts:
     """Shares of `chunk_backward_s`."""
     lent_s: Floats
     """`(n,)` what the step takes longer because traffic of the replicas takes cores from passes."""
+    whole_gradient_s: Floats
+    """`(n,)` sums between tensor-parallel ranks of gradients of weights that each holds whole."""
     tied_gradient_s: Floats
     """`(n,)` all-reduce of a tied embedding between first and last stage."""
     optimizer_s: Floats
@@ -130,6 +133,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
         backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
         lent_s=made.lent_s,
+        whole_gradient_s=whole_gradient_s(rank, chunks, made.weights.trained),
         tied_gradient_s=tied_gradient_s(rank),
         optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
     )

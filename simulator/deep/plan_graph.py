@@ -303,6 +303,13 @@ class PlanGraph:
                     after = self.traffic.collective(each, stage, (*after, ready))
         return (*ended, *after, *self.shards.reduced(stage))
 
+    def _sum_whole_gradients(self, stage: int, complete: Integers) -> Integers:
+        """Adds what tensor-parallel ranks of a stage sum up once its gradients are there; returns when they have that."""
+        after: After = (complete,)
+        for each in self.parts.between_tensor_ranks(self._chunks_of(stage)):
+            after = self.traffic.collective(each, stage, after)
+        return self._complete(after)
+
     def _reduced_once(self, chunk: int) -> tuple[Collective, ...]:
         """What replicas reduce of a chunk once per step; from ZeRO-2 on only what copies of hybrid sharding do."""
         weights, zero_stage = self.parts.chunk_weights(chunk), self.shape.zero_stage
@@ -330,7 +337,9 @@ class PlanGraph:
     def _add_optimizer(self, reduced: list[After]) -> None:
         """Adds gradients of a tied embedding, the norm of all, and the update of the weights."""
         num_roles = self.speed.shape[1]
-        complete = [self._complete(each) for each in reduced]
+        complete = [
+            self._sum_whole_gradients(stage, self._complete(each)) for stage, each in enumerate(reduced)
+        ]
         if self._has_split_ends and self.parts.tied is not None:
             ends = complete[0], complete[-1]
             complete[0], complete[-1] = self.traffic.tied(self.parts.tied, (0, len(complete) - 1), ends)

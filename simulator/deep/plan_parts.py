@@ -6,7 +6,7 @@ in the backward pass come before those that keep their activations, dense ones b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
+from simulator.whole_gradients import copies_s, summed_bytes
 
 EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT = range(6)
 """Kinds of parts."""
@@ -196,6 +197,17 @@ class PlanParts:
             if share > 0.0
         ]
         return moves(*found)
+
+    def between_tensor_ranks(self, chunks: Iterable[int]) -> tuple[Collective, ...]:
+        """Returns the sum of gradients of what tensor-parallel ranks hold whole in these chunks, with its copies."""
+        rank = self.rank
+        num_bytes = summed_bytes(rank, sum(self.chunk_weights(chunk).whole for chunk in chunks))
+        if num_bytes[0] == 0.0:
+            return ()
+        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
+        label = "gradient all-reduce of tensor-parallel ranks"
+        summed = ring(label, Operation.ALL_REDUCE, float(num_bytes[0]), group, rank.links)
+        return moves(summed.with_rest(summed.rest_s + float(copies_s(rank, num_bytes)[0])))
 
     def gathers(self, *weights: Weights) -> tuple[Collective, ...]:
         """Returns the gathering of weights, each for itself."""

@@ -8,7 +8,7 @@ from simulator.errors import Problem
 
 Config = Mapping[str, object]
 
-LAYER_KEYS = ("num_hidden_layers", "n_layer")
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers")
 
 
 class ConfigReader:
@@ -54,6 +54,15 @@ class ConfigReader:
         if not isinstance(value, bool):
             self.report(key, "must be true or false")
         return bool(value)
+
+    def part(self, key: str) -> ConfigReader:
+        """Returns a reader of the mapping under a key, whose problems are this one's; of an empty one after a problem."""
+        inner = self.config.get(key)
+        if not isinstance(inner, Mapping):
+            self.report(key, f"must be a mapping; a config.json of {self.model_type} has one")
+        reader = ConfigReader(inner if isinstance(inner, Mapping) else {}, f"{self._prefix}{key}")
+        reader.model_type, reader.problems = self.model_type, self.problems
+        return reader
 
     def require(self, key: str, expected: object, meaning: str) -> None:
         """Reports a key that is set to anything but the one value that a `ModelShape` can express."""

@@ -12,11 +12,21 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationError
 
 from simulator.errors import InputError, Problem
+from simulator.huggingface.experts import (
+    dbrx_experts,
+    deepseek_experts,
+    ernie_experts,
+    gpt_oss_experts,
+    llama_4_experts,
+    local_experts,
+    qwen_experts,
+)
 from simulator.huggingface.reader import LAYER_KEYS, Config, ConfigReader
 from simulator.huggingface.windows import (
     Window,
     alternating_window,
     cohere_2_window,
+    dots_window,
     gemma_3_window,
     llama_4_chunks,
     qwen_window,
@@ -24,8 +34,8 @@ from simulator.huggingface.windows import (
 )
 from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
 
-HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed")
-HEAD_KEYS = ("num_attention_heads", "n_head")
+HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed", "d_model")
+HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads")
 OPT_POSITION_OFFSET = 2
 """OPT's table of positions has two rows before the first position."""
 LANGUAGE_KEY = "text_config"
@@ -157,6 +167,10 @@ def _grouped_heads(reader: ConfigReader) -> int | None:
     return reader.whole("num_key_value_heads") if reader.has("num_key_value_heads") else None
 
 
+def _dbrx_heads(reader: ConfigReader) -> int:
+    return reader.part("attn_config").whole("kv_n_heads")
+
+
 def _falcon_heads(reader: ConfigReader) -> int | None:
     if reader.truth("new_decoder_architecture", default=False):
         return reader.whole("num_kv_heads")
@@ -221,84 +235,13 @@ def _opt_positions(reader: ConfigReader) -> int:
     return reader.whole("max_position_embeddings") + OPT_POSITION_OFFSET
 
 
-def _local_experts(reader: ConfigReader) -> Counts:
-    """Mixtral and Grok: every layer routes, and an expert has the feed-forward size of the file."""
-    return _experts(
-        reader,
-        num_experts=reader.whole("num_local_experts", "num_experts"),
-        ffn=reader.whole("intermediate_size"),
-    )
-
-
-def _gpt_oss_experts(reader: ConfigReader) -> Counts:
-    """The same, with biases."""
-    return {**_local_experts(reader), "has_biases": True}
-
-
 def _llama_4_ffn(reader: ConfigReader) -> int | None:
     """Dense layers are wider than experts (`intermediate_size_mlp`)."""
     return reader.whole("intermediate_size_mlp", "intermediate_size")
 
 
-def _llama_4_experts(reader: ConfigReader) -> Counts:
-    """Llama 4: every layer routes (Scout), or every second one (Maverick), beside a shared expert of the same size."""
-    ffn, step = reader.whole("intermediate_size"), reader.whole("interleave_moe_layer_step", default=1)
-    num_experts = reader.whole("num_local_experts")
-    return _experts(reader, num_experts=num_experts, ffn=ffn, shared_ffn=ffn, layer_step=step)
-
-
-def _qwen_experts(reader: ConfigReader) -> Counts:
-    dense = reader.config.get("mlp_only_layers") or []
-    leading = len(dense) if isinstance(dense, list) else 0
-    if dense != list(range(leading)):
-        reader.report("mlp_only_layers", "must be the leading layers 0, 1, ...; others cannot be described")
-    return _experts(
-        reader,
-        num_experts=reader.whole("num_experts"),
-        ffn=reader.whole("moe_intermediate_size"),
-        shared_ffn=reader.whole("shared_expert_intermediate_size", default=0),
-        num_dense_layers=leading,
-        layer_step=reader.whole("decoder_sparse_step", default=1),
-    )
-
-
-def _deepseek_experts(reader: ConfigReader) -> Counts:
-    reader.require("moe_layer_freq", 1, "dense layers behind those with experts")
-    ffn = reader.whole("moe_intermediate_size")
-    experts = _experts(
-        reader,
-        num_experts=reader.whole("n_routed_experts"),
-        ffn=ffn,
-        shared_ffn=ffn * reader.whole("n_shared_experts", default=0),
-        num_dense_layers=reader.whole("first_k_dense_replace", default=0),
-    )
-    if reader.config.get("topk_method") == "greedy":
-        return experts
-    num_groups = reader.whole("n_group", default=1)
-    return {
-        **experts,
-        "num_groups": num_groups,
-        "groups_per_token": reader.whole("topk_group", default=num_groups),
-    }
-
-
-def _experts(
-    reader: ConfigReader,
-    *,
-    num_experts: int,
-    ffn: int,
-    shared_ffn: int = 0,
-    num_dense_layers: int = 0,
-    layer_step: int = 1,
-) -> Counts:
-    return {
-        "num_experts": num_experts,
-        "experts_per_token": reader.whole("num_experts_per_tok", "experts_per_token"),
-        "expert_ffn_hidden_size": ffn,
-        "shared_ffn_hidden_size": shared_ffn,
-        "num_dense_layers": num_dense_layers,
-        "layer_step": layer_step,
-    }
+def _dbrx_ffn(reader: ConfigReader) -> int:
+    return reader.part("ffn_config").whole("ffn_hidden_size")
 
 
 def _deepseek_attention(reader: ConfigReader) -> Counts:
@@ -328,17 +271,17 @@ _MISTRAL = replace(_LLAMA, sliding_window=window_everywhere)
 _QWEN = replace(_LLAMA, sliding_window=qwen_window)
 _GEMMA = replace(_LLAMA, is_tied=True)
 _PLAIN = replace(_LLAMA, is_gated=False)
-_MIXTRAL = replace(_MISTRAL, experts=_local_experts)
+_MIXTRAL = replace(_MISTRAL, experts=local_experts)
 _LLAMA_4 = replace(
     _LLAMA,
     ffn_hidden_size=_llama_4_ffn,
-    experts=_llama_4_experts,
+    experts=llama_4_experts,
     sliding_window=llama_4_chunks,
     qk_norm=_llama_4_norm,
 )
-_QWEN_MOE = replace(_QWEN, experts=_qwen_experts)
+_QWEN_MOE = replace(_QWEN, experts=qwen_experts)
 _OLMO = replace(_LLAMA, qk_norm=_wide_norm)
-_DEEPSEEK_MOE = replace(_LLAMA, experts=_deepseek_experts)
+_DEEPSEEK_MOE = replace(_LLAMA, experts=deepseek_experts)
 _DEEPSEEK = replace(_DEEPSEEK_MOE, num_kv_heads=_all_heads, latent_attention=_deepseek_attention)
 _GPT2 = Family(
     num_kv_heads=_all_heads,
@@ -364,14 +307,21 @@ FAMILIES: Mapping[str, Family] = {
     "gemma3_text": replace(_GEMMA, sliding_window=gemma_3_window, qk_norm=_head_norm),
     "mixtral": _MIXTRAL,
     "llama4_text": _LLAMA_4,
-    "gpt_oss": replace(_MIXTRAL, experts=_gpt_oss_experts, sliding_window=alternating_window),
+    "gpt_oss": replace(_MIXTRAL, experts=gpt_oss_experts, sliding_window=alternating_window),
     "grok-1": replace(_MIXTRAL, is_tied=True),
+    "phimoe": _MIXTRAL,
+    "granitemoe": replace(_LLAMA, experts=local_experts),
+    "minimax_m2": replace(_LLAMA, experts=local_experts, qk_norm=_wide_norm),
+    "olmoe": replace(_OLMO, experts=local_experts),
+    "dbrx": Family(num_kv_heads=_dbrx_heads, ffn_hidden_size=_dbrx_ffn, experts=dbrx_experts),
     "qwen2_moe": _QWEN_MOE,
     "qwen3_moe": replace(_QWEN_MOE, qk_norm=_head_norm),
     "deepseek": _DEEPSEEK_MOE,
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
+    "dots1": replace(_DEEPSEEK_MOE, qk_norm=_head_norm, sliding_window=dots_window),
+    "ernie4_5_moe": replace(_LLAMA, is_tied=True, experts=ernie_experts),
     "glm4_moe": replace(_DEEPSEEK_MOE, qk_norm=_chosen_head_norm),
     "nemotron": _PLAIN,
     "gpt_neox": replace(_PLAIN, num_kv_heads=_all_heads, parallel_block=_neox_block),

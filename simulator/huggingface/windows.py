@@ -33,8 +33,15 @@ def cohere_2_window(reader: ConfigReader) -> Window | None:
 
 def qwen_window(reader: ConfigReader) -> Window | None:
     """Qwen: a window in the layers from `max_window_layers` on, and only where the file switches it on."""
-    if not reader.truth("use_sliding_window", default=False):
-        return None
+    return _late_window(reader) if reader.truth("use_sliding_window", default=False) else None
+
+
+def dots_window(reader: ConfigReader) -> Window | None:
+    """dots.llm1: the same, wherever the file has a window."""
+    return _late_window(reader) if reader.has("sliding_window") else None
+
+
+def _late_window(reader: ConfigReader) -> Window | None:
     first = reader.whole("max_window_layers", default=0)
     if first >= reader.whole(*LAYER_KEYS):
         return None

@@ -57,7 +57,7 @@ def step_timeline(job: Job, plan: Plan) -> StepTimeline:
         Rank.of(job, plans), split_layers(job.workload.model, plans, job.workload.stage_layers)
     )
     step = _Step.of(parts)
-    step_time_s = step.last_s + step.lent_s + step.tied_s + step.optimizer_s
+    step_time_s = step.last_s + step.lent_s + step.summed_s + step.optimizer_s
     parts_of_step = (step.operations(), step.sends(), step.waits(), step.background(), step.ends())
     events = StepEvents.concatenate(parts_of_step)
     return StepTimeline(
@@ -94,7 +94,7 @@ class _Step:
     synced_s: Floats
     """`(C, 2)`: when the reduction of a chunk's gradients begins and ends."""
     lent_s: float
-    tied_s: float
+    summed_s: float
     optimizer_s: float
 
     @classmethod
@@ -124,7 +124,7 @@ class _Step:
             gathered_s=_gathered_s(gather_s, stages),
             synced_s=_synced_s(gradients_s, sync_s, stages, int(row["num_overlap_buckets"])),
             lent_s=float(parts.lent_s[0]),
-            tied_s=float(parts.tied_gradient_s[0]),
+            summed_s=float((parts.whole_gradient_s + parts.tied_gradient_s)[0]),
             optimizer_s=float(parts.optimizer_s[0]),
         )
 
@@ -202,21 +202,21 @@ class _Step:
         )
 
     def ends(self) -> StepEvents:
-        """What all stages end with: the last gradients, those of a tied embedding, and the update of the weights.
+        """What all stages end with: the last gradients, those that other ranks sum up, and the update of the weights.
 
-        All of them wait for the slowest reduction, and those between the ends of the model for the tied embedding. What
-        passes take longer because they lend cores to the traffic of the replicas stands here, too.
+        All of them wait for the slowest reduction and the slowest sum, those between the ends of the model for a tied
+        embedding, too. What passes take longer because they lend cores to the traffic of the replicas stands here, too.
         """
         stages = np.arange(self.num_stages)
         backwards_end_s, lent_end_s = float(self.played.end_s.max()), self.last_s + self.lent_s
-        tied_end_s = lent_end_s + self.tied_s
+        summed_end_s = lent_end_s + self.summed_s
         sync, optimizer = EventKind.GRADIENT_SYNC.code, EventKind.OPTIMIZER.code
         return StepEvents.concatenate(
             [
                 events_of(sync, stages, backwards_end_s, self.last_s),
                 events_of(sync, stages, self.last_s, lent_end_s),
-                events_of(sync, stages, lent_end_s, tied_end_s),
-                events_of(optimizer, stages, tied_end_s, tied_end_s + self.optimizer_s),
+                events_of(sync, stages, lent_end_s, summed_end_s),
+                events_of(optimizer, stages, summed_end_s, summed_end_s + self.optimizer_s),
             ]
         )
 

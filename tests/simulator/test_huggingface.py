@@ -17,8 +17,11 @@ from simulator.huggingface.shape import FAMILIES, shape_from_config
 from tests.simulator.published_configs import (
     BLOOM,
     COMMAND_R7B,
+    DBRX,
     DEEPSEEK_V2_LITE,
     DEEPSEEK_V3,
+    DOTS_1,
+    ERNIE_21B,
     FALCON_7B,
     FALCON_40B,
     GEMMA_2_27B,
@@ -27,17 +30,21 @@ from tests.simulator.published_configs import (
     GPT2_XL,
     GPT_J_6B,
     GPT_OSS_120B,
+    GRANITE_3B_A800M,
     GROK_1,
     LLAMA_4_MAVERICK,
     LLAMA_4_SCOUT,
     LLAMA_8B,
+    MINIMAX_M2,
     MISTRAL_7B,
     MIXTRAL_8X7B,
     NEMOTRON_340B,
     NEOX_20B,
     OLMO_2_7B,
+    OLMOE,
     OPT_66B,
     PHI_2,
+    PHI_3_5_MOE,
     QWEN2_5_7B,
     QWEN3_30B,
 )
@@ -70,6 +77,10 @@ PUBLISHED = [
     ),  # the text part: 27,432,406,640 less 423,060,336 of the vision tower
     (LLAMA_4_SCOUT, 109e9, 0.02),  # with the images' part
     (LLAMA_4_MAVERICK, 400e9, 0.01),  # the same
+    (GRANITE_3B_A800M, 3.3e9, 0.01),
+    (DOTS_1, 142e9, 0.01),
+    (ERNIE_21B, 21.8e9, 0.01),
+    (MINIMAX_M2, 229e9, 0.01),
 ]
 
 
@@ -101,6 +112,10 @@ def test_a_published_config_has_the_published_number_of_parameters(
         (OLMO_2_7B, 7_298_617_344, 0),
         (GEMMA_2_27B, 27_227_128_320, 46 * 2 * 4608),  # two norms more in each layer
         (GEMMA_3_27B, 27_009_346_304, 62 * 2 * 5376),  # the same; the text part of the model
+        (OLMOE, 6_919_161_856, 0),
+        (DBRX, 131_596_523_520, 0),
+        # Biases of norms, of all products of attention and of the output layer.
+        (PHI_3_5_MOE, 41_873_153_344, 65 * 4096 + 32 * (2 * 4096 + 2 * 1024) + 32_064),
         (DEEPSEEK_V2_LITE, 15_706_484_224, 27 * 512),  # norms of the latents
         (
             DEEPSEEK_V3,
@@ -185,7 +200,7 @@ def test_all_missing_keys_are_named_at_once_with_their_place() -> None:
     paths = {problem.path for problem in caught.value.problems}
     assert {f"workload.model.{key}" for key in ("num_hidden_layers", "vocab_size", "kv_lora_rank")} <= paths
     assert len(paths) == len(caught.value.problems)
-    assert "num_hidden_layers: is missing (or n_layer); a config.json of deepseek_v3 has it" in str(
+    assert "num_hidden_layers: is missing (or n_layer, n_layers); a config.json of deepseek_v3 has it" in str(
         caught.value
     )
 
@@ -216,6 +231,11 @@ def test_an_unusable_value_is_named_with_its_rule(change: dict[str, object], mes
         (QWEN3_30B | {"decoder_sparse_step": 0}, "experts.layer_step = 0"),
         (QWEN3_30B | {"mlp_only_layers": [3]}, r"mlp_only_layers = \[3\]: must be the leading layers"),
         (DEEPSEEK_V3 | {"moe_layer_freq": 2}, "moe_layer_freq = 2: must be 1"),
+        (ERNIE_21B | {"moe_layer_end_index": 26}, "moe_layer_end_index = 26: must be 27"),
+        (LLAMA_4_MAVERICK | {"moe_layers": [1, 2, 3]}, r"moe_layers = \[1, 2, 3\]: must be \[1, 3, 5, "),
+        (DBRX | {"ffn_config": None}, "ffn_config: must be a mapping; a config.json of dbrx has one"),
+        (DBRX | {"ffn_config": {"moe_top_k": 4}}, "ffn_config.moe_num_experts: is missing"),
+        ({**DBRX, "attn_config": {"kv_n_heads": -1}}, "attn_config.kv_n_heads = -1: must be a whole number"),
         (
             MIXTRAL_8X7B | {"num_experts_per_tok": 9},
             r"experts_per_token \(9\) must not exceed num_experts \(8\)",
@@ -226,6 +246,17 @@ def test_an_unusable_value_is_named_with_its_rule(change: dict[str, object], mes
 def test_experts_that_a_shape_cannot_express_are_refused(config: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         shape_from_config(config, "broken")
+
+
+def test_layers_with_experts_may_be_listed_beside_the_step_that_says_the_same() -> None:
+    listed = LLAMA_4_MAVERICK | {"moe_layers": list(range(1, 48, 2))}
+    assert shape_from_config(listed, "maverick") == shape_from_config(LLAMA_4_MAVERICK, "maverick")
+
+
+def test_the_last_layers_of_ernie_may_be_said_to_have_experts() -> None:
+    assert shape_from_config(ERNIE_21B | {"moe_layer_end_index": 27}, "ernie") == shape_from_config(
+        ERNIE_21B, "ernie"
+    )
 
 
 def test_groups_count_only_where_routing_is_limited_to_them() -> None:

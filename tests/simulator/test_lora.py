@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from simulator.activations import kept_per_layer
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, output_layer
@@ -80,6 +81,18 @@ class TestMemory:
         assert all_ - full == pytest.approx(2 * tokens * layers * 4 * 16)
         # Frozen: the normed input of the feed-forward block (8192) and the output of its activation (28672).
         assert full - some == pytest.approx(2 * tokens * layers * (8192 + 28672 - 1))
+
+    def test_a_router_keeps_its_input_although_it_is_frozen(self) -> None:
+        # `RouterGatingLinearFunction` of Megatron Core saves it whether or not there is a gradient of the router's weights.
+        mixture, dense = training("mixtral-8x7b"), training("llama-3.1-8b")
+        kept = [
+            kept_per_layer(workload, table_of(plan_of(data=8))) for workload in map(adapted, (mixture, dense))
+        ]
+        (of_dense, of_experts), (same, _) = kept
+        assert of_dense == same
+        # Two experts of 14,336 columns: both outputs of the first product, no inputs of frozen ones.
+        routed = 2 * 4096 * (2 * 2 * 14_336 + 4096)
+        assert of_experts - of_dense == pytest.approx(routed - 2 * 4096 * 2 * 14_336)
 
     def test_what_only_adapters_need_again_is_kept_in_16_bits(self) -> None:
         every = adapted(lora=Lora(rank=16))
