@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.chunks import Chunks
 from simulator.expert_ranks import expert_load
 from simulator.kept_inputs import (
     ACTIVATION_BYTES,
@@ -28,8 +29,9 @@ from simulator.kept_inputs import (
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, Schedule, splits_backward
-from simulator.recomputed_layers import layers_of_a_group, without_recompute
-from simulator.table import Floats, Integers
+from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
+from simulator.table import Floats, Integers, total
+from simulator.unlike_chunks import held_ratio
 from simulator.workload import Workload
 
 RING_GRADIENT_BYTES = 4.0
@@ -62,12 +64,12 @@ def stage_activations(
     stage: Integers,
     dense_layers: Floats,
     expert_layers: Floats,
-    kept_layers: tuple[Floats, Floats] | None = None,
+    chunks: Chunks | None = None,
 ) -> Activations:
     """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`.
 
-    Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed. Stages and layers may
-    be `(s, n)`, for s stages of each design.
+    Stages and layers may be `(s, n)`, for s stages of each design. Without `chunks`, those of a stage are alike and all of
+    their layers are computed again, or none is.
     """
     dense, expert = _layers(workload, plans)
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
@@ -76,20 +78,58 @@ def stage_activations(
     on_host = workload.activation_offload_fraction
     dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
     layers = dense_layers * dense.kept + expert_layers * expert.kept
+    at_work = np.maximum(
+        np.where(expert_layers > 0, expert_work, 0.0), np.where(dense_layers > 0, dense_work, 0.0)
+    )
+    if chunks is not None:
+        own = _chunk_bytes(workload, plans, chunks, (dense, expert))
+        in_flight = in_flight * held_ratio(plans, num_micro_batches(workload, plans), own.kept, stage)
+        if own.at_work is not None:
+            layers = chunks.on_stage(own.kept, stage)
+            at_work = np.max(np.where(chunks.stages == stage[..., None], own.at_work, 0.0), axis=-1)
     if workload.frees_stage_inputs:
         layers = layers - _freed_inputs(workload, plans, dense_layers + expert_layers)
-    if kept_layers:
-        all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
-        layers = (
-            layers + kept_layers[0] * (all_dense - dense.kept) + kept_layers[1] * (all_expert - expert.kept)
-        )
-    at_work = np.where(expert_layers > 0, expert_work, 0.0)
     return Activations(
         kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
         released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
-        at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
+        at_work_bytes=at_work,
         on_host_bytes=in_flight * on_host * layers,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ChunkBytes:
+    """One micro-batch in every chunk, bytes `(n, C)`."""
+
+    kept: Floats
+    """What its layers keep."""
+    at_work: Floats | None
+    """What is needed beside that while it goes back, where some of its layers keep what others compute again; else `None`."""
+
+
+def _chunk_bytes(
+    workload: Workload, plans: PlanTable, chunks: Chunks, layers: tuple[_Layer, _Layer]
+) -> _ChunkBytes:
+    """Returns what chunks keep.
+
+    Layers that keep everything stand behind those that are computed again, and have gone back before them.
+    """
+    counts = chunks.num_dense_layers, chunks.num_expert_layers
+    kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
+    keeping = KeptLayers.of(workload, plans, chunks)
+    if keeping is None:
+        return _ChunkBytes(kept=kept, at_work=None)
+    on_host, work, released = workload.activation_offload_fraction, np.zeros_like(kept), np.zeros_like(kept)
+    again_work = np.zeros_like(kept)
+    whole_layers = _layers(workload, without_recompute(plans))
+    for count, own, layer, whole in zip(
+        counts, (keeping.dense, keeping.expert), layers, whole_layers, strict=True
+    ):
+        released = released + own * whole.kept[:, None]
+        kept = kept + own * (whole.kept - layer.kept)[:, None]
+        work = np.maximum(work, (own > 0) * (whole.at_work + on_host * whole.kept)[:, None])
+        again_work = np.maximum(again_work, (count > own) * (layer.at_work + on_host * layer.kept)[:, None])
+    return _ChunkBytes(kept=kept, at_work=np.maximum(work, again_work - (1.0 - on_host) * released))
 
 
 def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> Floats:
@@ -125,20 +165,21 @@ def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> I
     """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
 
     1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
-    (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p, 2 m) on every stage,
-    where activations are kept until their weight gradients are computed (Qi et al., arXiv 2401.10241). Twice the stages hold
-    more layers in flight where ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
+    (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p - r - 1, m) of its first
+    chunk beside min(r + 1, m) of its second one, which are 2 p with 2 p - 1 micro-batches, where activations are kept until
+    their weight gradients are computed (Qi et al., arXiv 2401.10241). Twice the stages hold more layers in flight where
+    ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
     """
     p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
-    num_all = num_micro_batches(workload, plans) * v
+    num_each = num_micro_batches(workload, plans)
     warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
     most = {
         Schedule.ONE_F_ONE_B: warm_up + 1,
-        Schedule.GPIPE: num_all,
+        Schedule.GPIPE: num_each * v,
         Schedule.ZB_H1: p,
-        Schedule.ZB_V: 2 * p,
+        Schedule.ZB_V: np.minimum(2 * p - stage - 1, num_each) + np.minimum(stage + 1, num_each),
     }
-    return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_all))
+    return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_each * v))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,104 @@
+"""How much does a stage hold at most, where the chunks on it are unlike? What its order says, in which it is played.
+
+Interleaved stages hold more of their first chunks than of their last ones: on the first of p stages 2 p - 1 micro-batches of
+the first chunk, and p of the others. Where chunks have as many layers each that is the number of all of them times their mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.compiled import compiled
+from simulator.pipeline.turns import (
+    ONE_F_ONE_B,
+    ZB_V,
+    PipelineShape,
+    fill_turns,
+    num_directions,
+    stage_of,
+)
+from simulator.plan import PlanTable
+from simulator.table import Floats, Integers
+
+NUM_ROUNDS = 3
+"""Rounds of p micro-batches until a stage holds most: after fewer than v + 1 passes of p through its v chunks, of which a
+round has v, its order repeats itself every round."""
+ALIKE_FRACTION = 1e-9
+"""Chunks are alike that differ by no more than rounding."""
+
+
+def held_ratio(plans: PlanTable, num_micro_batches: Integers, chunk_bytes: Floats, stage: Integers) -> Floats:
+    """Returns the most that a stage holds over what as many chunks of the mean size are.
+
+    Args:
+        plans: `(n,)` designs.
+        num_micro_batches: of a step, `(n,)`.
+        chunk_bytes: what each chunk keeps of a micro-batch, `(n, C)`.
+        stage: the stage of each design, `(n,)`, or s stages, `(s, n)`; results have the same shape.
+    """
+    ratios = np.ones(stage.shape)
+    if np.any(plans.virtual_pipeline > 1):
+        _fill_ratios(
+            plans.pipeline_schedule,
+            plans.pipeline_parallel,
+            plans.virtual_pipeline,
+            num_micro_batches,
+            np.ascontiguousarray(chunk_bytes),
+            np.atleast_2d(np.ascontiguousarray(stage)),
+            np.atleast_2d(ratios),
+        )
+    return ratios
+
+
+@compiled
+def _fill_ratios(
+    schedules: Integers,
+    num_stages: Integers,
+    chunks_per_stage: Integers,
+    num_micro_batches: Integers,
+    chunk_bytes: Floats,
+    stages: Integers,
+    ratios: Floats,
+) -> None:
+    for row in range(len(schedules)):
+        schedule, p, v = schedules[row], num_stages[row], chunks_per_stage[row]
+        # Layouts without a schedule come here, too.
+        if v == 1 or (schedule != ONE_F_ONE_B and not (schedule == ZB_V and v == 2)):
+            continue
+        shape = PipelineShape(schedule, p, p * v, min(num_micro_batches[row], NUM_ROUNDS * p))
+        for place in range(len(stages)):
+            if _has_unlike_chunks(shape, stages[place, row], chunk_bytes[row]):
+                ratios[place, row] = _ratio(shape, stages[place, row], chunk_bytes[row])
+
+
+@compiled
+def _has_unlike_chunks(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> bool:
+    least, most = np.inf, 0.0
+    for chunk in range(shape.num_chunks):
+        if stage_of(shape, chunk) == stage:
+            least, most = min(least, chunk_bytes[chunk]), max(most, chunk_bytes[chunk])
+    return most - least > ALIKE_FRACTION * most
+
+
+@compiled
+def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
+    """Plays the order of one stage: a forward adds its chunk to what is held, the last operation of its backward takes it."""
+    c, v = shape.num_chunks, shape.num_chunks // shape.num_stages
+    num_ways = num_directions(shape.schedule)
+    turns = np.empty(num_ways * v * shape.num_micro_batches, dtype=np.int32)
+    fill_turns(shape, stage, turns)
+    held = most_held = 0.0
+    num_held = most_chunks = 0
+    for kind in turns:
+        if kind < c:
+            num_held += 1
+            held += chunk_bytes[kind]
+            most_held, most_chunks = max(most_held, held), max(most_chunks, num_held)
+        elif kind >= (num_ways - 1) * c:
+            num_held -= 1
+            held -= chunk_bytes[kind % c]
+    mean = 0.0
+    for chunk in range(c):
+        if stage_of(shape, chunk) == stage:
+            mean += chunk_bytes[chunk] / v
+    return most_held / (most_chunks * mean) if most_chunks > 0 else 1.0
