@@ -17,6 +17,7 @@ import numpy as np
 
 from simulator.chunks import Chunks
 from simulator.expert_ranks import expert_load
+from simulator.held_chunks import held_ratio, most_held
 from simulator.kept_inputs import (
     ACTIVATION_BYTES,
     copies_what_is_there,
@@ -28,10 +29,9 @@ from simulator.kept_inputs import (
 )
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
-from simulator.plan import PlanTable, Recompute, Schedule, splits_backward
+from simulator.plan import PlanTable, Recompute, splits_backward
 from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers, total
-from simulator.unlike_chunks import held_ratio
 from simulator.workload import Workload
 
 RING_GRADIENT_BYTES = 4.0
@@ -82,11 +82,11 @@ def stage_activations(
         np.where(expert_layers > 0, expert_work, 0.0), np.where(dense_layers > 0, dense_work, 0.0)
     )
     if chunks is not None:
-        own = _chunk_bytes(workload, plans, chunks, (dense, expert))
-        in_flight = in_flight * held_ratio(plans, num_micro_batches(workload, plans), own.kept, stage)
-        if own.at_work is not None:
-            layers = chunks.on_stage(own.kept, stage)
-            at_work = np.max(np.where(chunks.stages == stage[..., None], own.at_work, 0.0), axis=-1)
+        kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
+        in_flight = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
+        if needed is not None:
+            layers = chunks.on_stage(kept, stage)
+            at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
     if workload.frees_stage_inputs:
         layers = layers - _freed_inputs(workload, plans, dense_layers + expert_layers)
     return Activations(
@@ -97,39 +97,18 @@ def stage_activations(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ChunkBytes:
-    """One micro-batch in every chunk, bytes `(n, C)`."""
-
-    kept: Floats
-    """What its layers keep."""
-    at_work: Floats | None
-    """What is needed beside that while it goes back, where some of its layers keep what others compute again; else `None`."""
-
-
 def _chunk_bytes(
     workload: Workload, plans: PlanTable, chunks: Chunks, layers: tuple[_Layer, _Layer]
-) -> _ChunkBytes:
-    """Returns what chunks keep.
-
-    Layers that keep everything stand behind those that are computed again, and have gone back before them.
-    """
+) -> tuple[Floats, Floats | None]:
+    """Returns what chunks keep of a micro-batch, `(n, C)`, and what they need beside that where not all layers are alike."""
+    if keeping := KeptLayers.of(workload, plans, chunks):
+        on_host, whole = workload.activation_offload_fraction, _layers(workload, without_recompute(plans))
+        again_bytes, whole_bytes = (
+            [(layer.kept, layer.at_work + on_host * layer.kept) for layer in each] for each in (layers, whole)
+        )
+        return keeping.kept_and_at_work(chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host)
     counts = chunks.num_dense_layers, chunks.num_expert_layers
-    kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
-    keeping = KeptLayers.of(workload, plans, chunks)
-    if keeping is None:
-        return _ChunkBytes(kept=kept, at_work=None)
-    on_host, work, released = workload.activation_offload_fraction, np.zeros_like(kept), np.zeros_like(kept)
-    again_work = np.zeros_like(kept)
-    whole_layers = _layers(workload, without_recompute(plans))
-    for count, own, layer, whole in zip(
-        counts, (keeping.dense, keeping.expert), layers, whole_layers, strict=True
-    ):
-        released = released + own * whole.kept[:, None]
-        kept = kept + own * (whole.kept - layer.kept)[:, None]
-        work = np.maximum(work, (own > 0) * (whole.at_work + on_host * whole.kept)[:, None])
-        again_work = np.maximum(again_work, (count > own) * (layer.at_work + on_host * layer.kept)[:, None])
-    return _ChunkBytes(kept=kept, at_work=np.maximum(work, again_work - (1.0 - on_host) * released))
+    return total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True)), None
 
 
 def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> Floats:
@@ -162,24 +141,8 @@ def num_micro_batches(workload: Workload, plans: PlanTable) -> Integers:
 
 
 def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> Integers:
-    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
-
-    1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
-    (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p - r - 1, m) of its first
-    chunk beside min(r + 1, m) of its second one, which are 2 p with 2 p - 1 micro-batches, where activations are kept until
-    their weight gradients are computed (Qi et al., arXiv 2401.10241). Twice the stages hold more layers in flight where
-    ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
-    """
-    p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
-    num_each = num_micro_batches(workload, plans)
-    warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
-    most = {
-        Schedule.ONE_F_ONE_B: warm_up + 1,
-        Schedule.GPIPE: num_each * v,
-        Schedule.ZB_H1: p,
-        Schedule.ZB_V: np.minimum(2 * p - stage - 1, num_each) + np.minimum(stage + 1, num_each),
-    }
-    return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_each * v))
+    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`."""
+    return most_held(plans, num_micro_batches(workload, plans), stage)
 
 
 @dataclass(frozen=True, kw_only=True)
