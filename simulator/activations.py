@@ -81,19 +81,21 @@ def stage_activations(
     at_work = np.maximum(
         np.where(expert_layers > 0, expert_work, 0.0), np.where(dense_layers > 0, dense_work, 0.0)
     )
+    freed, num_layers = _freed_input(workload, plans), dense_layers + expert_layers
+    layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
+    held = in_flight
     if chunks is not None:
         kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
-        in_flight = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
+        kept = kept - np.minimum(1.0, chunks.num_layers) * freed[:, None]
+        held = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
         if needed is not None:
             layers = chunks.on_stage(kept, stage)
             at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
-    if workload.frees_stage_inputs:
-        layers = layers - _freed_inputs(workload, plans, dense_layers + expert_layers)
     return Activations(
-        kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
+        kept_bytes=held * (1.0 - on_host) * layers + in_flight * sent,
         released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
         at_work_bytes=at_work,
-        on_host_bytes=in_flight * on_host * layers,
+        on_host_bytes=held * on_host * layers,
     )
 
 
@@ -111,17 +113,18 @@ def _chunk_bytes(
     return total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True)), None
 
 
-def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> Floats:
-    """Inputs of the chunks of a stage with so many layers, one micro-batch each, where nothing is computed again from them.
+def _freed_input(workload: Workload, plans: PlanTable) -> Floats:
+    """What a chunk with layers does not keep of a micro-batch, `(n,)`: its input, where nothing is computed again from it.
 
-    Without them the first norm of a chunk goes back from its output, which its products keep.
+    Without it the first norm of a chunk goes back from its output, which its products keep.
     """
+    if not workload.frees_stage_inputs:
+        return np.zeros(len(plans))
     is_needed = plans.recompute == Recompute.FULL.code
     if workload.needs_layer_inputs:
         is_needed = plans.recompute != Recompute.NONE.code
-    num_inputs = np.minimum(plans.virtual_pipeline, num_layers)
     is_freed = (plans.pipeline_parallel > 1) & ~is_needed
-    return np.where(is_freed, num_inputs * _layer_input(workload, plans), 0.0)
+    return np.where(is_freed, _layer_input(workload, plans), 0.0)
 
 
 def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:

@@ -7,6 +7,7 @@ the first chunk, and p of the others. Where chunks have as many layers each that
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.pipeline.turns import (
@@ -16,8 +17,9 @@ from simulator.pipeline.turns import (
     fill_turns,
     num_directions,
     stage_of,
+    turns_of_stages,
 )
-from simulator.plan import PlanTable, Schedule
+from simulator.plan import Plan, PlanTable, Schedule
 from simulator.table import Floats, Integers
 
 NUM_ROUNDS = 3
@@ -70,6 +72,36 @@ def held_ratio(plans: PlanTable, num_micro_batches: Integers, chunk_bytes: Float
             np.atleast_2d(ratios),
         )
     return ratios
+
+
+def held_at_moments(plan: Plan, num_micro_batches: int) -> Integers:
+    """Returns how many micro-batches of every chunk are held at once, `(K, C)`, at K moments of each stage.
+
+    Whatever chunks keep, a stage holds most at one of them: of moments between which it goes on taking up one chunk and letting
+    go of another, the first or the last.
+    """
+    p, v = plan.pipeline_parallel, plan.virtual_pipeline
+    if v == 1:
+        plans = PlanTable.from_plans([plan]).take(np.zeros(p, dtype=np.intp))
+        return most_held(plans, np.full(p, num_micro_batches), np.arange(p))[None, :]
+    num_played = min(num_micro_batches, NUM_ROUNDS * p)
+    shape = PipelineShape(plan.pipeline_schedule.code, p, p * v, num_played)
+    found = [_moments(shape, own) for own in turns_of_stages(shape)]
+    most = max(map(len, found))
+    return np.sum([own[np.minimum(np.arange(most), len(own) - 1)] for own in found], axis=0)
+
+
+def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
+    """Those of one stage, `(k, C)`, behind forwards; none at which nothing is held that is not at another one, too."""
+    c, last_way = shape.num_chunks, num_directions(shape.schedule) - 1
+    is_forward = turns < c
+    steps = np.zeros((len(turns), c), dtype=np.int64)
+    steps[np.arange(len(turns)), turns % c] = is_forward.astype(np.int64) - (turns >= last_way * c)
+    held = np.cumsum(steps, axis=0)[is_forward]
+    is_same_way = np.all(np.diff(held, n=2, axis=0) == 0, axis=1)
+    held = np.unique(held[~np.pad(is_same_way, 1)[: len(held)]], axis=0)
+    is_within = np.all(held[:, None] <= held[None], axis=2) & ~np.eye(len(held), dtype=np.bool_)
+    return np.asarray(held[~is_within.any(axis=1)])
 
 
 @compiled

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.chunks import split_layers
+from simulator.held_chunks import held_at_moments
 from simulator.memory import memory_by_stage, peak_memory
 from simulator.pipeline.schedule import pipeline_timeline
 from simulator.plan import Plan, Schedule
@@ -76,7 +77,12 @@ def test_a_stage_holds_what_its_order_makes_of_its_chunks(
     workload = trained(layers, num_micro_batches)
     one_layer = memory_by_stage(trained((1,), 1), plan_of()).activations_bytes[0]
     found = memory_by_stage(workload, plan).activations_bytes / one_layer
-    np.testing.assert_allclose(found, played_layers(plan, layers, num_micro_batches), rtol=1e-12)
+    played = played_layers(plan, layers, num_micro_batches)
+    np.testing.assert_allclose(found, played, rtol=1e-12)
+    own_layers = held_at_moments(plan, num_micro_batches) * np.array(layers)
+    stages = split_layers(workload.model, table_of(plan), layers).stages[0]
+    most = [own_layers[:, stages == stage].sum(axis=1).max() for stage in range(plan.pipeline_parallel)]
+    assert most == played.tolist()
 
 
 @pytest.mark.parametrize("layers", UNLIKE.values(), ids=UNLIKE.keys())
