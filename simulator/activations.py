@@ -84,9 +84,11 @@ def stage_activations(
     freed, num_layers = _freed_input(workload, plans), dense_layers + expert_layers
     layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
     held = in_flight
-    if chunks is not None:
+    has_unlike_chunks = np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0))
+    if chunks is not None and has_unlike_chunks:
         kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
-        kept = kept - np.minimum(1.0, chunks.num_layers) * freed[:, None]
+        if workload.frees_stage_inputs:
+            kept = kept - np.minimum(1.0, chunks.num_layers) * freed[:, None]
         held = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
         if needed is not None:
             layers = chunks.on_stage(kept, stage)

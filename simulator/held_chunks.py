@@ -16,7 +16,6 @@ from simulator.pipeline.turns import (
     PipelineShape,
     fill_turns,
     num_directions,
-    stage_of,
     turns_of_stages,
 )
 from simulator.plan import Plan, PlanTable, Schedule
@@ -88,7 +87,8 @@ def held_at_moments(plan: Plan, num_micro_batches: int) -> Integers:
     shape = PipelineShape(plan.pipeline_schedule.code, p, p * v, num_played)
     found = [_moments(shape, own) for own in turns_of_stages(shape)]
     most = max(map(len, found))
-    return np.sum([own[np.minimum(np.arange(most), len(own) - 1)] for own in found], axis=0)
+    moments = [own[np.minimum(np.arange(most), len(own) - 1)] for own in found]
+    return np.asarray(np.sum(moments, axis=0), dtype=np.int64)
 
 
 def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
@@ -121,38 +121,80 @@ def _fill_ratios(
             continue
         shape = PipelineShape(schedule, p, p * v, min(num_micro_batches[row], NUM_ROUNDS * p))
         for place in range(len(stages)):
-            if _has_unlike_chunks(shape, stages[place, row], chunk_bytes[row]):
+            if place > 0 and stages[place, row] == stages[place - 1, row]:
+                ratios[place, row] = ratios[place - 1, row]
+            elif _has_unlike_chunks(shape, stages[place, row], chunk_bytes[row]):
                 ratios[place, row] = _ratio(shape, stages[place, row], chunk_bytes[row])
 
 
 @compiled
+def _own_chunk(shape: PipelineShape, stage: int, place: int) -> int:
+    """Returns one of the chunks of a stage, counted from 0."""
+    if shape.schedule == ZB_V and place == 1:
+        return shape.num_chunks - 1 - stage
+    return stage + place * shape.num_stages
+
+
+@compiled
 def _has_unlike_chunks(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> bool:
-    least, most = np.inf, 0.0
-    for chunk in range(shape.num_chunks):
-        if stage_of(shape, chunk) == stage:
-            least, most = min(least, chunk_bytes[chunk]), max(most, chunk_bytes[chunk])
-    return most - least > ALIKE_FRACTION * most
+    least = most = chunk_bytes[stage]
+    for place in range(1, shape.num_chunks // shape.num_stages):
+        own = chunk_bytes[_own_chunk(shape, stage, place)]
+        least, most = min(least, own), max(most, own)
+    return bool(most - least > ALIKE_FRACTION * most)
 
 
 @compiled
 def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
-    """Plays the order of one stage: a forward adds its chunk to what is held, the last operation of its backward takes it."""
-    c, v = shape.num_chunks, shape.num_chunks // shape.num_stages
-    num_ways = num_directions(shape.schedule)
-    turns = np.empty(num_ways * v * shape.num_micro_batches, dtype=np.int32)
+    v, mean = shape.num_chunks // shape.num_stages, 0.0
+    for place in range(v):
+        mean += chunk_bytes[_own_chunk(shape, stage, place)] / v
+    if shape.schedule == ZB_V:
+        most_bytes, num_held = _played(shape, stage, chunk_bytes)
+    else:
+        most_bytes, num_held = _in_turn(shape, stage, chunk_bytes)
+    return float(most_bytes / (num_held * mean)) if num_held > 0 else 1.0
+
+
+@compiled
+def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
+    """Most bytes and chunks that a stage holds under 1F1B, which runs through each chunk p micro-batches at a time.
+
+    Behind the warm-up a forward of one run and a backward of another follow each other, so that what is held goes up, or down,
+    until one of the two runs ends; when all runs have met once, they begin anew.
+    """
+    p, v = shape.num_stages, shape.num_chunks // shape.num_stages
+    num_forwards = shape.num_micro_batches * v
+    num_held = min(2 * (p - 1 - stage) + (v - 1) * p + 1, num_forwards)
+    held = 0.0
+    for place in range(v):
+        num_own = num_held // (p * v) * p + min(max(num_held % (p * v) - place * p, 0), p)
+        held += num_own * chunk_bytes[stage + place * p]
+    most_bytes, done = held, 0
+    while done < min(p * v, num_forwards - num_held):
+        begun = num_held + done
+        run = min(p - begun % p, p - done % p, num_forwards - begun)
+        taken_up, let_go = begun // p % v, v - 1 - done // p % v
+        held += run * (chunk_bytes[stage + taken_up * p] - chunk_bytes[stage + let_go * p])
+        most_bytes = max(most_bytes, held)
+        done += run
+    return most_bytes, num_held
+
+
+@compiled
+def _played(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
+    """The same in any order: a forward adds its chunk to what is held, the last operation of its backward takes it."""
+    c, num_ways = shape.num_chunks, num_directions(shape.schedule)
+    turns = np.empty(num_ways * c // shape.num_stages * shape.num_micro_batches, dtype=np.int32)
     fill_turns(shape, stage, turns)
-    held = most_held = 0.0
+    held = most_bytes = 0.0
     num_held = most_chunks = 0
     for kind in turns:
         if kind < c:
             num_held += 1
             held += chunk_bytes[kind]
-            most_held, most_chunks = max(most_held, held), max(most_chunks, num_held)
+            most_bytes, most_chunks = max(most_bytes, held), max(most_chunks, num_held)
         elif kind >= (num_ways - 1) * c:
             num_held -= 1
             held -= chunk_bytes[kind % c]
-    mean = 0.0
-    for chunk in range(c):
-        if stage_of(shape, chunk) == stage:
-            mean += chunk_bytes[chunk] / v
-    return most_held / (most_chunks * mean) if most_chunks > 0 else 1.0
+    return most_bytes, most_chunks
