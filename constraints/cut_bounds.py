@@ -67,7 +67,7 @@ def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, s
         schedule: of the pipeline.
         step_s: what the bounds are compared with.
     """
-    num_stages, num_places = len(costs.num_held), len(costs.layers.layer_s) + 1
+    num_stages, num_places = costs.num_held.shape[1], len(costs.layers.layer_s) + 1
     num_layers = np.arange(num_places) - np.arange(num_places)[:, None]
     is_allowed = np.zeros((num_stages, num_places, num_places), dtype=np.bool_)
     num_endings = np.zeros((num_stages + 1, num_places))
@@ -82,7 +82,7 @@ def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, s
 
 def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Schedule) -> Floats:
     """The least step in which a stage has the layers from one place to another, `(L + 1, L + 1)`."""
-    layers, num_stages, m = costs.layers, len(costs.num_held), num_micro_batches
+    layers, num_stages, m = costs.layers, costs.num_held.shape[1], num_micro_batches
     passes_s, forward_s = _sums(layers.layer_s), _sums(costs.layer_forward_s)
     ends_s = (stage == 0) * layers.embedding_s + (stage == num_stages - 1) * layers.output_s
     own_s = passes_s - passes_s[:, None] + ends_s
@@ -101,7 +101,7 @@ def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Sch
 def _may_fit(costs: PlanCosts, stage: int) -> Booleans:
     """Whether a stage could hold the layers from one place to another, `(L + 1, L + 1)`; none at all it always could."""
     layers = costs.layers
-    bytes_ = _sums(layers.layer_bytes + costs.num_held[stage] * layers.activation_bytes)
+    bytes_ = _sums(layers.layer_bytes + costs.num_held[0, stage] * layers.activation_bytes)
     free_bytes = float(costs.most_free_bytes[stage])
     held_bytes = bytes_ - bytes_[:, None]
     return np.asarray((held_bytes <= free_bytes + SLACK * abs(bytes_[-1])) | (held_bytes == 0.0))

@@ -13,8 +13,9 @@ import numpy as np
 
 from constraints.limits import usable_memory_bytes
 from constraints.stage_balance import LayerCosts
-from simulator.activations import in_flight_chunks, stage_activations
+from simulator.activations import in_flight_chunks, num_micro_batches, stage_activations
 from simulator.chunks import Chunks, chunks_of
+from simulator.held_chunks import held_at_moments
 from simulator.job import Job
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
 from simulator.memory import RESERVED_FRACTION, memory_of_stage
@@ -31,8 +32,8 @@ class PlanCosts:
     """What every layer takes, and what the ends of the model take beyond what every stage does."""
     layer_forward_s: Floats
     """`(L,)` what of `layers.layer_s` is the forward pass."""
-    num_held: Floats
-    """`(C,)` micro-batches that each chunk holds at once."""
+    num_held: Integers
+    """`(K, C)` micro-batches that each chunk holds at once, at K moments; one with a chunk on each stage."""
     capacity_bytes: float
     """Memory of an accelerator, less what every stage has besides layers."""
     most_free_bytes: Floats
@@ -61,7 +62,7 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
             output_bytes=float(bytes_.beyond[last]) if last != first else 0.0,
         ),
         layer_forward_s=np.where(is_expert, expert.forward_s[0], dense.forward_s[0]),
-        num_held=bytes_.num_held[bytes_.chunk_stages],
+        num_held=held_at_moments(plan, int(num_micro_batches(job.workload, plans)[0])),
         capacity_bytes=max(0.0, memory_bytes - bytes_.common),
         most_free_bytes=memory_bytes - bytes_.least_besides,
         turns_back=plan.pipeline_schedule is Schedule.ZB_V,

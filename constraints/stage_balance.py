@@ -6,13 +6,14 @@ VPP = 1 a dynamic programme finds where to cut; with more, where a stage's chunk
 
     minimise  max over stages r of  sum over chunks c of r of (time of its layers)
     such that held bytes of each stage <= capacity, with layer bytes for every layer of it and activation bytes for every
-              micro-batch that a chunk of it holds at once
+              micro-batch that a chunk of it holds at once, at each of some moments
 
 Of the cuts with the fastest slowest stage the one with the least full fullest stage is taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -24,8 +25,6 @@ from simulator.errors import InputError, Problem
 from simulator.table import Booleans, Floats, Integers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ortools.sat.python import cp_model
 
 STEPS = 10**8
@@ -34,6 +33,10 @@ SAME = 1e-9
 """Share by which layers of one run may differ."""
 EFFORT = 2.0
 """Deterministic seconds of CP-SAT for a cut; the best that it found counts where it could not prove that none is faster."""
+
+
+Held = Sequence[float] | Sequence[Sequence[float]] | Floats
+"""Micro-batches that each chunk holds, `(C,)`, or at each of some moments, `(K, C)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,7 @@ def balanced_stages(
     costs: LayerCosts,
     *,
     num_stages: int,
-    num_held: Sequence[float],
+    num_held: Held,
     capacity_bytes: float,
     virtual_chunks: int = 1,
     turns_back: bool = False,
@@ -87,7 +90,7 @@ def balanced_stages(
     Args:
         costs: times and bytes by layer.
         num_stages: PP, the stages of the pipeline.
-        num_held: `(C,)` micro-batches that each chunk holds at once; 1F1B: PP - stage.
+        num_held: `(C,)` micro-batches that each chunk holds at once; 1F1B: PP - stage. Or `(K, C)`, at K moments.
         capacity_bytes: memory of each stage for what `costs` counts.
         virtual_chunks: VPP, chunks of each stage.
         turns_back: whether, of two chunks on each stage, the second ones go back from the last stage to the first (ZB-V).
@@ -102,14 +105,17 @@ def balanced_stages(
         (5, 3)
     """
     _check(costs, num_stages, virtual_chunks, num_held)
-    held = np.asarray(num_held, dtype=np.float64)
-    chunk_s = _of_chunks(costs.layer_s, len(held), (costs.embedding_s, costs.output_s))
-    layer_bytes = costs.layer_bytes + held[:, None] * costs.activation_bytes
-    chunk_bytes = _of_chunks(layer_bytes, len(held), (costs.embedding_bytes, costs.output_bytes))
-    if virtual_chunks == 1:
-        layers, is_proven = _by_programme(chunk_s, chunk_bytes, num_stages, capacity_bytes), True
+    held = _moments(num_held)
+    num_chunks, ends_bytes = held.shape[1], (costs.embedding_bytes, costs.output_bytes)
+    chunk_s = _of_chunks(costs.layer_s, num_chunks, (costs.embedding_s, costs.output_s))
+    chunk_bytes = [
+        _of_chunks(costs.layer_bytes + now[:, None] * costs.activation_bytes, num_chunks, ends_bytes)
+        for now in held
+    ]
+    if virtual_chunks == 1 and len(held) == 1:
+        layers, is_proven = _by_programme(chunk_s, chunk_bytes[0], num_stages, capacity_bytes), True
     else:
-        stages = _stages(len(held), num_stages, turns_back=turns_back)
+        stages = _stages(num_chunks, num_stages, turns_back=turns_back)
         layers, is_proven = _by_solver(chunk_s, chunk_bytes, stages, capacity_bytes)
     if layers is None:
         return None
@@ -122,29 +128,32 @@ def balance_of(
     costs: LayerCosts,
     layers: Sequence[int],
     num_stages: int,
-    num_held: Sequence[float],
+    num_held: Held,
     *,
     turns_back: bool = False,
 ) -> StageBalance:
     """Returns what comes of a given cut into `(C,)` layers; nothing is proven of it."""
     ends = np.cumsum([0, *layers])
     chunk_s = np.diff(_before(costs.layer_s)[ends])
-    held = np.asarray(num_held, dtype=np.float64)
-    chunk_bytes = np.diff(_before(costs.layer_bytes)[ends]) + held * np.diff(
-        _before(costs.activation_bytes)[ends]
-    )
+    kept_bytes = _moments(num_held) * np.diff(_before(costs.activation_bytes)[ends])
+    chunk_bytes = np.diff(_before(costs.layer_bytes)[ends]) + kept_bytes
     for ends_of, first, last in (
         (chunk_s, costs.embedding_s, costs.output_s),
         (chunk_bytes, costs.embedding_bytes, costs.output_bytes),
     ):
-        ends_of[0] += first
-        ends_of[-1] += last
+        ends_of[..., 0] += first
+        ends_of[..., -1] += last
     stages = _stages(len(layers), num_stages, turns_back=turns_back)
     return StageBalance(
         layers=tuple(int(count) for count in layers),
         slowest_s=float(np.bincount(stages, weights=chunk_s).max()),
-        stage_bytes=tuple(np.bincount(stages, weights=chunk_bytes).tolist()),
+        stage_bytes=tuple(np.max([np.bincount(stages, weights=now) for now in chunk_bytes], axis=0).tolist()),
     )
+
+
+def _moments(num_held: Held) -> Floats:
+    """What each chunk holds at every moment, `(K, C)`; one moment where no others are told."""
+    return np.atleast_2d(np.asarray(num_held, dtype=np.float64))
 
 
 def _stages(num_chunks: int, num_stages: int, *, turns_back: bool) -> Integers:
@@ -158,7 +167,7 @@ def _before(values: Floats) -> Floats:
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
-def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Sequence[float]) -> None:
+def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Held) -> None:
     """Raises with everything that does not fit."""
     problems = []
     num_layers, num_chunks = len(costs.layer_s), num_stages * virtual_chunks
@@ -171,7 +180,7 @@ def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Se
     lengths = {
         "layer_bytes": (len(costs.layer_bytes), num_layers),
         "activation_bytes": (len(costs.activation_bytes), num_layers),
-        "num_held": (len(num_held), num_chunks),
+        "num_held": (_moments(num_held).shape[1], num_chunks),
     }
     for name, (length, wanted) in lengths.items():
         if length != wanted:
@@ -250,13 +259,13 @@ def _least_largest(sums: list[Floats], is_allowed: list[Booleans]) -> tuple[floa
 
 
 def _by_solver(
-    times: _Chunks, held: _Chunks, stages: Integers, capacity_bytes: float
+    times: _Chunks, held: list[_Chunks], stages: Integers, capacity_bytes: float
 ) -> tuple[list[int] | None, bool]:
     """The best cut into chunks that stages hold several of, by CP-SAT in parts of `STEPS`, and whether that is proven.
 
     Args:
         times: what chunks take.
-        held: what chunks hold.
+        held: what chunks hold at each moment.
         stages: the stage of every chunk, `(C,)`.
         capacity_bytes: memory of each stage.
     """
@@ -269,9 +278,9 @@ def _by_solver(
     model.add(ends[-1] == num_layers)
     for chunk, (first, last) in enumerate(pairwise(ends)):
         model.add(last - first >= (0 if chunk in (0, num_chunks - 1) else 1))
-    runs = _runs(times, held)
+    runs = _runs(times, *held)
     parts = [_parts_of_runs(model, end, runs) for end in ends]
-    slowest = _largest_sum(model, parts, runs, times, stages, np.inf)
+    slowest = _largest_sum(model, parts, runs, [times], stages, np.inf)
     fullest = _largest_sum(model, parts, runs, held, stages, capacity_bytes)
     solver = exact_solver()
     solver.parameters.max_deterministic_time = EFFORT
@@ -311,30 +320,31 @@ def _largest_sum(
     model: cp_model.CpModel,
     parts: list[list[cp_model.LinearExpr]],
     runs: list[int],
-    quantity: _Chunks,
+    quantities: list[_Chunks],
     stages: Integers,
     at_most: float,
 ) -> cp_model.IntVar:
-    """The largest sum of any stage, in parts of all that chunks could add up.
+    """The largest sum of any stage at any moment, in parts of all that chunks could add up.
 
     Args:
         model: takes the variable.
         parts: layers of each run before each end, `(C + 1)` lists.
         runs: first layers of the runs.
-        quantity: what chunks add up.
+        quantities: what chunks add up at each moment.
         stages: the stage of every chunk, `(C,)`.
         at_most: no sum may be larger.
     """
-    most = float(quantity.before[:, -1].max() + quantity.extra.sum())
+    most = max(float(quantity.before[:, -1].max() + quantity.extra.sum()) for quantity in quantities)
     step = most / STEPS or 1.0
-    chunks: list[cp_model.LinearExpr] = []
-    for chunk, (before, after) in enumerate(pairwise(parts)):
-        weights = np.rint(np.diff(quantity.before[chunk])[runs[:-1]] / step).astype(np.int64).tolist()
-        layers = sum(w * (b - a) for w, a, b in zip(weights, before, after, strict=True))
-        chunks.append(layers + round(quantity.extra[chunk] / step))
     largest = model.new_int_var(0, 2 * STEPS, "largest sum")
-    for stage in np.unique(stages):
-        model.add(largest >= sum(chunks[chunk] for chunk in np.flatnonzero(stages == stage)))
+    for quantity in quantities:
+        chunks: list[cp_model.LinearExpr] = []
+        for chunk, (before, after) in enumerate(pairwise(parts)):
+            weights = np.rint(np.diff(quantity.before[chunk])[runs[:-1]] / step).astype(np.int64).tolist()
+            layers = sum(w * (b - a) for w, a, b in zip(weights, before, after, strict=True))
+            chunks.append(layers + round(quantity.extra[chunk] / step))
+        for stage in np.unique(stages):
+            model.add(largest >= sum(chunks[chunk] for chunk in np.flatnonzero(stages == stage)))
     if at_most < most:
-        model.add(largest <= round(at_most / step) + runs[-1] + len(chunks))  # what rounding adds up to
+        model.add(largest <= round(at_most / step) + runs[-1] + len(stages))  # what rounding adds up to
     return largest

@@ -20,18 +20,17 @@ from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.destination import Destination
 from planner.explain.infeasible import explain
+from planner.given import checked_job
 from planner.input_uncertainty import input_uncertainty_of
 from planner.job.unused_search import search_notes
 from planner.output import FrontFormat, make_output_folder
-from planner.problems import Findings, shown
 from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import Infeasibility, Recommendation, Status
-from planner.record_input import validated
 from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertainty import uncertainty_of
 from planner.what_if.cases import what_if_cases
 from simulator.catalog import catalog_hash
-from simulator.errors import InputError, Problem, TrackingError
+from simulator.errors import TrackingError
 from simulator.job import Job
 from simulator.table import Integers
 from studies.archive import Archive
@@ -48,7 +47,6 @@ from studies.store_address import asked_store
 from studies.study import StudyResult, refined_study, run_study, searched_front
 from studies.tracking import StudyTracker
 
-LARGEST_SEED = 2**32 - 1
 Clock = Callable[[], datetime]
 
 EXACT_STAGE = "exact search for the least values"
@@ -165,22 +163,6 @@ def search_and_answer(
         result = refined_study(replace(searcher), result, seed=seed)
     infeasibility = finding if isinstance(finding, Infeasibility) else None
     return _answer(job, seed, result, infeasibility, now)
-
-
-def checked_job(job: Job, seed: int) -> Job:
-    """The job as its own types read it, since `model_copy` checks nothing.
-
-    Raises:
-        InputError: a value breaks a rule of its field.
-    """
-    findings = Findings()
-    if not isinstance(job, Job):
-        raise InputError(
-            [Problem(path="job", value=shown(job), rule="must be a Job, such as load_job returns")]
-        )
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-        findings.add(("seed",), seed, f"must be a whole number from 0 to {LARGEST_SEED}")
-    return validated(Job, job.model_dump(warnings=False), findings, "job")
 
 
 def _explained(job: Job, result: StudyResult, should_stop: Stop) -> Infeasibility | Evaluation | None:

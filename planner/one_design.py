@@ -10,6 +10,7 @@ from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
 from planner.designs import design_at
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
+from planner.given import check_seed
 from planner.goodput.answer import MAX_EVENTS
 from planner.interleaving_note import interleaving_notes
 from planner.interval_note import interval_note
@@ -95,7 +96,8 @@ def simulate_plan(
         with_sensitivities: whether every uncertain input is moved over its range, which takes most of the time.
 
     Raises:
-        InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job.
+        InputError: the mapping has an unknown key or a value of the wrong type, or names no offer of the job; or job, plan or
+            seed are something else.
 
     Example:
         >>> from planner import load_job
@@ -104,6 +106,7 @@ def simulate_plan(
         >>> answer.is_feasible, answer.design.plan.num_gpus
         (True, 384)
     """
+    check_seed(seed)
     checked, num_gpus = plan_of(job, plan)
     if num_gpus != checked.num_gpus:
         return _without_design(job, seed, None, [degrees_violation(checked, num_gpus)])

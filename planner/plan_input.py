@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from planner.given import check_job, check_mapping
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.yaml_text import parse_value, read_document
@@ -43,6 +44,7 @@ _AMOUNTS = ("checkpoint_interval_s", "power_cap_fraction")
 """Keys whose values are words, and numbers with a fraction; all others are counts."""
 _SPLIT = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 _EMPTY = "is empty: write at least one decision, such as tensor_parallel: 8"
+_PLAN_RULE = 'must be a Plan or a mapping, such as {"tp": 8, "pp": 4, "dp": 16}'
 _Fields = dict[str, object]
 
 
@@ -127,8 +129,11 @@ def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = "pl
         source: where the plan comes from, for error messages.
 
     Raises:
-        InputError: a key is unknown or a value of the wrong type; all problems are in `problems`.
+        InputError: a key is unknown or a value of the wrong type, of which all are in `problems`; or it is no plan at all.
     """
+    check_job(job)
+    if not isinstance(written, Plan):
+        check_mapping(written, "plan", _PLAN_RULE)
     findings = Findings()
     document = written.model_dump(mode="json") if isinstance(written, Plan) else written
     fields = _with_full_names(plain_copy(document, findings), findings)

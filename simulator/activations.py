@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.chunks import Chunks
 from simulator.expert_ranks import expert_load
+from simulator.held_chunks import held_ratio, most_held
 from simulator.kept_inputs import (
     ACTIVATION_BYTES,
     copies_what_is_there,
@@ -27,9 +29,9 @@ from simulator.kept_inputs import (
 )
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
-from simulator.plan import PlanTable, Recompute, Schedule, splits_backward
-from simulator.recomputed_layers import layers_of_a_group, without_recompute
-from simulator.table import Floats, Integers
+from simulator.plan import PlanTable, Recompute, splits_backward
+from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
+from simulator.table import Floats, Integers, total
 from simulator.workload import Workload
 
 RING_GRADIENT_BYTES = 4.0
@@ -62,12 +64,12 @@ def stage_activations(
     stage: Integers,
     dense_layers: Floats,
     expert_layers: Floats,
-    kept_layers: tuple[Floats, Floats] | None = None,
+    chunks: Chunks | None = None,
 ) -> Activations:
     """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`.
 
-    Of these `kept_layers`, dense ones and such with experts, keep everything whatever is recomputed. Stages and layers may
-    be `(s, n)`, for s stages of each design.
+    Stages and layers may be `(s, n)`, for s stages of each design. Without `chunks`, those of a stage are alike and all of
+    their layers are computed again, or none is.
     """
     dense, expert = _layers(workload, plans)
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
@@ -76,33 +78,55 @@ def stage_activations(
     on_host = workload.activation_offload_fraction
     dense_work, expert_work = (layer.at_work + on_host * layer.kept for layer in (dense, expert))
     layers = dense_layers * dense.kept + expert_layers * expert.kept
-    if workload.frees_stage_inputs:
-        layers = layers - _freed_inputs(workload, plans, dense_layers + expert_layers)
-    if kept_layers:
-        all_dense, all_expert = kept_per_layer(workload, without_recompute(plans))
-        layers = (
-            layers + kept_layers[0] * (all_dense - dense.kept) + kept_layers[1] * (all_expert - expert.kept)
-        )
-    at_work = np.where(expert_layers > 0, expert_work, 0.0)
+    at_work = np.maximum(
+        np.where(expert_layers > 0, expert_work, 0.0), np.where(dense_layers > 0, dense_work, 0.0)
+    )
+    freed, num_layers = _freed_input(workload, plans), dense_layers + expert_layers
+    layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
+    held = in_flight
+    has_unlike_chunks = np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0))
+    if chunks is not None and has_unlike_chunks:
+        kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
+        if workload.frees_stage_inputs:
+            kept = kept - np.minimum(1.0, chunks.num_layers) * freed[:, None]
+        held = in_flight * held_ratio(plans, num_micro_batches(workload, plans), kept, stage)
+        if needed is not None:
+            layers = chunks.on_stage(kept, stage)
+            at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
     return Activations(
-        kept_bytes=in_flight * ((1.0 - on_host) * layers + sent),
+        kept_bytes=held * (1.0 - on_host) * layers + in_flight * sent,
         released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
-        at_work_bytes=np.maximum(at_work, np.where(dense_layers > 0, dense_work, 0.0)),
-        on_host_bytes=in_flight * on_host * layers,
+        at_work_bytes=at_work,
+        on_host_bytes=held * on_host * layers,
     )
 
 
-def _freed_inputs(workload: Workload, plans: PlanTable, num_layers: Floats) -> Floats:
-    """Inputs of the chunks of a stage with so many layers, one micro-batch each, where nothing is computed again from them.
+def _chunk_bytes(
+    workload: Workload, plans: PlanTable, chunks: Chunks, layers: tuple[_Layer, _Layer]
+) -> tuple[Floats, Floats | None]:
+    """Returns what chunks keep of a micro-batch, `(n, C)`, and what they need beside that where not all layers are alike."""
+    if keeping := KeptLayers.of(workload, plans, chunks):
+        on_host, whole = workload.activation_offload_fraction, _layers(workload, without_recompute(plans))
+        again_bytes, whole_bytes = (
+            [(layer.kept, layer.at_work + on_host * layer.kept) for layer in each] for each in (layers, whole)
+        )
+        return keeping.kept_and_at_work(chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host)
+    counts = chunks.num_dense_layers, chunks.num_expert_layers
+    return total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True)), None
 
-    Without them the first norm of a chunk goes back from its output, which its products keep.
+
+def _freed_input(workload: Workload, plans: PlanTable) -> Floats:
+    """What a chunk with layers does not keep of a micro-batch, `(n,)`: its input, where nothing is computed again from it.
+
+    Without it the first norm of a chunk goes back from its output, which its products keep.
     """
+    if not workload.frees_stage_inputs:
+        return np.zeros(len(plans))
     is_needed = plans.recompute == Recompute.FULL.code
     if workload.needs_layer_inputs:
         is_needed = plans.recompute != Recompute.NONE.code
-    num_inputs = np.minimum(plans.virtual_pipeline, num_layers)
     is_freed = (plans.pipeline_parallel > 1) & ~is_needed
-    return np.where(is_freed, num_inputs * _layer_input(workload, plans), 0.0)
+    return np.where(is_freed, _layer_input(workload, plans), 0.0)
 
 
 def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
@@ -122,23 +146,8 @@ def num_micro_batches(workload: Workload, plans: PlanTable) -> Integers:
 
 
 def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> Integers:
-    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
-
-    1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
-    (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p, 2 m) on every stage,
-    where activations are kept until their weight gradients are computed (Qi et al., arXiv 2401.10241). Twice the stages hold
-    more layers in flight where ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
-    """
-    p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
-    num_all = num_micro_batches(workload, plans) * v
-    warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
-    most = {
-        Schedule.ONE_F_ONE_B: warm_up + 1,
-        Schedule.GPIPE: num_all,
-        Schedule.ZB_H1: p,
-        Schedule.ZB_V: 2 * p,
-    }
-    return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_all))
+    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`."""
+    return most_held(plans, num_micro_batches(workload, plans), stage)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,6 @@ from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
-from simulator.recomputed_layers import KeptLayers
 from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.units import GIGA
@@ -142,8 +141,8 @@ class _Stage:
     """Of the weights that are trained."""
     frozen_weights: tuple[Floats, Floats] | None
     """Shared and routed ones that are not."""
-    kept_layers: tuple[Floats, Floats] | None
-    """Dense layers and such with experts that keep all activations although others do not."""
+    chunks: Chunks
+    """All chunks of the designs."""
     has_input: Floats
     has_output: Floats
 
@@ -157,7 +156,6 @@ class _Stage:
 
         weights = StepWeights.of(workload, plans, chunks)
         shared, routed = on_rank(weights.trained)
-        kept = KeptLayers.of(workload, plans, chunks)
         return cls(
             number=stage,
             dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
@@ -165,9 +163,7 @@ class _Stage:
             shared_weights=shared,
             routed_weights=routed,
             frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
-            kept_layers=(chunks.on_stage(kept.dense, stage), chunks.on_stage(kept.expert, stage))
-            if kept
-            else None,
+            chunks=chunks,
             has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
         )
@@ -181,7 +177,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         stage=stage.number,
         dense_layers=stage.dense_layers,
         expert_layers=stage.expert_layers,
-        kept_layers=stage.kept_layers,
+        chunks=stage.chunks,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
     weights = _weights_at_work(workload, plans, stage)

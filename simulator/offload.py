@@ -18,7 +18,6 @@ from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
-from simulator.recomputed_layers import KeptLayers
 from simulator.table import Floats
 from simulator.trained_weights import StepWeights
 from simulator.workload import Workload
@@ -85,16 +84,14 @@ def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> 
 
 def _activation_bytes(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats:
     """Of one rank of every unlike stage, `(s, n)`."""
-    kept, stages = KeptLayers.of(workload, plans, chunks), chunks.unlike_stages()
+    stages = chunks.unlike_stages()
     return stage_activations(
         workload,
         plans,
         stage=stages,
         dense_layers=chunks.on_stage(chunks.num_dense_layers, stages),
         expert_layers=chunks.on_stage(chunks.num_expert_layers, stages),
-        kept_layers=(chunks.on_stage(kept.dense, stages), chunks.on_stage(kept.expert, stages))
-        if kept
-        else None,
+        chunks=chunks,
     ).on_host_bytes
 
 

@@ -6,6 +6,7 @@ Under full recomputation of n layers by the method `block` the first n of every 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,9 @@ from simulator.chunks import Chunks
 from simulator.plan import PlanTable, Recompute
 from simulator.table import Floats
 from simulator.workload import Workload
+
+LayerBytes = Sequence[tuple[Floats, Floats]]
+"""Of a dense layer and of one with experts: what it keeps of a micro-batch, and needs beside that at work, `(n,)` each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +42,28 @@ class KeptLayers:
         among = workload.model.num_expert_layers_among
         expert = (among(end_layer) - among(kept_from)).astype(np.float64)
         return cls(dense=end_layer - kept_from - expert, expert=expert)
+
+    def kept_and_at_work(
+        self, chunks: Chunks, again: LayerBytes, whole: LayerBytes, *, released_fraction: float
+    ) -> tuple[Floats, Floats]:
+        """Returns what every chunk keeps of a micro-batch, and the most that a layer of it needs beside that, `(n, C)`.
+
+        These layers stand behind those that are computed again, and have gone back before them.
+
+        Args:
+            chunks: the chunks, of which these layers are some.
+            again: what a layer that is computed again keeps, and needs at work.
+            whole: the same of these layers.
+            released_fraction: share of what they keep that was on the accelerator.
+        """
+        counts, own_counts = (chunks.num_dense_layers, chunks.num_expert_layers), (self.dense, self.expert)
+        kept, released, work, again_work = (np.zeros(chunks.stages.shape) for _ in range(4))
+        for count, own, again_bytes, whole_bytes in zip(counts, own_counts, again, whole, strict=True):
+            released += own * whole_bytes[0][:, None]
+            kept += (count - own) * again_bytes[0][:, None]
+            work = np.maximum(work, (own > 0) * whole_bytes[1][:, None])
+            again_work = np.maximum(again_work, (count > own) * again_bytes[1][:, None])
+        return kept + released, np.maximum(work, again_work - released_fraction * released)
 
 
 def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:

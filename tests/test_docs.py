@@ -35,6 +35,7 @@ NO_MODEL = {
     "simulator.huggingface.shape": "how other files are read",
     "simulator.pipeline.timeline": "longest timeline",
     "simulator.step_events": "what stands for all of them, kinds of events, rounding",
+    "simulator.held_chunks": "where an order repeats itself, rounding",
     "simulator.run.columns": "where infinity begins",
     "simulator.run.events": "limit of the event loop",
     "simulator.run.draws": "codes of the event loop",

@@ -26,6 +26,7 @@ from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
 from planner.calibration.unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
+from planner.given import path_given
 from planner.human import percent
 from simulator.calibration import Calibration
 from simulator.errors import refusal
@@ -66,7 +67,7 @@ def calibrate(
         InputError: the file is no table of measured runs, has too few usable rows, rows that contradict each other, or
             rows that tell nothing of any constant, or that no constants come near.
     """
-    path = Path(measured)
+    path = path_given(measured)
     rows = usable_rows(path, accelerator)
     steps = rows.steps
     tell("simulating with published constants")

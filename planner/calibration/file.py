@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.given import path_given
 from planner.problems import shown
 from planner.record_input import parse_record
 from planner.yaml_text import read_document
@@ -25,7 +26,7 @@ def load_calibration(path: str | Path) -> Calibration:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    file = Path(path)
+    file = path_given(path)
     document = read_document(file, least=LEAST)
     if not isinstance(document, Mapping) or "constants" not in document:
         rule = f"{shown(document)} must be a calibration file: {LEAST}"

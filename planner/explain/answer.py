@@ -30,6 +30,7 @@ from planner.explain.explanation import (
 from planner.explain.infeasible import NO_ID
 from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
+from planner.given import check_job
 from planner.plan_input import plan_of
 from planner.problems import nearest
 from planner.recommendation import Infeasibility
@@ -102,6 +103,7 @@ def explain_space(
         with_fewest: whether the smallest cluster that keeps the limits is looked for.
         should_stop: asked between batches of simulations.
     """
+    check_job(job)
     space = pruned_space(job)
     counted = count_designs(job, space, simulate_up_to=simulate_up_to, should_stop=should_stop)
     whole = space_of_answers(space)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from planner.given import check_mapping, path_given
 from planner.job.limits import contradictions
 from planner.job.overrides import with_overrides
 from planner.job.own_catalog import own_figures
@@ -38,7 +39,7 @@ def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:
     Raises:
         InputError: The file cannot be read, or breaks rules; all broken rules are in `problems`.
     """
-    file = Path(path)
+    file = path_given(path)
     document = read_mapping(file, least=JOB_FIELDS)
     return parse_job(document, name=name_of(file), folder=file.parent, source=str(file), overrides=overrides)
 
@@ -73,6 +74,7 @@ def parse_job(
         >>> job.workload.global_batch_size
         512
     """
+    check_mapping(document, "job", "must be a mapping of the fields of a job file; load_job reads a file")
     findings = Findings()
     plain = plain_copy(with_overrides(document, overrides, findings), findings)
     own = own_figures(plain.pop("catalog", None), folder or Path(), findings)

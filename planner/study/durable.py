@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Self
 
 from constraints.space import pruned_space
-from planner.answer import Clock, checked_job, search_and_answer, utc_now
+from planner.answer import Clock, search_and_answer, utc_now
+from planner.given import checked_job
 from planner.recommendation import Recommendation
 from planner.study.facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
 from planner.tracking.delivery import delivered

@@ -22,7 +22,8 @@ STAGES, NETWORK, RUN = 0, 1, 2
 """Numbers of the processes."""
 TRAINING_ROW, SAVES_ROW = 0, 1
 """Rows of a run."""
-_DIGITS = 3
+_STEP_DIGITS, _RUN_DIGITS = 3, 0
+"""Digits behind the microsecond: a double has no nanoseconds of a run of some months."""
 
 Entry = dict[str, object]
 """One event of a trace."""
@@ -75,8 +76,8 @@ def _step_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
         yield from _pair(entry, number, event, arguments)
         return
     if kind in PASSES:
-        arguments |= {f"{name.removesuffix('_s')}_us": _us(event[name]) for name in EXPOSED_NAMES}
-    yield _span(entry, event, arguments)
+        arguments |= {f"{name.removesuffix('_s')}_us": microseconds(event[name]) for name in EXPOSED_NAMES}
+    yield {**entry, **span_times(event["start_s"], event["end_s"]), "ph": "X", "args": arguments}
 
 
 def _run_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
@@ -90,26 +91,35 @@ def _run_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
     }
     if kind.code < NUM_INTERRUPTIONS:
         lost = {"lost_work": human.duration(event["value_s"]), "lost_work_s": event["value_s"]}
-        yield {**entry, "cat": "interruption", "ph": "i", "s": "p", "ts": _us(event["start_s"]), "args": lost}
+        at_us = microseconds(event["start_s"], _RUN_DIGITS)
+        yield {**entry, "cat": "interruption", "ph": "i", "s": "p", "ts": at_us, "args": lost}
     elif is_background:
         arguments: Entry = {"work_s": event["value_s"], "is_lost": bool(event["is_lost"])}
-        yield from _pair(entry, number, event, arguments)
+        yield from _pair(entry, number, event, arguments, _RUN_DIGITS)
     else:
-        yield _span(entry, event, {})
+        times = span_times(event["start_s"], event["end_s"], _RUN_DIGITS)
+        yield {**entry, **times, "ph": "X", "args": {}}
 
 
-def _span(entry: Entry, event: dict[str, float], arguments: Entry) -> Entry:
-    duration_us = _us(event["end_s"] - event["start_s"])
-    return {**entry, "ts": _us(event["start_s"]), "ph": "X", "dur": duration_us, "args": arguments}
+def span_times(start_s: float, end_s: float, num_digits: int = _STEP_DIGITS) -> Entry:
+    """Returns start and duration of a span in microseconds, which ends where one begins that follows at once.
+
+    Both ends are rounded, and not the duration: Perfetto drops spans that overlap another one of their row, by the last digit,
+    too (`slice_drop_overlapping_complete_event` of its trace processor).
+    """
+    start_us = microseconds(start_s, num_digits)
+    return {"ts": start_us, "dur": round(microseconds(end_s, num_digits) - start_us, num_digits)}
 
 
-def _pair(entry: Entry, number: int, event: dict[str, float], arguments: Entry) -> Iterator[Entry]:
+def microseconds(seconds: float, num_digits: int = _STEP_DIGITS) -> float:
+    """Returns a time as traces have it."""
+    return round(seconds / MICROSECOND, num_digits)
+
+
+def _pair(
+    entry: Entry, number: int, event: dict[str, float], arguments: Entry, num_digits: int = _STEP_DIGITS
+) -> Iterator[Entry]:
     """An asynchronous event: those of one row may overlap, which spans must not."""
-    start_us = _us(event["start_s"])
-    end_us = round(start_us + _us(event["end_s"] - event["start_s"]), _DIGITS)
+    start_us, end_us = (microseconds(event[name], num_digits) for name in ("start_s", "end_s"))
     yield {**entry, "ts": start_us, "ph": "b", "id": number, "args": arguments}
     yield {**entry, "ts": end_us, "ph": "e", "id": number}
-
-
-def _us(seconds: float) -> float:
-    return round(seconds / MICROSECOND, _DIGITS)

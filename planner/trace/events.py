@@ -11,16 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from planner.deep.played_step import StepRun
-from planner.timeline.trace import Entry
+from planner.timeline.trace import Entry, microseconds, span_times
 from simulator.deep.tasks import NONE, TaskGraph
 from simulator.errors import InputError, Problem
-from simulator.units import MICROSECOND
 
 COMPUTE, NETWORK = 0, 1
 """Numbers of the processes."""
 MOST_EVENTS = 1_000_000
 """A viewer does not open larger files."""
-_DIGITS = 3
 
 
 def check_size(graph: TaskGraph, option: str = "--output") -> None:
@@ -58,8 +56,7 @@ def _operators(run: StepRun) -> Iterator[Entry]:
             "ph": "X",
             "name": graph.label_of(task),
             "cat": "operator",
-            "ts": _microseconds(played.start_s[task]),
-            "dur": _microseconds(played.end_s[task] - played.start_s[task]),
+            **span_times(float(played.start_s[task]), float(played.end_s[task])),
             "pid": COMPUTE,
             "tid": int(graph.resource[task]),
         }
@@ -77,9 +74,5 @@ def _messages(run: StepRun) -> Iterator[Entry]:
         )  # what comes from a memory has the row it goes to
         about = {"name": graph.label_of(task), "cat": "message", "id": task, "pid": NETWORK, "tid": row}
         told = {"to": target, "bytes": float(graph.num_bytes[task])}
-        yield {"ph": "b", "ts": _microseconds(played.start_s[task]), **about, "args": told}
-        yield {"ph": "e", "ts": _microseconds(played.end_s[task]), **about}
-
-
-def _microseconds(seconds: float) -> float:
-    return round(float(seconds) / MICROSECOND, _DIGITS)
+        yield {"ph": "b", "ts": microseconds(float(played.start_s[task])), **about, "args": told}
+        yield {"ph": "e", "ts": microseconds(float(played.end_s[task])), **about}

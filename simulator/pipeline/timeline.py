@@ -113,7 +113,7 @@ class _Step:
         return cls(
             played=played,
             direction=direction,
-            start_s=played.end_s - _durations_s(row, direction)[direction, played.chunk],
+            start_s=_computing_s(played, _durations_s(row, direction)[direction, played.chunk]),
             delay_s=_delays_s(parts, played),
             num_stages=num_stages,
             num_micro_batches=num_micro_batches,
@@ -237,6 +237,11 @@ def _durations_s(row: dict[str, Floats], direction: Integers) -> Floats:
     backward_s = row["chunk_backward_s"]
     weight_s = row["chunk_weight_gradient_s"] if (direction == 2).any() else np.zeros_like(backward_s)
     return np.stack([row["chunk_forward_s"], backward_s - weight_s, weight_s])
+
+
+def _computing_s(played: PipelineTimeline, duration_s: Floats) -> Floats:
+    """Returns when every operation begins to compute, `(k,)`: behind pieces of its parameters, never before it may."""
+    return np.maximum(played.start_s, played.end_s - duration_s)
 
 
 def _exposed_s(forward: ExposedTimes, backward: ExposedTimes) -> dict[str, Floats]:

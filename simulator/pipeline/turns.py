@@ -53,13 +53,19 @@ def turns_of_stages(shape: PipelineShape) -> npt.NDArray[np.int32]:
     num_each_way = shape.num_chunks // shape.num_stages * shape.num_micro_batches
     turns = np.empty((shape.num_stages, num_directions(shape.schedule) * num_each_way), dtype=np.int32)
     for stage in range(shape.num_stages):
-        if shape.schedule == ZB_H1:
-            _fill_zb_h1(shape, stage, turns[stage])
-        elif shape.schedule == ZB_V:
-            _fill_zb_v(shape, stage, turns[stage])
-        else:
-            _fill_in_turn(shape, stage, turns[stage])
+        fill_turns(shape, stage, turns[stage])
     return turns
+
+
+@compiled
+def fill_turns(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
+    """Writes the kinds of one stage's operations in its order, `(K,)`."""
+    if shape.schedule == ZB_H1:
+        _fill_zb_h1(shape, stage, turns)
+    elif shape.schedule == ZB_V:
+        _fill_zb_v(shape, stage, turns)
+    else:
+        _fill_in_turn(shape, stage, turns)
 
 
 @compiled

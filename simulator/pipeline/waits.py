@@ -46,7 +46,8 @@ def waits_of(stage: int, work: StageWork, last_s: float, last_delay_s: float) ->
     """
     free_s = np.insert(work.free_s, 0, 0.0)
     start_s = np.append(work.start_s, last_s)
-    gathered_s = free_s + np.diff(_lasting_s(np.append(work.delay_s, last_delay_s)), prepend=0.0)
+    longer_s = np.diff(_lasting_s(np.append(work.delay_s, last_delay_s)), prepend=0.0)
+    gathered_s = np.minimum(free_s + longer_s, start_s)  # rounding must not make it later
     stages: Integers = np.full(len(start_s), stage)
     # Parameters are gathered before anything else, so that waits begin with them.
     return StepEvents.concatenate(

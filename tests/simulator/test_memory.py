@@ -279,8 +279,11 @@ class TestStages:
         ("schedule", "virtual"), [(Schedule.GPIPE, 1), (Schedule.ZB_H1, 1), (Schedule.ZB_V, 2)]
     )
     @pytest.mark.parametrize("stages", [2, 4, 8])
-    def test_the_same_under_other_schedules(self, schedule: Schedule, virtual: int, stages: int) -> None:
-        workload = training(gpt(num_layers=32), global_batch_size=16)
+    @pytest.mark.parametrize("num_sequences", [1, 5, 8, 16])
+    def test_the_same_under_other_schedules(
+        self, schedule: Schedule, virtual: int, stages: int, num_sequences: int
+    ) -> None:
+        workload = training(gpt(num_layers=32), global_batch_size=num_sequences)
         table = table_of(plan_of(pipeline=stages, virtual=virtual, schedule=schedule))
         nothing = np.zeros((1, stages * virtual))
         played = play_pipelines(

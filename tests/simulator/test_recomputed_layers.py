@@ -92,6 +92,26 @@ class TestBlock:
         assert passes[1] == pytest.approx(passes[0])
         assert passes[2] - passes[0] == pytest.approx((passes[3] - passes[0]) / 58)
 
+    def test_layers_behind_them_have_gone_back_when_they_are_computed_again(self) -> None:
+        none, some, all_ = (
+            memory_of(DENSE, plan)
+            for plan in (plan_of(data=8), recomputing(5, data=8), recomputing(None, data=8))
+        )
+        layer = none.activations_bytes[0] / 16
+        # What a layer needs at work is more by itself where it is computed again, and 11 of the others are gone by then.
+        assert layer < all_.workspace_bytes[0] - none.workspace_bytes[0] + 1.0 < 11 * layer
+        assert some.workspace_bytes == pytest.approx(none.workspace_bytes)
+
+    def test_the_last_of_them_may_need_more_than_those_that_keep_everything(self) -> None:
+        # 15 of 16 layers are computed again, and one that keeps everything is gone by then.
+        workload = DENSE.model_copy(update={"attention": "unfused"})
+        none, some, all_ = (
+            memory_of(workload, plan)
+            for plan in (plan_of(data=8), recomputing(15, data=8), recomputing(None, data=8))
+        )
+        layer, again = none.activations_bytes[0] / 16, all_.workspace_bytes[0] - none.workspace_bytes[0]
+        assert some.workspace_bytes[0] - none.workspace_bytes[0] == pytest.approx(max(0.0, again - layer))
+
     def test_every_stage_has_its_own_memory(self) -> None:
         plan = recomputing(2, pipeline=4, data=2)
         found = memory_by_stage(DENSE, plan).activations_bytes

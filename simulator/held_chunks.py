@@ -1,0 +1,200 @@
+"""How many chunks of micro-batches does a stage hold at most, and how large are they where chunks are unlike?
+
+Interleaved stages hold more of their first chunks than of their last ones: on the first of p stages 2 p - 1 micro-batches of
+the first chunk, and p of the others. Where chunks have as many layers each that is the number of all of them times their mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.compiled import compiled
+from simulator.pipeline.turns import (
+    ONE_F_ONE_B,
+    ZB_V,
+    PipelineShape,
+    fill_turns,
+    num_directions,
+    turns_of_stages,
+)
+from simulator.plan import Plan, PlanTable, Schedule
+from simulator.table import Floats, Integers
+
+NUM_ROUNDS = 3
+"""Rounds of p micro-batches until a stage holds most: after fewer than v + 1 passes of p through its v chunks, of which a
+round has v, its order repeats itself every round."""
+ALIKE_FRACTION = 1e-9
+"""Chunks are alike that differ by no more than rounding."""
+
+
+def most_held(plans: PlanTable, num_micro_batches: Integers, stage: Integers) -> Integers:
+    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
+
+    1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
+    (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p - r - 1, m) of its first
+    chunk beside min(r + 1, m) of its second one, which are 2 p with 2 p - 1 micro-batches, where activations are kept until
+    their weight gradients are computed (Qi et al., arXiv 2401.10241). Twice the stages hold more layers in flight where
+    ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
+    """
+    p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
+    num_all = num_micro_batches * v
+    warm_up = np.where(v > 1, 2 * (p - stage - 1) + (v - 1) * p, p - stage - 1)
+    most = {
+        Schedule.ONE_F_ONE_B: warm_up + 1,
+        Schedule.GPIPE: num_all,
+        Schedule.ZB_H1: p,
+        Schedule.ZB_V: np.minimum(2 * p - stage - 1, num_micro_batches)
+        + np.minimum(stage + 1, num_micro_batches),
+    }
+    return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_all))
+
+
+def held_ratio(plans: PlanTable, num_micro_batches: Integers, chunk_bytes: Floats, stage: Integers) -> Floats:
+    """Returns the most that a stage holds over what as many chunks of the mean size are.
+
+    Args:
+        plans: `(n,)` designs.
+        num_micro_batches: of a step, `(n,)`.
+        chunk_bytes: what each chunk keeps of a micro-batch, `(n, C)`.
+        stage: the stage of each design, `(n,)`, or s stages, `(s, n)`; results have the same shape.
+    """
+    ratios = np.ones(stage.shape)
+    if np.any(plans.virtual_pipeline > 1):
+        _fill_ratios(
+            plans.pipeline_schedule,
+            plans.pipeline_parallel,
+            plans.virtual_pipeline,
+            num_micro_batches,
+            np.ascontiguousarray(chunk_bytes),
+            np.atleast_2d(np.ascontiguousarray(stage)),
+            np.atleast_2d(ratios),
+        )
+    return ratios
+
+
+def held_at_moments(plan: Plan, num_micro_batches: int) -> Integers:
+    """Returns how many micro-batches of every chunk are held at once, `(K, C)`, at K moments of each stage.
+
+    Whatever chunks keep, a stage holds most at one of them: of moments between which it goes on taking up one chunk and letting
+    go of another, the first or the last.
+    """
+    p, v = plan.pipeline_parallel, plan.virtual_pipeline
+    if v == 1:
+        plans = PlanTable.from_plans([plan]).take(np.zeros(p, dtype=np.intp))
+        return most_held(plans, np.full(p, num_micro_batches), np.arange(p))[None, :]
+    num_played = min(num_micro_batches, NUM_ROUNDS * p)
+    shape = PipelineShape(plan.pipeline_schedule.code, p, p * v, num_played)
+    found = [_moments(shape, own) for own in turns_of_stages(shape)]
+    most = max(map(len, found))
+    moments = [own[np.minimum(np.arange(most), len(own) - 1)] for own in found]
+    return np.asarray(np.sum(moments, axis=0), dtype=np.int64)
+
+
+def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
+    """Those of one stage, `(k, C)`, behind forwards; none at which nothing is held that is not at another one, too."""
+    c, last_way = shape.num_chunks, num_directions(shape.schedule) - 1
+    is_forward = turns < c
+    steps = np.zeros((len(turns), c), dtype=np.int64)
+    steps[np.arange(len(turns)), turns % c] = is_forward.astype(np.int64) - (turns >= last_way * c)
+    held = np.cumsum(steps, axis=0)[is_forward]
+    is_same_way = np.all(np.diff(held, n=2, axis=0) == 0, axis=1)
+    held = np.unique(held[~np.pad(is_same_way, 1)[: len(held)]], axis=0)
+    is_within = np.all(held[:, None] <= held[None], axis=2) & ~np.eye(len(held), dtype=np.bool_)
+    return np.asarray(held[~is_within.any(axis=1)])
+
+
+@compiled
+def _fill_ratios(
+    schedules: Integers,
+    num_stages: Integers,
+    chunks_per_stage: Integers,
+    num_micro_batches: Integers,
+    chunk_bytes: Floats,
+    stages: Integers,
+    ratios: Floats,
+) -> None:
+    for row in range(len(schedules)):
+        schedule, p, v = schedules[row], num_stages[row], chunks_per_stage[row]
+        # Layouts without a schedule come here, too.
+        if v == 1 or (schedule != ONE_F_ONE_B and not (schedule == ZB_V and v == 2)):
+            continue
+        shape = PipelineShape(schedule, p, p * v, min(num_micro_batches[row], NUM_ROUNDS * p))
+        for place in range(len(stages)):
+            if place > 0 and stages[place, row] == stages[place - 1, row]:
+                ratios[place, row] = ratios[place - 1, row]
+            elif _has_unlike_chunks(shape, stages[place, row], chunk_bytes[row]):
+                ratios[place, row] = _ratio(shape, stages[place, row], chunk_bytes[row])
+
+
+@compiled
+def _own_chunk(shape: PipelineShape, stage: int, place: int) -> int:
+    """Returns one of the chunks of a stage, counted from 0."""
+    if shape.schedule == ZB_V and place == 1:
+        return shape.num_chunks - 1 - stage
+    return stage + place * shape.num_stages
+
+
+@compiled
+def _has_unlike_chunks(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> bool:
+    least = most = chunk_bytes[stage]
+    for place in range(1, shape.num_chunks // shape.num_stages):
+        own = chunk_bytes[_own_chunk(shape, stage, place)]
+        least, most = min(least, own), max(most, own)
+    return bool(most - least > ALIKE_FRACTION * most)
+
+
+@compiled
+def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
+    v, mean = shape.num_chunks // shape.num_stages, 0.0
+    for place in range(v):
+        mean += chunk_bytes[_own_chunk(shape, stage, place)] / v
+    if shape.schedule == ZB_V:
+        most_bytes, num_held = _played(shape, stage, chunk_bytes)
+    else:
+        most_bytes, num_held = _in_turn(shape, stage, chunk_bytes)
+    return float(most_bytes / (num_held * mean)) if num_held > 0 else 1.0
+
+
+@compiled
+def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
+    """Most bytes and chunks that a stage holds under 1F1B, which runs through each chunk p micro-batches at a time.
+
+    Behind the warm-up a forward of one run and a backward of another follow each other, so that what is held goes up, or down,
+    until one of the two runs ends; when all runs have met once, they begin anew.
+    """
+    p, v = shape.num_stages, shape.num_chunks // shape.num_stages
+    num_forwards = shape.num_micro_batches * v
+    num_held = min(2 * (p - 1 - stage) + (v - 1) * p + 1, num_forwards)
+    held = 0.0
+    for place in range(v):
+        num_own = num_held // (p * v) * p + min(max(num_held % (p * v) - place * p, 0), p)
+        held += num_own * chunk_bytes[stage + place * p]
+    most_bytes, done = held, 0
+    while done < min(p * v, num_forwards - num_held):
+        begun = num_held + done
+        run = min(p - begun % p, p - done % p, num_forwards - begun)
+        taken_up, let_go = begun // p % v, v - 1 - done // p % v
+        held += run * (chunk_bytes[stage + taken_up * p] - chunk_bytes[stage + let_go * p])
+        most_bytes = max(most_bytes, held)
+        done += run
+    return most_bytes, num_held
+
+
+@compiled
+def _played(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
+    """The same in any order: a forward adds its chunk to what is held, the last operation of its backward takes it."""
+    c, num_ways = shape.num_chunks, num_directions(shape.schedule)
+    turns = np.empty(num_ways * c // shape.num_stages * shape.num_micro_batches, dtype=np.int32)
+    fill_turns(shape, stage, turns)
+    held = most_bytes = 0.0
+    num_held = most_chunks = 0
+    for kind in turns:
+        if kind < c:
+            num_held += 1
+            held += chunk_bytes[kind]
+            most_bytes, most_chunks = max(most_bytes, held), max(most_chunks, num_held)
+        elif kind >= (num_ways - 1) * c:
+            num_held -= 1
+            held -= chunk_bytes[kind % c]
+    return most_bytes, most_chunks
