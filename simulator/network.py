@@ -271,6 +271,30 @@ def point_to_point_s(
     return links.intra_latency_s + np.where(is_same_domain, near_s, far_s)
 
 
+def passed_on_s(
+    *,
+    num_bytes: Numbers,
+    num_steps: Numbers,
+    is_same_domain: bool | np.bool_ | Booleans,
+    links: LinkConstants,
+) -> Floats:
+    """Returns seconds `(n,)` until every member of a circle has passed on parts to the next one in so many steps.
+
+    Each step is one message from every member, so that what leaves a domain goes through the card of a single one.
+
+    Args:
+        num_bytes: What one member passes on in all steps together.
+        num_steps: Messages that follow each other; none costs nothing.
+        is_same_domain: Whether the circle stays in one scale-up domain.
+        links: Constants of the network.
+    """
+    steps = np.asarray(num_steps, dtype=np.float64)
+    part_bytes = num_bytes / np.maximum(steps, 1.0)
+    return np.asarray(
+        steps * point_to_point_s(num_bytes=part_bytes, is_same_domain=is_same_domain, links=links)
+    )
+
+
 def _faster_way_s(
     near_s: Floats,
     far_way_s: _FarWay,
@@ -301,10 +325,46 @@ def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links
 
 def _far_all_reduce_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
     """Returns seconds of an all-reduce through the fabric: the faster of ring and tree."""
+    return np.minimum(
+        _far_ring_s(volume, group_size, members, links), _far_tree_s(volume, group_size, members, links)
+    )
+
+
+def _far_ring_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds of an all-reduce round the fabric and back."""
     transfer_s = volume / _far_rate(links.all_reduce_fraction, members, links)
-    ring_s = 2.0 * _ring_latency_s(group_size, members, links) + transfer_s
-    tree_latency_s = 2.0 * _tree_latency_s(group_size, members, links)
-    return np.minimum(ring_s, tree_latency_s + _pipelined_s(transfer_s, tree_latency_s))
+    return np.asarray(2.0 * _ring_latency_s(group_size, members, links) + transfer_s)
+
+
+def _far_tree_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
+    """Returns seconds of an all-reduce up a tree of domains and down again.
+
+    Between more than two domains some cards carry as much as in a ring. Each of two hands half of the buffer up and half
+    down, so that its cards carry the buffer once, and the links inside twice (NCCL, `src/graph/tuning.cc`, and
+    NVIDIA/nccl-tests issue 196).
+    """
+    inside, cards = _far_rates(links.all_reduce_fraction, members, links)
+    once = volume / (2.0 * np.maximum(_peer_share(group_size), 0.5))
+    of_two_s = np.maximum(2.0 * once / inside, once / cards)
+    transfer_s = np.where(_has_two_domains(group_size, members), of_two_s, volume / np.minimum(inside, cards))
+    latency_s = 2.0 * _tree_latency_s(group_size, members, links)
+    return latency_s + _pipelined_s(transfer_s, latency_s)
+
+
+def crosses_once(
+    *, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
+) -> Booleans:
+    """Returns whether an all-reduce takes the tree of two domains, whose cards carry the buffer once, `(n,)`.
+
+    Arguments as for `all_reduce_s`.
+    """
+    members = np.minimum(members_per_domain, group_size)
+    where = (2.0 * _peer_share(group_size) * num_bytes, group_size, members, links)
+    return np.asarray(_has_two_domains(group_size, members) & (_far_tree_s(*where) < _far_ring_s(*where)))
+
+
+def _has_two_domains(group_size: Numbers, members: Numbers) -> Booleans:
+    return np.asarray(2.0 * np.asarray(members) == group_size)
 
 
 def _far_gather_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
@@ -353,8 +413,13 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     of some members choose the same card as their siblings where accelerators share cards: two members may be slower than
     one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries.
     """
+    return np.asarray(np.minimum(*_far_rates(fraction, members, links)))
+
+
+def _far_rates(fraction: Floats, members: Numbers, links: LinkConstants) -> tuple[Floats, Floats]:
+    """Returns bytes/s inside a domain, and of the cards of all members in it; see `_far_rate`."""
     inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
-    return np.asarray(np.minimum(inside, card_rate(members, links) * members))
+    return inside, np.asarray(card_rate(members, links) * members)
 
 
 def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
