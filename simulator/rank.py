@@ -38,7 +38,8 @@ from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.latest import remembering_latest
-from simulator.network import Group, LinkConstants, all_gather_s, all_reduce_s, link_constants
+from simulator.links import LinkConstants, link_constants
+from simulator.network import Group, all_gather_s, all_reduce_s
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from simulator.links import LinkConstants
 from simulator.network import (
-    LinkConstants,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,

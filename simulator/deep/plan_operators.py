@@ -319,7 +319,7 @@ class _Layer:
             return self._gathered_ring(way, core, gather, around)
         if rank.workload.chosen_exchange == "all_gather":
             return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
-        sent = circle("context ring", *_first(passed_on(rank)), around, rank.links)
+        sent = circle("context ring", *_pair(passed_on(rank), 1.0), around, rank.links)
         last = 1.0 / around.size
         during = stretched(core, 1.0 - last)
         core = (
@@ -337,7 +337,7 @@ class _Layer:
 
     def _gathered_ring(self, way: int, core: Items, gather: Collective, around: Group) -> Items:
         """What is gathered comes during the first kernel; gradients go on during the next ones, but for the last time."""
-        rounds = circle("context gradients", *_first(gradient_rounds(self.rank)), around, self.rank.links)
+        rounds = circle("context gradients", *_pair(gradient_rounds(self.rank), 1.0), around, self.rank.links)
         if self.rank.workload.has_fused_operators:
             return (*moves(gather), *core, *moves(*(() if way == 0 else (rounds,))))
         share = 1.0 / around.size
@@ -378,10 +378,6 @@ class _Layer:
             return items
         sent, returned = expert_traffic(self.rank)
         return beside(tuple(each.scaled(share) for each in (*sent, *returned)), items)
-
-
-def _first(columns: tuple[Floats, Floats]) -> Pair:
-    return float(columns[0][0]), float(columns[1][0])
 
 
 def _pair(seconds: tuple[np.ndarray, np.ndarray], factor: float) -> Pair:

@@ -19,18 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.links import LinkConstants, fabric_link, link_constants, scale_up_link
 from simulator.network import (
-    LinkConstants,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
     crosses_once,
-    fabric_link,
-    link_constants,
     passed_on_s,
     point_to_point_s,
     reduce_scatter_s,
-    scale_up_link,
 )
 from simulator.table import Floats
 
