@@ -27,7 +27,8 @@ from simulator.deep.play import play
 from simulator.deep.routing import Router
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.deep.topologies import switch
-from simulator.network import LinkConstants, scale_up_rate
+from simulator.links import LinkConstants
+from simulator.network import scale_up_rate
 from simulator.table import Floats
 
 PAGE = Path(__file__).parents[1] / "docs" / "deep.md"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from simulator import network
+from simulator import links, network
 from simulator.expert_exchange import num_reached
 from simulator.model import MixtureOfExperts
 from simulator.table import Floats
@@ -72,7 +72,7 @@ class Rate:
             far_bytes=TOKEN_BYTES * self.reached(domains) * (domains - 1) / domains,
             group_size=float(self.num_ranks),
             members_per_domain=float(members),
-            links=network.link_constants(
+            links=links.link_constants(
                 [self.family],
                 ["infiniband-ndr"],
                 intra_bytes_per_s=self.intra_bytes_per_s,

@@ -10,7 +10,7 @@ import numpy as np
 from simulator.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.compute import KernelConstants
 from simulator.hardware import Accelerator, Precision
-from simulator.network import LinkConstants
+from simulator.links import LinkConstants
 from simulator.table import Floats
 from simulator.training import TrainingConstants
 

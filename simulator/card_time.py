@@ -28,7 +28,7 @@ from simulator.layer_collectives import (
     leaving_s,
     repeated_s,
 )
-from simulator.network import LinkConstants
+from simulator.links import LinkConstants
 from simulator.plan import Recompute
 from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_layers import without_recompute

@@ -12,7 +12,9 @@ domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u
     all_to_all      (u - 1)/u   x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
     hybrid          both, with 1/u of the key-value heads in the ring
 
-where g is a, the number of query heads, if the key-value heads are copied ahead of attention (`copies_shared_heads`).
+A ring passes keys, values and gradients from each rank to the next (`flash_attn_p2p_communicate` of Transformer Engine), so
+that all that leaves a link domain goes through the network card of one rank; a gather leaves it through those of all. g is a,
+the number of query heads, if the key-value heads are copied ahead of attention (`copies_shared_heads`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 from simulator.activations import RING_GRADIENT_BYTES
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.network import all_gather_s, all_to_all_s
+from simulator.network import Group, all_gather_s, all_to_all_s, passed_on_s
 from simulator.plan import PlanTable
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers, total
@@ -70,11 +72,12 @@ def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
         rank: Ranks of the designs.
         core_s: Passes of the core, each `(n,)`.
     """
-    traffic_s = _keys_and_values_s(rank)
     if rank.workload.chosen_exchange == "all_gather":
-        return traffic_s, 2.0 * traffic_s
+        gather_s = _gathered_s(rank)
+        return gather_s, 2.0 * gather_s
     if rank.workload.chosen_exchange == "gathered_ring":
-        return _gathered_ring_s(rank, traffic_s, core_s)
+        return _gathered_ring_s(rank, _gathered_s(rank), core_s)
+    traffic_s = _passed_on_s(rank, *passed_on(rank))
     cover_s, backward_cover_s = (_but_one_step(rank) * pass_s for pass_s in core_s)
     forward_s, backward_s = exposed_s(traffic_s, cover_s), exposed_s(2.0 * traffic_s, backward_cover_s)
     if rank.workload.chosen_exchange == "ring":
@@ -102,14 +105,28 @@ def _but_one_step(rank: Rank) -> Floats:
 
 def gradient_rounds_s(rank: Rank) -> Floats:
     """Returns the time in which gradients of keys and values go once round all ranks, home included, `(n,)`."""
-    return _round_ring_s(rank, gradient_rounds_bytes(rank))
+    return _passed_on_s(rank, *gradient_rounds(rank))
 
 
-def gradient_rounds_bytes(rank: Rank) -> Floats:
-    """Returns the whole of an all-gather in which a rank receives as much as of these gradients."""
-    c = rank.plans.context_parallel
-    return np.asarray(
-        RING_GRADIENT_BYTES / ACTIVATION_BYTES * keys_and_values_bytes(rank) * c / np.maximum(c - 1, 1)
+def gradient_rounds(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns what a rank passes on of these gradients, and in how many steps."""
+    c = rank.plans.context_parallel.astype(np.float64)
+    passed_bytes = RING_GRADIENT_BYTES / ACTIVATION_BYTES * keys_and_values_bytes(rank)
+    return np.where(c > 1.0, passed_bytes, 0.0), np.where(c > 1.0, c, 0.0)
+
+
+def passed_on(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns what a rank passes on of the keys and values that go round, and in how many steps."""
+    return _but_one_step(rank) * keys_and_values_bytes(rank), ring_steps(rank) - 1.0
+
+
+def _passed_on_s(rank: Rank, num_bytes: Floats, num_steps: Floats) -> Floats:
+    group = _ring_group(rank)
+    return passed_on_s(
+        num_bytes=num_bytes,
+        num_steps=num_steps,
+        is_same_domain=group["members_per_domain"] >= group["group_size"],
+        links=rank.links,
     )
 
 
@@ -117,24 +134,24 @@ def _head_ranks(rank: Rank) -> Integers:
     return head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
 
 
-def _keys_and_values_s(rank: Rank) -> Floats:
-    """Keys and values of the whole sequence, on their way round the ring or gathered."""
-    return _round_ring_s(rank, keys_and_values_bytes(rank))
+def _gathered_s(rank: Rank) -> Floats:
+    """Keys and values of the whole sequence, gathered."""
+    return all_gather_s(num_bytes=keys_and_values_bytes(rank), **_ring_group(rank))
 
 
-def _round_ring_s(rank: Rank, num_bytes: Floats) -> Floats:
+def _ring_group(rank: Rank) -> Group:
+    """The context-parallel ranks that do not exchange heads with each other."""
     plans, exchanged = rank.plans, _head_ranks(rank)
-    group = plans.context_parallel / exchanged
-    return all_gather_s(
-        num_bytes=num_bytes,
-        group_size=group,
-        members_per_domain=members_in_domain(rank, plans.tensor_parallel * exchanged, group),
-        links=rank.links,
-    )
+    size = plans.context_parallel / exchanged
+    return {
+        "group_size": size,
+        "members_per_domain": members_in_domain(rank, plans.tensor_parallel * exchanged, size),
+        "links": rank.links,
+    }
 
 
 def keys_and_values_bytes(rank: Rank) -> Floats:
-    """Returns the keys and values of the whole sequence, as many heads of them as go round one ring."""
+    """Returns the keys and values of the whole sequence, as many heads of them as one ring or gather has."""
     workload, plans = rank.workload, rank.plans
     kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel) / _head_ranks(rank)
     whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)

@@ -2,8 +2,7 @@
 
 Ring volumes over a two-level network: accelerators of one link domain (NVLink, xGMI, ICI) and the fabric
 between domains. Every argument is a number or an array that broadcasts to `(n,)`, one row per design; every
-result is in seconds. Constants per link were fitted to measured collectives by `benchmarks/fit_links.py`;
-`simulator/data/link_efficiency.csv` says on what, and how well.
+result is in seconds. Constants per link are in `simulator.links`.
 
 A transfer of V bytes per accelerator at B bytes/s costs
 
@@ -20,15 +19,13 @@ all-reduce takes whichever is faster, gathers have only the ring.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable
 from typing import TypedDict
 
 import numpy as np
 
-from simulator.shipped import shipped_rows
-from simulator.table import Booleans, Floats, Table
+from simulator.links import LinkConstants
+from simulator.table import Booleans, Floats
 
 Numbers = float | Floats
 
@@ -50,114 +47,6 @@ class Group(TypedDict):
 
 _FarWay = Callable[[Numbers, Numbers, Numbers, "LinkConstants"], Floats]
 """Seconds through the fabric by volume, group size, members in each domain and links."""
-
-SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
-OTHER_SCALE_UP = "other-scale-up"
-OTHER_FABRIC = "ethernet"
-INFINIBAND = "infiniband"
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkConstants(Table):
-    """The two levels of the network under each design; each column is `(n,)`.
-
-    Fractions are shares of the nominal bandwidth that a long transfer reaches.
-    """
-
-    intra_bytes_per_s: Floats
-    """Scale-up bandwidth of one accelerator, per direction."""
-    intra_latency_s: Floats
-    """Start-up of a collective or transfer."""
-    intra_hop_s: Floats
-    """What each further step inside a domain adds."""
-    intra_ramp_s: Floats
-    """Chunk cost in the root term of a collective."""
-    all_reduce_fraction: Floats
-    """All-reduce in a group of eight; near 1 and more where the switches add, which halves the volume."""
-    gather_fraction: Floats
-    """All-gather and reduce-scatter in a group of eight."""
-    all_to_all_fraction: Floats
-    """All-to-all in a group of eight."""
-    point_to_point_fraction: Floats
-    """One sender, one receiver."""
-    group_exponent: Floats
-    """Growth of the fractions with the group, up to eight: smaller groups keep fewer links busy."""
-    gpus_per_domain: Floats
-    """Accelerators that reach each other over the scale-up link."""
-    inter_bytes_per_s_per_gpu: Floats
-    """One accelerator's share of its node's network cards, per direction."""
-    inter_latency_s: Floats
-    """What each step through the fabric adds."""
-    inter_member_s: Floats
-    """What each further member of a domain adds to a ring or tree that goes through the fabric."""
-    inter_fraction: Floats
-    """Collectives through the fabric."""
-    inter_point_to_point_fraction: Floats
-    """One sender, one receiver in another domain."""
-    gpus_per_node: Floats
-    """Accelerators of a domain that stand in one node and share out its network cards."""
-    gpus_per_card: Floats
-    """Accelerators that have one network card between them; 1 where each has its own."""
-    shared_card_fraction: Floats
-    """Share of a card that a ring with several members in a node, but not all of them, has where accelerators share cards:
-    it passes through one card, which sibling rings may have chosen, too."""
-
-
-def link_constants(
-    families: Sequence[str],
-    fabrics: Sequence[str],
-    *,
-    intra_bytes_per_s: Numbers,
-    inter_bytes_per_s_per_gpu: Numbers,
-    gpus_per_domain: Numbers,
-    gpus_per_node: Numbers | None = None,
-    gpus_per_card: Numbers = 1.0,
-    shared_card_fraction: Numbers = 1.0,
-) -> LinkConstants:
-    """Returns the constants of `(n,)` clusters.
-
-    Args:
-        families: Accelerator architectures, such as `hopper`; they decide the scale-up link.
-        fabrics: Kinds of fabric, such as `infiniband-ndr`; all that is not InfiniBand counts as Ethernet.
-        intra_bytes_per_s: Scale-up bandwidth of one accelerator, per direction.
-        inter_bytes_per_s_per_gpu: Network bandwidth of a node over its accelerators, per direction.
-        gpus_per_domain: Accelerators in one scale-up domain.
-        gpus_per_node: As in `LinkConstants`; left out: all of a domain.
-        gpus_per_card: As in `LinkConstants`.
-        shared_card_fraction: As in `LinkConstants`.
-    """
-    table = _fitted_constants()
-    records = [
-        {**table[scale_up_link(family)], **table[fabric_link(fabric)]}
-        for family, fabric in zip(families, fabrics, strict=True)
-    ]
-    given = {
-        name: np.broadcast_to(np.asarray(value, dtype=float), (len(records),))
-        for name, value in {
-            "intra_bytes_per_s": intra_bytes_per_s,
-            "inter_bytes_per_s_per_gpu": inter_bytes_per_s_per_gpu,
-            "gpus_per_domain": gpus_per_domain,
-            "gpus_per_node": gpus_per_domain if gpus_per_node is None else gpus_per_node,
-            "gpus_per_card": gpus_per_card,
-            "shared_card_fraction": shared_card_fraction,
-        }.items()
-    }
-    fitted = {
-        name: np.array([record[name] for record in records])
-        for name in LinkConstants.names()
-        if name not in given
-    }
-    return LinkConstants(**fitted, **given)
-
-
-def scale_up_link(family: str) -> str:
-    """Returns the link class of an accelerator architecture."""
-    return SCALE_UP_LINKS.get(family, OTHER_SCALE_UP)
-
-
-def fabric_link(kind: str) -> str:
-    """Returns the link class of a kind of fabric."""
-    return INFINIBAND if kind.startswith(INFINIBAND) else OTHER_FABRIC
 
 
 def all_reduce_s(
@@ -271,6 +160,30 @@ def point_to_point_s(
     return links.intra_latency_s + np.where(is_same_domain, near_s, far_s)
 
 
+def passed_on_s(
+    *,
+    num_bytes: Numbers,
+    num_steps: Numbers,
+    is_same_domain: bool | np.bool_ | Booleans,
+    links: LinkConstants,
+) -> Floats:
+    """Returns seconds `(n,)` until every member of a circle has passed on parts to the next one in so many steps.
+
+    Each step is one message from every member, so that what leaves a domain goes through the card of a single one.
+
+    Args:
+        num_bytes: What one member passes on in all steps together.
+        num_steps: Messages that follow each other; none costs nothing.
+        is_same_domain: Whether the circle stays in one scale-up domain.
+        links: Constants of the network.
+    """
+    steps = np.asarray(num_steps, dtype=np.float64)
+    part_bytes = num_bytes / np.maximum(steps, 1.0)
+    return np.asarray(
+        steps * point_to_point_s(num_bytes=part_bytes, is_same_domain=is_same_domain, links=links)
+    )
+
+
 def _faster_way_s(
     near_s: Floats,
     far_way_s: _FarWay,
@@ -301,10 +214,41 @@ def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links
 
 def _far_all_reduce_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
     """Returns seconds of an all-reduce through the fabric: the faster of ring and tree."""
-    transfer_s = volume / _far_rate(links.all_reduce_fraction, members, links)
+    return np.minimum(*_far_ring_and_tree_s(volume, group_size, members, links))
+
+
+def _far_ring_and_tree_s(
+    volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants
+) -> tuple[Floats, Floats]:
+    """Returns seconds of an all-reduce round the fabric and back, and up a tree of domains and down again.
+
+    Between more than two domains some cards carry as much in the tree as in the ring. Each of two hands half of the buffer up
+    and half down, so that its cards carry the buffer once, and the links inside twice (NCCL, `src/graph/tuning.cc`, and
+    NVIDIA/nccl-tests issue 196).
+    """
+    inside, cards = _far_rates(links.all_reduce_fraction, members, links)
+    transfer_s = volume / np.minimum(inside, cards)
     ring_s = 2.0 * _ring_latency_s(group_size, members, links) + transfer_s
-    tree_latency_s = 2.0 * _tree_latency_s(group_size, members, links)
-    return np.minimum(ring_s, tree_latency_s + _pipelined_s(transfer_s, tree_latency_s))
+    latency_s = 2.0 * _tree_latency_s(group_size, members, links)
+    has_two = _has_two_domains(group_size, members)
+    if np.any(has_two):
+        once = volume / (2.0 * np.maximum(_peer_share(group_size), 0.5))
+        transfer_s = np.where(has_two, np.maximum(2.0 * once / inside, once / cards), transfer_s)
+    return ring_s, latency_s + _pipelined_s(transfer_s, latency_s)
+
+
+def crosses_once(
+    *, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
+) -> Booleans:
+    """Returns whether an all-reduce takes the tree of two domains, whose cards carry the buffer once, `(n,)`."""
+    members = np.minimum(members_per_domain, group_size)
+    volume = 2.0 * _peer_share(group_size) * num_bytes
+    ring_s, tree_s = _far_ring_and_tree_s(volume, group_size, members, links)
+    return np.asarray(_has_two_domains(group_size, members) & (tree_s < ring_s))
+
+
+def _has_two_domains(group_size: Numbers, members: Numbers) -> Booleans:
+    return np.asarray(2.0 * np.asarray(members) == group_size)
 
 
 def _far_gather_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
@@ -353,8 +297,13 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     of some members choose the same card as their siblings where accelerators share cards: two members may be slower than
     one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries.
     """
+    return np.asarray(np.minimum(*_far_rates(fraction, members, links)))
+
+
+def _far_rates(fraction: Floats, members: Numbers, links: LinkConstants) -> tuple[Floats, Floats]:
+    """Returns bytes/s inside a domain, and of the cards of all members in it; see `_far_rate`."""
     inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
-    return np.asarray(np.minimum(inside, card_rate(members, links) * members))
+    return inside, np.asarray(card_rate(members, links) * members)
 
 
 def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
@@ -388,12 +337,3 @@ def _peer_share(group_size: Numbers) -> Floats:
 def _started_s(time_s: Floats, group_size: Numbers, links: LinkConstants) -> Floats:
     """Returns the time with the start-up, and 0 where a group has one member."""
     return np.where(np.asarray(group_size) > 1, links.intra_latency_s + time_s, 0.0)
-
-
-@cache
-def _fitted_constants() -> Mapping[str, Mapping[str, float]]:
-    """Returns the shipped constants by link; the file is read once."""
-    table: dict[str, dict[str, float]] = {}
-    for row in shipped_rows("data/link_efficiency.csv"):
-        table.setdefault(row["link"], {})[row["constant"]] = float(row["value"])
-    return table

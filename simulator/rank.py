@@ -38,7 +38,8 @@ from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.latest import remembering_latest
-from simulator.network import Group, LinkConstants, all_gather_s, all_reduce_s, link_constants
+from simulator.links import LinkConstants, link_constants
+from simulator.network import Group, all_gather_s, all_reduce_s
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
@@ -274,14 +275,17 @@ def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers |
     """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`.
 
     Nodes are taken whole, and ranks fill one after the other: groups that do not fill a node evenly lie astride two, and all
-    wait for the one of which the fewest sit together. In racks of several nodes a run is given nodes so that none does
-    (`planner.placement_note`).
+    wait for the one of which the fewest sit together. Groups begin at multiples of their span, so that of those that leave a
+    node gcd(span, node)/stride sit together. In racks of several nodes a run is given nodes so that no group that fits lies
+    astride (`planner.placement_note`), and larger ones are spread evenly over as few racks as hold them.
     """
     offers, size = rank.offers, np.asarray(group_size, dtype=np.int64)
-    reachable = np.maximum(offers.link_domain_size // stride, 1)
-    is_rack = offers.link_domain_size > offers.gpus_per_node
-    members = np.where(is_rack, np.minimum(reachable, size), np.gcd(reachable, size))
-    return np.asarray(members, dtype=np.float64)
+    domain = offers.link_domain_size
+    reachable = np.maximum(domain // stride, 1)
+    num_racks = -(-size // reachable)
+    is_rack = domain > offers.gpus_per_node
+    together = np.where(is_rack, size // num_racks, np.gcd(stride * size, domain) // stride)
+    return np.maximum(together, 1).astype(np.float64)
 
 
 @remembering_latest

@@ -29,8 +29,9 @@ import numpy as np
 from simulator.activations import num_micro_batches
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
+from simulator.links import LinkConstants
 from simulator.memory import WEIGHT_BYTES, reduced_fraction
-from simulator.network import LinkConstants, all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, Integers

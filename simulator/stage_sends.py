@@ -20,7 +20,7 @@ def sends_block(rank: Rank) -> Booleans:
 def send_s(rank: Rank) -> Floats:
     """Returns the time of one send, the mean over all stages; tensor-parallel ranks send a share each.
 
-    Stages are t c d ranks apart. A pipeline that spans k link domains leaves one k - 1 times on its way.
+    Stages are t c d ranks apart, and wait for the sends that leave a link domain where any do.
     """
     near_s, far_s = (
         point_to_point_s(num_bytes=_num_bytes(rank), is_same_domain=is_near, links=rank.links)
@@ -41,7 +41,17 @@ def _num_bytes(rank: Rank) -> Floats:
 
 
 def _far_fraction(rank: Rank) -> Floats:
-    """Share of the sends between stages that leave a link domain."""
-    num_sends = rank.plans.pipeline_parallel - 1
-    num_far = np.minimum(num_sends, np.ceil(rank.plans.num_gpus / rank.offers.link_domain_size) - 1)
+    """Share of the boundaries between p stages of s ranks that lie astride link domains of g accelerators.
+
+    Two of them are astride the end of a domain that lies inside a stage, unless that is the last one; a single one where it
+    lies between two stages. In racks of several nodes a run is given nodes so that none lies inside a stage that fits.
+    """
+    plans, domain = rank.plans, rank.offers.link_domain_size
+    stage, num_sends = plans.num_gpus // plans.pipeline_parallel, plans.pipeline_parallel - 1
+    is_rack = domain > rank.offers.gpus_per_node
+    domain = np.where(is_rack, np.maximum(domain // stage, 1) * stage, domain)
+    num_ends = (plans.num_gpus - 1) // domain
+    between = (plans.num_gpus - 1) // np.lcm(stage, domain)
+    in_last = num_ends - num_sends * stage // domain
+    num_far = np.minimum(num_sends, 2 * num_ends - between - in_last)
     return np.asarray(num_far / np.maximum(num_sends, 1))

@@ -29,7 +29,8 @@ from simulator import catalog
 from simulator.calibration import LINKS, SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.errors import CatalogError, InputError, Problem
 from simulator.hardware import Accelerator, Precision
-from simulator.network import LinkConstants, all_reduce_s, link_constants
+from simulator.links import LinkConstants, link_constants
+from simulator.network import all_reduce_s
 from simulator.table import Floats
 
 FEWEST_KERNELS = 4

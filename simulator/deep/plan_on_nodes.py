@@ -18,7 +18,7 @@ from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_step import PlanStep, folded_step, parts_and_shape, refuse_uncovered
 from simulator.errors import InputError, Problem
 from simulator.job import Job
-from simulator.network import LinkConstants
+from simulator.links import LinkConstants
 from simulator.plan import Plan
 from simulator.step import simulate_step
 

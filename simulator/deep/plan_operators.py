@@ -21,12 +21,13 @@ import numpy as np
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, attention_products
 from simulator.context_exchange import (
-    gradient_rounds_bytes,
+    gradient_rounds,
     head_ranks,
     heads_bytes,
     keys_and_values_bytes,
+    passed_on,
 )
-from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, ring
+from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, circle, ring
 from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
@@ -318,10 +319,11 @@ class _Layer:
             return self._gathered_ring(way, core, gather, around)
         if rank.workload.chosen_exchange == "all_gather":
             return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
+        sent = circle("context ring", *_pair(passed_on(rank), 1.0), around, rank.links)
         last = 1.0 / around.size
         during = stretched(core, 1.0 - last)
         core = (
-            *beside((gather,) if way == 0 else (gather, gather), during, lent_to=CONTEXT),
+            *beside((sent,) if way == 0 else (sent, sent), during, lent_to=CONTEXT),
             *stretched(core, last),
         )
         if exchanged == 1:
@@ -335,8 +337,7 @@ class _Layer:
 
     def _gathered_ring(self, way: int, core: Items, gather: Collective, around: Group) -> Items:
         """What is gathered comes during the first kernel; gradients go on during the next ones, but for the last time."""
-        num_bytes = float(gradient_rounds_bytes(self.rank)[0])
-        rounds = ring("context gradients", Operation.ALL_GATHER, num_bytes, around, self.rank.links)
+        rounds = circle("context gradients", *_pair(gradient_rounds(self.rank), 1.0), around, self.rank.links)
         if self.rank.workload.has_fused_operators:
             return (*moves(gather), *core, *moves(*(() if way == 0 else (rounds,))))
         share = 1.0 / around.size

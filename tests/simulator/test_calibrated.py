@@ -13,7 +13,7 @@ from simulator.calibration import CalibratedConstant, ConstantName
 from simulator.catalog import accelerator
 from simulator.compute import kernel_constants
 from simulator.hardware import Precision
-from simulator.network import link_constants
+from simulator.links import link_constants
 from simulator.training import training_constants
 
 

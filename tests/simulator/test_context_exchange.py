@@ -21,7 +21,7 @@ from simulator.context_exchange import (
 from simulator.layer_collectives import Directions
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
-from simulator.network import all_gather_s, all_to_all_s
+from simulator.network import all_gather_s, all_to_all_s, point_to_point_s
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.table import Floats
@@ -102,6 +102,28 @@ class TestUlysses:
         assert dense_layer(ulysses).forward_compute_s < dense_layer(ring).forward_compute_s
 
 
+class TestRing:
+    @pytest.mark.parametrize(("context", "is_near"), [(2, True), (8, True), (16, False), (32, False)])
+    def test_every_step_is_a_message_to_the_next_rank(self, context: int, is_near: bool) -> None:
+        # One of the ranks of a node sends to the next node, so that a step takes as long as its card alone does.
+        rank = rank_of("ring", context=context)
+        step_s = point_to_point_s(
+            num_bytes=2.0 * TOKENS * 2 * 4096 / context, is_same_domain=is_near, links=rank.links
+        )
+        forward_s, backward_s = context_exchange_s(rank, NOTHING_TO_HIDE_BEHIND)
+        assert forward_s == pytest.approx((context - 1) * step_s)
+        assert backward_s == pytest.approx(2 * (context - 1) * step_s)
+
+    def test_between_nodes_a_gather_has_the_cards_of_all_and_a_ring_that_of_one(self) -> None:
+        # 15/16 of 2 GiB through one card of 50 GB/s, or through eight.
+        ring_s, gather_s = (
+            float(context_exchange_s(rank_of(exchange, context=16), NOTHING_TO_HIDE_BEHIND)[0][0])
+            for exchange in ("ring", "all_gather")
+        )
+        assert ring_s > 15 / 16 * 2 * 2**30 / 50e9
+        assert ring_s > 6 * gather_s
+
+
 class TestGather:
     def gathered_s(self, rank: Rank) -> Floats:
         # Llama 3, arXiv 2407.21783, section 3.3.2: keys and values of the whole sequence, here 8 heads of 128.
@@ -140,12 +162,9 @@ class TestGatheredRing:
         rank, gather = rank_of("gathered_ring"), rank_of("all_gather")
         forward_s, backward_s = context_exchange_s(rank, core_of(10.0))
         assert forward_s == context_exchange_s(gather, core_of(10.0))[0]
-        # Each of 8 ranks sends its 32 heads of 128, keys and values, on 8 times in 4 bytes: as a gather of 8/7 of the whole.
-        rounds_s = all_gather_s(
-            num_bytes=8 / 7 * TOKENS * 2 * 4096 * 4.0,
-            group_size=8.0,
-            members_per_domain=8.0,
-            links=rank.links,
+        # Each of 8 ranks sends an eighth of 32 heads of 128, keys and values, on 8 times in 4 bytes.
+        rounds_s = 8.0 * point_to_point_s(
+            num_bytes=TOKENS * 2 * 4096 * 4.0 / 8, is_same_domain=True, links=rank.links
         )
         assert backward_s == pytest.approx(forward_s + rounds_s)
 
@@ -229,11 +248,9 @@ class TestHybrid:
         rank = rank_of("hybrid", context=16)
         assert head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)[0] == 8
         assert ring_steps(rank)[0] == 2.0
-        ring_s = all_gather_s(
-            num_bytes=2.0 * TOKENS * 2 * (32 / 8) * 128,
-            group_size=2.0,
-            members_per_domain=1.0,
-            links=rank.links,
+        # Once half of the keys and values of four heads.
+        ring_s = point_to_point_s(
+            num_bytes=2.0 * TOKENS * 2 * (32 / 8) * 128 / 2, is_same_domain=False, links=rank.links
         )
         # 3 N h / P and N h / P values inside each node, N being the whole sequence.
         heads_s = sum(

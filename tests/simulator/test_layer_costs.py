@@ -334,7 +334,7 @@ class TestExperts:
         assert 0.7 < ratio < 1.05
 
 
-@pytest.mark.parametrize("stride", [1, 2, 4])
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 6, 12])
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 20, 24, 40])
 def test_groups_astride_nodes_count_as_the_one_of_which_the_fewest_sit_together(
     stride: int, size: int
@@ -355,6 +355,18 @@ def test_racks_hold_groups_that_do_not_fill_them() -> None:
     # Nodes are chosen so that 64 of 72 neighbours sit together: the answer says which (`planner.placement_note`).
     rank = rank_of(plan_of(data=72), offer=rented("gb200"))
     assert members_in_domain(rank, 1, np.array([64])) == 64
+
+
+@pytest.mark.parametrize(
+    ("stride", "size", "together"),
+    [(1, 96, 48), (1, 128, 64), (8, 64, 8), (8, 72, 9), (8, 10, 5), (12, 48, 6), (96, 4, 1)],
+)
+def test_larger_groups_are_spread_evenly_over_the_racks_that_hold_them(
+    stride: int, size: int, together: int
+) -> None:
+    # 64 ranks of which 9 fit into a rack of 72 need 8 racks, and no rack has but one of them.
+    rank = rank_of(plan_of(data=72), offer=rented("gb200"))
+    assert members_in_domain(rank, stride, np.array([size])) == together
 
 
 def test_tensor_parallelism_over_six_of_eight_accelerators_leaves_the_node() -> None:

@@ -130,10 +130,16 @@ class TestPipeline:
             (plan_of(tensor=4, pipeline=2), 0, 1),
             (plan_of(tensor=8, pipeline=4), 3, 3),
             (plan_of(data=4), 0, 1),
+            # Nodes end at ranks 8 and 16: inside the second stage, and the third.
+            (plan_of(tensor=2, data=3, pipeline=4), 3, 3),
+            # Inside stages of ranks 6 to 8 and 15 to 17; 24 ends the last one.
+            (plan_of(data=3, pipeline=8), 4, 7),
+            (plan_of(tensor=4, data=3, pipeline=2), 1, 1),
         ],
     )
     def test_sends_inside_and_between_nodes(self, plan: Plan, num_far: int, num_sends: int) -> None:
-        rank = Rank.of(job_of(EVEN), table_of(plan))
+        workload = EVEN.model_copy(update={"global_batch_size": 24})
+        rank = Rank.of(job_of(workload), table_of(plan))
         num_bytes = 2.0 * 2048 * 4096 / plan.tensor_parallel
         near_s, far_s = (
             point_to_point_s(num_bytes=num_bytes, is_same_domain=is_near, links=rank.links)[0]

@@ -28,7 +28,8 @@ from simulator.deep.topologies import (
 )
 from simulator.deep.topology import Topology
 from simulator.errors import InputError
-from simulator.network import all_gather_s, all_reduce_s, link_constants
+from simulator.links import link_constants
+from simulator.network import all_gather_s, all_reduce_s
 
 B = 1e9
 HOP = 1e-6

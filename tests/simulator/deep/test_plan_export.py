@@ -38,7 +38,7 @@ def test_read_back_and_played_it_takes_as_long(name: str, tmp_path: Path) -> Non
     assert read_s == pytest.approx(own_s, abs=50 * MICROSECOND)
 
 
-@pytest.mark.parametrize("name", ["data on two nodes", "context on two nodes"])
+@pytest.mark.parametrize("name", ["data on two nodes"])
 def test_on_nodes_it_takes_about_as_long_as_the_plan(name: str) -> None:
     # Around one ring with one card of each node it would take twice or three times as long. Latencies and what links
     # reach of their bandwidth differ: the plan's come from measurements.
