@@ -214,41 +214,10 @@ def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links
 
 def _far_all_reduce_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
     """Returns seconds of an all-reduce through the fabric: the faster of ring and tree."""
-    return np.minimum(*_far_ring_and_tree_s(volume, group_size, members, links))
-
-
-def _far_ring_and_tree_s(
-    volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants
-) -> tuple[Floats, Floats]:
-    """Returns seconds of an all-reduce round the fabric and back, and up a tree of domains and down again.
-
-    Between more than two domains some cards carry as much in the tree as in the ring. Each of two hands half of the buffer up
-    and half down, so that its cards carry the buffer once, and the links inside twice (NCCL, `src/graph/tuning.cc`, and
-    NVIDIA/nccl-tests issue 196).
-    """
-    inside, cards = _far_rates(links.all_reduce_fraction, members, links)
-    transfer_s = volume / np.minimum(inside, cards)
+    transfer_s = volume / _far_rate(links.all_reduce_fraction, members, links)
     ring_s = 2.0 * _ring_latency_s(group_size, members, links) + transfer_s
-    latency_s = 2.0 * _tree_latency_s(group_size, members, links)
-    has_two = _has_two_domains(group_size, members)
-    if np.any(has_two):
-        once = volume / (2.0 * np.maximum(_peer_share(group_size), 0.5))
-        transfer_s = np.where(has_two, np.maximum(2.0 * once / inside, once / cards), transfer_s)
-    return ring_s, latency_s + _pipelined_s(transfer_s, latency_s)
-
-
-def crosses_once(
-    *, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
-) -> Booleans:
-    """Returns whether an all-reduce takes the tree of two domains, whose cards carry the buffer once, `(n,)`."""
-    members = np.minimum(members_per_domain, group_size)
-    volume = 2.0 * _peer_share(group_size) * num_bytes
-    ring_s, tree_s = _far_ring_and_tree_s(volume, group_size, members, links)
-    return np.asarray(_has_two_domains(group_size, members) & (tree_s < ring_s))
-
-
-def _has_two_domains(group_size: Numbers, members: Numbers) -> Booleans:
-    return np.asarray(2.0 * np.asarray(members) == group_size)
+    tree_latency_s = 2.0 * _tree_latency_s(group_size, members, links)
+    return np.minimum(ring_s, tree_latency_s + _pipelined_s(transfer_s, tree_latency_s))
 
 
 def _far_gather_s(volume: Numbers, group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:
@@ -297,13 +266,8 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     of some members choose the same card as their siblings where accelerators share cards: two members may be slower than
     one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries.
     """
-    return np.asarray(np.minimum(*_far_rates(fraction, members, links)))
-
-
-def _far_rates(fraction: Floats, members: Numbers, links: LinkConstants) -> tuple[Floats, Floats]:
-    """Returns bytes/s inside a domain, and of the cards of all members in it; see `_far_rate`."""
     inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
-    return inside, np.asarray(card_rate(members, links) * members)
+    return np.asarray(np.minimum(inside, card_rate(members, links) * members))
 
 
 def _ring_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants) -> Floats:

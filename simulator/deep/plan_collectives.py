@@ -7,7 +7,7 @@ byte. A collective that is alone therefore takes as long as in the fast depth; o
 
 A ring of n ranks, g of them in each domain, runs as g rings that each enter and leave a domain at another member, so that
 each of these sends (g-1)/g of the volume to its neighbour and 1/g through its own card. The fast depth lets the scale-up
-link carry all of it. The tree of two domains is played as rings that carry as much as it does.
+link carry all of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from simulator.network import (
     all_reduce_s,
     all_to_all_s,
     card_rate,
-    crosses_once,
     forwarded_exchange_s,
     passed_on_s,
     point_to_point_s,
@@ -131,24 +130,13 @@ def ring(
     alone_s = timed(num_bytes=num_bytes, group_size=size, members_per_domain=members, links=links)
     near_rate, far_rate = scale_up_rate(fraction, members, links), card_rate(members, links)
     if members < size:
-        near, far = _carried(is_sum, volume, num_bytes, size, members, links)
-        near_s, far_s = near * (members - 1.0) / members / near_rate, far / members / far_rate
+        near_s, far_s = volume * (members - 1.0) / members / near_rate, volume / members / far_rate
         # The scale-up link caps the rate of the fast depth, where it carries all of the volume.
-        capped_s = np.maximum(near / near_rate if members > 1 else 0.0, far_s)
+        capped_s = np.maximum(volume / near_rate if members > 1 else 0.0, far_s)
     else:
         near_s = capped_s = volume / near_rate
         far_s = np.zeros_like(near_s)
     return _collective(label, operation, group, num_bytes, alone_s, near_s, far_s, capped_s, links)
-
-
-def _carried(
-    is_sum: bool, volume: float, num_bytes: float, size: float, members: float, links: LinkConstants
-) -> tuple[float, float]:
-    """Returns the bytes that the links of a domain carry, and its cards."""
-    group = {"group_size": size, "members_per_domain": members}
-    if is_sum and crosses_once(num_bytes=num_bytes, **group, links=links).all():
-        return 2.0 * num_bytes, num_bytes
-    return volume, volume
 
 
 def circle(label: str, num_bytes: float, num_steps: float, group: Group, links: LinkConstants) -> Collective:

@@ -24,7 +24,6 @@ from simulator.network import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
-    crosses_once,
     passed_on_s,
     point_to_point_s,
     reduce_scatter_s,
@@ -411,42 +410,6 @@ def test_every_shipped_constant_is_positive_and_says_where_it_comes_from() -> No
         assert row["fitted_on"], row
         assert row["error"], row
         assert row["source"], row
-
-
-class TestTwoDomains:
-    """NVIDIA/nccl-tests issue 196: on two nodes NCCL takes the tree, which goes beyond what the network carries of a ring."""
-
-    def all_reduce_s(self, num_domains: float, num_bytes: float = 8e9) -> float:
-        links = cluster("hopper", inter_bytes_per_s_per_gpu=50e9)
-        return float(
-            all_reduce_s(
-                num_bytes=num_bytes, group_size=8.0 * num_domains, members_per_domain=8.0, links=links
-            )[0]
-        )
-
-    def test_bus_bandwidth_lies_between_what_was_measured_without_switches_that_add_and_with_them(
-        self,
-    ) -> None:
-        # NVIDIA/nccl issue 1221, eight H100 and eight cards of 400 Gbit/s a node, 4 and 8 GB on two nodes.
-        assert 330e9 < 2 * 15 / 16 * 8e9 / self.all_reduce_s(2.0) < 430e9
-
-    def test_cards_carry_the_buffer_once(self) -> None:
-        slow = cluster("hopper", inter_bytes_per_s_per_gpu=5e9)
-        time_s = all_reduce_s(num_bytes=1e12, group_size=16.0, members_per_domain=8.0, links=slow)
-        assert time_s == pytest.approx(1e12 / (8 * 5e9 * slow.inter_fraction), rel=0.01)
-
-    @pytest.mark.parametrize(
-        ("num_domains", "is_once"), [(1.0, False), (2.0, True), (3.0, False), (4.0, False)]
-    )
-    def test_only_between_two(self, num_domains: float, is_once: bool) -> None:
-        group = {"group_size": 8.0 * num_domains, "members_per_domain": 8.0}
-        links = cluster("hopper", inter_bytes_per_s_per_gpu=25e9)
-        assert crosses_once(num_bytes=8e9, **group, links=links) == is_once
-
-    def test_a_third_domain_never_saves_time(self) -> None:
-        for num_bytes in np.logspace(3, 11, 17):
-            times_s = [self.all_reduce_s(count, num_bytes) for count in (1.0, 2.0, 3.0, 4.0)]
-            assert times_s == sorted(times_s)
 
 
 def test_what_is_passed_on_goes_message_by_message() -> None:
