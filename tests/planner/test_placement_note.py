@@ -34,6 +34,17 @@ def test_whole_nodes_are_taken_where_groups_do_not_fill_them() -> None:
     assert "6 of them fit: take 15 of the 18 nodes of each of 11 domains" in note
 
 
+def test_a_last_rack_with_few_accelerators_is_no_rack_to_fill_last() -> None:
+    # 512 = 7 x 72 + 8: eight racks of 64.
+    (note,) = placement_notes(RACKS, plan_of(tensor=8, data=64))
+    assert "over 8 link domains of 72: take 16 of the 18 nodes of each" in note
+    assert "which would hold 8 accelerators" in note
+    # 3,904 = 54 x 72 + 16: 55 racks of 70.98, 17.7 nodes.
+    (note,) = placement_notes(RACKS, plan_of(tensor=8, data=488))
+    assert "take 17 or 18 of the 18 nodes of each" in note
+    assert not placement_notes(RACKS, plan_of(tensor=8, pipeline=64))  # no replicas
+
+
 @pytest.mark.parametrize(
     ("job", "plan"),
     [
