@@ -18,7 +18,7 @@ from constraints.space import Space, pruned_space
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.search_options import LOWEST_POWER_CAP
-from simulator.table import Floats
+from simulator.table import Booleans, Floats, Integers
 
 CAP_STEP = 0.05
 """Power caps are set in steps of about this share of the TDP."""
@@ -89,13 +89,25 @@ def designs_of_answers(job: Job, layouts: PlanTable) -> PlanTable:
     The listed designs come first, then those with fewer spares than enough.
     """
     listed = cross_run_knobs(job, layouts)
-    if not has_any_number_of_spares(job):
-        return listed
-    num_between = np.maximum(0, listed.num_spare_nodes - 1)
-    rows = np.repeat(np.arange(len(listed)), num_between)
+    return PlanTable.concatenate([listed, with_fewer_spares(listed.take(has_fewer_spares(job, listed)))])
+
+
+def has_fewer_spares(job: Job, listed: PlanTable) -> Booleans:
+    """Returns which listed designs an answer may also have with fewer spare nodes, yet some, `(n,)`."""
+    return np.asarray(has_any_number_of_spares(job) & (listed.num_spare_nodes > 1))
+
+
+def without_spares(job: Job, rows: Integers) -> Integers:
+    """Returns the rows of listed designs that differ from those of `rows` in having no spare node, where both are listed."""
+    return np.asarray(rows + (1 if job.search.with_spares[0] else -1))
+
+
+def with_fewer_spares(plans: PlanTable) -> PlanTable:
+    """Returns designs with every number of spare nodes between none and theirs, design by design."""
+    num_between = np.maximum(0, plans.num_spare_nodes - 1)
+    rows = np.repeat(np.arange(len(plans)), num_between)
     first_of_design = np.repeat(np.cumsum(num_between) - num_between, num_between)
-    num_spares = 1 + np.arange(len(rows)) - first_of_design
-    return PlanTable.concatenate([listed, replace(listed.take(rows), num_spare_nodes=num_spares)])
+    return replace(plans.take(rows), num_spare_nodes=1 + np.arange(len(rows)) - first_of_design)
 
 
 def with_other_intervals(job: Job, plans: PlanTable, used_s: Floats) -> PlanTable:

@@ -18,6 +18,7 @@ from objectives.scores import total
 from objectives.usage import Usage
 from simulator.job import Job
 from simulator.offer_table import OfferTable
+from simulator.plan import CheckpointScheme
 from simulator.power import phase_power
 from simulator.run.spread import wall_time_quantile_s
 from simulator.run.wall_time import RunTable
@@ -51,6 +52,19 @@ def least_by_intervals(job: Job, part: Evaluation) -> dict[str, Floats]:
         "carbon_kgco2e": total(carbon_parts(job, part.plans, usage, is_bound=True))
         + replacement_kgco2e(job, part.plans, run),
     }
+
+
+def holds_with_any_spares(job: Job, part: Evaluation) -> Booleans:
+    """Returns whether `least_by_intervals` of designs without spare nodes holds with any number of them, too, `(n,)`.
+
+    Spares cost and draw more, and shorten the waits for nodes, which the bound leaves out. That is all that they do, unless
+    something may stop a run while it waits, or replicas go on without a failed one, so that spares change how often the
+    whole run stops; and a run that never ends without them has no bound.
+    """
+    if job.reliability.fails_during_restart:
+        return np.zeros(len(part), dtype=np.bool_)
+    has_restarts_alike = part.plans.checkpoint_scheme != CheckpointScheme.REPLICA_FT.code
+    return np.asarray(has_restarts_alike & part.outcomes.run.makes_progress)
 
 
 def undisturbed(job: Job, run: RunTable) -> RunTable:

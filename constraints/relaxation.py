@@ -8,19 +8,23 @@ that an answer may run it (`constraints.answers`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 
 from constraints.answers import (
-    designs_of_answers,
+    has_fewer_spares,
     has_other_intervals,
+    with_fewer_spares,
     with_other_intervals,
+    without_spares,
 )
-from constraints.evaluation import Evaluation, evaluate
-from constraints.interval_bounds import least_by_intervals
-from constraints.limits import excess_over, limited_quantities, set_limits
+from constraints.bounds import kept_by_bounds
+from constraints.evaluation import Evaluation, evaluate, judge
+from constraints.interval_bounds import holds_with_any_spares, least_by_intervals
+from constraints.lattice import cross_run_knobs
+from constraints.limits import excess_over, limited_quantities, set_limits, with_limits
 from constraints.space import Space
 from simulator.job import Job
 from simulator.plan import PlanTable
@@ -56,6 +60,10 @@ class LeastValue:
         return rounded_up(self.value)
 
 
+_Best = tuple[float, Evaluation] | None
+"""The least value that was found, and its design, one row."""
+
+
 class LeastValues:
     """Least values of what a job limits, under any choice of its limits; each is searched once and remembered."""
 
@@ -79,7 +87,7 @@ class LeastValues:
         """
         key = name, frozenset(others) - {name}
         if key not in self._known:
-            self._known[key] = self._search(*key)
+            self._known[key] = self._of_fewer_limits(*key) or self._search(*key)
         return self._known[key]
 
     def can_keep(self, names: Collection[str]) -> bool:
@@ -89,13 +97,37 @@ class LeastValues:
         return least is not None and (name not in names or least.value <= self._limits[name])
 
     def _search(self, name: str, others: frozenset[str]) -> LeastValue | None:
-        space = self._space.under({other: self._limits[other] for other in sorted(others)})
-        found = self._best(
-            space, space.layouts, getattr(space.bounds, name)[space.is_kept], _quantity(space, name)
-        )
+        space, job = self._space, self._under(others)
+        kept = np.flatnonzero(np.logical_and.reduce(list(kept_by_bounds(job, space.bounds).values())))
+        bounds = getattr(space.bounds, name)[kept]
+        best = self._known_best(job, name)
+        found = self._best(job, space.all_layouts.take(kept), bounds, _quantity(job, name), best)
         if found is None:
             return None
         return LeastValue(name=name, value=found[0], design=found[1])
+
+    def _of_fewer_limits(self, name: str, others: frozenset[str]) -> LeastValue | None:
+        """What is known already: the least value under some of these limits, whose design happens to keep them all."""
+        job = self._under(others)
+        for (known_name, known_others), known in self._known.items():
+            if known_name == name and known is not None and known_others < others:
+                design = judge(job, known.design.plans, known.design.outcomes)
+                if design.is_feasible[0]:
+                    return replace(known, design=design)
+        return None
+
+    def _under(self, others: Collection[str]) -> Job:
+        """The job under these of its limits alone, and with the same bounds."""
+        return with_limits(self._space.job, {other: self._limits[other] for other in sorted(others)})
+
+    def _known_best(self, job: Job, name: str) -> _Best:
+        """The best design that was found for the same quantity under other limits and keeps those of the job."""
+        best: _Best = None
+        for known in [value for key, value in self._known.items() if key[0] == name and value is not None]:
+            design = judge(job, known.design.plans, known.design.outcomes)
+            if design.is_feasible[0] and (best is None or known.value < best[0]):
+                best = known.value, design
+        return best
 
     def nearest_design(self) -> Evaluation | None:
         """Returns the design whose limits are exceeded least in sum, one row; `None` where none fits memory or ends.
@@ -107,15 +139,12 @@ class LeastValues:
             excess_over(limit, getattr(space.bounds, name)[fits]) for name, limit in self._limits.items()
         ]
         least = np.sum([np.zeros(int(fits.sum())), *bounds], axis=0)
-        found = self._best(space, space.all_layouts.take(fits), least, _distance(space.job))
+        found = self._best(space.job, space.all_layouts.take(fits), least, _distance(space.job))
         return None if found is None else found[1]
 
-    def _best(
-        self, space: Space, layouts: PlanTable, bounds: Floats, aim: _Aim
-    ) -> tuple[float, Evaluation] | None:
+    def _best(self, job: Job, layouts: PlanTable, bounds: Floats, aim: _Aim, best: _Best = None) -> _Best:
         """The least finite value of any design, and the design; layouts come in the order of their bounds."""
         order = np.argsort(bounds, kind="stable")
-        best: tuple[float, Evaluation] | None = None
         start, size = 0, FIRST_ROUND
         while start < len(order):
             rows = order[start : start + size]
@@ -124,8 +153,7 @@ class LeastValues:
             self.was_stopped = self.was_stopped or self._should_stop()
             if len(rows) == 0 or self.was_stopped:
                 break
-            part = evaluate(space.job, designs_of_answers(space.job, layouts.take(rows)))
-            best = _with_intervals(space.job, part, aim, _better(part, aim, best))
+            best = _best_of_layouts(job, layouts.take(rows), aim, best)
         return best
 
 
@@ -139,9 +167,27 @@ class _Aim:
     """What another interval between saves could lower it to, `(n,)`."""
 
 
-def _better(
-    part: Evaluation, aim: _Aim, best: tuple[float, Evaluation] | None
-) -> tuple[float, Evaluation] | None:
+def _best_of_layouts(job: Job, layouts: PlanTable, aim: _Aim, best: _Best) -> _Best:
+    """The best of every design that an answer may have of some layouts, and the one known before.
+
+    Of those with fewer spare nodes than enough only such are simulated as could be the best by what no interval lowers the
+    design without spares below.
+    """
+    listed = evaluate(job, cross_run_knobs(job, layouts))
+    best = _better(listed, aim, best)
+    enough = np.flatnonzero(has_fewer_spares(job, listed.plans))
+    if len(enough):
+        without = listed.take(without_spares(job, enough))
+        could_win = aim.least_of(without) < (np.inf if best is None else best[0])
+        enough = enough[could_win | ~holds_with_any_spares(job, without)]
+    parts = [listed]
+    if len(enough):
+        parts.append(evaluate(job, with_fewer_spares(listed.plans.take(enough))))
+        best = _better(parts[-1], aim, best)
+    return _with_intervals(job, Evaluation.concatenate(parts), aim, best)
+
+
+def _better(part: Evaluation, aim: _Aim, best: _Best) -> _Best:
     """The best of some designs and the one known before; only a finite value counts."""
     values = aim.value_of(part)
     row = int(np.argmin(values))
@@ -150,9 +196,7 @@ def _better(
     return best
 
 
-def _with_intervals(
-    job: Job, part: Evaluation, aim: _Aim, best: tuple[float, Evaluation] | None
-) -> tuple[float, Evaluation] | None:
+def _with_intervals(job: Job, part: Evaluation, aim: _Aim, best: _Best) -> _Best:
     """The best with other intervals between saves, too, of those designs that these could make the best."""
     if not has_other_intervals(job):
         return best
@@ -176,9 +220,8 @@ def rounded_up(value: float) -> float:
     return float(exact.quantize(last_digit, rounding=ROUND_CEILING))
 
 
-def _quantity(space: Space, name: str) -> _Aim:
+def _quantity(job: Job, name: str) -> _Aim:
     """What a limit bounds; infinite for designs that break the limits they are evaluated under."""
-    job = space.job
 
     def quantity(part: Evaluation) -> Floats:
         return limited_quantities(job, part.plans, part.scores, part.outcomes)[name]

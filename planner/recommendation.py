@@ -229,8 +229,8 @@ class Recommendation(Record):
     objectives: tuple[str, ...]
     """What was made small."""
     front: tuple[Design, ...]
-    """The Pareto front, by rising first objective: no design beats another in every objective. Of designs whose objectives
-    all differ by less than 0.1 % one stands for the others."""
+    """The Pareto front, by rising first objective: no design beats another in every objective. One that gains less than
+    0.1 % in every objective over another is left out."""
     rejected: tuple[Rejection, ...]
     """What kept designs out."""
     num_evaluated: int

@@ -13,7 +13,7 @@ from simulator.table import Integers
 from studies.reduction import Reduction
 
 SAME_WITHIN_FRACTION = 0.001
-"""Designs that no other one beats and that differ by less in every objective are one design of the front; far
+"""A design that no other one beats, yet that gains less in every objective over another one, is not shown beside it; far
 below what the model can tell apart."""
 
 
@@ -63,7 +63,7 @@ class Archive:
     def distinct_front(self) -> tuple[Evaluation | None, Integers]:
         """Returns the front as everybody is shown it, and its numbers: without designs that hardly differ from another one.
 
-        Near-equals are such as differ in the checkpoint interval alone, by less than `SAME_WITHIN_FRACTION`.
+        Left out is what gains less than `SAME_WITHIN_FRACTION` in every objective over one that stays, however much it loses.
         """
         rows = self._distinct_rows()
         return None if self.front is None else self.front.take(rows), self.ids[rows]

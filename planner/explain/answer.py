@@ -132,9 +132,9 @@ def _binding(job: Job, least: LeastValues) -> tuple[Binding, ...]:
     limits = set_limits(job)
     found = []
     for quantity in (QUANTITIES[one] for one in QUANTITIES if one in job.objectives):
-        held = least.of(quantity, limits)
-        for name in limits:
-            free = least.of(quantity, [other for other in limits if other != name])
+        without = {name: least.of(quantity, [other for other in limits if other != name]) for name in limits}
+        held = least.of(quantity, limits)  # known by now where a limit does not bind
+        for name, free in without.items():
             if held and free and name != quantity and free.value < held.value * (1.0 - SAME_FRACTION):
                 found.append(
                     Binding(constraint=name, quantity=quantity, least=held.value, least_without=free.value)

@@ -155,7 +155,17 @@ def _conflict(question: _Question, effort: float) -> tuple[str, ...]:
             left_out = without
         else:
             conflict.append(str(rule))
-    return tuple(conflict)
+    return tuple(conflict) or _too_short(question)
+
+
+def _too_short(question: _Question) -> tuple[str, ...]:
+    """The first job that is longer than its window whatever its design, where that window ends with the horizon."""
+    problem = question.pooled.problem
+    for index, (job, window) in enumerate(zip(question.fleet.jobs, problem.windows, strict=True)):
+        least_h = min((way.duration_h for way in problem.ways if way.job == index), default=0)
+        if least_h > window.end_h - window.start_h:
+            return (f"job_window: {job.name}",)
+    return ()
 
 
 def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...]:

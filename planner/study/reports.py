@@ -65,7 +65,7 @@ class StudyStatus(StudyState):
     num_feasible: int
     """Designs that keep every limit."""
     num_front: int
-    """Designs of the front, on which designs that differ by less than 0.1 % count once; as many have the tag `front` in
+    """Designs of the front, without those that gain less than 0.1 % over one of them; as many have the tag `front` in
     MLflow."""
     num_not_dominated: int
     """Feasible designs that no other one beats: the front and its near-equals, which have the tag `near_front`."""
@@ -93,7 +93,7 @@ class StudyFront(Record):
     num_not_dominated: int
     """Feasible designs that no other one beats: the front and its near-equals."""
     front: tuple[Design, ...]
-    """Designs that no other one beats, of which those that differ by less than 0.1 % count once, by rising first
+    """Designs that no other one beats, without those that gain less than 0.1 % over one of them, by rising first
     objective."""
 
 

@@ -121,7 +121,9 @@ def _near(num_front: int, num_not_dominated: int) -> str:
     """What no other design beats either, and yet does not stand on the front."""
     if num_front == num_not_dominated:
         return ""
-    return f", and {human.count(num_not_dominated - num_front)} more that differ from one of them by less than 0.1 %"
+    return (
+        f", and {human.count(num_not_dominated - num_front)} more that gain less than 0.1 % over one of them"
+    )
 
 
 def _table(*headings: str) -> Table:

@@ -60,14 +60,13 @@ def summary_of(timeline: StepTimeline) -> TimelineSummary:
     """Returns what a reader needs to know of a timeline, without its events."""
     events, parts = timeline.events, timeline.stages
     is_first_stage = (events.stage == 0) & ~events.is_background
-    backwards_s = events.start_s[is_first_stage & (events.kind == EventKind.BACKWARD.code)]
     forwards_s = events.end_s[is_first_stage & (events.kind == EventKind.FORWARD.code)]
     return TimelineSummary(
         num_stages=timeline.num_stages,
         num_chunks_per_stage=timeline.num_chunks_per_stage,
         num_micro_batches=timeline.num_micro_batches,
         step_time_s=timeline.step_time_s,
-        warm_up_s=float(np.min(backwards_s)),
+        warm_up_s=timeline.first_backward_s,
         cool_down_s=timeline.step_time_s - float(np.max(forwards_s)),
         stages=tuple(
             StageTime(stage=stage, **{name: float(getattr(parts, name)[stage]) for name in parts.names()})

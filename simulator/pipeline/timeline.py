@@ -37,6 +37,9 @@ class StepTimeline:
     num_micro_batches: int
     step_time_s: float
     """When all stages have updated their weights."""
+    first_backward_s: float
+    """When the first stage begins its first backward, which takes no time where it holds an embedding alone that is frozen
+    or whose gradient comes later."""
     events: StepEvents
     """By stage, and there by time."""
     stages: StageSeconds
@@ -65,6 +68,7 @@ def step_timeline(job: Job, plan: Plan) -> StepTimeline:
         num_chunks_per_stage=step.num_chunks // step.num_stages,
         num_micro_batches=step.num_micro_batches,
         step_time_s=step_time_s,
+        first_backward_s=step.first_backward_s,
         events=events.take(np.lexsort((events.end_s, events.start_s, events.is_background, events.stage))),
         stages=stage_seconds(events, step.num_stages),
     )
@@ -137,6 +141,12 @@ class _Step:
     def last_s(self) -> float:
         """When the last backward and the last reduction have ended."""
         return float(max(self.played.end_s.max(), self.synced_s.max()))
+
+    @property
+    def first_backward_s(self) -> float:
+        """When the first stage begins its first backward, however long that takes."""
+        ops = self.played
+        return float(self.start_s[(ops.stage == 0) & ops.is_backward].min())
 
     def operations(self) -> StepEvents:
         """Forwards and backwards, and weight gradients where they are operations of their own."""

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from constraints.evaluation import evaluate
-from constraints.interval_bounds import ENERGY_OF_WORK, least_by_intervals, undisturbed
+from constraints.interval_bounds import (
+    ENERGY_OF_WORK,
+    holds_with_any_spares,
+    least_by_intervals,
+    undisturbed,
+)
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.limits import limited_quantities
 from simulator.energy import EnergyTable
@@ -71,6 +76,22 @@ def test_no_interval_beats_it(name: str) -> None:
         best = reached[limit].reshape(len(designs), -1).min(axis=1)
         assert (values[ends] <= best[ends] * (1.0 + 1e-9)).all(), limit
         assert (values[ends] > 0.2 * best[ends]).any(), limit
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_where_it_says_so_no_number_of_spares_beats_it_either(name: str) -> None:
+    job = JOBS[name]
+    designs = cross_run_knobs(job, enumerate_layouts(job))
+    designs = designs.take(np.random.default_rng(6).choice(len(designs), 200, replace=False))
+    found = evaluate(job, replace(designs, num_spare_nodes=np.zeros_like(designs.num_spare_nodes)))
+    holds = holds_with_any_spares(job, found)
+    assert holds.any() != job.reliability.fails_during_restart
+    for num_spares in (1, 2, 5):
+        plans = replace(found.plans, num_spare_nodes=np.full(len(designs), num_spares))
+        others = evaluate(job, plans)
+        reached = limited_quantities(job, plans, others.scores, others.outcomes)
+        for limit, least in least_by_intervals(job, found).items():
+            assert (least <= reached[limit] * (1.0 + 1e-12))[holds].all(), limit
 
 
 def test_the_parts_of_an_undisturbed_run_sum_to_its_time() -> None:

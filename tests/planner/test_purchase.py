@@ -203,6 +203,16 @@ def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
     assert plan.all_rent_usd == rented().cost_usd
 
 
+def test_a_job_longer_than_a_window_that_ends_with_the_horizon_is_named() -> None:
+    fleet = fleet_with(
+        offer(rent={"usd_per_gpu_hour": 2.0, "max_nodes": 1}),
+        jobs=[job("late", 2e12, 15, 20)],
+        horizon_days=20,
+    )
+    plan = plan_purchase(fleet)
+    assert (plan.status, plan.conflict) == ("infeasible", ("job_window: late",))
+
+
 def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
     huge = job("huge", 1e11, 0, 60)
     run = {

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from constraints.evaluation import evaluate
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
 from planner.plan_input import plan_of, read_plan
-from planner.sensitivity import RESULTS, ResultSensitivity, Sensitivities, Swing, sensitivities
+from planner.sensitivity import (
+    RESULTS,
+    ResultSensitivity,
+    Sensitivities,
+    Swing,
+    front_tornado,
+    sensitivities,
+)
 from planner.uncertain_inputs import STEP_TIME, UncertainInput
 from simulator.accuracy import Accuracy
 from simulator.job import Job
+from simulator.plan import PlanTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BOUGHT = EXAMPLES / "bloom-176b.yaml"
@@ -143,6 +153,17 @@ def test_a_fleet_without_stragglers_has_no_range_of_them() -> None:
     )
     names = {described.name for described in found_of(still, RENTED_PLAN).inputs}
     assert "straggler slow-down" not in names
+
+
+@pytest.mark.parametrize("log_mean", [-20.0, 2.0])
+def test_the_stragglers_of_a_job_may_be_at_the_ends_of_what_it_may_say(log_mean: float) -> None:
+    job = load_job(RENTED, [f"reliability={{preset: typical, straggler_log_mean: {log_mean}}}"])
+    swing = swing_of(found_of(job, RENTED_PLAN), "time_to_train_days", "straggler slow-down")
+    assert swing.at_low is not None
+    assert swing.at_high is not None
+    assert swing.at_low <= swing.at_high
+    part = evaluate(job, PlanTable.from_plans([plan_of(job, read_plan(RENTED_PLAN))[0]]))
+    assert front_tornado(job, part, np.array([0]))
 
 
 def test_an_input_under_which_a_run_never_ends_comes_first_and_has_no_end(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from planner import load_job, simulate_plan
+from planner import load_job, parse_job, simulate_plan
 from planner.cli import commands as cli
 from planner.one_design import SimulatedDesign, one_step
 from planner.plan_input import plan_of, read_plan
@@ -147,6 +147,32 @@ class TestAnswer:
             parts_s = stage.model_dump(exclude={"stage"}).values()
             assert sum(parts_s) == pytest.approx(timeline.step_time_s, rel=1e-9)
         assert 0 < timeline.warm_up_s < timeline.cool_down_s < timeline.step_time_s
+
+    @pytest.mark.parametrize(
+        ("schedule", "lora"), [("1f1b", {"rank": 8}), ("gpipe", {"rank": 8}), ("zb_h1", None)]
+    )
+    def test_a_first_stage_whose_backwards_take_no_time_has_a_warm_up(
+        self, schedule: str, lora: dict[str, int] | None
+    ) -> None:
+        """An embedding alone that is frozen, or all of whose backward is a weight gradient that comes later."""
+        document = {
+            "workload": {
+                "model": "llama-3.1-8b",
+                "tokens": 1e9,
+                "sequence_length": 4096,
+                "global_batch_size": 32,
+                "stage_layers": [0, 11, 11, 10],
+                "lora": lora,
+            },
+            "offers": [{"accelerator": "h100-sxm5-80gb", "num_gpus": 32, "rent_usd_per_gpu_hour": 2}],
+            "site": "us-iowa",
+        }
+        plan = {"tp": 8, "pp": 4, "dp": 1, "pipeline_schedule": schedule}
+        timeline = simulate_plan(parse_job(document), plan, with_sensitivities=False).timeline
+        assert timeline is not None
+        # Its first gradient has passed all stages there and back, while its forwards go on.
+        first_s = sum(stage.compute_s for stage in timeline.stages) / timeline.num_micro_batches
+        assert first_s < timeline.warm_up_s < timeline.step_time_s
 
     def test_a_plan_that_cannot_run_has_no_timeline_and_says_so(
         self, capsys: pytest.CaptureFixture[str], tmp_path: Path
