@@ -24,7 +24,7 @@ from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers
 from simulator.row_sums import sum_columns
 from simulator.sharded_copies import with_copies
-from simulator.table import Floats, Table, total
+from simulator.table import Floats, Integers, Table, total
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -33,7 +33,7 @@ from simulator.weight_gradients import (
 )
 from simulator.workload import Workload
 
-_EMBEDDING, _OUTPUT_LAYER = 1, 2
+_EMBEDDING, _OUTPUT_LAYER, _NUM_ENDS = 1, 2, 2
 """Places of the two ends of the model among its parts; all others are layers, dense ones before those with experts."""
 
 
@@ -56,6 +56,8 @@ class ModelParts:
     """`(n, C)` for each part."""
     weights: StepWeights
     """`(1, k)`, of all ranks together."""
+    has_kept: bool
+    """Whether some layers keep what others of their kind compute again, as kinds of their own behind all others."""
 
     @classmethod
     def of(cls, rank: Rank, chunks: Chunks) -> ModelParts:
@@ -86,7 +88,12 @@ class ModelParts:
             whole=np.array([whole], dtype=float) if any(whole) else 0.0,
         )
         split = _split(rank.workload, weights)
-        return cls(times=with_copies(rank, times, split), counts=tuple(counts), weights=split)
+        return cls(
+            times=with_copies(rank, times, split),
+            counts=tuple(counts),
+            weights=split,
+            has_kept=kept is not None,
+        )
 
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
@@ -133,16 +140,14 @@ class ModelParts:
         """How often the whole model has each part, `(n,)`."""
         return tuple(sum_columns(count) for count in self.counts)
 
-    def of_first(self, part_times_s: Floats) -> Floats:
-        """A time `(n, k)` of the first part of every chunk, `(n, C)`: the embedding, or a layer, dense ones before others.
-
-        Chunks without any, which a table has beside layouts of more stages, take no time.
-        """
-        layers = [kind for kind in range(len(self.counts)) if kind not in (_EMBEDDING, _OUTPUT_LAYER)]
-        first_s = np.zeros_like(self.counts[0])
-        for kind in (*reversed(layers), _EMBEDDING):
-            first_s = np.where(self.counts[kind] > 0.0, part_times_s[:, kind, None], first_s)
-        return first_s
+    def in_order(self) -> Integers:
+        """Returns the places of the k parts in the order of the model: dense layers first, kept ones behind their like."""
+        num_kinds = (len(self.counts) - _NUM_ENDS) // (2 if self.has_kept else 1)
+        dense, expert = [0], [_NUM_ENDS + 1] if num_kinds > 1 else []
+        if self.has_kept:
+            kept = range(len(self.counts) - num_kinds, len(self.counts))
+            dense, expert = [0, kept[0]], [*expert, *kept[1:]]
+        return np.array([_EMBEDDING, *dense, *expert, _OUTPUT_LAYER])
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""

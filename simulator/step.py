@@ -22,7 +22,7 @@ from simulator.card_time import (
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.layer_collectives import Directions, exposed_s
+from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.model_parts import ExposedTimes, ModelParts
@@ -33,6 +33,7 @@ from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.replica_sync import ReplicaTraffic, tied_gradient_s
 from simulator.row_sums import sum_columns
+from simulator.shard_passes import shards_s
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
@@ -158,14 +159,15 @@ class _Made:
         parts = ModelParts.of(rank, chunks)
         weights = StepWeights.of(rank.workload, rank.plans, chunks)
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-        cards_s = _own_card_s(rank, parts)
-        shards_s, copies_s = _exposed_behind(rank, parts, layers_s, cards_s)
-        passes_s = _added(layers_s, shards_s, copies_s)
+        parts_s = parts_card_s(rank, len(parts.counts)) if uses_cards(rank) else None
+        cards_s = _own_card_s(parts, parts_s)
+        shown_s, copies_s = _exposed_behind(rank, parts, layers_s, parts_s)
+        passes_s = _added(layers_s, shown_s, copies_s)
         pipeline = _columns(rank, parts, weights, passes_s, cards_s)
         return cls(
             parts=parts,
             weights=weights,
-            shards_s=shards_s,
+            shards_s=shown_s,
             copies_s=copies_s,
             pipeline=pipeline,
             lent_s=lent_to_replicas_s(pipeline, splits_backward(rank.plans), replicas_core_share(rank)),
@@ -211,11 +213,11 @@ def _columns(
     }
 
 
-def _own_card_s(rank: Rank, parts: ModelParts) -> Directions | None:
+def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directions | None:
     """Card time of the collectives inside the passes of every chunk, `(n, C)` a way; `None`: none leaves its domain."""
-    if not uses_cards(rank):
+    if parts_s is None:
         return None
-    forward_s, backward_s = zip(*parts_card_s(rank, len(parts.counts)), strict=True)
+    forward_s, backward_s = zip(*parts_s, strict=True)
     return parts.weighted(forward_s), parts.weighted(backward_s)
 
 
@@ -250,56 +252,18 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
 
 
 def _exposed_behind(
-    rank: Rank, parts: ModelParts, layers_s: Directions, cards_s: Directions | None
+    rank: Rank, parts: ModelParts, layers_s: Directions, cards_s: list[Directions] | None
 ) -> tuple[Directions, Directions]:
     """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
 
     Both have links of their own and travel side by side: copies show where they outlast passes and shards together. Shards
     that leave a link domain find the cards free only while the collectives of the pass do not use them.
     """
-    cover_s = layers_s
     if cards_s is not None:
-        is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))[:, None]
-        forward_s, backward_s = (
-            np.maximum(0.0, pass_s - is_far * card_s)
-            for pass_s, card_s in zip(layers_s, cards_s, strict=True)
-        )
-        cover_s = forward_s, backward_s
-    shards_s = _shard_collectives(rank, parts, *cover_s)
-    return shards_s, _host_copies(rank, parts, *_added(layers_s, shards_s))
-
-
-def _shard_collectives(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
-    """Exposed traffic of ZeRO-2 and ZeRO-3 in every chunk and micro-batch, forward and backward, `(n, C)`.
-
-    Gradients of a layer are reduced behind the backward pass of the next one; under ZeRO-3 its weights are gathered
-    behind the pass of the one before, or with nothing at work where they are not prefetched. Of what is hidden only that
-    shows which is longer than the `(n, C)` passes of the chunk.
-    """
-    if not np.any(rank.plans.zero_stage >= 2):
-        return np.zeros_like(forward_s), np.zeros_like(backward_s)
-    traffic, prefetch = ReplicaTraffic.of(rank, parts.weights), rank.workload.weight_prefetch
-    gathers_s, both_s = parts.weighted(traffic.forward_s.T), parts.weighted(traffic.backward_s.T)
-    first_s, last_s = _at_ends(rank, parts, traffic)
-    shown_s = first_s if prefetch in ("both", "forward") else gathers_s
-    shown_back_s = last_s if prefetch in ("both", "backward") else gathers_s + last_s
-    return (
-        shown_s + exposed_s(gathers_s - shown_s, forward_s),
-        shown_back_s + exposed_s(both_s - shown_back_s, backward_s),
-    )
-
-
-def _at_ends(rank: Rank, parts: ModelParts, traffic: ReplicaTraffic) -> Directions:
-    """The first gather of a forward pass and the last reduction of a backward pass, both of the first part, `(n, C)`.
-
-    Nothing of their pass is at work beside them, and no other pass either: PyTorch's FSDP, 1 and 2, lets the gathers of a
-    forward pass wait for what was computed before it (`_root_pre_forward`), and what follows a backward pass for its
-    reductions; DeepSpeed waits for these, too (`independent_gradient_partition_epilogue`). Where gradients are reduced after
-    groups of micro-batches, the passes of other chunks go on beside that.
-    """
-    is_every = (rank.plans.zero_stage == 3) | (rank.plans.pipeline_parallel == 1)
-    reductions_s = (traffic.backward_s - traffic.forward_s) * is_every[:, None]
-    return parts.of_first(traffic.forward_s), parts.of_first(reductions_s)
+        is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
+        cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
+    shown_s = shards_s(rank, parts, cards_s)
+    return shown_s, _host_copies(rank, parts, *_added(layers_s, shown_s))
 
 
 def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:

@@ -34,6 +34,7 @@ NO_MODEL = {
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
     "simulator.pipeline.timeline": "longest timeline",
+    "simulator.shard_passes": "codes of first gathers",
     "simulator.step_events": "what stands for all of them, kinds of events, rounding",
     "simulator.held_chunks": "where an order repeats itself, rounding",
     "simulator.run.columns": "where infinity begins",

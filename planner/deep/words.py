@@ -71,9 +71,7 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
     if name in _EXCHANGES:
         return f"here {_EXCHANGES[name]} meet other traffic on their links" if is_shared else ""
     if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
-        return (
-            "the fast depth hides such traffic behind whole passes, here a part hides what the next one needs"
-        )
+        return "here gathers and reductions meet other traffic on their links" if is_shared else ""
     if plan.pipeline_parallel == 1:
         return ""
     match name:
@@ -91,8 +89,6 @@ def _why_shorter(name: str, plan: Plan) -> str:
     """Returns why a part may take less time at the deep depth; nothing where no cause is known."""
     if name in _EXCHANGES:
         return f"here {_EXCHANGES[name]} count only where their rank waits for nothing later meanwhile"
-    if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
-        return "here weights are gathered while gradients are reduced, and the fast depth adds the latencies of the two"
     if name == "pipeline_bubble_s" and plan.pipeline_parallel > 1:
         return "waits for the traffic of the own stage and of replicas are not bubbles here"
     return ""

@@ -131,19 +131,17 @@ class PlanGraph:
         after: After = (begin,)
         works: list[tuple[Integers, float]] = []
         self.shards.begin_pass(direction, chunk, stage, begin)
-        lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in kinds])
-        for place, kind in enumerate(kinds if direction == FORWARD else reversed(kinds), 1):
+        in_turn = kinds if direction == FORWARD else kinds[::-1]
+        lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
+        for place, kind in enumerate(in_turn):
             # Traffic takes cores while the pass goes on: behind its last part that would hide the last reduction.
-            if place == len(kinds):
-                for item in lent:
-                    after = self._add_item(item, direction, stage, after, works)
+            if place + 1 == len(kinds):
                 after = self._lend_to_replicas(direction, chunk, after)
             after = self.shards.before_part(kind, after)
-            for item in self._items(direction, kind):
+            for item in (*self._items(direction, kind), *lent[place]):
                 after = self._add_item(item, direction, stage, after, works)
             after = self.shards.after_part(kind, after)
-        self.shards.end_pass()
-        return _Pass(begin=begin, done=after, works=works)
+        return _Pass(begin=begin, done=self.shards.end_pass(after), works=works)
 
     def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
         """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
@@ -298,9 +296,10 @@ class PlanGraph:
                 continue
             pieces = _pieces(self._reduced_once(chunk), self.shape.buckets.gradients, is_late=True)
             for number, piece in enumerate(pieces):
-                ready = final.at((number + 1) / len(pieces))[-1:]
+                share = (number + 1) / len(pieces)
+                ready = final.at(share)[-1:], *self.shards.last_of_parts(chunk, share)
                 for each in piece:
-                    after = self.traffic.collective(each, stage, (*after, ready))
+                    after = self.traffic.collective(each, stage, (*after, *ready))
         return (*ended, *after, *self.shards.reduced(stage))
 
     def _sum_whole_gradients(self, stage: int, complete: Integers) -> Integers:

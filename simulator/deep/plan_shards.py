@@ -3,7 +3,10 @@
     ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, or with
               its pass where it is the first forward; without prefetch when it is its turn
     both      gradients of a part are reduced when its backward pass is over; computing waits for those of the last but one
-              part before it, so that no more than two are on their way, and the next pass for all of them
+              part before it, and the next pass for all of them
+
+Gathers and reductions are in one queue, as they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on
+(`simulator.shard_passes`, which has the sums of this at the fast depth).
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`memory.reduced_fraction`).
 """
@@ -11,16 +14,18 @@ Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
 from simulator.deep.plan_collectives import Collective, Operation
 from simulator.deep.plan_items import Items, cover_s, work
-from simulator.deep.plan_parts import PlanParts
+from simulator.deep.plan_parts import OUTPUT, PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.layer_collectives import CORE_SHARE
 from simulator.pipeline.turns import PipelineShape
+from simulator.shard_passes import IS_AHEAD, IS_WHOLE, first_gathers, reduces_in_every_pass
 from simulator.table import Integers
 
 GATHERS_AGAIN, REDUCES_OFTEN = 3, 2
@@ -49,12 +54,12 @@ class Shards:
     """The last gather of the pass: one follows the other."""
     _scattered: list[After] = field(default_factory=list)
     """Reductions of the pass."""
+    _turn: Integers | None = None
+    """What the last of them waits for before it is its turn: the gather that was issued before."""
     _gates: dict[tuple[int, int], Integers] = field(default_factory=dict)
     """When the first gather of a backward pass may begin, by direction and chunk."""
-    _firsts: dict[tuple[int, int], Integers] = field(default_factory=dict)
-    """The first tasks of a pass, `(m, R)`."""
-    _lasts: dict[tuple[int, int], After] = field(default_factory=dict)
-    """The last reductions of a pass."""
+    _of_parts: dict[tuple[int, int], list[After]] = field(default_factory=dict)
+    """The reductions of the parts of a pass, in their order."""
     _ends: dict[tuple[int, int], After] = field(default_factory=dict)
     """When the last part of a pass begins to compute."""
     _reduced: dict[int, list[Integers]] = field(default_factory=dict)
@@ -63,21 +68,24 @@ class Shards:
     def begin_pass(self, direction: int, chunk: int, stage: int, begin: Integers) -> None:
         """Begins a pass of all micro-batches, whose `(m, R)` first tasks are `begin`."""
         self._direction, self._chunk, self._stage = direction, chunk, stage
-        self._gathered, self._scattered, self._begins = (), [], (begin,)
-        self._firsts[direction, chunk] = begin
+        self._gathered, self._scattered, self._begins, self._turn = (), [], (begin,), None
         if direction > 0 and self._gathers and self._prefetches:
             gate = self.graph.add("prefetch", after=[np.full(begin.shape, NONE)]).reshape(begin.shape)
             self._gates[direction, chunk], self._begins = gate, (gate,)
 
     def before_part(self, kind: int, after: After) -> After:
         """Adds the gather of a part; returns what its first operator waits for."""
-        gathers = self._gathers_of(kind) if self._gathers else ()
+        gathers = self._gathers_of(kind) if self._gathers and not self._is_whole(kind) else ()
         if not gathers:
             self._begins = after
             return after
-        done = (*(self._begins if self._prefetches else after), *self._gathered)
+        queued = self._scattered[-2] if len(self._scattered) > 1 else ()
+        done = (*(self._begins if self._prefetches else after), *self._gathered, *queued)
         for each in gathers:
             done = self.traffic.collective(each, self._stage, done)
+        if self._turn is not None:
+            for each_done in done:
+                self.graph.add_edges(each_done, self._turn)
         self._gathered = done
         self._begins = (*after, *done)
         return self._begins
@@ -89,9 +97,13 @@ class Shards:
         trained, _ = self.parts.weights_of(kind)
         reductions = self.parts.gradients(Operation.REDUCE_SCATTER, trained) if trained.is_any else ()
         before = self._scattered[-1] if self._scattered else ()
-        self._scattered.append(self._reduce(reductions, after, before) if reductions else before)
-        is_full = len(self._scattered) > REDUCES_OFTEN and self._reduces_always
-        return (*after, *self._scattered[-1 - REDUCES_OFTEN]) if is_full else after
+        ready = after
+        if self._gathers and reductions:
+            self._turn = self.graph.add("turn", after=[np.full(after[0].shape, NONE)]).reshape(after[0].shape)
+            ready = (*after, self._turn)
+        self._scattered.append(self._reduce(reductions, ready, before) if reductions else before)
+        is_full = len(self._scattered) > 1 and self._reduces_always
+        return (*after, *self._scattered[-2]) if is_full else after
 
     def _reduce(self, reductions: tuple[Collective, ...], after: After, before: After) -> After:
         """Adds reductions behind a part and those before it; returns what is done with them."""
@@ -102,36 +114,55 @@ class Shards:
         self._reduced.setdefault(self._stage, []).extend(done)
         return done
 
-    def lent(self, passes: list[tuple[int, Items]]) -> Items:
-        """Returns what a pass takes longer because traffic behind it takes cores.
+    def lent(self, passes: list[tuple[int, Items]]) -> list[Items]:
+        """Returns what each part of a pass takes longer because traffic beside it takes cores.
 
         Args:
-            passes: kinds of its parts, and what each does.
+            passes: kinds of its parts in their order, and what each does.
         """
-        traffic_s = sum(self._hidden_s(kind) for kind, _ in passes)
-        return work(LENT_TO_SHARDS, CORE_SHARE * min(traffic_s, sum(cover_s(items) for _, items in passes)))
+        kinds = [kind for kind, _ in passes]
+        return [
+            work(LENT_TO_SHARDS, CORE_SHARE * min(self._beside_s(kinds, place), cover_s(items)))
+            for place, (_, items) in enumerate(passes)
+        ]
 
-    def end_pass(self) -> None:
-        """Notes when the last part of the pass began, and its last reduction."""
+    def _beside_s(self, kinds: list[int], place: int) -> float:
+        """Traffic beside a part: the reduction of the one before it, and the gather of the one behind it."""
+        traffic_s = self._reduction_s(kinds[place - 1]) if place else 0.0
+        if place + 1 < len(kinds):
+            return traffic_s + self._prefetched_s(kinds[place + 1], self._direction)
+        # The last reduction has nothing beside it where every pass waits for its own.
+        traffic_s += 0.0 if self._reduces_always else self._reduction_s(kinds[place])
+        is_ahead = self._direction == 0 and first_gathers(self.parts.rank.plans)[0] == IS_AHEAD
+        return traffic_s + (self._prefetched_s(kinds[place], 1) if is_ahead else 0.0)
+
+    def end_pass(self, after: After) -> After:
+        """Notes when the last part of a pass began, and its reductions; returns what everything behind the pass waits for."""
         self._ends[self._direction, self._chunk] = self._begins
-        if self._scattered and self._reduces_always:
-            self._lasts[self._direction, self._chunk] = self._scattered[-1]
+        self._of_parts[self._direction, self._chunk] = self._scattered
+        return (*after, *self._scattered[-1]) if self._scattered and self._reduces_always else after
 
     def follow(self, previous: tuple[int, int, int], following: tuple[int, int, int]) -> None:
-        """Lets a pass wait for the reductions of the one before it on the same stage.
-
-        If it is a backward pass, its first gather begins with the last part of that one.
+        """Lets the first gather of a backward pass begin with the last part of the pass before it, behind its reductions.
 
         Args:
             previous: direction, chunk and micro-batch.
-            following: the same of the pass behind it.
+            following: the same of the pass behind it on the same stage.
         """
-        for each in self._lasts.get(previous[:2], ()):
-            self.graph.add_edges(each[previous[2]], self._firsts[following[:2]][following[2]])
         gate = self._gates.get(following[:2])
-        if gate is not None:
-            for each in self._ends[previous[:2]]:
-                self.graph.add_edges(each[previous[2]], gate[following[2]])
+        if gate is None:
+            return
+        reductions = self._of_parts[previous[:2]] if self._reduces_always else []
+        for each in (*self._ends[previous[:2]], *(reductions[-1] if reductions else ())):
+            self.graph.add_edges(each[previous[2]], gate[following[2]])
+
+    def last_of_parts(self, chunk: int, fraction: float) -> After:
+        """Returns the last reduction of a chunk when a share of its parts is over, those of one micro-batch `(1, R)`."""
+        reductions = self._of_parts.get((self.last_direction, chunk), [])
+        if not reductions:
+            return ()
+        place = max(0, ceil(fraction * len(reductions)) - 1)
+        return tuple(each[-1:] for each in reductions[place])
 
     def reduced(self, stage: int) -> After:
         """Returns all reductions of a stage."""
@@ -143,22 +174,36 @@ class Shards:
 
     @property
     def _prefetches(self) -> bool:
+        return self._prefetches_in(self._direction)
+
+    def _prefetches_in(self, direction: int) -> bool:
         chosen = self.parts.rank.workload.weight_prefetch
-        return chosen in ("both", "backward" if self._direction else "forward")
+        return chosen in ("both", "backward" if direction else "forward")
+
+    def _is_whole(self, kind: int) -> bool:
+        """Whether a part is still whole from the forward pass that has just ended."""
+        return self._direction > 0 and kind == OUTPUT and first_gathers(self.parts.rank.plans)[0] == IS_WHOLE
 
     def _gathers_of(self, kind: int) -> tuple[Collective, ...]:
         return self.parts.gathers(*(part for part in self.parts.weights_of(kind) if part.is_any))
 
-    def _hidden_s(self, kind: int) -> float:
-        """Traffic of a part that travels behind the pass."""
-        hidden_s = 0.0
-        if self._gathers and self._prefetches:
-            hidden_s += sum(each.alone_s for each in self._gathers_of(kind))
+    def _prefetched_s(self, kind: int, direction: int) -> float:
+        """The gather of a part, where it is ahead of its turn."""
+        if (
+            self.zero_stage != GATHERS_AGAIN
+            or direction >= REDUCES_OFTEN
+            or not self._prefetches_in(direction)
+        ):
+            return 0.0
+        return sum(each.alone_s for each in self._gathers_of(kind))
+
+    def _reduction_s(self, kind: int) -> float:
+        """The reduction of a part in every backward pass, the mean where only some reduce."""
         trained, _ = self.parts.weights_of(kind)
-        if self._direction == self.last_direction and self.zero_stage >= REDUCES_OFTEN and trained.is_any:
-            scatters = self.parts.gradients(Operation.REDUCE_SCATTER, trained)
-            hidden_s += sum(each.alone_s for each in scatters) * self._reductions_of_a_pass
-        return hidden_s
+        if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN or not trained.is_any:
+            return 0.0
+        scatters = self.parts.gradients(Operation.REDUCE_SCATTER, trained)
+        return sum(each.alone_s for each in scatters) * self._reductions_of_a_pass
 
     @property
     def _reductions_of_a_pass(self) -> float:
@@ -169,5 +214,4 @@ class Shards:
 
     @property
     def _reduces_always(self) -> bool:
-        """Whether gradients are never left whole for another micro-batch, as ZeRO-2 does in pipelines."""
-        return self.zero_stage == GATHERS_AGAIN or self.pipeline.num_stages == 1
+        return bool(reduces_in_every_pass(self.parts.rank.plans)[0])

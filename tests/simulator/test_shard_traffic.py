@@ -5,18 +5,24 @@ Expected times are collectives of `simulator.network`, counted by hand.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
+from simulator.layer_costs import dense_layer, embedding, output_layer
 from simulator.model import WeightPrefetch
+from simulator.model_parts import ModelParts
 from simulator.network import all_gather_s, reduce_scatter_s
-from simulator.plan import Plan
+from simulator.plan import Plan, Schedule
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaTraffic
+from simulator.shard_passes import shards_s
 from simulator.step import StepTable, simulate_step
+from simulator.table import Floats
 from simulator.trained_weights import StepWeights
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
@@ -60,25 +66,78 @@ def scatter_s(weights: float, wire_bytes: float) -> float:
     )
 
 
+def beside_s(part_s: float, traffic_s: float) -> float:
+    return max(CORE_SHARE * min(part_s, traffic_s), traffic_s - part_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of the model: passes, gather and reduction, seconds."""
+
+    forward_s: float
+    backward_s: float
+    gather_s: float
+    reduce_s: float
+
+
+def model_parts(rank: Rank, zero: int) -> list[Part]:
+    """The embedding, every layer and the output layer on one node of eight ranks that share everything."""
+    wire_bytes, gathers = rank.workload.wire_bytes, zero == 3
+    return [
+        Part(
+            forward_s=float(times.forward_s[0]),
+            backward_s=float(times.backward_s[0]),
+            gather_s=gather_s(weights) if gathers else 0.0,
+            reduce_s=scatter_s(weights, wire_bytes),
+        )
+        for times, weights in (
+            (embedding(rank), MODEL.embedding_parameters),
+            *NUM_LAYERS * [(dense_layer(rank), MODEL.dense_layer_parameters)],
+            (output_layer(rank), MODEL.output_parameters),
+        )
+    ]
+
+
+def played_s(parts: list[Part]) -> float:
+    """One micro-batch as FSDP2 issues it: a compute stream, and one communicator that runs what was issued in turn."""
+    computed_s = queue_s = 0.0
+
+    def queued_s(ready_s: float, seconds: float) -> float:
+        nonlocal queue_s
+        queue_s = max(queue_s, ready_s) + seconds
+        return queue_s
+
+    gathered_s = queued_s(0.0, parts[0].gather_s)
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        begin_s = max(computed_s, gathered_s)
+        ahead_s = following.gather_s if following else 0.0
+        gathered_s = queued_s(begin_s, ahead_s) if following else begin_s
+        computed_s = begin_s + part.forward_s + CORE_SHARE * min(part.forward_s, ahead_s)
+    reduced_s, before_s = [0.0], 0.0
+    for part, following in zip(parts[::-1], [*parts[-2::-1], None], strict=True):
+        begin_s = max(computed_s, gathered_s, *reduced_s[:-1])
+        ahead_s = following.gather_s if following else 0.0
+        gathered_s = queued_s(begin_s, ahead_s) if ahead_s else begin_s
+        computed_s = begin_s + part.backward_s + CORE_SHARE * min(part.backward_s, before_s + ahead_s)
+        before_s = part.reduce_s
+        reduced_s.append(queued_s(computed_s, part.reduce_s))
+    return max(computed_s, *reduced_s)
+
+
 @pytest.mark.parametrize("num_micro_batches", [1, 4])
 @pytest.mark.parametrize("zero", [2, 3])
-def test_the_ends_of_every_pass_show_and_of_the_rest_the_cores_that_it_takes(
-    zero: int, num_micro_batches: int
+@pytest.mark.parametrize("sequence", [128, 512, 2048])
+def test_passes_take_as_long_as_their_collectives_in_one_queue(
+    sequence: int, zero: int, num_micro_batches: int
 ) -> None:
-    wire_bytes = workload(num_micro_batches, 8).wire_bytes
-    parts = [
-        MODEL.embedding_parameters,
-        *NUM_LAYERS * [MODEL.dense_layer_parameters],
-        MODEL.output_parameters,
-    ]
-    first_gather_s, *gathers_s = (gather_s(weights) if zero == 3 else 0.0 for weights in parts)
-    last_scatter_s, *scatters_s = (scatter_s(weights, wire_bytes) for weights in parts)
-    # Weights are gathered forward and backward; backward the pass before hides the first gather.
-    hidden_s = 2 * sum(gathers_s) + first_gather_s + sum(scatters_s)
-    found_s = step_of(plan_of(data=8, zero=zero), num_micro_batches).shard_comm_s[0]
-    assert found_s == pytest.approx(
-        num_micro_batches * (first_gather_s + last_scatter_s + CORE_SHARE * hidden_s)
-    )
+    # Traffic outlasts the computing of 128 tokens, and computing the traffic of 2,048.
+    plan = plan_of(data=8, zero=zero)
+    chosen = workload(num_micro_batches, 8).model_copy(update={"sequence_length": sequence})
+    rank = Rank.of(job_of(chosen), table_of(plan))
+    parts = model_parts(rank, zero)
+    step = simulate_step(rank, split_layers(MODEL, rank.plans))
+    alone_s = sum(part.forward_s + part.backward_s for part in parts)
+    assert step.shard_comm_s[0] == pytest.approx(num_micro_batches * (played_s(parts) - alone_s))
 
 
 def test_stages_in_the_middle_of_a_pipeline_wait_for_their_first_layer() -> None:
@@ -89,8 +148,29 @@ def test_stages_in_the_middle_of_a_pipeline_wait_for_their_first_layer() -> None
         return float(simulate_step(rank, split_layers(MODEL, rank.plans)).shard_comm_s[0])
 
     # What prefetching forward hides: the layer behind the embedding on the first stage, the output layer on the last.
-    hidden_s = gather_s(MODEL.dense_layer_parameters) + gather_s(MODEL.output_parameters)
-    assert shown_s("backward") - shown_s("both") == pytest.approx((1 - CORE_SHARE) * hidden_s)
+    layer, output = gather_s(MODEL.dense_layer_parameters), gather_s(MODEL.output_parameters)
+    first, second, *_ = model_parts(rank_of(plan_of(data=8, zero=3), 8), 3)
+    hidden_s = layer - beside_s(first.forward_s, layer) + output - beside_s(second.forward_s, output)
+    assert shown_s("backward") - shown_s("both") == pytest.approx(hidden_s)
+
+
+@pytest.mark.parametrize("num_micro_batches", [1, 8])
+def test_the_first_gather_of_a_backward_pass_waits_for_the_one_before_under_gpipe(
+    num_micro_batches: int,
+) -> None:
+    def backward_s(schedule: Schedule) -> Floats:
+        plan = plan_of(pipeline=4, data=8, zero=3, schedule=schedule)
+        rank = rank_of(plan, num_micro_batches)
+        parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
+        return shards_s(rank, parts, None)[1][0]
+
+    # Two layers a stage; the last one ends with the output layer.
+    layer, output = model_parts(rank_of(plan_of(data=8, zero=3), 1), 3)[-2:]
+    lasts = [layer, layer, layer, output]
+    behind = (num_micro_batches - 1) / (num_micro_batches + 3)
+    found_s = backward_s(Schedule.GPIPE) - backward_s(Schedule.ONE_F_ONE_B)
+    expected_s = [behind * last.gather_s - beside_s(last.forward_s, last.gather_s) for last in lasts]
+    np.testing.assert_allclose(found_s, expected_s, rtol=1e-9)
 
 
 def test_gradients_of_a_plain_pipeline_are_reduced_once_as_under_zero_1() -> None:

@@ -236,7 +236,9 @@ class TestReplicas:
             ).shard_comm_s[0]
             for shape in shapes
         )
-        assert large / small == pytest.approx(shapes[1].num_parameters / shapes[0].num_parameters, rel=0.05)
+        # Gathered twice in 16 bits and reduced in 32, but the output layer is still whole when its backward pass begins.
+        moved_bytes = [8 * shape.num_parameters - 2 * shape.output_parameters for shape in shapes]
+        assert large / small == pytest.approx(moved_bytes[1] / moved_bytes[0], rel=0.05)
 
     def test_one_replica_has_nothing_to_exchange(self) -> None:
         for zero in range(4):

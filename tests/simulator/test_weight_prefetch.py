@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
+from simulator.layer_costs import embedding, output_layer
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import WeightPrefetch
 from simulator.network import all_gather_s
@@ -46,9 +47,16 @@ def test_a_pass_without_prefetch_waits_for_every_gather() -> None:
         for weights in parts
     )
     # Eight micro-batches; of hidden traffic 0.15 shows, the share of the cores that it takes (Calculon, arXiv 2311.02076).
-    # The first gather of a backward pass hides behind the pass before it, that of a forward pass is never hidden.
-    assert none - forward == pytest.approx(8 * 0.85 * sum(others_s))
-    assert forward - both == pytest.approx(8 * 0.85 * (first_s + sum(others_s)))
+    # The embedding is all that hides the first layer of a forward pass. The output layer is still whole when its backward
+    # pass begins, and is all that hides the last layer.
+    ends_s = float(embedding(rank).forward_s[0]), float(output_layer(rank).backward_s[0])
+    layer_s, (shown_s, shown_back_s) = others_s[0], (beside_s(end_s, others_s[0]) for end_s in ends_s)
+    assert none - forward == pytest.approx(8 * (layer_s - shown_s + 0.85 * sum(others_s[1:])))
+    assert forward - both == pytest.approx(8 * (layer_s - shown_back_s + 0.85 * (first_s + 7 * layer_s)))
+
+
+def beside_s(part_s: float, traffic_s: float) -> float:
+    return max(0.15 * min(part_s, traffic_s), traffic_s - part_s)
 
 
 def test_without_prefetch_one_layer_less_is_whole() -> None:
