@@ -139,7 +139,7 @@ def attention_core_s(rank: Rank) -> Directions:
 
 def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
     shape, memory_rate = (
-        _core_shape(rank, float(rank.workload.sequence_length)),
+        _core_shape(rank.in_16_bits, float(rank.workload.sequence_length)),
         rank.offers.memory_bytes_per_s,
     )
     forward_s, backward_s = (

@@ -10,6 +10,7 @@ import pytest
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
 from simulator.adapter_costs import adapters_s
+from simulator.attention_costs import attention_core_s
 from simulator.casts import cast_ratio, gathered_bytes, gathered_cast_shares, num_cast_kernels
 from simulator.chunks import split_layers
 from simulator.compute import kernel_constants, kernels_of
@@ -179,6 +180,17 @@ class TestRecipes:
         for way, num_bytes_s in enumerate(gathered_s):
             expected_s = 2 * (num_bytes_s + rank.hidden_gather_s) + num_sums * sum_s
             assert two_blocks_s[way] == pytest.approx(expected_s)
+
+    @pytest.mark.parametrize("attention", ["unfused", "eager", "flash"])
+    @pytest.mark.parametrize("precision", [Precision.FP8, Precision.FP4])
+    def test_attention_has_the_products_of_sixteen_bits(self, attention: str, precision: Precision) -> None:
+        workload = LARGE.model_copy(update={"attention": attention})
+        job = job_of(workload, rented("b200-sxm-180gb"))
+        narrow, wide = (
+            attention_core_s(Rank.of(job, table_of(plan_of(tensor=8, precision=each))))
+            for each in (precision, Precision.BF16)
+        )
+        assert narrow == wide
 
     # For 65 experts: one kernel casts 64 of those with delayed scales.
     @pytest.mark.parametrize(
