@@ -25,6 +25,7 @@ from simulator.context_exchange import num_core_kernels, ring_steps
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
+from simulator.products import ENTERING, LEAVING, ONE_PRODUCT
 from simulator.rank import Rank
 from simulator.table import Floats, total
 
@@ -54,8 +55,20 @@ other 8 (`_partial_update`), and with those of values 8, as are keys with values
 
 def projections_s(rank: Rank) -> Directions:
     """Returns the products before and after the attention core."""
-    times_s = [rank.gemm_s(*product) for product in attention_products(rank)]
+    times_s = each_projection_s(rank)
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
+
+
+def each_projection_s(rank: Rank) -> list[Directions]:
+    """Returns each of the products before and after the attention core.
+
+    Of latent attention what comes from all ranks enters the products up to heads.
+    """
+    mla = rank.workload.model.latent_attention
+    down, up = ONE_PRODUCT, ENTERING
+    batches = [up, LEAVING] if mla is None else [*([down] if mla.query_rank else []), up, down, up, LEAVING]
+    products = zip(attention_products(rank), batches, strict=True)
+    return [rank.gemm_s(*product, batch) for product, batch in products]
 
 
 def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
@@ -92,13 +105,13 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
     ]
 
 
-def up_projections(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+def up_projections_s(rank: Rank) -> list[Directions]:
     """Returns those of latent attention that queries, keys and values come out of; none where attention has no latents."""
     mla = rank.workload.model.latent_attention
     if mla is None:
         return []
-    products = attention_products(rank)
-    return [products[1 if mla.query_rank else 0], products[-2]]
+    times_s = each_projection_s(rank)
+    return [times_s[1 if mla.query_rank else 0], times_s[-2]]
 
 
 def attention_core_s(rank: Rank) -> Directions:
@@ -126,7 +139,7 @@ def attention_core_s(rank: Rank) -> Directions:
 
 def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
     shape, memory_rate = (
-        _core_shape(rank, float(rank.workload.sequence_length)),
+        _core_shape(rank.in_16_bits, float(rank.workload.sequence_length)),
         rank.offers.memory_bytes_per_s,
     )
     forward_s, backward_s = (

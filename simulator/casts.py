@@ -61,6 +61,10 @@ NUM_CAST_KERNELS: Mapping[CastRecipe, float] = {
 (Transformer Engine 2, `quantizer.cpp` and `current_scaling.cu`)."""
 TENSORS_PER_KERNEL = 64.0
 """Tensors with delayed scales that one kernel casts (Transformer Engine, `multi_cast_transpose.cu`)."""
+LARGEST_BYTES = 4.0
+"""The largest value of a tensor, in 32 bits."""
+TRANSPOSE_PASSES = 2.0
+"""A read of the copy by rows, and a write of that by columns."""
 BLOCKWISE_SLOWDOWN = 1.28
 """Of 8-bit products with scales of blocks in software: 1.1 to 1.5 on H100 (aiconfigurator-core 0.12), geometric mean."""
 FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4")
@@ -105,6 +109,28 @@ def cast_ratio(recipe: CastRecipe, precision: Precision, family: str) -> float:
     has_one = recipe in SCALED_BY_TENSOR and family in FAMILIES_WITH_ANY_LAYOUT
     written = (1.0 if has_one else NUM_LAYOUTS) * (PRODUCT_BYTES[Precision.FP8] + SCALE_BYTES[recipe])
     return _moved_bytes(NUM_READS[recipe], written) / reference
+
+
+def sums_largest(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether ranks that gather a tensor find its largest value together ahead of the cast, `(n,)`.
+
+    Such scales are those of the whole tensor, of NVFP4 as well (Transformer Engine, `set_quantizer_amax_reduction_group`).
+    """
+    is_4_bit = plans.precision == Precision.FP4.code
+    return np.asarray(is_cast(plans) & (is_4_bit | (workload.fp8_recipe == "tensorwise")))
+
+
+def gathered_cast_shares(recipe: CastRecipe, precision: Precision, family: str) -> tuple[float, float]:
+    """Returns what a cast moves whose result tensor-parallel ranks gather, over `cast_ratio`: of its own values, and of all.
+
+    Of values scaled by tensor only rows travel, which are transposed once they are there where products do not read either
+    layout; of blocks both layouts do (Transformer Engine, `_all_gather_fp8` of `distributed.py`).
+    """
+    if precision is Precision.FP4 or recipe not in SCALED_BY_TENSOR:
+        return 1.0, 0.0
+    x, has_one = PRODUCT_BYTES[Precision.FP8], family in FAMILIES_WITH_ANY_LAYOUT
+    whole = _moved_bytes(NUM_READS[recipe], (1.0 if has_one else NUM_LAYOUTS) * x)
+    return _moved_bytes(NUM_READS[recipe], x) / whole, 0.0 if has_one else TRANSPOSE_PASSES * x / whole
 
 
 def _moved_bytes(num_reads: float, written: float) -> float:

@@ -16,6 +16,9 @@ from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.rank import Rank
 from simulator.table import Floats, total
 
+NUM_LATENTS = 2
+"""Inputs of products up to heads: of queries, and of keys and values."""
+
 
 def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
     """Returns the collectives in front of latent attention, forward and backward, `(n,)` each; 0 for any other attention."""
@@ -25,7 +28,12 @@ def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
     gathered, summed = latent_bytes(rank)
     backward = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
     return (
-        total([none_s, *(all_gather_s(num_bytes=each, **rank.tensor_group) for each in gathered)]),
+        total(
+            [
+                NUM_LATENTS * rank.largest_s,
+                *(all_gather_s(num_bytes=each, **rank.tensor_group) for each in gathered),
+            ]
+        ),
         total([none_s, *(backward(num_bytes=each, **rank.tensor_group) for each in summed)]),
     )
 

@@ -68,7 +68,10 @@ def _block_ends_s(rank: Rank) -> tuple[Directions, Directions]:
     if not rank.workload.has_sequence_parallel:
         return entering_s(rank), leaving_s(rank)
     forward_s, backward_s = rank.block_gather_s
-    return (forward_s, rank.hidden_gather_s), (rank.hidden_gather_s, backward_s)
+    return (
+        (rank.largest_s + forward_s, rank.hidden_gather_s),
+        (rank.hidden_gather_s, rank.largest_s + backward_s),
+    )
 
 
 def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:

@@ -33,7 +33,8 @@ from simulator.layer_collectives import (
 )
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
-from simulator.rank import ONE_PRODUCT, Batch, Rank
+from simulator.products import ENTERING, LEAVING, Batch
+from simulator.rank import Rank
 from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import (
     SHARED_EXPERTS,
@@ -213,12 +214,14 @@ def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directio
     return {"feed-forward products": _ffn(rank, rank.tokens, width)}
 
 
-def _ffn(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
+def _ffn(
+    rank: Rank, tokens: Floats, width: Floats, batches: tuple[Batch, Batch] = (ENTERING, LEAVING)
+) -> tuple[Floats, Floats]:
     """A feed-forward block: its input matrices as one product, then its output matrix."""
     h = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
     num_inputs = rank.workload.model.num_ffn_matrices - 1
-    in_forward_s, in_backward_s = rank.gemm_s(tokens, num_inputs * width, h, batch)
-    out_forward_s, out_backward_s = rank.gemm_s(tokens, h, width, batch)
+    in_forward_s, in_backward_s = rank.gemm_s(tokens, num_inputs * width, h, batches[0])
+    out_forward_s, out_backward_s = rank.gemm_s(tokens, h, width, batches[1])
     return in_forward_s + out_forward_s, in_backward_s + out_backward_s
 
 
@@ -264,7 +267,7 @@ def _more_launches(rank: Rank) -> Directions:
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
     """Products of the experts of a rank, in one kernel or in a few that share waves of tiles, and biases."""
     batch, repeats = kernels_of_experts(rank, num_local)
-    forward_s, backward_s = _ffn(rank, tokens, width, batch)
+    forward_s, backward_s = _ffn(rank, tokens, width, (batch, batch))
     forward_s, backward_s = repeats * forward_s, repeats * backward_s
     if are_apart(rank):
         added_s = biases_s(rank, num_local * tokens, num_local)

@@ -19,11 +19,14 @@ from simulator.calibrated import (
 from simulator.casts import (
     BLOCKWISE_SLOWDOWN,
     FAMILIES_WITH_BLOCK_SCALES,
+    LARGEST_BYTES,
     cast_ratio,
     gathered_bytes,
+    gathered_cast_shares,
     is_cast,
     num_cast_kernels,
     product_bytes,
+    sums_largest,
 )
 from simulator.compute import (
     NARROW_ACCUMULATE_BYTES,
@@ -43,22 +46,10 @@ from simulator.network import Group, all_gather_s, all_reduce_s
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
+from simulator.products import ONE_PRODUCT, Batch, Gathered
 from simulator.table import Booleans, Floats, Integers
 from simulator.training import TrainingConstants, training_constants
 from simulator.workload import Workload
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Equal products that share waves of tiles, and the kernels that they are."""
-
-    num_gemms: Floats | float = 1.0
-    num_kernels: Floats | float = 1.0
-    num_casts: float = 1.0
-    """Tensors whose casts to 8 or 4 bits are launched with them in each direction, the input or its gradient."""
-
-
-ONE_PRODUCT = Batch()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +60,19 @@ class OfferConstants:
     links: LinkConstants
     training: TrainingConstants
     sustained_fraction: Floats
+    gathered_cast_shares: Floats
+    """Of own values and of all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
 
     def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
         """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
-        pair = plans.offer * len(Precision) + plans.precision
+        pair = self.pair(plans)
         slowest = self.training.slowest_of(plans.num_gpus)
         return self.kernels.take(pair), self.sustained_fraction[pair] / slowest
+
+    @staticmethod
+    def pair(plans: PlanTable) -> Integers:
+        """Returns the row of the offer and number format of plans, `(n,)`."""
+        return plans.offer * len(Precision) + plans.precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +158,26 @@ class Rank:
         )
         return forward_s, backward_s
 
+    @cached_property
+    def largest_bytes(self) -> Floats:
+        """What they all-reduce ahead of it: the largest value where scales are of whole tensors."""
+        is_summed = self._gathers_cast & sums_largest(self.workload, self.plans)
+        return np.where(is_summed, LARGEST_BYTES, 0.0)
+
+    @cached_property
+    def largest_s(self) -> Floats:
+        """The all-reduces of that."""
+        if not np.any(self.largest_bytes):
+            return np.zeros(len(self.plans))
+        return np.where(
+            self.largest_bytes > 0.0, all_reduce_s(num_bytes=self.largest_bytes, **self.tensor_group), 0.0
+        )
+
     @property
     def _gathers_cast(self) -> bool:
-        return self.workload.gathers_cast_inputs and bool(np.any(is_cast(self.plans)))
+        workload = self.workload
+        is_asked = workload.gathers_cast_inputs and workload.has_sequence_parallel
+        return is_asked and bool(np.any(is_cast(self.plans)))
 
     @cached_property
     def hidden_all_reduce_s(self) -> Floats:
@@ -213,15 +228,44 @@ class Rank:
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
         Only 32-bit gradients that a rank keeps whole are added to in the product.
         """
-        cast_bytes = self.cast_bytes * batch.num_gemms * m
-        cast_kernels = self.kernels_per_cast * batch.num_casts
-        forward_s = self._product_s(m, n, k, batch) + self.memory_bound_s(cast_bytes * k, cast_kernels)
-        backward_s = (
-            self._product_s(m, k, n, batch)
-            + self.weight_gradient_s(m, n, k, batch)
-            + self.memory_bound_s(cast_bytes * n, cast_kernels)
-        )
+        casts_s = self._casts_s(m, n, k, batch)
+        forward_s = self._product_s(m, n, k, batch) + casts_s[0]
+        backward_s = self._product_s(m, k, n, batch) + self.weight_gradient_s(m, n, k, batch) + casts_s[1]
         return forward_s, backward_s
+
+    def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
+        """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.
+
+        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of a block in 16 bits, so that
+        all of it is cast, and frozen weights need no columns.
+        """
+        cast_bytes, num_kernels = (
+            self.cast_bytes * batch.num_gemms * m,
+            self.kernels_per_cast * batch.num_casts,
+        )
+        if not (self._gathers_cast and batch.gathered is not Gathered.NOTHING):
+            return (
+                self.memory_bound_s(cast_bytes * k, num_kernels),
+                self.memory_bound_s(cast_bytes * n, num_kernels),
+            )
+        own_share, transposed_share = self._gathered_cast_shares
+        is_input, is_frozen = batch.gathered is Gathered.INPUT, self.workload.lora is not None
+        input_share = own_share if is_input and not is_frozen else 1.0
+        gradient_share = 1.0 if is_input else own_share
+        transposed = (0.0 if is_frozen else transposed_share) * (k if is_input else n)
+        return (
+            self.memory_bound_s(cast_bytes * k * input_share, num_kernels),
+            self.memory_bound_s(
+                cast_bytes * (n * gradient_share + transposed), num_kernels + (transposed > 0.0)
+            ),
+        )
+
+    @cached_property
+    def _gathered_cast_shares(self) -> tuple[Floats, Floats]:
+        """Bytes over those of a cast of all tokens: to cast a rank's own ones, and to transpose what it gathered."""
+        own, transposed = self.constants.gathered_cast_shares[self.constants.pair(self.plans)].T
+        tensor, is_split = self.plans.tensor_parallel, self.plans.tensor_parallel > 1
+        return np.where(is_split, own / tensor, 1.0), is_split * is_cast(self.plans) * transposed
 
     def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
         """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
@@ -297,6 +341,13 @@ def _constants(job: Job, training: TrainingConstants) -> OfferConstants:
         links=_links(job, OfferTable.from_job(job), training),
         training=training,
         sustained_fraction=_sustained(job, training),
+        gathered_cast_shares=np.array(
+            [
+                gathered_cast_shares(job.workload.fp8_recipe, precision, offer.accelerator.family)
+                for offer in job.offers
+                for precision in Precision
+            ]
+        ),
     )
 
 

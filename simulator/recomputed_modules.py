@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from simulator.attention_costs import up_projections
+from simulator.attention_costs import up_projections_s
 from simulator.layer_collectives import Directions, num_blocks
 from simulator.moved_operators import (
     activation_bytes,
@@ -67,7 +67,7 @@ def _attention_products_s(rank: Rank) -> Floats:
     none_s = np.zeros(len(rank.plans))
     if "mla_up_proj" not in rank.workload.modules_again:
         return none_s
-    return none_s + total(rank.gemm_s(*product)[0] for product in up_projections(rank))
+    return none_s + total(forward_s for forward_s, _ in up_projections_s(rank))
 
 
 def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:

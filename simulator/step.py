@@ -312,9 +312,7 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     )
     most = np.max(per_rank, axis=0)
     on_device = 1.0 - workload.optimizer_offload_fraction
-    # Norm and update read the fp32 gradient, the update reads and writes the states and writes the 16-bit weight.
-    fused_bytes = 2.0 * FULL_GRADIENT_BYTES + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES
-    passed_bytes = fused_bytes if workload.step_bytes is None else workload.step_bytes
+    passed_bytes = _fused_bytes(workload) if workload.step_bytes is None else workload.step_bytes
     device_s = memory_bound_time_s(
         num_bytes=passed_bytes * on_device * most,
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
@@ -322,3 +320,15 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
         num_kernels=NUM_OPTIMIZER_KERNELS,
     )
     return device_s if on_device == 1.0 else np.maximum(device_s, host_update_s(rank, most))
+
+
+def _fused_bytes(workload: Workload) -> float:
+    """Bytes of a weight: norm and update read the gradient, the update reads and writes the states and writes the weight.
+
+    Both read a copy of gradients of 16 bits in 32, unless the optimizer makes none.
+    """
+    is_narrow = workload.gradient_bytes < FULL_GRADIENT_BYTES
+    has_copy = is_narrow and workload.update_bytes != 0
+    read_bytes = workload.gradient_bytes if is_narrow and not has_copy else FULL_GRADIENT_BYTES
+    copied_bytes = workload.gradient_bytes + FULL_GRADIENT_BYTES if has_copy else 0.0
+    return 2.0 * read_bytes + copied_bytes + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES

@@ -10,7 +10,8 @@ import numpy as np
 
 from simulator.attention_costs import attention_products
 from simulator.layer_costs import kernels_of_experts, routed_tokens, unaligned_slowdown
-from simulator.rank import ONE_PRODUCT, Batch, Rank
+from simulator.products import ONE_PRODUCT, Batch
+from simulator.rank import Rank
 from simulator.table import Floats, total
 
 

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from simulator.adapter_costs import adapters_s
-from simulator.attention_costs import attention_core_s, attention_products
+from simulator.attention_costs import attention_core_s, each_projection_s
 from simulator.context_exchange import (
     gradient_rounds,
     head_ranks,
@@ -32,7 +32,7 @@ from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
-from simulator.latent_exchange import latent_bytes
+from simulator.latent_exchange import NUM_LATENTS, latent_bytes
 from simulator.layer_collectives import num_blocks, num_ends
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -106,7 +106,13 @@ class TensorEnds:
     @classmethod
     def of_block(cls, rank: Rank) -> TensorEnds:
         """Returns those of a block of a layer."""
-        return cls._of(rank, rank.block_gather_bytes)
+        return cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
+
+    @classmethod
+    def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
+        """What the ranks sum up ahead of a gather, if anything."""
+        has_any = rank.largest_bytes[0] > 0.0
+        return cls._all(rank, Operation.ALL_REDUCE, rank.largest_bytes) if has_any else ()
 
     @classmethod
     def of_attention(cls, rank: Rank) -> TensorEnds:
@@ -117,16 +123,22 @@ class TensorEnds:
         gathered, summed = latent_bytes(rank)
         has_scatter = rank.workload.has_sequence_parallel
         backward = Operation.REDUCE_SCATTER if has_scatter else Operation.ALL_REDUCE
-        entering = cls._all(rank, Operation.ALL_GATHER, *gathered), cls._all(rank, backward, *summed)
+        ahead = NUM_LATENTS * cls._largest(rank)
+        gathers = (*ahead, *cls._all(rank, Operation.ALL_GATHER, *gathered))
+        entering = gathers, cls._all(rank, backward, *summed)
         return replace(ends, entering=entering)
 
     @classmethod
-    def _of(cls, rank: Rank, gathered: tuple[Floats, Floats]) -> TensorEnds:
+    def _of(
+        cls, rank: Rank, gathered: tuple[Floats, Floats], ahead: tuple[Collective, ...] = ()
+    ) -> TensorEnds:
         if not rank.workload.has_sequence_parallel:
             reduce = cls._all(rank, Operation.ALL_REDUCE, rank.hidden_bytes)
             return cls(entering=((), reduce), leaving=(reduce, ()))
         scatter = cls._all(rank, Operation.REDUCE_SCATTER, rank.hidden_bytes)
-        forward, backward = (cls._all(rank, Operation.ALL_GATHER, num_bytes) for num_bytes in gathered)
+        forward, backward = (
+            (*ahead, *cls._all(rank, Operation.ALL_GATHER, num_bytes)) for num_bytes in gathered
+        )
         return cls(entering=(forward, scatter), leaving=(scatter, backward))
 
     @staticmethod
@@ -170,7 +182,7 @@ class _Layer:
         """All operators by name."""
         rank = self.rank
         slowdown = float(rank.compute_slowdown[0])
-        *before, behind = (rank.gemm_s(*product) for product in attention_products(rank))
+        *before, behind = each_projection_s(rank)
         core_s = attention_core_s(rank)
         moved_s = float(moved_operators_s(rank, is_expert=self.is_expert)[0]) / 2.0
         found = {

@@ -10,15 +10,19 @@ import pytest
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
 from simulator.adapter_costs import adapters_s
-from simulator.casts import cast_ratio, gathered_bytes, num_cast_kernels
+from simulator.attention_costs import attention_core_s
+from simulator.casts import cast_ratio, gathered_bytes, gathered_cast_shares, num_cast_kernels
 from simulator.chunks import split_layers
 from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Precision
+from simulator.layer_collectives import layer_s
 from simulator.layer_costs import dense_layer, feed_forward_operators, output_layer
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import CastRecipe
+from simulator.network import all_reduce_s
 from simulator.plan import Plan
+from simulator.products import ENTERING, LEAVING, ONE_PRODUCT
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step_error import step_error
@@ -94,6 +98,99 @@ class TestRecipes:
         known = kernel_constants([kernels_of(chip)], [precision.value]).cast_bytes_per_element
         rank = Rank.of(job_of(scaled(recipe), rented(accelerator)), table_of(plan_of(precision=precision)))
         assert rank.cast_bytes == pytest.approx(known * rank.training.cast_ratio * moved / 6)
+
+    # By hand, bytes of a value where each of 8 ranks casts its own tokens to one layout, to both of blocks, and rows by tensor
+    # are transposed once they are there: a read and a write of a byte (Transformer Engine, `_all_gather_fp8`).
+    @pytest.mark.parametrize(
+        ("accelerator", "recipe", "own", "transposed"),
+        [
+            (H100, "tensorwise", 2 + 2 + 1, 2),
+            (H100, "delayed", 2 + 1, 2),
+            (H100, "blockwise", 2 + 2 * (1 + 4 / 128), 0),
+            ("gb200", "tensorwise", 2 + 2 + 1, 0),
+            ("gb200", "delayed", 2 + 1, 0),
+            ("gb200", "mxfp8", 2 + 2 * (1 + 1 / 32), 0),
+        ],
+    )
+    def test_ranks_cast_their_own_tokens_of_what_they_gather(
+        self, accelerator: str, recipe: CastRecipe, own: float, transposed: float
+    ) -> None:
+        rank = Rank.of(
+            job_of(scaled(recipe), rented(accelerator)),
+            table_of(plan_of(tensor=8, data=2, precision=Precision.FP8)),
+        )
+        family = catalog.accelerator(accelerator).family
+        # Seconds of a byte; what a cast moves for all tokens is what it says beside 6 bytes for tensor-wise scaling.
+        byte_s = rank.cast_bytes / (6 * cast_ratio(recipe, Precision.FP8, family))
+        byte_s = rank.memory_bound_s(byte_s, 0.0)
+        m, n, k = (np.array([size]) for size in (8192.0, 1280.0, 16384.0))
+        whole, entering, leaving = (rank.gemm_s(m, n, k, batch) for batch in (ONE_PRODUCT, ENTERING, LEAVING))
+        all_tokens = 6 * cast_ratio(recipe, Precision.FP8, family)
+        transpose_launch_s = rank.kernels.launch_s * (transposed > 0)
+        assert whole[0] - entering[0] == pytest.approx(m * k * (all_tokens - own / 8) * byte_s)
+        assert entering[1] - whole[1] == pytest.approx(m * k * transposed * byte_s + transpose_launch_s)
+        assert leaving[0] == pytest.approx(whole[0], rel=1e-12)
+        assert whole[1] - leaving[1] == pytest.approx(
+            m * n * (all_tokens - own / 8 - transposed) * byte_s - transpose_launch_s
+        )
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"gathers_cast_inputs": False}, {"has_sequence_parallel": False}],
+    )
+    def test_without_such_gathers_every_rank_casts_all_tokens(self, changes: dict[str, bool]) -> None:
+        workload = scaled("tensorwise").model_copy(update=changes)
+        rank = Rank.of(job_of(workload), table_of(plan_of(tensor=8, precision=Precision.FP8)))
+        shape = (np.array([8192.0]), np.array([1280.0]), np.array([16384.0]))
+        for batch in (ENTERING, LEAVING):
+            assert rank.gemm_s(*shape, batch) == rank.gemm_s(*shape)
+
+    # Adapters read what enters a block in 16 bits, all of which is cast then; frozen weights need no columns.
+    def test_beside_adapters_the_input_is_cast_whole_and_nothing_transposed(self) -> None:
+        workload = scaled("tensorwise").model_copy(update={"lora": Lora(rank=8, targets=ATTENTION_PRODUCTS)})
+        rank = Rank.of(job_of(workload), table_of(plan_of(tensor=8, precision=Precision.FP8)))
+        shape = (np.array([8192.0]), np.array([1280.0]), np.array([16384.0]))
+        whole, entering, leaving = (rank.gemm_s(*shape, batch) for batch in (ONE_PRODUCT, ENTERING, LEAVING))
+        assert entering == whole
+        own_bytes = rank.cast_bytes * 8192.0 * 1280.0 * (1 - 5 / 6 / 8)
+        assert whole[1] - leaving[1] == pytest.approx(rank.memory_bound_s(own_bytes, 0.0))
+
+    def test_four_bits_are_cast_to_both_layouts_ahead_of_a_gather(self) -> None:
+        assert gathered_cast_shares("tensorwise", Precision.FP4, "blackwell") == (1.0, 0.0)
+
+    # Scales of a whole tensor need its largest value, of which each rank knows that of its tokens.
+    @pytest.mark.parametrize(
+        ("recipe", "precision", "num_sums"),
+        [
+            ("tensorwise", Precision.FP8, 2),
+            ("delayed", Precision.FP8, 0),
+            ("mxfp8", Precision.FP8, 0),
+            ("mxfp8", Precision.FP4, 2),
+            ("tensorwise", Precision.BF16, 0),
+        ],
+    )
+    def test_ranks_find_the_largest_value_together(
+        self, recipe: CastRecipe, precision: Precision, num_sums: int
+    ) -> None:
+        job = job_of(scaled(recipe), rented("b200-sxm-180gb"))
+        rank = Rank.of(job, table_of(plan_of(tensor=8, precision=precision)))
+        two_blocks_s = layer_s(rank, is_expert=False)
+        gathered_s = rank.block_gather_s
+        sum_s = all_reduce_s(num_bytes=4.0, **rank.tensor_group)
+        for way, num_bytes_s in enumerate(gathered_s):
+            expected_s = 2 * (num_bytes_s + rank.hidden_gather_s) + num_sums * sum_s
+            assert two_blocks_s[way] == pytest.approx(expected_s)
+
+    @pytest.mark.parametrize("attention", ["unfused", "eager", "flash"])
+    @pytest.mark.parametrize("precision", [Precision.FP8, Precision.FP4])
+    def test_attention_has_the_products_of_sixteen_bits(self, attention: str, precision: Precision) -> None:
+        workload = LARGE.model_copy(update={"attention": attention})
+        job = job_of(workload, rented("b200-sxm-180gb"))
+        narrow, wide = (
+            attention_core_s(Rank.of(job, table_of(plan_of(tensor=8, precision=each))))
+            for each in (precision, Precision.BF16)
+        )
+        assert narrow == wide
 
     # For 65 experts: one kernel casts 64 of those with delayed scales.
     @pytest.mark.parametrize(

@@ -161,8 +161,10 @@ class TestTensorParallelism:
     def test_inputs_of_eight_bit_products_are_gathered_in_eight_bits_and_their_results_summed_in_sixteen(
         self,
     ) -> None:
+        workload = training().model_copy(update={"fp8_recipe": "delayed"})
         eight, sixteen = (
-            rank_of(plan_of(tensor=8, precision=precision)) for precision in (Precision.FP8, Precision.BF16)
+            rank_of(plan_of(tensor=8, precision=precision), workload)
+            for precision in (Precision.FP8, Precision.BF16)
         )
         gathered_s = all_gather_s(
             num_bytes=4096.0 * 4096, group_size=8.0, members_per_domain=8.0, links=eight.links

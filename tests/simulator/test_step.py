@@ -160,6 +160,22 @@ def test_an_optimizer_step_takes_as_long_as_the_bytes_that_it_moves() -> None:
     assert optimizer_s(82.0) / optimizer_s(34.0) == pytest.approx(82 / 34, rel=0.02)  # 50 launches beside it
 
 
+# By hand: a copy of a gradient of 16 bits is read (2) and written (4) once more; without it norm and update read 2 bytes each.
+@pytest.mark.parametrize(
+    ("gradient_bytes", "update_bytes", "moved"),
+    [(2, None, 34.0 + 6.0), (2, 0.0, 34.0 - 4.0), (4, None, 34.0), (4, 0.0, 34.0), (6, None, 34.0)],
+)
+def test_gradients_of_sixteen_bits_are_copied_or_read_as_they_are(
+    gradient_bytes: int, update_bytes: float | None, moved: float
+) -> None:
+    def optimizer_s(**changes: object) -> float:
+        return steps_of(job_of(EVEN.model_copy(update=changes)), plan_of()).optimizer_s[0]
+
+    assert optimizer_s(gradient_bytes=gradient_bytes, update_bytes=update_bytes) == optimizer_s(
+        step_bytes=moved
+    )
+
+
 class TestReplicas:
     def test_groups_are_those_of_megatron(self) -> None:
         # t = 2, c = 2, d = 8, e = 4 on nodes of eight.
