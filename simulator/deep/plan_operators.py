@@ -13,7 +13,7 @@ back around the products of these. The backward pass is the mirror image, behind
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -30,9 +30,9 @@ from simulator.context_exchange import (
 from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, circle, ring
 from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
+from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.host_time import BACKWARD_RATIO
-from simulator.latent_exchange import NUM_LATENTS, latent_bytes
 from simulator.layer_collectives import num_blocks, num_ends
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -48,7 +48,6 @@ from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
-from simulator.table import Floats
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -89,63 +88,6 @@ def output_passes(rank: Rank) -> PartPasses:
         backward=(*work("output layer", float(times.backward_compute_s[0])), *ends.entering[1]),
         weight_gradient_s=float(output_layer_weight_gradients_s(rank)[0]),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TensorEnds:
-    """Collectives where tensor-parallel ranks enter and leave a block, forward and backward."""
-
-    entering: tuple[tuple[Collective, ...], tuple[Collective, ...]]
-    leaving: tuple[tuple[Collective, ...], tuple[Collective, ...]]
-
-    @classmethod
-    def of(cls, rank: Rank) -> TensorEnds:
-        """Returns those of the embedding and the output layer of the only design."""
-        return cls._of(rank, (rank.hidden_bytes, rank.hidden_bytes))
-
-    @classmethod
-    def of_block(cls, rank: Rank) -> TensorEnds:
-        """Returns those of a block of a layer."""
-        return cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
-
-    @classmethod
-    def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
-        """What the ranks sum up ahead of a gather, if anything."""
-        has_any = rank.largest_bytes[0] > 0.0
-        return cls._all(rank, Operation.ALL_REDUCE, rank.largest_bytes) if has_any else ()
-
-    @classmethod
-    def of_attention(cls, rank: Rank) -> TensorEnds:
-        """Returns those of the attention block, which latents enter where there are any."""
-        ends = cls.of_block(rank)
-        if rank.workload.model.latent_attention is None:
-            return ends
-        gathered, summed = latent_bytes(rank)
-        has_scatter = rank.workload.has_sequence_parallel
-        backward = Operation.REDUCE_SCATTER if has_scatter else Operation.ALL_REDUCE
-        ahead = NUM_LATENTS * cls._largest(rank)
-        gathers = (*ahead, *cls._all(rank, Operation.ALL_GATHER, *gathered))
-        entering = gathers, cls._all(rank, backward, *summed)
-        return replace(ends, entering=entering)
-
-    @classmethod
-    def _of(
-        cls, rank: Rank, gathered: tuple[Floats, Floats], ahead: tuple[Collective, ...] = ()
-    ) -> TensorEnds:
-        if not rank.workload.has_sequence_parallel:
-            reduce = cls._all(rank, Operation.ALL_REDUCE, rank.hidden_bytes)
-            return cls(entering=((), reduce), leaving=(reduce, ()))
-        scatter = cls._all(rank, Operation.REDUCE_SCATTER, rank.hidden_bytes)
-        forward, backward = (
-            (*ahead, *cls._all(rank, Operation.ALL_GATHER, num_bytes)) for num_bytes in gathered
-        )
-        return cls(entering=(forward, scatter), leaving=(scatter, backward))
-
-    @staticmethod
-    def _all(rank: Rank, operation: Operation, *num_bytes: Floats) -> tuple[Collective, ...]:
-        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
-        label = f"tensor {operation.value}"
-        return moves(*(ring(label, operation, float(each[0]), group, rank.links) for each in num_bytes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -52,12 +53,14 @@ def test_the_error_of_a_layout_ties_others_near_to_it_but_not_itself_with_anothe
     space = pruned_space(job)
     found = evaluate(job, space.designs_at(np.arange(min(400, space.num_designs))))
     step_s = found.outcomes.steps.step_time_s
-    first = np.argmin(np.abs(np.log(step_s / np.median(step_s))))
     spares = found.plans.num_spare_nodes
-    second = next(  # another layout on as many nodes
-        row
-        for row in np.argsort(np.abs(np.log(step_s / step_s[first])))
-        if step_s[row] != step_s[first] and spares[row] == spares[first]
+    first, second = min(  # the two layouts on as many nodes that take most nearly as long
+        (
+            pair
+            for pair in pairwise(np.argsort(step_s))
+            if np.ptp(step_s[list(pair)]) > 0.0 and np.ptp(spares[list(pair)]) == 0
+        ),
+        key=lambda pair: step_s[pair[1]] / step_s[pair[0]],
     )
     plans = found.plans.take(np.array([first, second, first, first]))
     caps = np.array([1.0, 1.0, 0.9, 1.0])
