@@ -30,7 +30,7 @@ LARGE_DIFFERENCE = 0.01
 SLOW_FOLDED = 0.026
 """How far a folded step may be from every message where something is slow, as docs/deep.md says: a slow member holds up its
 block at once when folded, else neighbour by neighbour."""
-SHARED_FOLDED = 0.005
+SHARED_FOLDED = 0.004
 """The same where collectives meet on links, as docs/deep.md says: an equal claim of each, or of each message."""
 PAGE = Path(__file__).parents[3] / "docs" / "deep.md"
 _LATENTS = LatentAttention(
