@@ -239,12 +239,12 @@ class _StateBytes:
             gradients=_gradient_bytes(workload, plans, held),
             optimizer=on_device
             * (held(workload.optimizer_bytes, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
-            update=on_device * held(_copy_bytes(workload), 1),
+            update=on_device * held(copied_gradient_bytes(workload), 1),
         )
 
 
-def _copy_bytes(workload: Workload) -> float:
-    """Bytes of the copies that the optimizer makes of one gradient."""
+def copied_gradient_bytes(workload: Workload) -> float:
+    """Returns the bytes of the copies that the optimizer makes of one gradient."""
     if workload.update_bytes is not None:
         return workload.update_bytes
     return FULL_GRADIENT_BYTES if workload.gradient_bytes < FULL_GRADIENT_BYTES else 0.0

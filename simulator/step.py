@@ -24,7 +24,7 @@ from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
-from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES
+from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
@@ -328,7 +328,7 @@ def _fused_bytes(workload: Workload) -> float:
     Both read a copy of gradients of 16 bits in 32, unless the optimizer makes none.
     """
     is_narrow = workload.gradient_bytes < FULL_GRADIENT_BYTES
-    has_copy = is_narrow and workload.update_bytes != 0
+    has_copy = is_narrow and copied_gradient_bytes(workload) > 0.0
     read_bytes = workload.gradient_bytes if is_narrow and not has_copy else FULL_GRADIENT_BYTES
     copied_bytes = workload.gradient_bytes + FULL_GRADIENT_BYTES if has_copy else 0.0
     return 2.0 * read_bytes + copied_bytes + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES
