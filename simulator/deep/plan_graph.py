@@ -17,7 +17,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.deep.plan_collectives import Collective, Operation
-from simulator.deep.plan_items import Beside, Item, Items, Work, cover_s, stretched
+from simulator.deep.plan_items import (
+    BACKWARD,
+    FORWARD,
+    WEIGHT_GRADIENT,
+    Beside,
+    Item,
+    Items,
+    Work,
+    cover_s,
+    stretched,
+)
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
@@ -28,7 +38,6 @@ from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, tu
 from simulator.step import Buckets
 from simulator.table import Floats, Integers
 
-FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
 DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from simulator.deep.plan_collectives import Collective
 from simulator.layer_collectives import CORE_SHARE
 
+FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
+"""Directions of a pass; zero-bubble schedules compute gradients of weights in one of their own."""
 LENT = "cores lent to"
 """How work is called that takes longer because traffic beside it takes cores."""
 

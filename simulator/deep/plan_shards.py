@@ -19,7 +19,7 @@ from math import ceil
 import numpy as np
 
 from simulator.deep.plan_collectives import Collective, Operation
-from simulator.deep.plan_items import Items, cover_s, work
+from simulator.deep.plan_items import BACKWARD, FORWARD, WEIGHT_GRADIENT, Items, cover_s, work
 from simulator.deep.plan_parts import OUTPUT, PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
@@ -133,8 +133,8 @@ class Shards:
             return traffic_s + self._prefetched_s(kinds[place + 1], self._direction)
         # The last reduction has nothing beside it where every pass waits for its own.
         traffic_s += 0.0 if self._reduces_always else self._reduction_s(kinds[place])
-        is_ahead = self._direction == 0 and first_gathers(self.parts.rank.plans)[0] == IS_AHEAD
-        return traffic_s + (self._prefetched_s(kinds[place], 1) if is_ahead else 0.0)
+        is_ahead = self._direction == FORWARD and first_gathers(self.parts.rank.plans)[0] == IS_AHEAD
+        return traffic_s + (self._prefetched_s(kinds[place], BACKWARD) if is_ahead else 0.0)
 
     def end_pass(self, after: After) -> After:
         """Notes when the last part of a pass began, and its reductions; returns what everything behind the pass waits for."""
@@ -170,7 +170,10 @@ class Shards:
 
     @property
     def _gathers(self) -> bool:
-        return self.zero_stage == GATHERS_AGAIN and self._direction < REDUCES_OFTEN
+        return self._gathers_in(self._direction)
+
+    def _gathers_in(self, direction: int) -> bool:
+        return self.zero_stage == GATHERS_AGAIN and direction != WEIGHT_GRADIENT
 
     @property
     def _prefetches(self) -> bool:
@@ -189,11 +192,7 @@ class Shards:
 
     def _prefetched_s(self, kind: int, direction: int) -> float:
         """The gather of a part, where it is ahead of its turn."""
-        if (
-            self.zero_stage != GATHERS_AGAIN
-            or direction >= REDUCES_OFTEN
-            or not self._prefetches_in(direction)
-        ):
+        if not (self._gathers_in(direction) and self._prefetches_in(direction)):
             return 0.0
         return sum(each.alone_s for each in self._gathers_of(kind))
 
