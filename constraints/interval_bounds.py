@@ -70,8 +70,9 @@ def holds_with_any_spares(job: Job, part: Evaluation) -> Booleans:
 def undisturbed(job: Job, run: RunTable) -> RunTable:
     """Returns the run without what depends on the interval; of one that never ends, without interruptions."""
     work_s = total_of(getattr(run, name) for name in WORK)
-    up_s = run.wall_time_s - run.initialization_s - run.way_back_s
     ends, nothing = run.makes_progress, np.zeros(len(work_s))
+    wall_s, way_back_s = (np.where(ends, time_s, 0.0) for time_s in (run.wall_time_s, run.way_back_s))
+    up_s = wall_s - run.initialization_s - way_back_s
     share = np.divide(work_s, up_s, out=nothing.copy(), where=ends)
     # A restart that may fail itself is the longer, the longer the load behind it.
     restarts_alike = ends & (not job.reliability.fails_during_restart)

@@ -22,7 +22,7 @@ from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.plan import CheckpointScheme
 from simulator.run.wall_time import PARTS
-from tests.support import H100_BOUGHT, job_with
+from tests.support import H100_BOUGHT, H100_RENTED, job_with
 
 SEARCH = {"checkpoint_schemes": list(CheckpointScheme), "zero_stages": [0, 1], "power_caps": [1.0, 0.6]}
 SURELY = {
@@ -107,3 +107,14 @@ def test_the_parts_of_an_undisturbed_run_sum_to_its_time() -> None:
 def test_every_part_of_the_energy_is_that_of_steps_or_depends_on_the_interval() -> None:
     others = {"checkpoint_j", "lost_work_j", "restart_j", "spare_j"}
     assert {*ENERGY_OF_WORK, *others} == set(EnergyTable.names())
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_run_that_never_ends_has_no_interruptions_in_its_bound() -> None:
+    # Failures every half minute, and ways back of minutes that fail themselves.
+    reliability = {"preset": "harsh", "failures_per_1000_node_days": 10_000, "fails_during_restart": True}
+    job = job_with({**H100_RENTED, "num_gpus": 4096}, reliability=reliability)
+    run = evaluate(job, cross_run_knobs(job, enumerate_layouts(job)).take(slice(0, 20))).outcomes.run
+    never = ~run.makes_progress
+    assert never.any()
+    assert (undisturbed(job, run).num_failures[never] == 0.0).all()
