@@ -169,7 +169,7 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
     forward_s, backward_s = (
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
-    forward_s, backward_s = forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s
+    forward_s, backward_s = forward_s + moved_s[0], backward_s + moved_s[1]
     if rank.workload.model.parallel_block:
         sums_s = block_sums_s(rank, is_expert=is_expert)
         forward_s, backward_s = forward_s + sums_s[0], backward_s + sums_s[1]

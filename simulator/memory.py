@@ -252,10 +252,17 @@ def copied_gradient_bytes(workload: Workload) -> float:
 
 def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Weights of the layers of one rank of a stage, without embedding and output layer, whole."""
+    return weights_of_layers(workload, plans, stage.dense_layers, stage.expert_layers)
+
+
+def weights_of_layers(
+    workload: Workload, plans: PlanTable, dense_layers: Floats, expert_layers: Floats
+) -> Floats:
+    """Returns the weights of so many layers on one rank of their stage, whole."""
     model = workload.model
     dense, expert = _shared_of_layers(model, plans)
-    routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
-    shared = stage.dense_layers * dense + stage.expert_layers * expert
+    routed = expert_layers * _num_experts(model) * model.expert_parameters
+    shared = dense_layers * dense + expert_layers * expert
     return np.asarray(shared + routed / expert_ranks(workload, plans))
 
 

@@ -27,6 +27,7 @@ from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s
+from simulator.once_per_step import once_per_step_bytes
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
@@ -299,22 +300,22 @@ def _added(*times_s: Directions) -> Directions:
 def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
 
-    Accelerators and hosts update their shares side by side.
+    Accelerators and hosts update their shares side by side. What a rank does once per step with all of its weights is a part.
     """
     workload, plans = rank.workload, rank.plans
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
-    shared_shares = np.where(is_split, shard_group(plans), 1)
-    routed_shares = expert_ranks(workload, plans) * np.where(is_split, routed_ranks, 1)
     stages = chunks.unlike_stages()
-    per_rank = (
-        chunks.on_stage(weights.shared_on_rank(plans), stages) / shared_shares
-        + chunks.on_stage(weights.routed, stages) / routed_shares
+    shared = chunks.on_stage(weights.shared_on_rank(plans), stages)
+    routed = chunks.on_stage(weights.routed, stages) / expert_ranks(workload, plans)
+    updated = shared / np.where(is_split, shard_group(plans), 1) + routed / np.where(
+        is_split, routed_ranks, 1
     )
-    most = np.max(per_rank, axis=0)
+    most = np.max(updated, axis=0)
     on_device = 1.0 - workload.optimizer_offload_fraction
     passed_bytes = _fused_bytes(workload) if workload.step_bytes is None else workload.step_bytes
+    whole_bytes = once_per_step_bytes(rank, chunks, stages, shared + routed)
     device_s = memory_bound_time_s(
-        num_bytes=passed_bytes * on_device * most,
+        num_bytes=np.max(passed_bytes * on_device * updated + whole_bytes, axis=0),
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,

@@ -32,7 +32,6 @@ from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
-from simulator.host_time import BACKWARD_RATIO
 from simulator.layer_collectives import num_blocks, num_ends
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -126,12 +125,12 @@ class _Layer:
         slowdown = float(rank.compute_slowdown[0])
         *before, behind = each_projection_s(rank)
         core_s = attention_core_s(rank)
-        moved_s = float(moved_operators_s(rank, is_expert=self.is_expert)[0]) / 2.0
+        moved_s = _pair(moved_operators_s(rank, is_expert=self.is_expert), 0.5)
         found = {
             "attention projections": _summed(before, slowdown),
             "attention core": _pair(core_s, slowdown),
             "attention output product": _pair(behind, slowdown),
-            NORMS: (moved_s, BACKWARD_RATIO * moved_s),
+            NORMS: moved_s,
         }
         products = feed_forward_operators(rank, is_expert=self.is_expert)
         found |= {name: _pair(seconds, slowdown) for name, seconds in products.items()}
