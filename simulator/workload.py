@@ -107,7 +107,8 @@ class Workload(Record):
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
     step_bytes: float | None = Field(default=None, ge=0, le=1000)
     """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: 10 + 2 `optimizer_bytes`,
-    6 more where gradients of 16 bits are copied to 32, 4 less where they are not."""
+    6 more where gradients of 16 bits are copied to 32, 4 less where they are not, and up to ZeRO-1 `gradient_bytes` for each
+    weight of the rank to set its gradient to zero."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
     stage_layers: StageLayers = None
