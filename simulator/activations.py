@@ -11,7 +11,7 @@ rank, t the tensor-parallel degree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from simulator.kept_inputs import (
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, splits_backward
+from simulator.predicted_tokens import kept_and_again_bytes, repeats_projection
 from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers, total
 from simulator.workload import Workload
@@ -55,6 +56,8 @@ class Activations:
     """What the layer at work computes again, and the widest gradients in it; and a layer on its way to or from the host."""
     on_host_bytes: Floats
     """What they keep in main memory."""
+    of_modules_bytes: Floats | float = 0.0
+    """What of the released bytes is gone when it has come back through the modules of multi-token prediction."""
 
 
 def stage_activations(
@@ -83,7 +86,13 @@ def stage_activations(
     )
     freed, num_layers = _freed_input(workload, plans), dense_layers + expert_layers
     layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
-    held = in_flight
+    held, of_modules, module_work = in_flight, np.zeros(1), np.zeros(1)
+    if chunks is not None and chunks.modules:
+        number, of_layer = chunks.on_stage(chunks.num_mtp_layers, stage), _layer_of_modules(workload, plans)
+        own, again = kept_and_again_bytes(workload, plans)
+        layers = layers + number * own
+        of_modules = (1.0 - on_host) * number * (own + of_layer.kept)
+        module_work = np.sign(number) * (of_layer.at_work + again + on_host * (of_layer.kept + own))
     has_unlike_chunks = np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0))
     if chunks is not None and has_unlike_chunks:
         kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
@@ -93,12 +102,21 @@ def stage_activations(
         if needed is not None:
             layers = chunks.on_stage(kept, stage)
             at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
+    at_work = np.maximum(at_work, module_work)
     return Activations(
         kept_bytes=held * (1.0 - on_host) * layers + in_flight * sent,
         released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
         at_work_bytes=at_work,
         on_host_bytes=held * on_host * layers,
+        of_modules_bytes=of_modules,
     )
+
+
+def _layer_of_modules(workload: Workload, plans: PlanTable) -> _Layer:
+    """The layer of a module of multi-token prediction, which keeps everything where only some layers are computed again."""
+    is_again = repeats_projection(workload, plans) | (plans.recompute != Recompute.FULL.code)
+    plans = replace(plans, recompute=np.where(is_again, plans.recompute, Recompute.NONE.code))
+    return _Layer.of(workload, plans, is_expert=workload.model.num_expert_mtp_layers > 0)
 
 
 def _chunk_bytes(
@@ -110,9 +128,20 @@ def _chunk_bytes(
         again_bytes, whole_bytes = (
             [(layer.kept, layer.at_work + on_host * layer.kept) for layer in each] for each in (layers, whole)
         )
-        return keeping.kept_and_at_work(chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host)
+        kept, needed = keeping.kept_and_at_work(
+            chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host
+        )
+        return kept + _beside_layers(workload, plans, chunks), needed
     counts = chunks.num_dense_layers, chunks.num_expert_layers
-    return total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True)), None
+    kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
+    return kept + _beside_layers(workload, plans, chunks), None
+
+
+def _beside_layers(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
+    """What modules of multi-token prediction keep of a micro-batch beside their layers, `(n, C)`."""
+    if not chunks.modules:
+        return 0.0
+    return chunks.num_mtp_layers * kept_and_again_bytes(workload, plans)[0][:, None]
 
 
 def _freed_input(workload: Workload, plans: PlanTable) -> Floats:

@@ -34,6 +34,7 @@ from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import repeats_block, repeats_exchange
 from simulator.table import Booleans, Floats, Integers
+from simulator.token_prediction import prediction_card_s
 
 
 def uses_cards(rank: Rank) -> bool:
@@ -46,17 +47,18 @@ def uses_cards(rank: Rank) -> bool:
 def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
     """Returns the seconds of card time of one micro-batch in each part of the model, forward and backward, `(n,)`.
 
-    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, and those layers
-    again where some keep what others recompute.
+    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, those layers again
+    where some keep what others recompute, and multi-token prediction.
     """
     cards = _over_cards_alone(rank)
     kinds = [False, True] if rank.workload.model.experts else [False]
     dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
     own_s = [dense_s, leaving_s(cards), entering_s(cards), *expert_s]
-    if num_parts == len(own_s):
-        return own_s
-    kept = replace(cards, plans=without_recompute(rank.plans))
-    return own_s + [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    predicted_s = [prediction_card_s(cards)] if rank.workload.model.num_mtp_layers else []
+    if num_parts > len(own_s) + len(predicted_s):
+        kept = replace(cards, plans=without_recompute(rank.plans))
+        own_s += [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    return own_s + predicted_s
 
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:

@@ -2,7 +2,8 @@
 
 The loss of a micro-batch is done with its logits before the last layer begins its backward pass, so that 1F1B, interleaved or
 not, has those of one. GPipe computes the losses of all micro-batches before the first backward pass (`ScheduleGPipe` of
-PyTorch), and ZB-H1 keeps gradients of logits until those of the output layer's weights are computed.
+PyTorch), and ZB-H1 keeps gradients of logits until those of the output layer's weights are computed. Losses of multi-token
+prediction come before that of the model, which goes back first, and wait for it (`process_mtp_loss` of Megatron Core).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ SOFTMAX_BYTES = 4.0
 def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns what the end of the model keeps on one rank, `(n,)`: of the micro-batch at work, and of those that wait.
 
+    What multi-token prediction gives to the output layer counts among activations.
     The first is that of the loss, or of the output layer's backward pass, which has gradients of logits beside what it
     gathers and gives.
     """
@@ -30,10 +32,12 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     logits = tokens * workload.model.vocabulary_size / plans.tensor_parallel
     inputs = tokens * _kept_inputs_width(workload, plans)
     backward = ACTIVATION_BYTES * logits + tokens * _whole_inputs_width(workload, plans)
-    waiting = np.where(is_gpipe, min(float(workload.logit_bytes), SOFTMAX_BYTES), ACTIVATION_BYTES)
+    of_loss = min(float(workload.logit_bytes), SOFTMAX_BYTES)
+    waiting = np.where(is_gpipe, of_loss, ACTIVATION_BYTES)
+    num_modules = workload.model.num_mtp_layers
     return (
-        np.maximum(workload.logit_bytes * logits, backward) + inputs,
-        (_num_held(workload, plans) - 1) * (waiting * logits + inputs),
+        np.maximum(workload.logit_bytes * logits, backward) + inputs + num_modules * of_loss * logits,
+        (_num_held(workload, plans) - 1) * ((1 + num_modules) * waiting * logits + inputs),
     )
 
 

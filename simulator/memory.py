@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from simulator.activations import num_micro_batches, stage_activations
+from simulator.activations import Activations, num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, held_by_rank, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
@@ -145,6 +145,8 @@ class _Stage:
     """All chunks of the designs."""
     has_input: Floats
     has_output: Floats
+    modules: Floats | float
+    """Modules of multi-token prediction."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> _Stage:
@@ -166,6 +168,7 @@ class _Stage:
             chunks=chunks,
             has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
+            modules=chunks.on_stage(chunks.num_mtp_layers, stage) if chunks.modules else 0.0,
         )
 
 
@@ -185,9 +188,9 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
     # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
     # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
     stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
-    embedding = stage.has_input * embedding_gradient_bytes(workload, plans) - activations.released_bytes
+    embedding, at_work = _embedding_at_work(workload, plans, stage, activations)
     embedding = embedding - np.where(stays, 0.0, weights)
-    beyond_logits = np.maximum(0.0, np.maximum(activations.at_work_bytes, embedding) - logits)
+    beyond_logits = np.maximum(0.0, np.maximum(at_work, embedding) - logits)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
@@ -203,6 +206,25 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         fragmentation_bytes=fragmentation,
         framework_bytes=np.full_like(fragmentation, FRAMEWORK_BYTES),
     )
+
+
+def _embedding_at_work(
+    workload: Workload, plans: PlanTable, stage: _Stage, activations: Activations
+) -> tuple[Floats, Floats]:
+    """Gradients of the embedding beyond the activations that are gone by then, and the layer at work beside those that wait.
+
+    Gradients of one weight from several places wait until all are there and are added up. Multi-token prediction has its own
+    when its modules have gone back; where the stage has the embedding, too, they wait for all layers.
+    """
+    gradient = embedding_gradient_bytes(workload, plans)
+    behind_all, at_work = stage.has_input * gradient - activations.released_bytes, activations.at_work_bytes
+    if not workload.model.num_mtp_layers:
+        return behind_all, at_work
+    has_modules, gone = np.sign(stage.modules), activations.of_modules_bytes
+    waiting = stage.has_input * has_modules * gradient
+    behind_modules = has_modules * np.minimum(2.0, stage.modules) * gradient - gone
+    embedding = np.maximum(behind_all + waiting, behind_modules)
+    return embedding, np.maximum(at_work, at_work + waiting - gone)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +278,7 @@ def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Float
     dense, expert = _shared_of_layers(model, plans)
     routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
     shared = stage.dense_layers * dense + stage.expert_layers * expert
+    shared = shared + stage.modules * model.mtp_parameters / plans.tensor_parallel
     return np.asarray(shared + routed / expert_ranks(workload, plans))
 
 
@@ -354,7 +377,8 @@ def _largest_product(model: ModelShape, plans: PlanTable, stage: _Stage) -> Floa
     expert = np.where(
         stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0
     )
-    widest = np.maximum(attention, np.maximum(dense, expert))
+    projected = np.where(stage.modules > 0, 2 * model.hidden_size, 0)
+    widest = np.maximum(np.maximum(attention, projected), np.maximum(dense, expert))
     return np.asarray(model.hidden_size * widest / plans.tensor_parallel)
 
 

@@ -183,6 +183,9 @@ class ModelShape(Record):
     qk_norm: QueryKeyNorm | None = None
     """Norms of queries and keys in front of the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all
     heads (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
+    num_mtp_layers: int = Field(default=0, ge=0, le=100)
+    """Modules of multi-token prediction behind the last layer, each with a layer like it (DeepSeek-V3, arXiv 2412.19437,
+    section 2.2; Megatron Core: `mtp_num_layers`; `config.json`: `num_nextn_predict_layers`); 0: none are trained."""
     source: str = "user"
     """Where the shape comes from."""
 
@@ -221,6 +224,12 @@ class ModelShape(Record):
     def num_dense_layers(self) -> int:
         """Layers with an ordinary feed-forward block."""
         return self.num_layers - self.num_expert_layers
+
+    @property
+    def num_expert_mtp_layers(self) -> int:
+        """Modules of multi-token prediction whose layer has routed experts: all where the last layer of the model has."""
+        ends_with_experts = self.num_expert_layers > self.num_expert_layers_among(self.num_layers - 1)
+        return self.num_mtp_layers if ends_with_experts else 0
 
     @property
     def attention_parameters(self) -> int:
@@ -312,23 +321,42 @@ class ModelShape(Record):
         return own + self.hidden_size
 
     @property
+    def mtp_parameters(self) -> int:
+        """Weights of a module of multi-token prediction beside its layer: two norms, the projection 2 h -> h, a final norm."""
+        return 2 * self.hidden_size**2 + 3 * self.hidden_size
+
+    @property
+    def copied_parameters(self) -> int:
+        """Weights of the input embedding that the stage of the output layer needs, too: for logits, or to look tokens up in."""
+        return self.embedding_parameters if self.num_mtp_layers else self.tied_parameters
+
+    @property
     def tied_parameters(self) -> int:
         """Weights of the input embedding that the output layer uses too; 0 where it has its own."""
         return self.vocabulary_size * self.hidden_size if self.has_tied_embeddings else 0
 
     @property
     def norm_parameters(self) -> int:
-        """Weights of all norms: those of the layers and the final one."""
-        return self.num_layers * self.layer_norm_parameters + self.hidden_size
+        """Weights of all norms: those of the layers and the final one, and those of multi-token prediction."""
+        num_layers = self.num_layers + self.num_mtp_layers
+        return num_layers * self.layer_norm_parameters + (1 + 3 * self.num_mtp_layers) * self.hidden_size
 
     @property
     def num_parameters(self) -> int:
-        """All weights."""
+        """All weights, those of multi-token prediction among them, which shares embedding and output layer."""
         expert_layer = self.expert_layer_shared_parameters + (
             self.experts.num_experts * self.expert_parameters if self.experts else 0
         )
-        layers = self.num_dense_layers * self.dense_layer_parameters + self.num_expert_layers * expert_layer
-        return layers + self.embedding_parameters + self.output_parameters
+        num_dense, num_expert = self._num_layers_of_each_kind
+        layers = num_dense * self.dense_layer_parameters + num_expert * expert_layer
+        modules = self.num_mtp_layers * self.mtp_parameters
+        return layers + modules + self.embedding_parameters + self.output_parameters
+
+    @property
+    def _num_layers_of_each_kind(self) -> tuple[int, int]:
+        """Layers with an ordinary feed-forward block and with routed experts, those of multi-token prediction among them."""
+        num_expert = self.num_expert_layers + self.num_expert_mtp_layers
+        return self.num_layers + self.num_mtp_layers - num_expert, num_expert
 
     @property
     def num_active_parameters(self) -> int:
@@ -336,15 +364,16 @@ class ModelShape(Record):
         if self.experts is None:
             return self.num_parameters
         idle = self.experts.num_experts - self.experts.experts_per_token
-        return self.num_parameters - self.num_expert_layers * idle * self.expert_parameters
+        return self.num_parameters - self._num_layers_of_each_kind[1] * idle * self.expert_parameters
 
     @property
     def num_matrix_parameters(self) -> int:
-        """Weights that one token meets in matrix products."""
+        """Weights that one token meets in matrix products, those of the output layer for each token that is predicted."""
         looked_up = self.embedding_parameters - self.tied_parameters
         added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
-        others = looked_up + self.norm_parameters + self.num_expert_layers * added
-        return self.num_active_parameters - others
+        others = looked_up + self.norm_parameters + self._num_layers_of_each_kind[1] * added
+        again = self.num_mtp_layers * self.vocabulary_size * self.hidden_size
+        return self.num_active_parameters - others + again
 
     def model_flop_per_token(
         self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
@@ -354,11 +383,13 @@ class ModelShape(Record):
         Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
         attention scores and their product with the values: 12 L a d s, half of it when masks are counted (PaLM,
         arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
-        it. The input embedding is a look-up and counts nothing, nor do the norms.
+        it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
+        included, as in Megatron Core (`num_floating_point_operations` of `training.py`).
         """
         qk_dim, value_dim = self.attention_dims
         span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
-        attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * span
+        num_layers = self.num_layers + self.num_mtp_layers
+        attention = 6.0 * num_layers * self.num_heads * (qk_dim + value_dim) * span
         return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:

@@ -17,6 +17,7 @@ from simulator.job import Job
 from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
+from simulator.predicted_tokens import kept_and_again_bytes
 from simulator.rank import Rank
 from simulator.table import Floats
 from simulator.trained_weights import StepWeights
@@ -35,6 +36,12 @@ def activation_copies_s(rank: Rank, plans: PlanTable) -> tuple[Floats, Floats]:
     dense_bytes, expert_bytes = kept_per_layer(rank.workload, plans)
     fraction, rate = rank.workload.activation_offload_fraction, rank.offers.host_copy_bytes_per_s
     return fraction * dense_bytes / rate, fraction * expert_bytes / rate
+
+
+def module_copies_s(rank: Rank) -> Floats:
+    """Returns the same of what a module of multi-token prediction keeps beside its layer, `(n,)`."""
+    kept, _ = kept_and_again_bytes(rank.workload, rank.plans)
+    return np.asarray(rank.workload.activation_offload_fraction * kept / rank.offers.host_copy_bytes_per_s)
 
 
 def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:

@@ -39,7 +39,8 @@ def num_trained_parameters(workload: Workload) -> int:
     """Returns the weights that the optimizer updates."""
     if workload.lora is None:
         return workload.model.num_parameters
-    return workload.model.num_layers * adapter_parameters(workload.model, workload.lora)
+    num_layers = workload.model.num_layers + workload.model.num_mtp_layers
+    return num_layers * adapter_parameters(workload.model, workload.lora)
 
 
 def trained_flop_per_token(workload: Workload) -> float:

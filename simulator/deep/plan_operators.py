@@ -46,8 +46,16 @@ from simulator.layer_costs import (
 )
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
+from simulator.predicted_tokens import repeats_projection
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
+from simulator.token_prediction import (
+    JOINT,
+    PROJECTION,
+    SHIFTS,
+    projection_operators,
+    projection_weight_gradients_s,
+)
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -87,6 +95,29 @@ def output_passes(rank: Rank) -> PartPasses:
         forward=(*ends.entering[0], *work("output layer", float(times.forward_compute_s[0]))),
         backward=(*work("output layer", float(times.backward_compute_s[0])), *ends.entering[1]),
         weight_gradient_s=float(output_layer_weight_gradients_s(rank)[0]),
+    )
+
+
+def projection_passes(rank: Rank) -> PartPasses:
+    """Returns the passes through what a module of multi-token prediction does in front of its layer, and its final norm."""
+    found, ends = embedding_passes(rank), TensorEnds.of_projection(rank)
+    forward, backward = (
+        {name: work(name, _pair(seconds, 1.0)[way]) for name, seconds in projection_operators(rank).items()}
+        for way in (0, 1)
+    )
+    again = (*forward[JOINT], *ends.entering[0], *forward[PROJECTION], *ends.leaving[0])
+    repeated = again if repeats_projection(rank.workload, rank.plans)[0] else ()
+    return PartPasses(
+        forward=(*forward[SHIFTS], *found.forward, *again),
+        backward=(
+            *repeated,
+            *ends.leaving[1],
+            *backward[PROJECTION],
+            *ends.entering[1],
+            *backward[JOINT],
+            *found.backward,
+        ),
+        weight_gradient_s=float(projection_weight_gradients_s(rank)[0]),
     )
 
 
