@@ -93,7 +93,7 @@ def own_cuts(job: Job, plan: Plan) -> list[tuple[int, ...]]:
     plans = PlanTable.from_plans([plan])
     wishes: list[StageLayers] = [job.workload.stage_layers, None, "balanced"]
     cuts = [
-        split_layers(job.workload.model, plans, wish).num_other_layers[0]
+        split_layers(job.workload.model, plans, wish).num_layers[0]
         for wish in wishes
         if can_cut(job.workload.model, wish, plans.pipeline_parallel, plans.virtual_pipeline)[0]
     ]

@@ -22,7 +22,7 @@ from simulator.memory import RESERVED_FRACTION, memory_of_stage
 from simulator.plan import Plan, PlanTable, Schedule
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
-from simulator.token_prediction import prediction
+from simulator.token_prediction import module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,16 +52,13 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
     expert = expert_layer(rank) if is_expert.any() else dense
     first, last = bytes_.chunk_stages[0], bytes_.chunk_stages[-1]
     model = job.workload.model
-    module_s = 0.0
-    if model.num_mtp_layers:
-        layer = expert if model.num_expert_mtp_layers else dense
-        module_s = _both_s(prediction(rank)) + _both_s(layer)
+    modules_s = model.num_mtp_layers * _both_s(module(rank)) if model.num_mtp_layers else 0.0
     memory_bytes = float(usable_memory_bytes(job)[plan.offer])
     return PlanCosts(
         layers=LayerCosts(
             layer_s=np.where(is_expert, _both_s(expert), _both_s(dense)),
             embedding_s=_both_s(embedding(rank)),
-            output_s=_both_s(output_layer(rank)) + model.num_mtp_layers * module_s,
+            output_s=_both_s(output_layer(rank)) + modules_s,
             layer_bytes=np.where(is_expert, bytes_.expert[0], bytes_.dense[0]),
             activation_bytes=np.where(is_expert, bytes_.expert[1], bytes_.dense[1]),
             embedding_bytes=float(bytes_.beyond[first]),
@@ -168,11 +165,9 @@ def _memory(job: Job, plans: PlanTable, dense: int, expert: int) -> Floats:
 def _chunks(job: Job, plans: PlanTable, dense: int, expert: int) -> Chunks:
     num_chunks = int(plans.pipeline_parallel[0] * plans.virtual_pipeline[0])
     shape = len(plans), num_chunks
-    model = job.workload.model
-    chunks = chunks_of(model, plans, np.ones(shape, dtype=np.int64))
-    num_expert, is_last = model.num_expert_mtp_layers, chunks.is_last.astype(np.float64)
+    chunks = chunks_of(job.workload.model, plans, np.ones(shape, dtype=np.int64))
     return replace(
         chunks,
-        num_dense_layers=float(dense) + is_last * (model.num_mtp_layers - num_expert),
-        num_expert_layers=float(expert) + is_last * num_expert,
+        num_dense_layers=np.full(shape, float(dense)),
+        num_expert_layers=np.full(shape, float(expert)),
     )

@@ -11,7 +11,7 @@ rank, t the tensor-parallel degree.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from simulator.kept_inputs import (
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, splits_backward
-from simulator.predicted_tokens import kept_and_again_bytes, repeats_projection
+from simulator.predicted_tokens import kept_and_again_bytes, plans_of_modules
 from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers, total
 from simulator.workload import Workload
@@ -88,11 +88,10 @@ def stage_activations(
     layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
     held, of_modules, module_work = in_flight, np.zeros(1), np.zeros(1)
     if chunks is not None and chunks.modules:
-        number, of_layer = chunks.on_stage(chunks.num_mtp_layers, stage), _layer_of_modules(workload, plans)
-        own, again = kept_and_again_bytes(workload, plans)
-        layers = layers + number * own
-        of_modules = (1.0 - on_host) * number * (own + of_layer.kept)
-        module_work = np.sign(number) * (of_layer.at_work + again + on_host * (of_layer.kept + own))
+        number, of_module = chunks.on_stage(chunks.num_mtp_layers, stage), _module(workload, plans)
+        layers = layers + number * of_module.kept
+        of_modules = (1.0 - on_host) * number * of_module.kept
+        module_work = np.sign(number) * (of_module.at_work + on_host * of_module.kept)
     has_unlike_chunks = np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0))
     if chunks is not None and has_unlike_chunks:
         kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
@@ -112,11 +111,18 @@ def stage_activations(
     )
 
 
-def _layer_of_modules(workload: Workload, plans: PlanTable) -> _Layer:
-    """The layer of a module of multi-token prediction, which keeps everything where only some layers are computed again."""
-    is_again = repeats_projection(workload, plans) | (plans.recompute != Recompute.FULL.code)
-    plans = replace(plans, recompute=np.where(is_again, plans.recompute, Recompute.NONE.code))
-    return _Layer.of(workload, plans, is_expert=workload.model.num_expert_mtp_layers > 0)
+def _module(workload: Workload, plans: PlanTable) -> _Layer:
+    """A module of multi-token prediction with its layer."""
+    own, again = kept_and_again_bytes(workload, plans)
+    layer = _Layer.of(
+        workload, plans_of_modules(workload, plans), is_expert=workload.model.has_expert_modules
+    )
+    return _Layer(kept=layer.kept + own, at_work=layer.at_work + again)
+
+
+def kept_per_module(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns what a forward pass keeps of one micro-batch in a module of multi-token prediction, bytes `(n,)`."""
+    return _module(workload, plans).kept
 
 
 def _chunk_bytes(
@@ -131,17 +137,15 @@ def _chunk_bytes(
         kept, needed = keeping.kept_and_at_work(
             chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host
         )
-        return kept + _beside_layers(workload, plans, chunks), needed
+        return kept + _of_modules(workload, plans, chunks), needed
     counts = chunks.num_dense_layers, chunks.num_expert_layers
     kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
-    return kept + _beside_layers(workload, plans, chunks), None
+    return kept + _of_modules(workload, plans, chunks), None
 
 
-def _beside_layers(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
-    """What modules of multi-token prediction keep of a micro-batch beside their layers, `(n, C)`."""
-    if not chunks.modules:
-        return 0.0
-    return chunks.num_mtp_layers * kept_and_again_bytes(workload, plans)[0][:, None]
+def _of_modules(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
+    """What modules of multi-token prediction keep of a micro-batch, `(n, C)`."""
+    return chunks.num_mtp_layers * kept_per_module(workload, plans)[:, None] if chunks.modules else 0.0
 
 
 def _freed_input(workload: Workload, plans: PlanTable) -> Floats:

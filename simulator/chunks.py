@@ -53,22 +53,17 @@ class Chunks:
     has_any_order: bool = False
     """Whether full and empty chunks may come in any order."""
     modules: int = 0
-    """Modules of multi-token prediction on the last chunk, whose layers are counted among those of the chunk."""
+    """Modules of multi-token prediction on the last chunk, beside its layers."""
 
     @property
     def num_layers(self) -> Floats:
-        """`(n, C)` all layers of each chunk."""
+        """`(n, C)` all layers of each chunk, without those of multi-token prediction."""
         return self.num_dense_layers + self.num_expert_layers
 
     @property
     def num_mtp_layers(self) -> Floats:
-        """`(n, C)` those of them that belong to modules of multi-token prediction."""
+        """`(n, C)` modules of multi-token prediction, a layer each."""
         return self.modules * self.is_last.astype(np.float64)
-
-    @property
-    def num_other_layers(self) -> Floats:
-        """`(n, C)` the others: the layers that are cut."""
-        return self.num_layers - self.num_mtp_layers if self.modules else self.num_layers
 
     def on_stage(self, counts: Floats | Booleans, stage: Integers) -> Floats:
         """Sums whole numbers `(n, C)` over the chunks of one stage of each design, `(n,)`, or of s stages, `(s, n)`."""
@@ -94,7 +89,7 @@ class Chunks:
             most = int(self.num_stages.max(initial=1))
             return np.minimum(np.arange(most)[:, None], self.num_stages - 1)
         has_experts = self.num_expert_layers > 0
-        beginnings = [np.argmax(self.num_other_layers, axis=1)]
+        beginnings = [np.argmax(self.num_layers, axis=1)]
         if has_experts.any():
             beginnings += [
                 np.argmax(has_experts, axis=1),
@@ -157,10 +152,6 @@ def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_
     chunk, count = np.arange(layers.shape[1]), num_chunks[:, None]
     end_layer = np.cumsum(layers, axis=1)
     experts = model.num_expert_layers_among(end_layer) - model.num_expert_layers_among(end_layer - layers)
-    is_last = chunk == count - 1
-    if model.num_mtp_layers:
-        layers = layers + is_last * model.num_mtp_layers
-        experts = experts + is_last * model.num_expert_mtp_layers
     return Chunks(
         num_chunks=num_chunks,
         num_stages=plans.pipeline_parallel,
@@ -168,7 +159,7 @@ def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_
         num_dense_layers=(layers - experts).astype(np.float64),
         num_expert_layers=experts.astype(np.float64),
         is_first=np.broadcast_to(chunk == 0, layers.shape),
-        is_last=is_last,
+        is_last=chunk == count - 1,
         has_any_order=has_any_order,
         modules=model.num_mtp_layers,
     )
@@ -265,12 +256,17 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
         routed = chunks.num_expert_layers * (model.experts.num_experts * model.expert_parameters)
     shared[:, 0] += model.embedding_parameters
     if chunks.modules:
-        shared += chunks.num_mtp_layers * model.mtp_parameters
+        of_module = model.mtp_weights
+        shared += chunks.num_mtp_layers * of_module.shared
+        routed = routed + chunks.num_mtp_layers * of_module.routed
     num_copied = np.where(has_split_ends(plans), model.copied_parameters, 0)
     shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
-    whole = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
-    return ChunkWeights(
-        shared=shared,
-        routed=routed,
-        whole=chunks.num_dense_layers * whole[0] + chunks.num_expert_layers * whole[1] if any(whole) else 0.0,
-    )
+    return ChunkWeights(shared=shared, routed=routed, whole=_whole_weights(model, chunks))
+
+
+def _whole_weights(model: ModelShape, chunks: Chunks) -> Floats | float:
+    of_layers = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
+    if not any(of_layers):
+        return 0.0
+    whole = chunks.num_dense_layers * of_layers[0] + chunks.num_expert_layers * of_layers[1]
+    return whole + chunks.num_mtp_layers * model.mtp_weights.whole if chunks.modules else whole

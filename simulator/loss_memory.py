@@ -37,7 +37,7 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     num_modules = workload.model.num_mtp_layers
     return (
         np.maximum(workload.logit_bytes * logits, backward) + inputs + num_modules * of_loss * logits,
-        (_num_held(workload, plans) - 1) * ((1 + num_modules) * waiting * logits + inputs),
+        (_num_held(workload, plans) - 1) * (workload.model.num_predicted_tokens * waiting * logits + inputs),
     )
 
 

@@ -136,6 +136,7 @@ class _Stage:
     number: Integers
     dense_layers: Floats
     expert_layers: Floats
+    """Layers, those of multi-token prediction among them."""
     shared_weights: Floats
     routed_weights: Floats
     """Of the weights that are trained."""
@@ -158,17 +159,25 @@ class _Stage:
 
         weights = StepWeights.of(workload, plans, chunks)
         shared, routed = on_rank(weights.trained)
+        dense, expert = (
+            chunks.on_stage(layers, stage) for layers in (chunks.num_dense_layers, chunks.num_expert_layers)
+        )
+        modules: Floats | float = 0.0
+        if chunks.modules:
+            modules = chunks.on_stage(chunks.num_mtp_layers, stage)
+            has_experts = workload.model.has_expert_modules
+            dense, expert = (dense, expert + modules) if has_experts else (dense + modules, expert)
         return cls(
             number=stage,
-            dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
-            expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+            dense_layers=dense,
+            expert_layers=expert,
             shared_weights=shared,
             routed_weights=routed,
             frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
             chunks=chunks,
             has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
-            modules=chunks.on_stage(chunks.num_mtp_layers, stage) if chunks.modules else 0.0,
+            modules=modules,
         )
 
 
@@ -178,8 +187,8 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         workload,
         plans,
         stage=stage.number,
-        dense_layers=stage.dense_layers,
-        expert_layers=stage.expert_layers,
+        dense_layers=stage.chunks.on_stage(stage.chunks.num_dense_layers, stage.number),
+        expert_layers=stage.chunks.on_stage(stage.chunks.num_expert_layers, stage.number),
         chunks=stage.chunks,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))

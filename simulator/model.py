@@ -9,7 +9,7 @@ Nomenclature (used by every module of the simulator):
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -146,6 +146,17 @@ StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
 """Layers of every pipeline chunk (`simulator.chunks`)."""
 
 
+class ModuleWeights(NamedTuple):
+    """Weights of a module of multi-token prediction, of all ranks that share one copy."""
+
+    shared: int
+    """Those that every token meets,"""
+    routed: int
+    """those of routed experts,"""
+    whole: int
+    """and those of the former that tensor-parallel ranks do not split."""
+
+
 class ModelShape(Record):
     """Everything about a decoder-only transformer that its time, memory and cost depend on."""
 
@@ -226,10 +237,14 @@ class ModelShape(Record):
         return self.num_layers - self.num_expert_layers
 
     @property
-    def num_expert_mtp_layers(self) -> int:
-        """Modules of multi-token prediction whose layer has routed experts: all where the last layer of the model has."""
-        ends_with_experts = self.num_expert_layers > self.num_expert_layers_among(self.num_layers - 1)
-        return self.num_mtp_layers if ends_with_experts else 0
+    def num_predicted_tokens(self) -> int:
+        """Tokens that are predicted of every one, and logits that the output layer gives for it."""
+        return 1 + self.num_mtp_layers
+
+    @property
+    def has_expert_modules(self) -> bool:
+        """Whether layers of multi-token prediction have routed experts: as the last layer of the model."""
+        return bool(self.num_expert_layers > self.num_expert_layers_among(self.num_layers - 1))
 
     @property
     def attention_parameters(self) -> int:
@@ -326,6 +341,16 @@ class ModelShape(Record):
         return 2 * self.hidden_size**2 + 3 * self.hidden_size
 
     @property
+    def mtp_weights(self) -> ModuleWeights:
+        """Weights of a module with its layer; embedding and output layer are those of the model."""
+        if not self.has_expert_modules or self.experts is None:
+            shared, routed, whole = self.dense_layer_parameters, 0, self.dense_layer_whole_parameters
+        else:
+            shared, whole = self.expert_layer_shared_parameters, self.expert_layer_whole_parameters
+            routed = self.experts.num_experts * self.expert_parameters
+        return ModuleWeights(shared=shared + self.mtp_parameters, routed=routed, whole=whole)
+
+    @property
     def copied_parameters(self) -> int:
         """Weights of the input embedding that the stage of the output layer needs, too: for logits, or to look tokens up in."""
         return self.embedding_parameters if self.num_mtp_layers else self.tied_parameters
@@ -355,7 +380,7 @@ class ModelShape(Record):
     @property
     def _num_layers_of_each_kind(self) -> tuple[int, int]:
         """Layers with an ordinary feed-forward block and with routed experts, those of multi-token prediction among them."""
-        num_expert = self.num_expert_layers + self.num_expert_mtp_layers
+        num_expert = self.num_expert_layers + self.has_expert_modules * self.num_mtp_layers
         return self.num_layers + self.num_mtp_layers - num_expert, num_expert
 
     @property

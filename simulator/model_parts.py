@@ -1,6 +1,6 @@
 """What is a model made of, and what does each part of it take? Layers of each kind, embedding and output layer, by chunk.
 
-Modules of multi-token prediction are a layer of its kind each, and a part of their own with all else that they do.
+Modules of multi-token prediction are parts of their own; their logits are those of the output layer, which gives several.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulator.recomputed_layers import KeptLayers
 from simulator.row_sums import sum_columns
 from simulator.sharded_copies import with_copies
 from simulator.table import Floats, Integers, Table, total
-from simulator.token_prediction import prediction, prediction_weight_gradients_s
+from simulator.token_prediction import module, module_weight_gradients_s
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -62,8 +62,8 @@ class ModelParts:
     """`(1, k)`, of all ranks together."""
     has_kept: bool
     """Whether some layers keep what others of their kind compute again, as kinds of their own behind all others."""
-    has_prediction: bool = False
-    """Whether the last part is multi-token prediction."""
+    has_modules: bool = False
+    """Whether the last part is that of modules of multi-token prediction."""
 
     @classmethod
     def of(cls, rank: Rank, chunks: Chunks) -> ModelParts:
@@ -89,11 +89,11 @@ class ModelParts:
             routed += routed[is_layer]
             whole += whole[is_layer]
         if model.num_mtp_layers:
-            times.append(prediction(rank))
+            times.append(module(rank))
             counts.append(chunks.num_mtp_layers)
-            shared.append(model.mtp_parameters)
-            routed.append(0)
-            whole.append(0)
+            shared.append(model.mtp_weights.shared)
+            routed.append(model.mtp_weights.routed)
+            whole.append(model.mtp_weights.whole)
         weights = ChunkWeights(
             shared=np.array([shared], dtype=float),
             routed=np.array([routed], dtype=float),
@@ -105,7 +105,7 @@ class ModelParts:
             counts=tuple(counts),
             weights=split,
             has_kept=kept is not None,
-            has_prediction=model.num_mtp_layers > 0,
+            has_modules=model.num_mtp_layers > 0,
         )
 
     def per_chunk(self, name: str) -> Floats:
@@ -138,8 +138,8 @@ class ModelParts:
             times_s.append(expert_layer_weight_gradients_s(rank))
         # Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing.
         times_s += [np.zeros(len(rank.plans))] * (self._num_others - len(times_s))
-        if self.has_prediction:
-            times_s.append(prediction_weight_gradients_s(rank))
+        if self.has_modules:
+            times_s.append(module_weight_gradients_s(rank))
         return self.weighted(time_s * is_split for time_s in times_s)
 
     def total(self, *names: str) -> Floats:
@@ -157,8 +157,8 @@ class ModelParts:
 
     @property
     def _num_others(self) -> int:
-        """Parts without multi-token prediction."""
-        return len(self.counts) - self.has_prediction
+        """Parts but that of modules."""
+        return len(self.counts) - self.has_modules
 
     def in_order(self) -> Integers:
         """Returns the places of the k parts in the order of the model: dense layers first, kept ones behind their like."""
@@ -167,8 +167,8 @@ class ModelParts:
         if self.has_kept:
             kept = range(self._num_others - num_kinds, self._num_others)
             dense, expert = [0, kept[0]], [*expert, *kept[1:]]
-        predicting = [self._num_others] if self.has_prediction else []
-        return np.array([_EMBEDDING, *dense, *expert, *predicting, _OUTPUT_LAYER])
+        modules = [self._num_others] if self.has_modules else []
+        return np.array([_EMBEDDING, *dense, *expert, *modules, _OUTPUT_LAYER])
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
@@ -192,6 +192,6 @@ def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
         return StepWeights(trained=weights)
     is_layer = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]
     if workload.model.num_mtp_layers:
-        is_layer = [*is_layer[: weights.shared.shape[1] - 1], 0.0]
+        is_layer[-1:] = [1.0]
     adapters = np.array([is_layer]) * adapter_parameters(workload.model, workload.lora)
     return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)

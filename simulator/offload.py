@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import kept_per_layer, num_micro_batches, stage_activations
+from simulator.activations import kept_per_layer, kept_per_module, num_micro_batches, stage_activations
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
 from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
-from simulator.predicted_tokens import kept_and_again_bytes
 from simulator.rank import Rank
 from simulator.table import Floats
 from simulator.trained_weights import StepWeights
@@ -39,8 +38,8 @@ def activation_copies_s(rank: Rank, plans: PlanTable) -> tuple[Floats, Floats]:
 
 
 def module_copies_s(rank: Rank) -> Floats:
-    """Returns the same of what a module of multi-token prediction keeps beside its layer, `(n,)`."""
-    kept, _ = kept_and_again_bytes(rank.workload, rank.plans)
+    """Returns the same of a module of multi-token prediction, `(n,)`."""
+    kept = kept_per_module(rank.workload, rank.plans)
     return np.asarray(rank.workload.activation_offload_fraction * kept / rank.offers.host_copy_bytes_per_s)
 
 

@@ -7,6 +7,8 @@ parallelism leaves a share on each rank. The names are those of `simulator.token
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from simulator.kept_inputs import ACTIVATION_BYTES, input_bytes, sequence_split
@@ -22,6 +24,16 @@ def repeats_projection(workload: Workload, plans: PlanTable) -> Booleans:
     """Returns whether the backward pass computes norms and projection of a module again, `(n,)`, and its layer with them."""
     is_left_out = (plans.recompute_num_layers > 0) & (workload.recompute_method == "block")
     return np.asarray((plans.recompute == Recompute.FULL.code) & ~is_left_out)
+
+
+def plans_of_modules(workload: Workload, plans: PlanTable) -> PlanTable:
+    """Returns the same plans with what they compute again of the layer of a module: none of it where some layers are named."""
+    keeps = ~repeats_projection(workload, plans) & (plans.recompute == Recompute.FULL.code)
+    return replace(
+        plans,
+        recompute=np.where(keeps, Recompute.NONE.code, plans.recompute),
+        recompute_num_layers=np.zeros_like(plans.recompute_num_layers),
+    )
 
 
 def kept_and_again_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:

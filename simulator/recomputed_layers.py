@@ -32,23 +32,16 @@ class KeptLayers:
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> KeptLayers | None:
         """Returns the layers of every chunk; `None` where no plan has any."""
-        num_again = plans.recompute_num_layers
-        if workload.recompute_method != "block" or not num_again.any():
+        num_layers = plans.recompute_num_layers
+        if workload.recompute_method != "block" or not num_layers.any():
             return None
-        is_partial = (num_again > 0) & (plans.recompute == Recompute.FULL.code)
-        again = np.where(is_partial, num_again, np.inf)[:, None]
-        num_layers = chunks.num_other_layers
-        end_layer = np.cumsum(num_layers, axis=1)
-        kept_from = np.minimum(end_layer - num_layers + again, end_layer)
+        is_partial = (num_layers > 0) & (plans.recompute == Recompute.FULL.code)
+        again = np.where(is_partial, num_layers, np.inf)[:, None]
+        end_layer = np.cumsum(chunks.num_layers, axis=1)
+        kept_from = np.minimum(end_layer - chunks.num_layers + again, end_layer)
         among = workload.model.num_expert_layers_among
         expert = (among(end_layer) - among(kept_from)).astype(np.float64)
-        dense = end_layer - kept_from - expert
-        if chunks.modules:
-            # Modules of multi-token prediction keep theirs wherever only some layers are computed again.
-            own = chunks.num_mtp_layers * is_partial[:, None]
-            has_experts = workload.model.num_expert_mtp_layers > 0
-            dense, expert = (dense, expert + own) if has_experts else (dense + own, expert)
-        return cls(dense=dense, expert=expert)
+        return cls(dense=end_layer - kept_from - expert, expert=expert)
 
     def kept_and_at_work(
         self, chunks: Chunks, again: LayerBytes, whole: LayerBytes, *, released_fraction: float

@@ -288,8 +288,8 @@ def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
     none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
     dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
     kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
-    predicted_s = [module_copies_s(rank)] if rank.workload.model.num_mtp_layers else []
-    return [*[dense_s, none_s, none_s, *expert_s, *kept_s][: num_parts - len(predicted_s)], *predicted_s]
+    modules_s = [module_copies_s(rank)] if rank.workload.model.num_mtp_layers else []
+    return [*[dense_s, none_s, none_s, *expert_s, *kept_s][: num_parts - len(modules_s)], *modules_s]
 
 
 def _added(*times_s: Directions) -> Directions:

@@ -1,4 +1,4 @@
-"""What does a module of multi-token prediction take beside its layer? A look-up, a projection, norms, and logits again.
+"""What does a module of multi-token prediction take? A look-up, norms and a projection in front of a layer.
 
 Module k of D predicts the token k + 1 further on from what the module before gives, the model itself for k = 1 (DeepSeek-V3,
 arXiv 2412.19437, section 2.2, equations 21 to 25; Megatron Core, `multi_token_prediction.py`):
@@ -15,8 +15,9 @@ too, since the layer behind it begins with whole values (`gather_from_tensor_mod
     plain         -               all-reduce, 2 h     all-gather    -
     sequence      all-gather, 2h  reduce-scatter, 2h  all-gather    all-gather
 
-The layer is counted among those of its chunk (`simulator.chunks`). Full recomputation repeats it with the projection and the
-norms; where it names so many layers of a chunk by the method `block`, it leaves modules out (Megatron Core warns of it).
+Projection and layer are one part of the model; logits are a matter of the output layer, which gives those of all modules one
+after the other (`process_mtp_loss`). Full recomputation repeats the layer with projection and norms; where it names so many
+layers of a chunk by the method `block`, it leaves modules out (Megatron Core warns of it).
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ import numpy as np
 
 from simulator.host_time import BACKWARD_RATIO
 from simulator.kept_inputs import ACTIVATION_BYTES
-from simulator.layer_collectives import Directions, entering_s, leaving_s
-from simulator.layer_costs import PartTimes, embedding, output_layer
+from simulator.layer_collectives import Directions, leaving_s
+from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer
 from simulator.moved_operators import norm_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.predicted_tokens import NUM_INPUTS, repeats_projection
+from simulator.predicted_tokens import NUM_INPUTS, plans_of_modules, repeats_projection
 from simulator.products import ENTERING
 from simulator.rank import Rank
 from simulator.table import Floats, total
-from simulator.weight_gradients import output_layer_weight_gradients_s
+from simulator.weight_gradients import (
+    dense_layer_weight_gradients_s,
+    expert_layer_weight_gradients_s,
+)
 
 NUM_NORMS = 3.0
 """Norms of a module beside those of its layer: of the embedding, of what comes in, and of what goes out."""
@@ -51,10 +55,10 @@ SHIFTS, JOINT, PROJECTION = "shifted tokens", "norms of multi-token prediction",
 """How operators are called."""
 
 
-def prediction(rank: Rank) -> PartTimes:
-    """Returns the times of a module without its layer: look-up, projection and norms, logits and loss."""
-    joined, logits = projection(rank), output_layer(rank)
-    return PartTimes(**{name: getattr(joined, name) + getattr(logits, name) for name in PartTimes.names()})
+def module(rank: Rank) -> PartTimes:
+    """Returns the times of a module with its layer, without its logits."""
+    joined, layer = projection(rank), _layer(rank)
+    return PartTimes(**{name: getattr(joined, name) + getattr(layer, name) for name in PartTimes.names()})
 
 
 def projection(rank: Rank) -> PartTimes:
@@ -82,9 +86,11 @@ def projection_operators(rank: Rank) -> dict[str, Directions]:
     }
 
 
-def prediction_weight_gradients_s(rank: Rank) -> Floats:
-    """Returns what zero-bubble schedules compute later of all of it, `(n,)`."""
-    return projection_weight_gradients_s(rank) + output_layer_weight_gradients_s(rank)
+def module_weight_gradients_s(rank: Rank) -> Floats:
+    """Returns what zero-bubble schedules compute later of a module, `(n,)`."""
+    has_experts = rank.workload.model.has_expert_modules
+    of_layer = expert_layer_weight_gradients_s if has_experts else dense_layer_weight_gradients_s
+    return projection_weight_gradients_s(rank) + of_layer(rank)
 
 
 def projection_weight_gradients_s(rank: Rank) -> Floats:
@@ -93,14 +99,11 @@ def projection_weight_gradients_s(rank: Rank) -> Floats:
     return product_s + embedding(rank).backward_compute_s
 
 
-def prediction_card_s(cards: Rank) -> Directions:
-    """Returns its collectives, forward and backward, on a network on which only bytes through the fabric take time."""
+def projection_card_s(cards: Rank) -> Directions:
+    """Returns the collectives of look-up and projection, forward and backward, of ranks on a network of cards alone."""
     comm_s, again = projection_collectives_s(cards), repeats_projection(cards.workload, cards.plans)
-    entering, leaving = entering_s(cards), leaving_s(cards)
-    return (
-        entering[0] + leaving[0] + comm_s[0],
-        entering[1] + leaving[1] + comm_s[1] + again * comm_s[0],
-    )
+    leaving = leaving_s(cards)
+    return leaving[0] + comm_s[0], leaving[1] + comm_s[1] + again * comm_s[0]
 
 
 def projection_collectives_s(rank: Rank) -> Directions:
@@ -114,6 +117,11 @@ def projection_collectives_s(rank: Rank) -> Directions:
         rank.largest_s + all_gather_s(num_bytes=inputs, **rank.tensor_group) + gathered_s,
         reduce_scatter_s(num_bytes=num_bytes, **rank.tensor_group) + gathered_s,
     )
+
+
+def _layer(rank: Rank) -> PartTimes:
+    rank = replace(rank, plans=plans_of_modules(rank.workload, rank.plans))
+    return expert_layer(rank) if rank.workload.model.has_expert_modules else dense_layer(rank)
 
 
 def _shape(rank: Rank) -> tuple[Floats, Floats, Floats]:

@@ -2,7 +2,7 @@
 
 A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
 in the backward pass come before those that keep their activations, dense ones before those with experts. Modules of
-multi-token prediction come last, each a projection and a layer, and the logits of all of them before those of the model.
+multi-token prediction come behind all layers; the output layer has the logits of all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from simulator.chunks import Chunks, ChunkWeights, held_by_rank
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
-from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes, projection_passes
+from simulator.deep.plan_operators import embedding_passes, layer_passes, module_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.lora import adapter_parameters
@@ -28,7 +28,7 @@ from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
 from simulator.whole_gradients import copies_s, summed_bytes
 
-EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT, PROJECTION, LOGITS = range(8)
+EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT, MODULE = range(7)
 """Kinds of parts."""
 COPIES = "copies of sharded weights"
 """How the copies of FSDP2 are called."""
@@ -74,25 +74,18 @@ class PlanParts:
         return tuple(tuple(self._kinds(chunk)) for chunk in range(int(self.chunks.num_chunks[0])))
 
     def _kinds(self, chunk: int) -> Iterator[int]:
-        layers = list(self._layers(chunk))
-        num_modules = self.chunks.modules if self.chunks.is_last[0, chunk] else 0
+        kept = KeptLayers.of(self.rank.workload, self.rank.plans, self.chunks)
         if self.chunks.is_first[0, chunk]:
             yield EMBEDDING
-        yield from layers[: len(layers) - num_modules]
-        for layer in layers[len(layers) - num_modules :]:
-            yield from (PROJECTION, layer)
-        yield from [LOGITS] * num_modules
-        if self.chunks.is_last[0, chunk]:
-            yield OUTPUT
-
-    def _layers(self, chunk: int) -> Iterator[int]:
-        kept = KeptLayers.of(self.rank.workload, self.rank.plans, self.chunks)
         for again, keeps, all_layers, kept_layers in (
             (DENSE, KEPT_DENSE, self.chunks.num_dense_layers, kept.dense if kept else None),
             (EXPERT, KEPT_EXPERT, self.chunks.num_expert_layers, kept.expert if kept else None),
         ):
             num_kept = 0 if kept_layers is None else round(kept_layers[0, chunk])
             yield from [again] * (round(all_layers[0, chunk]) - num_kept) + [keeps] * num_kept
+        if self.chunks.is_last[0, chunk]:
+            yield from [MODULE] * self.chunks.modules
+            yield OUTPUT
 
     @cached_property
     def passes(self) -> dict[int, PartPasses]:
@@ -102,8 +95,7 @@ class PlanParts:
         made = {
             EMBEDDING: lambda: embedding_passes(rank),
             OUTPUT: lambda: output_passes(rank),
-            PROJECTION: lambda: projection_passes(rank),
-            LOGITS: lambda: output_passes(rank),
+            MODULE: lambda: module_passes(rank),
             DENSE: lambda: layer_passes(rank, is_expert=False),
             EXPERT: lambda: layer_passes(rank, is_expert=True),
             KEPT_DENSE: lambda: layer_passes(keeping, is_expert=False),
@@ -147,8 +139,7 @@ class PlanParts:
         all_weights = {
             EMBEDDING: Weights(shared=model.embedding_parameters),
             OUTPUT: Weights(shared=model.output_parameters),
-            PROJECTION: Weights(shared=model.mtp_parameters),
-            LOGITS: Weights(shared=0.0),
+            MODULE: Weights(**model.mtp_weights._asdict()),
             DENSE: layer,
             KEPT_DENSE: layer,
             EXPERT: expert_layer,
@@ -156,7 +147,7 @@ class PlanParts:
         }[kind]
         if lora is None:
             return all_weights, Weights(shared=0.0)
-        is_layer = kind not in (EMBEDDING, OUTPUT, PROJECTION, LOGITS)
+        is_layer = kind not in (EMBEDDING, OUTPUT)
         return Weights(shared=adapter_parameters(model, lora) if is_layer else 0.0), all_weights
 
     def chunk_weights(self, chunk: int) -> Weights:
