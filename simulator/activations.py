@@ -27,6 +27,7 @@ from simulator.kept_inputs import (
     norm_width,
     sequence_split,
 )
+from simulator.layer_widths import gradient_widths, selected_width
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, splits_backward
@@ -203,7 +204,7 @@ class _Layer:
             discarded = in_attention + in_block - _kept_instead(workload, plans, is_expert=is_expert)
             selective = tensors - tokens * discarded + (scores - core), tokens * in_block + core
         else:
-            selective = tokens * _selected_width(workload, plans, is_expert=is_expert), tensors + scores
+            selective = tokens * selected_width(workload, plans, is_expert=is_expert), tensors + scores
         kept_and_again = {
             Recompute.NONE: (tensors + scores, np.zeros_like(scores)),
             Recompute.SELECTIVE: selective,
@@ -211,9 +212,7 @@ class _Layer:
         }
         by_code = (kept_and_again[choice] for choice in Recompute)
         kept, again = (np.choose(plans.recompute, values) for values in zip(*by_code, strict=True))
-        residual, widest = (
-            tokens * width for width in _gradient_widths(workload, plans, is_expert=is_expert)
-        )
+        residual, widest = (tokens * width for width in gradient_widths(workload, plans, is_expert=is_expert))
         # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
         is_selective = plans.recompute == Recompute.SELECTIVE.code
@@ -328,24 +327,6 @@ def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floa
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
 
 
-def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token where every other product keeps its output: queries, values, the core's output, and one wide tensor.
-
-    Those are the first, third and fifth product of a layer; with a gate the seventh, the block's output, too.
-    """
-    model, experts = workload.model, workload.model.experts
-    qk_dim, value_dim = model.attention_dims
-    attention = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
-    output = model.hidden_size if model.is_gated else 0
-    block: Floats | float = float(model.ffn_hidden_size + output)
-    if is_expert and experts:
-        width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
-        routed = expert_load(workload, plans) * experts.experts_per_token * width
-        block = routed + experts.shared_ffn_hidden_size
-    residual = model.hidden_size / sequence_split(workload, plans)
-    return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
-
-
 def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
     """Bytes per token that modules of attention compute again instead of keeping them, and those of the second block.
 
@@ -394,32 +375,6 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
         width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)
         instead = instead + width - norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     return instead
-
-
-def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
-    """Bytes per token of the gradients that are alive at once: of the residual stream, and the most that the block adds.
-
-    That is the gradient of its widest tensor, or with sequence parallelism what is gathered for its products: behind the
-    last one the gradient of its output; behind the first one its input, beside a gradient of it that is still to be
-    scattered, when what the block kept is gone.
-    """
-    model, t = workload.model, plans.tensor_parallel
-    num_inputs = model.num_ffn_matrices - 1
-    residual = ACTIVATION_BYTES * np.asarray(model.hidden_size / sequence_split(workload, plans))
-    if is_expert and model.experts:
-        copies = expert_load(workload, plans) * model.experts.experts_per_token
-        width = workload.expert_tensor_parallel * model.hidden_size
-        width += num_inputs * model.experts.expert_ffn_hidden_size
-        return residual, np.asarray(ACTIVATION_BYTES * copies * width / t)
-    wide, whole = model.ffn_hidden_size / t, float(model.hidden_size)
-    widest = ACTIVATION_BYTES * num_inputs * wide
-    if not workload.has_sequence_parallel:
-        return residual, widest
-    product = input_bytes(workload, plans)
-    last = ACTIVATION_BYTES * (whole + wide)
-    first = (ACTIVATION_BYTES + keeps_input(workload, AdaptedProduct.FC1) * product) * whole
-    first -= keeps_input(workload, AdaptedProduct.FC2) * product * wide
-    return residual, np.where(t > 1, np.maximum(widest, np.maximum(last, first)), widest)
 
 
 def _score_bytes(

@@ -200,6 +200,21 @@ def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Inte
     return each, np.where(is_alone, alone_remainder, remainder), np.where(is_alone, each, num_at_end)
 
 
+def layers_and_modules(
+    model: ModelShape, chunks: Chunks, stage: Integers
+) -> tuple[Floats, Floats, Floats | float]:
+    """Returns dense layers of stages and those with experts, modules of multi-token prediction among them, and these alone."""
+    dense, expert = (
+        chunks.on_stage(layers, stage) for layers in (chunks.num_dense_layers, chunks.num_expert_layers)
+    )
+    if not chunks.modules:
+        return dense, expert, 0.0
+    modules = chunks.on_stage(chunks.num_mtp_layers, stage)
+    return (
+        (dense, expert + modules, modules) if model.has_expert_modules else (dense + modules, expert, modules)
+    )
+
+
 def _stages(plans: PlanTable, most_chunks: int) -> Integers:
     """The stage of every chunk, `(n, C)`: round and round, or, with two chunks on a stage, to and fro."""
     stages = _round_and_round(plans.pipeline_parallel, most_chunks)

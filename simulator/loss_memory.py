@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import micro_batch_tokens, num_micro_batches
+from simulator.activations import Activations, micro_batch_tokens, num_micro_batches
 from simulator.kept_inputs import ACTIVATION_BYTES, sequence_split
 from simulator.plan import PlanTable, Schedule
 from simulator.table import Floats, Integers
@@ -48,6 +48,37 @@ def embedding_gradient_bytes(workload: Workload, plans: PlanTable) -> Floats:
     """
     weights = 0 if workload.lora else workload.model.embedding_parameters
     return np.asarray(ACTIVATION_BYTES * weights / plans.tensor_parallel)
+
+
+def embedding_at_work(
+    workload: Workload,
+    plans: PlanTable,
+    activations: Activations,
+    *,
+    has_input: Floats,
+    modules: Floats | float,
+) -> tuple[Floats, Floats]:
+    """Returns gradients of the embedding beyond the activations that are gone by then, and the layer at work beside them.
+
+    Gradients of one weight from several places wait until all are there and are added up. Multi-token prediction has its own
+    when its modules have gone back; where the stage has the embedding, too, they wait for all layers.
+
+    Args:
+        workload: what is trained.
+        plans: `(n,)` designs.
+        activations: of one stage of each, or of s stages.
+        has_input: whether the stage has the embedding.
+        modules: of multi-token prediction on the stage.
+    """
+    gradient = embedding_gradient_bytes(workload, plans)
+    behind_all, at_work = has_input * gradient - activations.released_bytes, activations.at_work_bytes
+    if not workload.model.num_mtp_layers:
+        return behind_all, at_work
+    has_modules, gone = np.sign(modules), activations.of_modules_bytes
+    waiting = has_input * has_modules * gradient
+    behind_modules = has_modules * np.minimum(2.0, modules) * gradient - gone
+    embedding = np.maximum(behind_all + waiting, behind_modules)
+    return embedding, np.maximum(at_work, at_work + waiting - gone)
 
 
 def _kept_inputs_width(workload: Workload, plans: PlanTable) -> Floats:

@@ -14,11 +14,11 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from simulator.activations import Activations, num_micro_batches, stage_activations
+from simulator.activations import num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, held_by_rank, split_layers
+from simulator.chunks import Chunks, ChunkWeights, held_by_rank, layers_and_modules, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
+from simulator.loss_memory import embedding_at_work, logits_bytes
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.table import Booleans, Floats, Integers, Table, total
@@ -159,14 +159,7 @@ class _Stage:
 
         weights = StepWeights.of(workload, plans, chunks)
         shared, routed = on_rank(weights.trained)
-        dense, expert = (
-            chunks.on_stage(layers, stage) for layers in (chunks.num_dense_layers, chunks.num_expert_layers)
-        )
-        modules: Floats | float = 0.0
-        if chunks.modules:
-            modules = chunks.on_stage(chunks.num_mtp_layers, stage)
-            has_experts = workload.model.has_expert_modules
-            dense, expert = (dense, expert + modules) if has_experts else (dense + modules, expert)
+        dense, expert, modules = layers_and_modules(workload.model, chunks, stage)
         return cls(
             number=stage,
             dense_layers=dense,
@@ -197,7 +190,9 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
     # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
     # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
     stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
-    embedding, at_work = _embedding_at_work(workload, plans, stage, activations)
+    embedding, at_work = embedding_at_work(
+        workload, plans, activations, has_input=stage.has_input, modules=stage.modules
+    )
     embedding = embedding - np.where(stays, 0.0, weights)
     beyond_logits = np.maximum(0.0, np.maximum(at_work, embedding) - logits)
     used = {
@@ -215,25 +210,6 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         fragmentation_bytes=fragmentation,
         framework_bytes=np.full_like(fragmentation, FRAMEWORK_BYTES),
     )
-
-
-def _embedding_at_work(
-    workload: Workload, plans: PlanTable, stage: _Stage, activations: Activations
-) -> tuple[Floats, Floats]:
-    """Gradients of the embedding beyond the activations that are gone by then, and the layer at work beside those that wait.
-
-    Gradients of one weight from several places wait until all are there and are added up. Multi-token prediction has its own
-    when its modules have gone back; where the stage has the embedding, too, they wait for all layers.
-    """
-    gradient = embedding_gradient_bytes(workload, plans)
-    behind_all, at_work = stage.has_input * gradient - activations.released_bytes, activations.at_work_bytes
-    if not workload.model.num_mtp_layers:
-        return behind_all, at_work
-    has_modules, gone = np.sign(stage.modules), activations.of_modules_bytes
-    waiting = stage.has_input * has_modules * gradient
-    behind_modules = has_modules * np.minimum(2.0, stage.modules) * gradient - gone
-    embedding = np.maximum(behind_all + waiting, behind_modules)
-    return embedding, np.maximum(at_work, at_work + waiting - gone)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -209,6 +209,8 @@ LONG_FORMS: dict[str, tuple[str, ...]] = {
     "reliability": ("preset",),
 }
 """Fields whose single value stands for a mapping with that value under each of these keys."""
+ALONE_BESIDE = {"model": ("num_mtp_layers",)}
+"""What alone may stand beside the keys that a single value stands for, where not every field may."""
 
 
 def form_of(model: type[Record], field: str) -> Form | None:
