@@ -30,10 +30,12 @@ from simulator.layer_collectives import (
 )
 from simulator.links import LinkConstants
 from simulator.plan import Recompute
+from simulator.predicted_tokens import plans_of_modules
 from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import repeats_block, repeats_exchange
 from simulator.table import Booleans, Floats, Integers
+from simulator.token_prediction import projection_card_s
 
 
 def uses_cards(rank: Rank) -> bool:
@@ -46,17 +48,28 @@ def uses_cards(rank: Rank) -> bool:
 def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
     """Returns the seconds of card time of one micro-batch in each part of the model, forward and backward, `(n,)`.
 
-    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, and those layers
-    again where some keep what others recompute.
+    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, those layers again
+    where some keep what others recompute, and modules of multi-token prediction.
     """
     cards = _over_cards_alone(rank)
     kinds = [False, True] if rank.workload.model.experts else [False]
     dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
-    own_s = [dense_s, leaving_s(cards), entering_s(cards), *expert_s]
-    if num_parts == len(own_s):
-        return own_s
-    kept = replace(cards, plans=without_recompute(rank.plans))
-    return own_s + [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    forward_s, backward_s = entering_s(cards)
+    number = rank.workload.model.num_predicted_tokens
+    own_s = [dense_s, leaving_s(cards), (number * forward_s, number * backward_s), *expert_s]
+    has_modules = rank.workload.model.num_mtp_layers > 0
+    if num_parts > len(own_s) + has_modules:
+        kept = replace(cards, plans=without_recompute(rank.plans))
+        own_s += [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    return [*own_s, _module_card_s(cards)] if has_modules else own_s
+
+
+def _module_card_s(cards: Rank) -> Directions:
+    """A module of multi-token prediction with its layer."""
+    in_layer = replace(cards, plans=plans_of_modules(cards.workload, cards.plans))
+    layer_s = _layer_card_s(in_layer, is_expert=cards.workload.model.has_expert_modules)
+    own_s = projection_card_s(cards)
+    return own_s[0] + layer_s[0], own_s[1] + layer_s[1]
 
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:

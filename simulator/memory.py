@@ -16,9 +16,9 @@ import numpy as np
 
 from simulator.activations import num_micro_batches, stage_activations
 from simulator.casts import cast_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, held_by_rank, split_layers
+from simulator.chunks import Chunks, ChunkWeights, held_by_rank, layers_and_modules, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
+from simulator.loss_memory import embedding_at_work, logits_bytes
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.table import Booleans, Floats, Integers, Table, total
@@ -136,6 +136,7 @@ class _Stage:
     number: Integers
     dense_layers: Floats
     expert_layers: Floats
+    """Layers, those of multi-token prediction among them."""
     shared_weights: Floats
     routed_weights: Floats
     """Of the weights that are trained."""
@@ -145,6 +146,8 @@ class _Stage:
     """All chunks of the designs."""
     has_input: Floats
     has_output: Floats
+    modules: Floats | float
+    """Modules of multi-token prediction."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> _Stage:
@@ -156,16 +159,18 @@ class _Stage:
 
         weights = StepWeights.of(workload, plans, chunks)
         shared, routed = on_rank(weights.trained)
+        dense, expert, modules = layers_and_modules(workload.model, chunks, stage)
         return cls(
             number=stage,
-            dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
-            expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+            dense_layers=dense,
+            expert_layers=expert,
             shared_weights=shared,
             routed_weights=routed,
             frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
             chunks=chunks,
             has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
+            modules=modules,
         )
 
 
@@ -175,8 +180,8 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         workload,
         plans,
         stage=stage.number,
-        dense_layers=stage.dense_layers,
-        expert_layers=stage.expert_layers,
+        dense_layers=stage.chunks.on_stage(stage.chunks.num_dense_layers, stage.number),
+        expert_layers=stage.chunks.on_stage(stage.chunks.num_expert_layers, stage.number),
         chunks=stage.chunks,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
@@ -185,9 +190,11 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
     # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
     # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
     stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
-    embedding = stage.has_input * embedding_gradient_bytes(workload, plans) - activations.released_bytes
+    embedding, at_work = embedding_at_work(
+        workload, plans, activations, has_input=stage.has_input, modules=stage.modules
+    )
     embedding = embedding - np.where(stays, 0.0, weights)
-    beyond_logits = np.maximum(0.0, np.maximum(activations.at_work_bytes, embedding) - logits)
+    beyond_logits = np.maximum(0.0, np.maximum(at_work, embedding) - logits)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
@@ -252,17 +259,11 @@ def copied_gradient_bytes(workload: Workload) -> float:
 
 def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Weights of the layers of one rank of a stage, without embedding and output layer, whole."""
-    return weights_of_layers(workload, plans, stage.dense_layers, stage.expert_layers)
-
-
-def weights_of_layers(
-    workload: Workload, plans: PlanTable, dense_layers: Floats, expert_layers: Floats
-) -> Floats:
-    """Returns the weights of so many layers on one rank of their stage, whole."""
     model = workload.model
     dense, expert = _shared_of_layers(model, plans)
-    routed = expert_layers * _num_experts(model) * model.expert_parameters
-    shared = dense_layers * dense + expert_layers * expert
+    routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
+    shared = stage.dense_layers * dense + stage.expert_layers * expert
+    shared = shared + stage.modules * model.mtp_parameters / plans.tensor_parallel
     return np.asarray(shared + routed / expert_ranks(workload, plans))
 
 
@@ -361,7 +362,8 @@ def _largest_product(model: ModelShape, plans: PlanTable, stage: _Stage) -> Floa
     expert = np.where(
         stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0
     )
-    widest = np.maximum(attention, np.maximum(dense, expert))
+    projected = np.where(stage.modules > 0, 2 * model.hidden_size, 0)
+    widest = np.maximum(np.maximum(attention, projected), np.maximum(dense, expert))
     return np.asarray(model.hidden_size * widest / plans.tensor_parallel)
 
 

@@ -26,7 +26,7 @@ from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
 from simulator.model_parts import ExposedTimes, ModelParts
-from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s
+from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s, module_copies_s
 from simulator.once_per_step import once_per_step_bytes
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
@@ -289,7 +289,8 @@ def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
     none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
     dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
     kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
-    return [dense_s, none_s, none_s, *expert_s, *kept_s][:num_parts]
+    modules_s = [module_copies_s(rank)] if rank.workload.model.num_mtp_layers else []
+    return [*[dense_s, none_s, none_s, *expert_s, *kept_s][: num_parts - len(modules_s)], *modules_s]
 
 
 def _added(*times_s: Directions) -> Directions:

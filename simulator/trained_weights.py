@@ -31,7 +31,8 @@ class StepWeights:
         model = chunk_weights(workload.model, plans, chunks)
         if workload.lora is None:
             return cls(trained=model)
-        adapters = chunks.num_layers * adapter_parameters(workload.model, workload.lora)
+        num_layers = chunks.num_layers + chunks.num_mtp_layers
+        adapters = num_layers * adapter_parameters(workload.model, workload.lora)
         return cls(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=model)
 
 
@@ -39,7 +40,8 @@ def num_trained_parameters(workload: Workload) -> int:
     """Returns the weights that the optimizer updates."""
     if workload.lora is None:
         return workload.model.num_parameters
-    return workload.model.num_layers * adapter_parameters(workload.model, workload.lora)
+    num_layers = workload.model.num_layers + workload.model.num_mtp_layers
+    return num_layers * adapter_parameters(workload.model, workload.lora)
 
 
 def trained_flop_per_token(workload: Workload) -> float:

@@ -112,8 +112,9 @@ class Workload(Record):
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
     stage_layers: StageLayers = None
-    """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
-    order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
+    """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each, modules of multi-token
+    prediction as two; a list, in model order: only pipelines with as many chunks are tried; left out: as even as the layers
+    allow."""
     lora: Lora | None = None
     """Low-rank adaptation: the rank of its adapters and the products that have one; left out: all weights are trained."""
     activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)

@@ -81,6 +81,8 @@ class Habits:
     pads_to_capacity: bool = False
     """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
     dispatches_in_8_bits: bool = False
+    predicting_models: str = ""
+    """Names of models, as a regular expression, whose recipes train one module of multi-token prediction."""
     expert_schedule: Schedule | None = None
     """Order of the pipelines of mixtures of experts; left out: 1F1B."""
     fp8_recipe: CastRecipe | None = None

@@ -26,6 +26,7 @@ from planner.measured.model_names import known_shape
 from planner.measured.named import remark_named
 from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
 from planner.measured.precision import fp8_recipe, precision_of, scales_rows
+from planner.measured.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.measured.schedule import Order, ordered, remark_unknown_chunks, says_nothing_of_chunks
@@ -171,7 +172,10 @@ class _Translation:
         if order.schedule is None and not habits.picks_chunks:
             remark_unknown_chunks(self.told, layout)
         self._remark_whole_gradients(habits, stage)
-        shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
+        modules = num_mtp_layers(self.told, self.habits)
+        cut = cut_around_modules(shape["num_layers"], modules, layout)
+        if cut is None:
+            shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
         sequences = self._sequences(layout)
         shape["num_kv_heads"] = exchanged_heads(
@@ -182,6 +186,8 @@ class _Translation:
             **experts,
             "parallel_block": parallel_block(self.told, self.known),
             "qk_norm": qk_norm(self.told, self.known),
+            **({"num_mtp_layers": modules} if modules else {}),
+            **({"stage_layers": " ".join(map(str, cut))} if cut else {}),
             **layout,
             **self.node.cells,
             **habit_cells,

@@ -1,7 +1,8 @@
 """What does every chunk of a plan's pipeline compute, send and share? Passes, weights and traffic of replicas by part.
 
 A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
-in the backward pass come before those that keep their activations, dense ones before those with experts.
+in the backward pass come before those that keep their activations, dense ones before those with experts. Modules of
+multi-token prediction come behind all layers; the output layer has the logits of all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from simulator.chunks import Chunks, ChunkWeights, held_by_rank
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
-from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
+from simulator.deep.plan_operators import embedding_passes, layer_passes, module_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.lora import adapter_parameters
@@ -27,7 +28,7 @@ from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
 from simulator.whole_gradients import copies_s, summed_bytes
 
-EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT = range(6)
+EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT, MODULE = range(7)
 """Kinds of parts."""
 COPIES = "copies of sharded weights"
 """How the copies of FSDP2 are called."""
@@ -83,6 +84,7 @@ class PlanParts:
             num_kept = 0 if kept_layers is None else round(kept_layers[0, chunk])
             yield from [again] * (round(all_layers[0, chunk]) - num_kept) + [keeps] * num_kept
         if self.chunks.is_last[0, chunk]:
+            yield from [MODULE] * self.chunks.modules
             yield OUTPUT
 
     @cached_property
@@ -93,6 +95,7 @@ class PlanParts:
         made = {
             EMBEDDING: lambda: embedding_passes(rank),
             OUTPUT: lambda: output_passes(rank),
+            MODULE: lambda: module_passes(rank),
             DENSE: lambda: layer_passes(rank, is_expert=False),
             EXPERT: lambda: layer_passes(rank, is_expert=True),
             KEPT_DENSE: lambda: layer_passes(keeping, is_expert=False),
@@ -136,6 +139,7 @@ class PlanParts:
         all_weights = {
             EMBEDDING: Weights(shared=model.embedding_parameters),
             OUTPUT: Weights(shared=model.output_parameters),
+            MODULE: Weights(**model.mtp_weights._asdict()),
             DENSE: layer,
             KEPT_DENSE: layer,
             EXPERT: expert_layer,
@@ -226,14 +230,14 @@ class PlanParts:
 
     @cached_property
     def tied(self) -> Message | None:
-        """Gradients of a tied embedding, which its two ends add up; `None` where there is nothing to add up.
+        """Gradients of an embedding that both ends hold, which they add up; `None` where there is nothing to add up.
 
         Two ranks that add up a buffer send each other half of it twice.
         """
         rank = self.rank
         plans = rank.plans
         shares = float((plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1))[0])
-        num_bytes = rank.workload.model.tied_parameters * rank.workload.wire_bytes / shares
+        num_bytes = rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares
         near, far = (
             ring(
                 "tied",

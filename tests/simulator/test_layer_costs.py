@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from simulator import catalog
 from simulator.attention_costs import attention_products
+from simulator.blocks import MixtureOfExperts
 from simulator.compute import gemm_time_s
 from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
 from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import CORE_SHARE, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
-from simulator.model import MixtureOfExperts
 from simulator.moved_operators import moved_backward_bytes, moved_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer import Offer

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.deep_plans import GRID, grid_line
+from simulator.blocks import LatentAttention
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Group, Operation, ring
 from simulator.deep.plan_items import collectives_of, seconds_of
@@ -19,7 +20,7 @@ from simulator.deep.waits import waits
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, expert_layer, output_layer
-from simulator.model import LatentAttention, ModelShape
+from simulator.model import ModelShape
 from simulator.plan import Schedule
 from simulator.step import step_parts
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
