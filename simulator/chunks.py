@@ -248,10 +248,16 @@ class ChunkWeights:
     """Weights of routed experts; a rank holds 1/EP of them, or a part of that (`simulator.expert_ranks`)."""
     whole: Floats | float = 0.0
     """Shared weights of layers that tensor-parallel ranks do not split. Norms, which are next to nothing, count as split."""
+    never_cast: Floats | float = 0.0
+    """Shared weights whose products stay in 16 bits whatever the plan's format: embedding, output layer, adapters."""
 
     def shared_on_rank(self, plans: PlanTable) -> Floats:
         """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
         return held_by_rank(self.shared, self.whole, plans.tensor_parallel[:, None])
+
+    def never_cast_on_rank(self, plans: PlanTable) -> Floats:
+        """Returns those of them that are never cast, `(n, C)`."""
+        return np.asarray(self.never_cast / plans.tensor_parallel[:, None])
 
 
 def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel: Integers) -> Floats:
@@ -269,14 +275,17 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
     if model.experts:
         shared += chunks.num_expert_layers * model.expert_layer_shared_parameters
         routed = chunks.num_expert_layers * (model.experts.num_experts * model.expert_parameters)
-    shared[:, 0] += model.embedding_parameters
+    never_cast = np.zeros(chunks.stages.shape)
+    never_cast[:, 0] += model.embedding_parameters
     if chunks.modules:
         of_module = model.mtp_weights
         shared += chunks.num_mtp_layers * of_module.shared
         routed = routed + chunks.num_mtp_layers * of_module.routed
     num_copied = np.where(has_split_ends(plans), model.copied_parameters, 0)
-    shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
-    return ChunkWeights(shared=shared, routed=routed, whole=_whole_weights(model, chunks))
+    never_cast[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
+    return ChunkWeights(
+        shared=shared + never_cast, routed=routed, whole=_whole_weights(model, chunks), never_cast=never_cast
+    )
 
 
 def _whole_weights(model: ModelShape, chunks: Chunks) -> Floats | float:

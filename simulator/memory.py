@@ -15,7 +15,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from simulator.activations import num_micro_batches, stage_activations
-from simulator.casts import cast_weight_bytes
+from simulator.casts import cast_weight_bytes, gathered_weight_value_bytes
 from simulator.chunks import Chunks, ChunkWeights, held_by_rank, layers_and_modules, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.loss_memory import embedding_at_work, logits_bytes
@@ -293,7 +293,7 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     is_sharded = plans.zero_stage >= 3
     if not np.any(is_sharded):
         return gradients + np.zeros_like(stage.has_output)
-    return np.where(is_sharded, WEIGHT_BYTES * _gathered_weights(workload, plans, stage), 0.0) + gradients
+    return np.where(is_sharded, _gathered_bytes(workload, plans, stage), 0.0) + gradients
 
 
 def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
@@ -319,7 +319,7 @@ def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> F
     return np.where(is_sharded, WEIGHT_BYTES * (whole + output) + workload.wire_bytes * reduced, gradients)
 
 
-def _gathered_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+def _gathered_bytes(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Weights that ZeRO-3 gathers: the layer at work and, prefetching backward, the next one, if the stage has one.
 
     With `most_gathered_weights` it gathers product by product.
@@ -329,11 +329,12 @@ def _gathered_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Fl
     shared, routed = _copied(workload, plans, is_cast=is_cast)
     layer = _largest_layer(model, plans, stage, shared=shared, routed=routed / expert_ranks(workload, plans))
     num_layers = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
-    gathered = np.minimum(num_layers * layer, _layer_weights(workload, plans, stage)) + shared * output
+    layers = np.minimum(num_layers * layer, _layer_weights(workload, plans, stage))
+    gathered = gathered_weight_value_bytes(workload, plans) * layers + WEIGHT_BYTES * shared * output
     if workload.most_gathered_weights is None:
-        return gathered
+        return np.asarray(gathered)
     product = np.maximum(_largest_product(model, plans, stage), output)
-    return np.minimum(gathered, workload.most_gathered_weights + product)
+    return np.minimum(gathered, WEIGHT_BYTES * (workload.most_gathered_weights + product))
 
 
 def _copied(workload: Workload, plans: PlanTable, *, is_cast: bool) -> tuple[Booleans, Booleans]:

@@ -98,6 +98,7 @@ class ModelParts:
             shared=np.array([shared], dtype=float),
             routed=np.array([routed], dtype=float),
             whole=np.array([whole], dtype=float) if any(whole) else 0.0,
+            never_cast=np.array([[0, *shared[1:3], *[0] * (len(shared) - 3)]], dtype=float),
         )
         split = _split(rank.workload, weights)
         return cls(
@@ -194,4 +195,5 @@ def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
     if workload.model.num_mtp_layers:
         is_layer[-1:] = [1.0]
     adapters = np.array([is_layer]) * adapter_parameters(workload.model, workload.lora)
-    return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)
+    trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
+    return StepWeights(trained=trained, frozen=weights)

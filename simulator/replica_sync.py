@@ -27,10 +27,11 @@ from typing import Self
 import numpy as np
 
 from simulator.activations import num_micro_batches
+from simulator.cast_weights import gathered_weight_bytes
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.links import LinkConstants
-from simulator.memory import WEIGHT_BYTES, reduced_fraction
+from simulator.memory import reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain
@@ -108,10 +109,10 @@ class ReplicaGroup:
             links=self.links,
         )
 
-    def all_gather_s(self, weights: Floats) -> Floats:
-        """Returns how long the weights take until every rank has all of them."""
+    def all_gather_s(self, num_bytes: Floats) -> Floats:
+        """Returns how long weights of so many bytes, `(n, k)`, take until every rank has all of them."""
         return all_gather_s(
-            num_bytes=weights * WEIGHT_BYTES,
+            num_bytes=num_bytes,
             group_size=self.size,
             members_per_domain=self.members_per_domain,
             links=self.links,
@@ -141,10 +142,10 @@ class ReplicaTraffic:
     def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:
         """Frozen weights are only gathered, under ZeRO-3."""
         plans = rank.plans
-        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(weights.shared_on_rank(plans))
+        shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
+        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(shared_bytes)
         if rank.workload.model.experts:
-            routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
-            gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed)
+            gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed_bytes)
         again_s = np.where(plans.zero_stage[:, None] == 3, gather_s, 0.0)
         none_s = np.zeros_like(again_s)
         return cls(gradient_s=none_s, parameter_s=none_s, forward_s=again_s, backward_s=again_s)
@@ -153,26 +154,33 @@ class ReplicaTraffic:
     def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:
         plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
         shared = weights.shared_on_rank(plans)
+        shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
         in_passes, at_end = _reductions(rank)
         is_hybrid = bool(plans.shard_ranks.any())
         shards = ReplicaGroup.of_shared(rank)
-        traffic = cls._in(shards, zero_stage, shared, in_passes, at_end)
+        traffic = cls._in(shards, zero_stage, shared, shared_bytes, (in_passes, at_end))
         if is_hybrid:
             traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
         if rank.workload.model.experts is None:
             return traffic
         routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
         shards = ReplicaGroup.of_routed(rank)
-        traffic += cls._in(shards, zero_stage, routed, in_passes, at_end)
+        traffic += cls._in(shards, zero_stage, routed, routed_bytes, (in_passes, at_end))
         if is_hybrid:
             traffic += cls._between(ReplicaGroup.of_routed_copies(rank), zero_stage, routed / shards.size)
         return traffic
 
     @classmethod
     def _in(
-        cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats, in_passes: Floats, at_end: Floats
+        cls,
+        group: ReplicaGroup,
+        zero_stage: Integers,
+        weights: Floats,
+        gathered_bytes: Floats,
+        reductions: tuple[Floats, Floats],
     ) -> Self:
-        scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(weights)
+        scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(gathered_bytes)
+        in_passes, at_end = reductions
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
         gradient_s = at_end * scatter_s
         if not zero_stage.all():

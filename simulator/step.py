@@ -19,7 +19,7 @@ from simulator.card_time import (
     uses_cards,
     with_last_send_s,
 )
-from simulator.chunks import Chunks, ChunkWeights
+from simulator.chunks import Chunks
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_collectives import Directions
@@ -87,7 +87,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
     behind_s, optimizer_s = (
         made.lent_s + whole_gradient_s(rank, chunks, made.weights.trained) + tied_gradient_s(rank),
-        _optimizer_s(rank, chunks, made.weights.trained),
+        _optimizer_s(rank, chunks, made.weights),
     )
     return StepTable(
         step_time_s=step_s + behind_s + optimizer_s,
@@ -137,7 +137,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         lent_s=made.lent_s,
         whole_gradient_s=whole_gradient_s(rank, chunks, made.weights.trained),
         tied_gradient_s=tied_gradient_s(rank),
-        optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
+        optimizer_s=_optimizer_s(rank, chunks, made.weights),
     )
 
 
@@ -298,7 +298,7 @@ def _added(*times_s: Directions) -> Directions:
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
-def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
+def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
     """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
 
     Accelerators and hosts update their shares side by side. What a rank does once per step with all of its weights is a part.
@@ -306,15 +306,15 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
     workload, plans = rank.workload, rank.plans
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
     stages = chunks.unlike_stages()
-    shared = chunks.on_stage(weights.shared_on_rank(plans), stages)
-    routed = chunks.on_stage(weights.routed, stages) / expert_ranks(workload, plans)
+    shared = chunks.on_stage(weights.trained.shared_on_rank(plans), stages)
+    routed = chunks.on_stage(weights.trained.routed, stages) / expert_ranks(workload, plans)
     updated = shared / np.where(is_split, shard_group(plans), 1) + routed / np.where(
         is_split, routed_ranks, 1
     )
     most = np.max(updated, axis=0)
     on_device = 1.0 - workload.optimizer_offload_fraction
     passed_bytes = _fused_bytes(workload) if workload.step_bytes is None else workload.step_bytes
-    whole_bytes = once_per_step_bytes(rank, chunks, stages, shared + routed)
+    whole_bytes = once_per_step_bytes(rank, chunks, stages, weights, shared + routed)
     device_s = memory_bound_time_s(
         num_bytes=np.max(passed_bytes * on_device * updated + whole_bytes, axis=0),
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,

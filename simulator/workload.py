@@ -86,6 +86,9 @@ class Workload(Record):
     """Whether tensor-parallel ranks gather inputs of 8- and 4-bit products behind the cast; needs sequence parallelism."""
     keeps_cast_weights: bool = False
     """Whether 8- or 4-bit copies of weights stay between micro-batches (Transformer Engine); not under ZeRO stage 3."""
+    gathers_cast_weights: bool = False
+    """Whether ranks that share weights cast them to 8 bits ahead of their gathers (Megatron Core: `fp8_param_gather`;
+    torchtitan: `enable_fsdp_float8_all_gather`); weights in MXFP8, and in 4 bits, are gathered in 16."""
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
@@ -191,6 +194,15 @@ class Workload(Record):
         if self.overlaps_parameter_gather and not self.overlaps_gradient_sync:
             raise ValueError(
                 "overlaps_parameter_gather needs overlaps_gradient_sync; set both or leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_weights_in_one_format(self) -> Self:
+        if self.keeps_cast_weights and self.gathers_cast_weights:
+            raise ValueError(
+                "gathers_cast_weights excludes keeps_cast_weights: weights that are gathered behind their cast are in 8 bits "
+                "themselves; give one of them"
             )
         return self
 

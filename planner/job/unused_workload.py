@@ -109,6 +109,11 @@ WORKLOAD_RULES = (
         paths=_paths("gathers_cast_inputs", "keeps_cast_weights", "fills_expert_rows"),
     ),
     UnusedRule(
+        is_used=lambda job: _allows(job, Precision.FP8) and job.workload.fp8_recipe != "mxfp8",
+        why="weights in MXFP8, and in 4 bits, are gathered in 16",
+        paths=_paths("gathers_cast_weights"),
+    ),
+    UnusedRule(
         is_used=lambda job: min(job.search.zero_stages) < 3,
         why="under ZeRO stage 3 weights are cast when they are gathered",
         paths=_paths("keeps_cast_weights"),
