@@ -12,6 +12,7 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from simulator.order_statistics import expected_maximum
 from simulator.record import Record
 from simulator.table import Floats, Integers
 
@@ -81,8 +82,8 @@ def spread_of_work(lengths: Floats, frequencies: Floats, work: Floats, sequence_
 def slowest_replica(spread: float, most: float, num_replicas: Integers, num_sequences: Integers) -> Floats:
     """Returns the work of the replica that has most over that of the average one, `(n,)`.
 
-    1 + spread sqrt(2 ln D / n): the largest of D sums over n sequences each, in the limit of many, as for the slowest of
-    N accelerators; at most what a sequence holds that is full of the heaviest documents.
+    1 + spread M(D) / sqrt(n): the largest of D sums over n sequences each, M(D) being the expected maximum of D standard
+    normals; at most what a sequence holds that is full of the heaviest documents.
 
     Args:
         spread: Standard deviation of one sequence over the mean.
@@ -90,7 +91,7 @@ def slowest_replica(spread: float, most: float, num_replicas: Integers, num_sequ
         num_replicas: Replicas D, `(n,)`.
         num_sequences: Sequences of a replica in one step, `(n,)`.
     """
-    excess = spread * np.sqrt(2.0 * np.log(num_replicas) / np.maximum(num_sequences, 1))
+    excess = spread * expected_maximum(num_replicas) / np.sqrt(np.maximum(num_sequences, 1))
     return np.asarray(np.minimum(1.0 + excess, most))
 
 
