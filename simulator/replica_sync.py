@@ -6,8 +6,9 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
     ZeRO stage   per step                                        per micro-batch
     0            all-reduce of gradients                         -
     1            reduce-scatter of gradients, gather of weights  -
-    2            gather of weights; in pipelines the last        reduce-scatter of gradients, in pipelines only
-                 reduce-scatter of gradients                     after each group but the last one
+    2            gather of weights (`regathers_weights`: in      reduce-scatter of gradients, in pipelines only
+                 every forward pass); in pipelines the last      after each group but the last one
+                 reduce-scatter of gradients
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
 
@@ -21,7 +22,7 @@ apart, by an all-reduce of 1/z of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -34,7 +35,7 @@ from simulator.memory import WEIGHT_BYTES, reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 from simulator.trained_weights import StepWeights
 
 
@@ -134,7 +135,7 @@ class ReplicaTraffic:
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
-        trained = cls._of_trained(rank, weights.trained)
+        trained = cls._of_trained(rank, weights.trained).regathered(regathers(rank))
         return trained if weights.frozen is None else trained + cls._of_frozen(rank, weights.frozen)
 
     @classmethod
@@ -184,6 +185,16 @@ class ReplicaTraffic:
             backward_s=in_passes * scatter_s + again_s,
         )
 
+    def regathered(self, is_again: Booleans) -> Self:
+        """Returns the same where the gather once per step of some designs, `(n,)`, is one in every forward pass."""
+        if not is_again.any():
+            return self
+        return replace(
+            self,
+            parameter_s=np.where(is_again[:, None], 0.0, self.parameter_s),
+            forward_s=np.where(is_again[:, None], self.parameter_s, self.forward_s),
+        )
+
     @classmethod
     def _between(cls, copies: ReplicaGroup, zero_stage: Integers, weights: Floats) -> Self:
         """Traffic between the copies of hybrid sharding, of which a rank has a share of the weights."""
@@ -198,6 +209,17 @@ class ReplicaTraffic:
             forward_s=self.forward_s + other.forward_s,
             backward_s=self.backward_s + other.backward_s,
         )
+
+
+def regathers(rank: Rank) -> Booleans:
+    """Returns whether ZeRO-2 gathers weights in every forward pass, `(n,)`.
+
+    FSDP lets go of them behind a backward pass also where it keeps them behind a forward pass (`reshard_after_backward` of
+    FSDP2, `_should_free_in_backward` of its first version), but in PyTorch's pipelines.
+    """
+    plans = rank.plans
+    is_alone = (plans.zero_stage == 2) & (plans.pipeline_parallel == 1)
+    return np.asarray(is_alone & rank.workload.regathers_weights)
 
 
 def _reductions(rank: Rank) -> tuple[Floats, Floats]:

@@ -8,6 +8,7 @@ a part on one rank, wire the bytes of a gradient on the wire,
     backward    2 · 2 w / (BW μ) + launch + (2 + wire) w / (BW μ) + launch      the second copy of trained weights alone
 
 under ZeRO-3, where more than one rank shares a copy of the weights; those of routed experts are copied by kernels of their own.
+A ZeRO-2 that gathers in every forward pass makes all but the first copy backward.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from simulator.layer_costs import PartTimes
 from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
-from simulator.table import Floats
+from simulator.replica_sync import regathers
+from simulator.table import Booleans, Floats
 from simulator.trained_weights import StepWeights
 
 
@@ -31,18 +33,19 @@ def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tup
     """Returns the times of k parts with the copies of their weights `(1, k)`."""
     if rank.workload.sharded_copies == "none":
         return tuple(times)
-    out_s, in_s = gathered_copies_s(rank, weights), reduced_copies_s(rank, weights)
+    out_s, back_s = gathered_copies_s(rank, weights), gathered_copies_s(rank, weights, is_backward=True)
+    in_s = reduced_copies_s(rank, weights)
     return tuple(
         replace(
             part,
             forward_compute_s=part.forward_compute_s + out_s[kind],
-            backward_compute_s=part.backward_compute_s + out_s[kind] + in_s[kind],
+            backward_compute_s=part.backward_compute_s + back_s[kind] + in_s[kind],
         )
         for kind, part in enumerate(times)
     )
 
 
-def gathered_copies_s(rank: Rank, weights: StepWeights) -> Floats:
+def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = False) -> Floats:
     """Returns the copies of what one pass gathers of weights `(1, k)`, `(k, n)`."""
     gathered = weights.trained
     if weights.frozen is not None:
@@ -51,17 +54,21 @@ def gathered_copies_s(rank: Rank, weights: StepWeights) -> Floats:
             routed=gathered.routed + weights.frozen.routed,
             whole=gathered.whole + weights.frozen.whole,
         )
-    return _copies_s(rank, gathered, 2.0 * WEIGHT_BYTES)
+    is_gathered = rank.plans.zero_stage == 3
+    return _copies_s(
+        rank, gathered, 2.0 * WEIGHT_BYTES, is_gathered if is_backward else is_gathered | regathers(rank)
+    )
 
 
 def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
     """Returns the copies of the gradients of trained weights `(1, k)`, which come in 16 bits, `(k, n)`."""
-    return _copies_s(rank, weights.trained, float(WEIGHT_BYTES + rank.workload.wire_bytes))
+    is_reduced = (rank.plans.zero_stage == 3) | regathers(rank)
+    return _copies_s(rank, weights.trained, float(WEIGHT_BYTES + rank.workload.wire_bytes), is_reduced)
 
 
-def _copies_s(rank: Rank, weights: ChunkWeights, bytes_per_weight: float) -> Floats:
+def _copies_s(rank: Rank, weights: ChunkWeights, bytes_per_weight: float, is_copied: Booleans) -> Floats:
     workload, plans = rank.workload, rank.plans
-    is_sharded = (plans.zero_stage == 3) & (workload.sharded_copies != "none")
+    is_sharded = is_copied & (workload.sharded_copies != "none")
     copied = (
         weights.shared_on_rank(plans).T * (is_sharded & (shard_group(plans) > 1)),
         weights.routed.T

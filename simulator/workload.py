@@ -94,6 +94,10 @@ class Workload(Record):
     fused, PyTorch's)."""
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
+    regathers_weights: bool = False
+    """Whether ZeRO stage 2 without a pipeline gathers the weights in the forward pass of every micro-batch, having let go of
+    them behind the backward pass before (FSDP with `reshard_after_forward=False` or `SHARD_GRAD_OP`), or once per step
+    (DeepSpeed, Megatron-FSDP)."""
     sharded_copies: ShardedCopies = "none"
     """Copies of gathered weights, and of gradients ahead of their reduction, that ZeRO stage 3 lets the computation wait for.
     `fsdp-2`: those of PyTorch's `fully_shard` (torchtitan); `none`: collectives work in place (DeepSpeed)."""

@@ -119,6 +119,11 @@ WORKLOAD_RULES = (
         paths=_paths("weight_prefetch", "most_gathered_weights", "sharded_copies"),
     ),
     UnusedRule(
+        is_used=lambda job: 2 in job.search.zero_stages,
+        why="ZeRO stage 2 is not allowed",
+        paths=_paths("regathers_weights"),
+    ),
+    UnusedRule(
         is_used=lambda job: not {1, 2}.isdisjoint(job.search.zero_stages),
         why="neither ZeRO stage 1 nor 2 is allowed",
         paths=_paths("overlaps_parameter_gather"),

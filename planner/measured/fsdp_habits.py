@@ -16,6 +16,7 @@ SHARDED = Habits(
     gathers_cast_inputs=False,
     zero_stage=3,
     pipeline_zero_stage=1,
+    regathers_weights=True,
     logit_bytes=12,
     memory_kind="reserved",
 )

@@ -64,6 +64,7 @@ class Habits:
     """The same with loss scaling."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
+    regathers_weights: bool = False
     offloads_gradients: bool = False
     """Whether gradients follow optimizer states into main memory."""
     sharded_copies: ShardedCopies = "none"

@@ -116,11 +116,12 @@ class PlanParts:
         trained, frozen = (each.as_columns for each in self.weights_of(kind))
         weights = StepWeights(trained=trained, frozen=frozen)
         gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
+        again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
         reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
         return replace(
             passes,
             forward=(*gathered, *passes.forward),
-            backward=(*gathered, *passes.backward, *reduced),
+            backward=(*again, *passes.backward, *reduced),
         )
 
     def weights_of(self, kind: int) -> tuple[Weights, Weights]:
