@@ -59,6 +59,11 @@ def _can_free_stage_inputs(job: Job) -> bool:
     return not keeping.isdisjoint(job.search.recompute)
 
 
+def _gathers_again(job: Job) -> bool:
+    """Whether ZeRO-2 may gather weights in every micro-batch."""
+    return 2 in job.search.zero_stages and job.workload.regathers_weights
+
+
 def _allows(job: Job, *precisions: Precision) -> bool:
     return any(precision in job.workload.precisions for precision in precisions)
 
@@ -116,7 +121,12 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: 3 in job.search.zero_stages,
         why="ZeRO stage 3 is not allowed",
-        paths=_paths("weight_prefetch", "most_gathered_weights", "sharded_copies"),
+        paths=_paths("most_gathered_weights"),
+    ),
+    UnusedRule(
+        is_used=lambda job: 3 in job.search.zero_stages or _gathers_again(job),
+        why="ZeRO stage 3 is not allowed",
+        paths=_paths("weight_prefetch", "sharded_copies"),
     ),
     UnusedRule(
         is_used=lambda job: 2 in job.search.zero_stages,
