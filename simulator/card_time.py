@@ -94,7 +94,7 @@ def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> B
     return np.asarray(members_in_domain(rank, stride, group_size) < group_size)
 
 
-def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: int) -> Floats:
+def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integers) -> Floats:
     """Returns how long a stream would take that, alone on the cards, ends when this one does beside a pass's own traffic.
 
     Alone it ends at F(y) = max(x + y/K, x/K + y), beside own traffic at E (see above); F is turned around.
@@ -103,17 +103,19 @@ def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pi
         stream_s: y, of every chunk `(n, C)`.
         pass_s: x, likewise.
         own_s: w, likewise; 0 leaves the stream as it is.
-        num_pieces: K; with 0 nothing travels beside the pass.
+        num_pieces: K, likewise; with 0 or 1 nothing travels beside the pass.
     """
     rows = np.flatnonzero((own_s > 0.0).any(axis=1))
-    if num_pieces < 2 or len(rows) == 0:
+    if len(rows) == 0:
         return stream_s
     result_s = stream_s.copy()
-    result_s[rows] = _longer_s(stream_s[rows], pass_s[rows], own_s[rows], 1.0 / num_pieces)
+    result_s[rows] = _longer_s(
+        stream_s[rows], pass_s[rows], own_s[rows], 1.0 / np.maximum(1, num_pieces[rows])
+    )
     return result_s
 
 
-def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: float) -> Floats:
+def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: Floats) -> Floats:
     waits_s = np.minimum(own_s, pass_s) * (1.0 - piece)
     end_s = np.maximum(pass_s + piece * stream_s, piece * pass_s + stream_s + waits_s)
     longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) / piece)

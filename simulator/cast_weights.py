@@ -4,8 +4,9 @@ Up to ZeRO-2 a rank casts the weights of its layers to both layouts once per ste
 themselves. Under ZeRO-3 it casts what it gathered in every pass, to the layout that the pass needs (torchao, `Float8Linear`).
 
 Ranks that cast ahead of their gathers (`gathers_cast_weights`) cast a share each, which travels in 8 bits, and turn rows into
-columns where products need both. Blocks of MXFP8 cannot be turned, and travel in 16 bits (Megatron Core,
-`reuse_grad_buf_for_mxfp8_param_ag`), as does what is cast to 4. Embedding, output layer and adapters are never cast.
+columns where products need both. Blocks of MXFP8 cannot be turned: once per step they travel in 16 bits (Megatron Core,
+`reuse_grad_buf_for_mxfp8_param_ag`), in passes by rows forward and by columns backward. What is cast to 4 bits travels in 16.
+Embedding, output layer and adapters are never cast.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from simulator.memory import WEIGHT_BYTES
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats
+from simulator.weight_gathers import gathers_in_passes
 from simulator.workload import Workload
 
 
@@ -36,7 +38,7 @@ def gathered_weight_bytes(
 
 
 def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
-    """Returns the bytes that a rank moves to cast its weights once per step, `(n, C)`; none under ZeRO-3."""
+    """Returns the bytes that a rank moves to cast its weights once per step, `(n, C)`; none where passes gather them."""
     workload, plans = rank.workload, rank.plans
     shared, routed = _cast_weights(workload, plans, weights)
     if not np.any(is_cast(plans)):
@@ -46,11 +48,11 @@ def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
     by_shares = one * (shared / ranks + routed / routed_ranks) + transposed * (shared + routed)
     is_by_shares = (gathers_cast_weights(workload, plans) & (plans.zero_stage >= 1))[:, None]
     whole = np.where(is_by_shares, by_shares, rank.cast_bytes[:, None] * (shared + routed))
-    return np.where(plans.zero_stage[:, None] < 3, whole, 0.0)
+    return np.where(gathers_in_passes(workload, plans)[:, None], 0.0, whole)
 
 
 def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
-    """Returns the casts of gathered weights `(1, k)` of one micro-batch under ZeRO-3, forward and backward, `(k, n)` each."""
+    """Returns the casts of weights `(1, k)` that passes gather, of one micro-batch forward and backward, `(k, n)` each."""
     workload, plans = rank.workload, rank.plans
     shared, routed = (each.T for each in _cast_weights(workload, plans, weights))
     ranks, routed_ranks = (each.T for each in _shards(workload, plans))
@@ -62,7 +64,7 @@ def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
 
 
 def _in_passes_s(rank: Rank, num_bytes: Floats) -> Floats:
-    is_sharded = is_cast(rank.plans) & (rank.plans.zero_stage == 3)
+    is_sharded = is_cast(rank.plans) & gathers_in_passes(rank.workload, rank.plans)
     num_kernels = NUM_PRODUCTS * rank.kernels_per_cast * np.sign(num_bytes)
     return memory_bound_time_s(
         num_bytes=is_sharded * num_bytes,

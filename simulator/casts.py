@@ -151,9 +151,9 @@ def weight_cast_shares(recipe: CastRecipe, precision: Precision, family: str) ->
 
 
 def gathers_cast_weights(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether ranks gather weights of layers behind their cast, `(n,)`: in 8 bits, but for the blocks of MXFP8."""
-    is_asked = workload.gathers_cast_weights and workload.fp8_recipe != "mxfp8"
-    return is_asked & np.asarray(plans.precision == Precision.FP8.code)
+    """Returns whether ranks gather weights of layers in 8 bits, behind their cast, `(n,)`; MXFP8's blocks under ZeRO-3 only."""
+    is_asked = workload.gathers_cast_weights & (plans.precision == Precision.FP8.code)
+    return np.asarray(is_asked & ((plans.zero_stage == 3) | (workload.fp8_recipe != "mxfp8")))
 
 
 def gathered_weight_value_bytes(workload: Workload, plans: PlanTable) -> Floats:

@@ -6,8 +6,9 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
     ZeRO stage   per step                                        per micro-batch
     0            all-reduce of gradients                         -
     1            reduce-scatter of gradients, gather of weights  -
-    2            gather of weights; in pipelines the last        reduce-scatter of gradients, in pipelines only
-                 reduce-scatter of gradients                     after each group but the last one
+    2            gather of weights (`regathers_weights`: in      reduce-scatter of gradients, in pipelines only
+                 every forward pass); in pipelines the last      after each group but the last one
+                 reduce-scatter of gradients
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
 
@@ -21,7 +22,7 @@ apart, by an all-reduce of 1/z of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -35,8 +36,9 @@ from simulator.memory import reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 from simulator.trained_weights import StepWeights
+from simulator.weight_gathers import regathers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ class ReplicaTraffic:
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
-        trained = cls._of_trained(rank, weights.trained)
+        trained = cls._of_trained(rank, weights.trained).regathered(regathers(rank.workload, rank.plans))
         return trained if weights.frozen is None else trained + cls._of_frozen(rank, weights.frozen)
 
     @classmethod
@@ -190,6 +192,16 @@ class ReplicaTraffic:
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
             backward_s=in_passes * scatter_s + again_s,
+        )
+
+    def regathered(self, is_again: Booleans) -> Self:
+        """Returns the same where the gather once per step of some designs, `(n,)`, is one in every forward pass."""
+        if not is_again.any():
+            return self
+        return replace(
+            self,
+            parameter_s=np.where(is_again[:, None], 0.0, self.parameter_s),
+            forward_s=np.where(is_again[:, None], self.parameter_s, self.forward_s),
         )
 
     @classmethod

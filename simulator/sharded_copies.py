@@ -8,7 +8,8 @@ a part on one rank, x the bytes in which they are gathered, wire those of a grad
     backward    2 x w / (BW μ) + launch + (2 + wire) w / (BW μ) + launch      the second copy of trained weights alone
 
 under ZeRO-3, where more than one rank shares a copy of the weights; those of routed experts are copied by kernels of their own.
-Casts of gathered weights (`simulator.cast_weights`) stand in the same place.
+A ZeRO-2 that gathers in every forward pass makes all but the first copy backward. Casts of gathered weights
+(`simulator.cast_weights`) stand in the same place.
 """
 
 from __future__ import annotations
@@ -25,44 +26,49 @@ from simulator.layer_costs import PartTimes
 from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
 from simulator.trained_weights import StepWeights
+from simulator.weight_gathers import gathers_in_passes
 
 
 def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tuple[PartTimes, ...]:
     """Returns the times of k parts with the copies and casts of their weights `(1, k)`."""
     has_copies = rank.workload.sharded_copies != "none"
-    if not np.any((rank.plans.zero_stage == 3) & (has_copies | is_cast(rank.plans))):
+    if not np.any(gathers_in_passes(rank.workload, rank.plans) & (has_copies | is_cast(rank.plans))):
         return tuple(times)
-    out_s, in_s = gathered_copies_s(rank, weights), reduced_copies_s(rank, weights)
-    casts_s = casts_in_passes_s(rank, weights.together)
+    out_s, back_s = gathered_copies_s(rank, weights), gathered_copies_s(rank, weights, is_backward=True)
+    in_s, casts_s = reduced_copies_s(rank, weights), casts_in_passes_s(rank, weights.together)
     return tuple(
         replace(
             part,
             forward_compute_s=part.forward_compute_s + out_s[kind] + casts_s[0][kind],
-            backward_compute_s=part.backward_compute_s + out_s[kind] + in_s[kind] + casts_s[1][kind],
+            backward_compute_s=part.backward_compute_s + back_s[kind] + in_s[kind] + casts_s[1][kind],
         )
         for kind, part in enumerate(times)
     )
 
 
-def gathered_copies_s(rank: Rank, weights: StepWeights) -> Floats:
+def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = False) -> Floats:
     """Returns the copies of what one pass gathers of weights `(1, k)`, `(k, n)`."""
     shared, routed = gathered_weight_bytes(rank.workload, rank.plans, weights.together)
-    return _copies_s(rank, 2.0 * shared, 2.0 * routed)
+    is_copied = rank.plans.zero_stage == 3 if is_backward else gathers_in_passes(rank.workload, rank.plans)
+    return _copies_s(rank, 2.0 * shared, 2.0 * routed, is_copied)
 
 
 def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
     """Returns the copies of the gradients of trained weights `(1, k)`, which come in 16 bits, `(k, n)`."""
     per_weight, trained = float(WEIGHT_BYTES + rank.workload.wire_bytes), weights.trained
     routed = trained.routed / expert_ranks(rank.workload, rank.plans)[:, None]
-    return _copies_s(rank, per_weight * trained.shared_on_rank(rank.plans), per_weight * routed)
+    shared = trained.shared_on_rank(rank.plans)
+    return _copies_s(
+        rank, per_weight * shared, per_weight * routed, gathers_in_passes(rank.workload, rank.plans)
+    )
 
 
-def _copies_s(rank: Rank, shared_bytes: Floats, routed_bytes: Floats) -> Floats:
+def _copies_s(rank: Rank, shared_bytes: Floats, routed_bytes: Floats, is_copied: Booleans) -> Floats:
     """Copies that move so many bytes, `(n, k)`, where ranks share the weights, `(k, n)`."""
     workload, plans = rank.workload, rank.plans
-    is_sharded = (plans.zero_stage == 3) & (workload.sharded_copies != "none")
+    is_sharded = is_copied & (workload.sharded_copies != "none")
     copied = (
         shared_bytes.T * (is_sharded & (shard_group(plans) > 1)),
         routed_bytes.T * (is_sharded & (routed_shard_group(workload, plans) > 1.0)),

@@ -7,7 +7,7 @@ micro-batch, and the optimizer runs behind the slowest stage.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from simulator.card_time import (
 from simulator.chunks import Chunks
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
+from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
 from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
@@ -43,9 +44,6 @@ from simulator.workload import Workload
 
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
-NUM_OVERLAP_BUCKETS = 8
-"""Gradient buckets of one chunk when synchronisation overlaps with the backward pass; estimate (Megatron-LM cuts at
-40 million elements or more)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +160,13 @@ class _Made:
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
         parts_s = parts_card_s(rank, len(parts.counts)) if uses_cards(rank) else None
         cards_s = _own_card_s(parts, parts_s)
-        shown_s, copies_s = _exposed_behind(rank, parts, layers_s, parts_s)
+        is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
+        by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
+        shown_s, copies_s = _exposed_behind(rank, parts, by_parts, layers_s, parts_s)
         passes_s = _added(layers_s, shown_s, copies_s)
-        pipeline = _columns(rank, parts, weights, passes_s, cards_s)
+        once_s = once_per_step_s(rank, parts, weights, by_parts)
+        buckets = Buckets.of(rank, parts, weights)
+        pipeline = _columns(rank, parts, buckets, once_s, passes_s, cards_s)
         return cls(
             parts=parts,
             weights=weights,
@@ -175,27 +177,16 @@ class _Made:
         )
 
 
-class Buckets(NamedTuple):
-    """Pieces in which the traffic of a chunk once per step hides behind its passes; 0: whole, behind nothing."""
-
-    gradients: int
-    parameters: int
-
-    @classmethod
-    def of(cls, workload: Workload) -> Self:
-        """Returns those of a workload."""
-        return cls(
-            gradients=NUM_OVERLAP_BUCKETS if workload.overlaps_gradient_sync else 0,
-            parameters=NUM_OVERLAP_BUCKETS if workload.hides_parameter_gather else 0,
-        )
-
-
 def _columns(
-    rank: Rank, parts: ModelParts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
+    rank: Rank,
+    parts: ModelParts,
+    buckets: Buckets,
+    once_s: Directions,
+    passes_s: Directions,
+    cards_s: Directions | None,
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
-    buckets = Buckets.of(rank.workload)
-    gradient_s, parameter_s = _streams_s(rank, weights, passes_s, cards_s, buckets)
+    gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, cards_s, buckets)
     forward_s, backward_s = passes_s
     return {
         "schedule": rank.plans.pipeline_schedule,
@@ -209,8 +200,8 @@ def _columns(
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,
         "parameter_gather_s": parameter_s,
-        "num_overlap_buckets": np.full(len(rank.plans), buckets.gradients),
-        "num_gather_buckets": np.full(len(rank.plans), buckets.parameters),
+        "num_overlap_buckets": buckets.gradients,
+        "num_gather_buckets": buckets.parameters,
     }
 
 
@@ -223,22 +214,20 @@ def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directio
 
 
 def _streams_s(
-    rank: Rank, weights: StepWeights, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
+    rank: Rank, once_s: Directions, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
 ) -> Directions:
     """Gradients and weights once per step, `(n, C)`, with what they wait for the collectives of the passes beside them."""
-    sync, plans = ReplicaTraffic.of(rank, weights), rank.plans
-    if buckets.gradients == 0:
-        return sync.gradient_s, sync.parameter_s
+    (gradient_s, parameter_s), plans = once_s, rank.plans
+    if not rank.workload.overlaps_gradient_sync:
+        return gradient_s, parameter_s
     shares_cards = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
-    gradient_s = with_last_send_s(sync.gradient_s, shares_cards * send_card_s(rank))
+    gradient_s = with_last_send_s(gradient_s, shares_cards * send_card_s(rank))
     if cards_s is None:
-        return gradient_s, sync.parameter_s
+        return gradient_s, parameter_s
     # Zero-bubble schedules reduce gradients beside products alone.
     of_gradients, of_weights = shares_cards & ~splits_backward(plans), shares_cards
-    parameter_s = sync.parameter_s
-    if buckets.parameters > 0:
-        card_s = of_weights[:, None] * cards_s[0]
-        parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
+    card_s = of_weights[:, None] * cards_s[0]
+    parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
     card_s = of_gradients[:, None] * cards_s[1]
     return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
 
@@ -253,7 +242,11 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
 
 
 def _exposed_behind(
-    rank: Rank, parts: ModelParts, layers_s: Directions, cards_s: list[Directions] | None
+    rank: Rank,
+    parts: ModelParts,
+    by_parts: ReplicaTraffic | None,
+    layers_s: Directions,
+    cards_s: list[Directions] | None,
 ) -> tuple[Directions, Directions]:
     """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
 
@@ -263,7 +256,7 @@ def _exposed_behind(
     if cards_s is not None:
         is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
         cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
-    shown_s = shards_s(rank, parts, cards_s)
+    shown_s = shards_s(rank, parts, by_parts, cards_s)
     return shown_s, _host_copies(rank, parts, *_added(layers_s, shown_s))
 
 

@@ -88,7 +88,7 @@ class Workload(Record):
     """Whether 8- or 4-bit copies of weights stay between micro-batches (Transformer Engine); not under ZeRO stage 3."""
     gathers_cast_weights: bool = False
     """Whether ranks that share weights cast them to 8 bits ahead of their gathers (Megatron Core: `fp8_param_gather`;
-    torchtitan: `enable_fsdp_float8_all_gather`); weights in MXFP8, and in 4 bits, are gathered in 16."""
+    torchtitan: `enable_fsdp_float8_all_gather`); weights in 4 bits are gathered in 16, as in MXFP8 but under ZeRO stage 3."""
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
@@ -97,6 +97,10 @@ class Workload(Record):
     fused, PyTorch's)."""
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
+    regathers_weights: bool = False
+    """Whether ZeRO stage 2 without a pipeline gathers the weights in the forward pass of every micro-batch, having let go of
+    them behind the backward pass before (FSDP with `reshard_after_forward=False` or `SHARD_GRAD_OP`), or once per step
+    (DeepSpeed, Megatron-FSDP)."""
     sharded_copies: ShardedCopies = "none"
     """Copies of gathered weights, and of gradients ahead of their reduction, that ZeRO stage 3 lets the computation wait for.
     `fsdp-2`: those of PyTorch's `fully_shard` (torchtitan); `none`: collectives work in place (DeepSpeed)."""

@@ -35,11 +35,13 @@ NEMO = Habits(
     overlaps_tensor_comm=True,
     gradient_bytes=2,
     sync_bytes=2,
+    gathers_cast_weights=True,
     expert_products="separate",
     pads_to_capacity=True,
     picks_chunks=True,
 )
-"""Most of NVIDIA's published recipes with pipelines interleave them, of 2 to 12 chunks a stage; some pages leave that out."""
+"""Most of NVIDIA's published recipes with pipelines interleave them, of 2 to 12 chunks a stage; some pages leave that out.
+Those in fp8 gather weights in 8 bits (`fp8_param_gather` of `mixed_precision.py`, `fp8_params` before)."""
 BRIDGE = replace(
     NEMO,
     expert_dispatch="deduplicated",

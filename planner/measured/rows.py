@@ -301,6 +301,7 @@ class _Translation:
             "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
+            "gathers_cast_weights": habits.gathers_cast_weights or self._gathers_tensor_scaled(),
             **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
@@ -325,7 +326,7 @@ class _Translation:
             self.told.remark("zero_stage_or_fsdp", meaning)
 
     def _gathers_tensor_scaled(self) -> bool:
-        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those in 8 bits."""
+        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those, and weights, in 8 bits."""
         written = self.told.text("precision")
         has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
         return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale

@@ -123,12 +123,13 @@ class PlanParts:
         trained, frozen = (each.as_columns for each in self.weights_of(kind))
         weights = StepWeights(trained=trained, frozen=frozen)
         gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
-        casts = [work(CASTS, float(each[0, 0])) for each in casts_in_passes_s(self.rank, weights.together)]
+        again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
         reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
+        casts = [work(CASTS, float(each[0, 0])) for each in casts_in_passes_s(self.rank, weights.together)]
         return replace(
             passes,
             forward=(*gathered, *casts[0], *passes.forward),
-            backward=(*gathered, *casts[1], *passes.backward, *reduced),
+            backward=(*again, *casts[1], *passes.backward, *reduced),
         )
 
     def weights_of(self, kind: int) -> tuple[Weights, Weights]:

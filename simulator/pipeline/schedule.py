@@ -69,11 +69,11 @@ class PipelineColumns(TypedDict):
     parameter_gather_s: npt.ArrayLike
     """Shape (n, C), all-gather of a chunk's parameters at the start of the step; 0 if there is none."""
     num_overlap_buckets: npt.ArrayLike
-    """Shape (n,), K >= 0: a chunk's gradients become ready in K equal pieces during its last backward. 0 is no overlap: a
-    stage reduces everything after its last backward."""
+    """Shape (n, C), or (n,) where all chunks have as many, K >= 0: a chunk's gradients become ready in K equal pieces during
+    its last backward. 0 is no overlap: a stage reduces them after its last backward."""
     num_gather_buckets: NotRequired[npt.ArrayLike]
-    """Shape (n,), >= 0: the first forward of a chunk needs its parameters in so many equal pieces; left out: as many as
-    gradients. 0 is no overlap: a stage gathers everything before its first forward."""
+    """Likewise: the first forward of a chunk needs its parameters in so many equal pieces; left out: as many as gradients.
+    0 is no overlap: a stage gathers them before its first forward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,8 +228,8 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         num_stages=num_stages,
         num_chunks_per_stage=np.ascontiguousarray(columns["num_chunks_per_stage"], dtype=np.int64),
         num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
-        num_overlap_buckets=np.ascontiguousarray(columns["num_overlap_buckets"], dtype=np.int64),
-        num_gather_buckets=np.ascontiguousarray(gather_buckets, dtype=np.int64),
+        num_overlap_buckets=_of_chunks(columns["num_overlap_buckets"], backward_s),
+        num_gather_buckets=_of_chunks(gather_buckets, backward_s),
         send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
@@ -242,6 +242,14 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     if problems:
         raise InputError(problems)
     return batch
+
+
+def _of_chunks(counts: npt.ArrayLike, times_s: FloatArray) -> IntArray:
+    """Returns counts `(n,)` for every chunk of times `(n, C)`; what has another shape stays as it is."""
+    numbers = np.asarray(counts, dtype=np.int64)
+    if numbers.ndim == 1 and numbers.shape == times_s.shape[:1]:
+        numbers = np.broadcast_to(numbers[:, None], times_s.shape)
+    return np.ascontiguousarray(numbers)
 
 
 def _count_problems(batch: PipelineBatch) -> list[Problem]:
@@ -272,7 +280,7 @@ def _shape_problems(batch: PipelineBatch) -> list[Problem]:
         least_chunks = int((batch.num_stages * batch.num_chunks_per_stage).max(initial=0))
     problems = []
     for name, column in batch._asdict().items():
-        is_by_chunk = name.startswith(("chunk_", "gradient_", "parameter_"))
+        is_by_chunk = name.startswith(("chunk_", "gradient_", "parameter_")) or name.endswith("_buckets")
         if column.ndim != (2 if is_by_chunk else 1) or column.shape[:1] != rows:
             rule = f"must have {rows[0]} rows{' of chunks' if is_by_chunk else ''}"
             problems.append(Problem(path=name, value=f"shape {column.shape}", rule=rule))

@@ -62,6 +62,7 @@ CHANGES: Mapping[str, object] = {
     "offloads_gradients": True,
     "keeps_cast_weights": True,
     "weight_prefetch": "backward",
+    "regathers_weights": True,
     "most_gathered_weights": 1e6,
     "sharded_copies": "fsdp-2",
     "selective_recompute": "every_other_product",
