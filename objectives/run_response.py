@@ -140,7 +140,7 @@ def _response(job: Job, plans: PlanTable, outcomes: Outcomes, name: str, unsure:
 
 
 def _reach(name: str, unsure: UnsureInput, share: float) -> tuple[float, float]:
-    """Least and largest logarithm of an input at a share of its ends; power caps and errors of single layouts move steps, too."""
+    """Least and largest logarithm of an input at a share of its ends; power caps and errors of layouts move steps, too."""
     low, high = unsure.reach(share)
     least = share * LEAST_STEP_RANGE if name == STEP_TIME else 0.0
     return min(low, -least), max(high, least)

@@ -51,7 +51,7 @@ def test_what_stragglers_add_is_lognormal_with_the_mean_that_is_expected(deviati
     excess = unsure_inputs(job, PLANS)["straggler_excess"]
     normal = np.array([-1.644854, 0.0, 1.644854, deviation / 2.0, 2.5])
     factors = excess.factors(lambda _name: normal)[:, 0]
-    # exp(σ z) over its mean exp(σ²/2): 1 at z = σ/2
+    # exp(s z) over its mean exp(s^2 / 2): 1 at z = s/2
     np.testing.assert_allclose(np.log(factors), deviation * normal - deviation**2 / 2.0, atol=1e-5)
 
 

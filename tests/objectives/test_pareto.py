@@ -54,7 +54,7 @@ def test_the_share_of_a_box_is_that_of_the_objectives_that_tell_something() -> N
     values, corner = np.array([[1.0, 0.0, 3.0], [2.0, 0.0, 1.0]]), np.array([4.0, 0.0, 4.0])
     # (4 - 1) (4 - 3) + (4 - 2) (4 - 1) - (4 - 2) (4 - 3) = 7 of 16 unit cells
     assert dominated_share(values, corner) == pytest.approx(7 / 16)
-    assert dominated_share(values + [0.0, 0.1, 0.0], corner) == 0.0
+    assert dominated_share(values + np.array([0.0, 0.1, 0.0]), corner) == 0.0
     assert dominated_share(np.zeros((1, 2)), np.zeros(2)) == 1.0
     assert dominated_share(np.zeros((0, 2)), np.zeros(2)) == 0.0
 
