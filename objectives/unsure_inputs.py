@@ -149,7 +149,7 @@ def _of_job(job: Job, name: str, keys: Sequence[str]) -> UnsureInput:
 
 
 def _normal_of_mean_excess(job: Job) -> float:
-    """Returns the standard normal value of the mean of a lognormal excess, half of its deviation; 0 where the job gives a range."""
+    """Returns the standard normal value of a lognormal excess's mean, half its deviation; 0 where the job gives a range."""
     is_given = job.input_factors.straggler_excess is not None
     return 0.0 if is_given else job.reliability.straggler_log_deviation / 2.0
 
