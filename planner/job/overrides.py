@@ -28,6 +28,9 @@ def with_overrides(
     if isinstance(overrides, str):  # which is a sequence of texts, too: of its characters
         findings.add(("overrides",), overrides, f"must be a list of texts: [{overrides!r}]")
         return document
+    if not (isinstance(overrides, Sequence) and all(isinstance(each, str) for each in overrides)):
+        findings.add(("overrides",), overrides, 'must be a list of texts, such as ["limits.budget_usd=4e6"]')
+        return document
     for override in overrides:
         location, value = _parsed(override, findings)
         if location:
