@@ -1,12 +1,18 @@
-"""What do tests of the planner share? A browser for each file of pages."""
+"""What do tests of the planner share? A browser for each file of pages, and measured rows that are simulated once."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
+
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Row
+from planner.validation import comparison
+from planner.validation.comparison import Entry, entries_of
+from simulator.calibration import Calibration
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -24,3 +30,26 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield started
         started.close()
+
+
+EntriesOf = Callable[[Sequence[Row | Unmodelled], Calibration | None], list[Entry]]
+
+
+@pytest.fixture(scope="session")
+def simulated_rows() -> dict[str, list[Entry]]:
+    """What became of measured rows, by their text."""
+    return {}
+
+
+@pytest.fixture
+def rows_simulated_once(simulated_rows: dict[str, list[Entry]], monkeypatch: pytest.MonkeyPatch) -> EntriesOf:
+    """Tests of what is told of the shipped rows need their simulation, not to make it again."""
+
+    def found(rows: Sequence[Row | Unmodelled], calibration: Calibration | None) -> list[Entry]:
+        key = repr((rows, calibration))
+        if key not in simulated_rows:
+            simulated_rows[key] = entries_of(rows, calibration)
+        return simulated_rows[key]
+
+    monkeypatch.setattr(comparison, "entries_of", found)
+    return found
