@@ -17,7 +17,7 @@ from simulator.job import Job
 from simulator.model import ModelShape
 from simulator.offer import Offer
 from simulator.options import WhatIf
-from simulator.record import Record
+from simulator.record import Record, meanings
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.stragglers.causes import STRAGGLER_PRESETS
 from simulator.workload import Workload
@@ -89,8 +89,8 @@ def _is_needed(record: type[Record], name: str) -> bool:
 
 
 def _described(record: type[Record], name: str) -> str:
-    field, form = record.model_fields.get(name), form_of(record, name)
-    meaning = (form.meaning if form else "") or (field.description if field else "") or ""
+    form = form_of(record, name)
+    meaning = (form.meaning if form else "") or meanings(record).get(name, "")
     written = f" Written as: {form.written}." if form else ""
     default = f" Left out: {form.default.replace('`', '')}." if form and form.default else ""
     return f"{' '.join(meaning.split())}{written}{default}".strip()

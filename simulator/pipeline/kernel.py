@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
-from simulator.compiled import compiled, compiled_parallel, compiled_uncounted, inlined
+from simulator.compiled import compiled, compiled_uncounted, inlined
 from simulator.pipeline.order import (
     AWAITED,
     DURATION,
@@ -39,13 +38,6 @@ from simulator.pipeline.state import (
     reset,
     shape_of,
 )
-
-
-@compiled_parallel
-def play_parts(batch: PipelineBatch, results: PipelineResults, rows: IntArray, bounds: IntArray) -> None:
-    """Plays the designs between consecutive bounds on a thread each; no design sees another one."""
-    for part in prange(len(bounds) - 1):
-        play_rows(batch, results, rows[bounds[part] : bounds[part + 1]])
 
 
 @compiled
@@ -95,8 +87,10 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
 @compiled
 def num_lanes_of(batch: PipelineBatch, row: int) -> int:
     """Returns 2 for a design that gathers parameters, else 1."""
-    num_chunks = batch.num_stages[row] * batch.num_chunks_per_stage[row]
-    return 2 if np.any(batch.parameter_gather_s[row, :num_chunks] != 0.0) else 1
+    for chunk in range(batch.num_stages[row] * batch.num_chunks_per_stage[row]):
+        if batch.parameter_gather_s[row, chunk] != 0.0:
+            return 2
+    return 1
 
 
 @compiled

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
-from simulator.pipeline.kernel import play_lanes, play_parts, play_rows
+from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
 from simulator.pipeline.state import (
     TWO_LANES,
@@ -38,6 +38,10 @@ from simulator.pipeline.state import (
     shape_of,
 )
 from simulator.pipeline.turns import ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
+from simulator.threads import on_threads
+
+OPERATIONS_PER_THREAD = 200_000
+"""Forwards that take some milliseconds to play with their backwards; starting a thread takes a tenth of one."""
 
 
 class PipelineColumns(TypedDict):
@@ -130,11 +134,8 @@ def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
     batch = _as_batch(columns)
     results = _new_results(len(batch.num_stages), int(batch.num_stages.max(initial=0)))
     _mark_impossible(batch, results)
-    rows = _rows_by_shape(batch)
-    if get_num_threads() > 1:
-        play_parts(batch, results, rows, _equal_parts(batch, rows, get_num_threads()))
-    else:
-        play_rows(batch, results, rows)
+    parts = _equal_parts(batch, _rows_by_shape(batch), get_num_threads())
+    on_threads(lambda rows: play_rows(batch, results, rows), parts)  # no design sees another one
     return PipelineTimes(**results._asdict())
 
 
@@ -208,12 +209,14 @@ def _rows_by_shape(batch: PipelineBatch) -> IntArray:
     return np.asarray(rows[np.lexsort(shape)], dtype=np.int64)
 
 
-def _equal_parts(batch: PipelineBatch, rows: IntArray, num_parts: int) -> IntArray:
-    """Returns the bounds, `(parts + 1,)`, of parts of the rows that have about as many operations each."""
+def _equal_parts(batch: PipelineBatch, rows: IntArray, max_parts: int) -> list[IntArray]:
+    """Returns the rows in parts that have about as many operations each, and not too few for a thread."""
     shape = (batch.num_stages[rows], batch.num_chunks_per_stage[rows], batch.num_micro_batches[rows])
     num_operations = np.cumsum(np.prod(shape, axis=0))
-    shares = np.arange(1, num_parts) / num_parts * num_operations.max(initial=0)
-    return np.concatenate([[0], np.searchsorted(num_operations, shares), [len(rows)]]).astype(np.int64)
+    total = int(num_operations.max(initial=0))
+    num_parts = max(1, min(max_parts, total // OPERATIONS_PER_THREAD))
+    shares = np.arange(1, num_parts) / num_parts * total
+    return np.split(rows, np.searchsorted(num_operations, shares))
 
 
 def _as_batch(columns: PipelineColumns) -> PipelineBatch:
