@@ -77,7 +77,8 @@ def _as_written(record: type[Record], definition: Mapping[str, object]) -> Schem
     plain = {name: part for name, part in definition.items() if name not in ("required", "properties")}
     required: Schema = {"required": needed} if needed else {}
     if record is ModelShape:
-        alone = {"required": ["name"], "propertyNames": {"enum": ["name", "num_mtp_layers"]}}
+        beside: Schema = {"name": {}, "num_mtp_layers": {}}
+        alone = {"required": ["name"], "properties": beside, "additionalProperties": False}
         required = {"anyOf": [{"required": ["config"]}, alone, {"required": needed}]}
     return {**plain, "properties": written, **required}
 

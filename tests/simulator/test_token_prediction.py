@@ -47,8 +47,8 @@ def predicting(model: ModelShape, modules: int = 1) -> ModelShape:
     return model.model_copy(update={"num_mtp_layers": modules})
 
 
-def trained(model: ModelShape, modules: int, *, batch: int = 32, **choices: object) -> Workload:
-    workload = training(predicting(model, modules), sequence_length=2048, global_batch_size=batch)
+def trained(model: ModelShape, modules: int, **choices: object) -> Workload:
+    workload = training(predicting(model, modules), sequence_length=2048, global_batch_size=32)
     return Workload.model_validate({**dict(workload), **choices})
 
 
