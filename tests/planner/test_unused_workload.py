@@ -61,6 +61,7 @@ CHANGES: Mapping[str, object] = {
     "overlaps_parameter_gather": False,
     "offloads_gradients": True,
     "keeps_cast_weights": True,
+    "gathers_cast_weights": True,
     "weight_prefetch": "backward",
     "regathers_weights": True,
     "most_gathered_weights": 1e6,
