@@ -19,8 +19,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from simulator import links, network
+from simulator.blocks import MixtureOfExperts
 from simulator.expert_exchange import num_reached
-from simulator.model import MixtureOfExperts
 from simulator.table import Floats
 from simulator.units import GIGA
 

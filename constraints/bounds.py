@@ -34,8 +34,8 @@ from simulator.run.wall_time import first_start_s
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.table import total as total_of
+from simulator.threads import on_threads
 from simulator.units import DAY
-from simulator.work_parts import on_threads
 
 EXACT_POWERS = (
     "hall_power_w",

@@ -255,7 +255,8 @@ LAYOUT_RULES = (
         name="layers",
         sentence="pipeline_parallel x virtual_pipeline must divide num_layers, or num_layers + 2 with one layer less "
         "on the first and the last chunk; with virtual_pipeline 1 any pipeline_parallel up to num_layers will do; with "
-        "workload.stage_layers, as many chunks as are listed or, balanced, the same rules for num_layers + 2",
+        "workload.stage_layers, as many chunks as are listed or, balanced, the same rules for num_layers + 2, "
+        "and two more for each of num_mtp_layers",
         excess=_layers,
     ),
     LayoutRule(

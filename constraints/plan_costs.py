@@ -22,6 +22,7 @@ from simulator.memory import RESERVED_FRACTION, memory_of_stage
 from simulator.plan import Plan, PlanTable, Schedule
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
+from simulator.token_prediction import module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +51,14 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
     dense = dense_layer(rank)
     expert = expert_layer(rank) if is_expert.any() else dense
     first, last = bytes_.chunk_stages[0], bytes_.chunk_stages[-1]
+    model = job.workload.model
+    modules_s = model.num_mtp_layers * _both_s(module(rank)) if model.num_mtp_layers else 0.0
     memory_bytes = float(usable_memory_bytes(job)[plan.offer])
     return PlanCosts(
         layers=LayerCosts(
             layer_s=np.where(is_expert, _both_s(expert), _both_s(dense)),
             embedding_s=_both_s(embedding(rank)),
-            output_s=_both_s(output_layer(rank)),
+            output_s=_both_s(output_layer(rank)) + modules_s,
             layer_bytes=np.where(is_expert, bytes_.expert[0], bytes_.dense[0]),
             activation_bytes=np.where(is_expert, bytes_.expert[1], bytes_.dense[1]),
             embedding_bytes=float(bytes_.beyond[first]),
@@ -154,7 +157,7 @@ def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[fl
 
 
 def _memory(job: Job, plans: PlanTable, dense: int, expert: int) -> Floats:
-    """Memory of every stage, `(p,)`, if each of its chunks had so many layers of each kind."""
+    """Memory of every stage, `(p,)`, if each of its chunks had so many layers of each kind, beside the ends of the model."""
     chunks = _chunks(job, plans, dense, expert)
     return memory_of_stage(job.workload, plans, chunks, np.arange(len(plans))).peak_bytes
 

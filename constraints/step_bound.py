@@ -35,6 +35,7 @@ from simulator.recomputed_layers import KeptLayers
 from simulator.row_sums import sum_columns
 from simulator.simulate import LAYOUTS_PER_BLOCK
 from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
+from simulator.token_prediction import module
 
 OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
 """Columns on which the times of the parts of a model do not depend: how many stages and replicas there are."""
@@ -132,7 +133,8 @@ def _cuts(job: Job, layouts: PlanTable) -> tuple[_Cuts, bool]:
     if own:
         layers = [all_ - its for all_, its in zip(layers, own, strict=True)]
     ends = [chunks.is_first.astype(np.float64), chunks.is_last.astype(np.float64)]
-    counts = np.stack([*own, layers[0], *ends, *layers[1:]], axis=2)
+    modules = [chunks.num_mtp_layers] if chunks.modules else []
+    counts = np.stack([*own, layers[0], *ends, *layers[1:], *modules], axis=2)
     return _Cuts(counts=counts, stages=chunks.stages), bool(own)
 
 
@@ -147,7 +149,8 @@ def _part_times(job: Job, layouts: PlanTable, *, has_kept: bool) -> _PartTimes:
 def _parts(rank: Rank, *, has_kept: bool) -> list[PartTimes]:
     parts = kept_layer_times(rank) if has_kept else []
     parts += [dense_layer(rank), embedding(rank), output_layer(rank)]
-    return parts + ([expert_layer(rank)] if rank.workload.model.experts else [])
+    parts += [expert_layer(rank)] if rank.workload.model.experts else []
+    return parts + ([module(rank)] if rank.workload.model.num_mtp_layers else [])
 
 
 def _columns_of(parts: Sequence[PartTimes]) -> _PartTimes:

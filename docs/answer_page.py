@@ -13,7 +13,7 @@ from planner.job.schema import record_in
 from planner.one_design import SimulatedDesign
 from planner.plan_input import SHORT_FORMS
 from planner.recommendation import Recommendation
-from simulator.record import Choice, Record
+from simulator.record import Choice, Record, meanings
 
 ANSWER_PAGE = Path(__file__).with_name("answer.md")
 SIMULATE_PAGE = Path(__file__).with_name("simulate.md")
@@ -179,8 +179,9 @@ def models_in(model: type[Record], found: list[type[Record]]) -> list[type[Recor
 
 def _section(model: type[Record], elsewhere: Sequence[type[Record]] = ()) -> str:
     summary = (model.__doc__ or "").strip().split("\n\n")[0].replace("\n    ", " ")
+    meaning = meanings(model)
     rows = [
-        f"| `{name}` | {_words(field.annotation, elsewhere)} | {' '.join((field.description or '').split())} |"
+        f"| `{name}` | {_words(field.annotation, elsewhere)} | {' '.join(meaning.get(name, '').split())} |"
         for name, field in model.model_fields.items()
         if not field.exclude
     ]

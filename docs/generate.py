@@ -48,7 +48,7 @@ from planner.sweep.grid import Sweep
 from simulator.deep.described_cables import Cable
 from simulator.deep.network_file import KINDS, NetworkFile
 from simulator.job import Job
-from simulator.record import Record
+from simulator.record import Record, meanings
 
 PAGE = Path(__file__).with_name("job-file.md")
 SWEEP_PAGE = Path(__file__).with_name("sweep.md")
@@ -140,7 +140,7 @@ def _section(model: type[Record]) -> str:
 def _row(model: type[Record], name: str) -> str:
     field, form = model.model_fields.get(name), form_of(model, name)
     written = form.written if form else _written(field)
-    meaning = (form.meaning if form else "") or (field.description if field else "") or ""
+    meaning = (form.meaning if form else "") or meanings(model).get(name, "")
     cells = (f"`{name}`", written, _default(field, form), " ".join(meaning.split()))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

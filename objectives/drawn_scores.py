@@ -53,15 +53,20 @@ def drawn_objectives(runs: DrawnRuns, figures: Mapping[str, Floats]) -> Floats:
     scores, cost = runs.scores, figures[Objective.COST]
     columns: Mapping[Objective, Callable[[], Floats]] = {
         Objective.TIME: lambda: runs.wall_s,
-        Objective.TIME_P95: lambda: runs.wall_s * (scores.time_to_train_p95_s / scores.time_to_train_s),
+        Objective.TIME_P95: lambda: runs.wall_s * _over(scores.time_to_train_p95_s, scores.time_to_train_s),
         Objective.COST: lambda: cost,
-        Objective.COST_P95: lambda: cost * (scores.cost_p95_usd / scores.cost_usd),
+        Objective.COST_P95: lambda: cost * _over(scores.cost_p95_usd, scores.cost_usd),
         Objective.ENERGY: lambda: runs.energy_j,
         Objective.CARBON: lambda: figures[Objective.CARBON],
         Objective.DEADLINE_RISK: lambda: _deadline_risk(runs),
         Objective.BUDGET_RISK: lambda: _budget_risk(runs, cost),
     }
     return np.stack([columns[objective]() for objective in runs.job.objectives], axis=2)
+
+
+def _over(late: Floats, expected: Floats) -> Floats:
+    """Figures of a late run over those of the expected one, `(n,)`; 1 where both are nothing, as the cost of what is free."""
+    return np.divide(late, expected, out=np.ones_like(expected), where=expected > 0.0)
 
 
 def drawn_figures(runs: DrawnRuns) -> dict[str, Floats]:

@@ -110,10 +110,11 @@ def objectives_at_ends(designs: UnsureDesigns) -> Ends:
     inputs = [
         unsure for name, unsure in designs.inputs.items() if name != LAYOUT_TIME and not unsure.is_certain
     ]
-    names = tuple(dict.fromkeys(name for unsure in inputs for name in unsure.draws))
+    expected = {name: unsure.expected_normal for unsure in inputs for name in unsure.draws}
+    names = tuple(expected)
 
     def normal(name: str) -> Floats:
-        at = np.zeros(2 * len(names) + 1)
+        at = np.full(2 * len(names) + 1, expected.get(name, 0.0))
         if name in names:
             place = 2 * names.index(name)
             at[place : place + 2] = -Z_95, Z_95

@@ -34,6 +34,19 @@ def hypervolume(values: Floats, reference: Floats) -> float:
     return float(volume(inside, ref=reference)) if len(inside) else 0.0
 
 
+def dominated_share(values: Floats, corner: Floats) -> float:
+    """Returns the share of the box between zero and a corner that rows dominate; rows beyond it add nothing.
+
+    Args:
+        values: `(n, k)` objectives, none negative.
+        corner: `(k,)` far corner. An objective whose corner is zero, such as the cost of what is free, tells nothing.
+    """
+    inside, wide = values[(values <= corner).all(axis=1)], corner > 0.0
+    if not wide.any():
+        return float(len(inside) > 0)
+    return hypervolume(inside[:, wide] / corner[wide], np.ones(wide.sum()))
+
+
 def compromise_row(values: Floats, weights: Floats) -> int:
     """Returns the row with the least weighted product of its objectives (first row of equals).
 

@@ -26,7 +26,7 @@ from simulator.table import Floats
 LARGEST_CHANGE = 10.0
 """Factor by which time or energy changes at most between the middle and an end; a run that never ends counts as this."""
 END_SHARES = (0.5, 1.0, 2.0)
-"""Where an input is simulated on either side of its middle, as shares of the logarithm of its low or high factor; draws
+"""Where an input is simulated on either side of its middle, as shares of the normal values of its low and high factor; draws
 beyond the last of them, one in a thousand, count as there."""
 LEAST_STEP_RANGE = 0.1
 """Range of the logarithm of the step time within which runs are simulated at least."""
@@ -134,14 +134,16 @@ def step_factors(job: Job, plans: PlanTable, outcomes: Outcomes, factors: Mappin
 
 
 def _response(job: Job, plans: PlanTable, outcomes: Outcomes, name: str, unsure: UnsureInput) -> Response:
-    low, high = float(unsure.log_low.min()), float(unsure.log_high.max())
-    if name == STEP_TIME:
-        # Power caps and errors of single layouts move steps, too.
-        low, high = min(low, -LEAST_STEP_RANGE), max(high, LEAST_STEP_RANGE)
-    reached = [low * share for share in reversed(END_SHARES)], [high * share for share in END_SHARES]
-    logs = [*(log for log in reached[0] if log), 0.0, *(log for log in reached[1] if log)]
+    logs = sorted({0.0, *(log for share in END_SHARES for log in _reach(name, unsure, share))})
     known = np.array([_logs_at(job, plans, outcomes, name, log) for log in logs])
     return Response(log_factors=np.array(logs), wall_logs=known[:, 0], energy_logs=known[:, 1])
+
+
+def _reach(name: str, unsure: UnsureInput, share: float) -> tuple[float, float]:
+    """Least and largest logarithm of an input at a share of its ends; power caps and errors of layouts move steps, too."""
+    low, high = unsure.reach(share)
+    least = share * LEAST_STEP_RANGE if name == STEP_TIME else 0.0
+    return min(low, -least), max(high, least)
 
 
 def _logs_at(job: Job, plans: PlanTable, outcomes: Outcomes, name: str, log_factor: float) -> Floats:

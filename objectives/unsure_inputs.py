@@ -30,6 +30,7 @@ Normal = Callable[[str], Floats]
 """Returns the standard normal values `(r,)` of the draw of a name."""
 
 INTERRUPTION_RATE = "interruption_rate"
+STRAGGLER_EXCESS = "straggler_excess"
 HARDWARE_PRICE, STEP_TIME, LAYOUT_TIME = "hardware_price", "step_time", "layout_time"
 BY_ACCELERATOR = ("failure_rate", "compute_power", "waiting_power", "embodied_accelerator")
 """Fields of `InputFactors` of which every kind of accelerator has a draw of its own, as of how often it is taken back,"""
@@ -37,7 +38,7 @@ BY_SITE = ("cooling_overhead", "grid", "electricity_price", "water")
 """every region,"""
 BY_JOB = (
     "restart_time",
-    "straggler_excess",
+    STRAGGLER_EXCESS,
     "storage_bandwidth",
     "cap_slowdown",
     "embodied_host",
@@ -86,13 +87,28 @@ class UnsureInput:
     """`(n,)` logarithm of the factor that the truth is rarely below,"""
     log_high: Floats
     """and of the one that it is rarely above."""
+    expected_normal: float = 0.0
+    """Standard normal value at which the factor is 1: above 0 where what is expected is the mean of a skewed distribution,
+    which most draws are below."""
 
     def factors(self, normal: Normal) -> Floats:
         """Returns the factors of every draw and design, `(r, n)`."""
         names = tuple(dict.fromkeys(self.draws))
         drawn = np.column_stack([normal(name) for name in names])
-        normals = drawn[:, [names.index(name) for name in self.draws]]
-        return np.exp(normals / Z_95 * np.where(normals < 0.0, -self.log_low, self.log_high))
+        return np.exp(self._logs(drawn[:, [names.index(name) for name in self.draws]]))
+
+    def reach(self, share: float) -> tuple[float, float]:
+        """Returns the logarithms of the least and the largest factor at so many times the quantiles of the ends."""
+        ends = np.array([[-share * Z_95], [share * Z_95]])
+        low, high = self._logs(np.broadcast_to(ends, (2, len(self.draws))))
+        return float(low.min()), float(high.max())
+
+    def _logs(self, normals: Floats) -> Floats:
+        """Returns the logarithms of the factors at standard normal values, `(r, n)`."""
+        beyond = normals - self.expected_normal
+        is_less = beyond < 0.0
+        ends = np.where(is_less, Z_95 + self.expected_normal, Z_95 - self.expected_normal)
+        return np.asarray(beyond / ends * np.where(is_less, -self.log_low, self.log_high))
 
     @property
     def is_certain(self) -> bool:
@@ -113,20 +129,29 @@ def unsure_inputs(job: Job, plans: PlanTable) -> dict[str, UnsureInput]:
     return found | _of_steps(job, plans, accelerators)
 
 
-def _input(name: str, keys: Sequence[str], factors: Sequence[Factors]) -> UnsureInput:
+def _input(
+    name: str, keys: Sequence[str], factors: Sequence[Factors], expected_normal: float = 0.0
+) -> UnsureInput:
     return UnsureInput(
         name=name,
         draws=tuple(f"{name} of {key}" if key else name for key in keys),
         log_low=np.log([factor.low for factor in factors]),
         log_high=np.log([factor.high for factor in factors]),
+        expected_normal=expected_normal,
     )
 
 
 def _of_job(job: Job, name: str, keys: Sequence[str]) -> UnsureInput:
-    factors = (
-        straggler_excess_factors(job) if name == "straggler_excess" else getattr(job.input_factors, name)
-    )
-    return _input(name, keys, [factors] * len(keys))
+    if name == STRAGGLER_EXCESS:
+        factors = straggler_excess_factors(job)
+        return _input(name, keys, [factors] * len(keys), _normal_of_mean_excess(job))
+    return _input(name, keys, [getattr(job.input_factors, name)] * len(keys))
+
+
+def _normal_of_mean_excess(job: Job) -> float:
+    """Returns the standard normal value of a lognormal excess's mean, half its deviation; 0 where the job gives a range."""
+    is_given = job.input_factors.straggler_excess is not None
+    return 0.0 if is_given else job.reliability.straggler_log_deviation / 2.0
 
 
 def _price(offer: Offer) -> Factors:

@@ -8,12 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from constraints.evaluation import Evaluation
 from planner.algorithm_text import algorithm_text
+from planner.arguments import check_choice, check_functions, check_text, path_given
 from planner.bests import bests_of
 from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
@@ -64,7 +65,7 @@ def recommend(
     tracking: bool = True,
     tracking_uri: str | None = None,
     experiment: str = "capplan",
-    output: Path | None = None,
+    output: str | Path | None = None,
     front_format: FrontFormat = "csv",
     with_report: bool = True,
     progress: Report = ignore,
@@ -91,7 +92,8 @@ def recommend(
         The recommendation with front, reasons and record; `status` says whether limits were proven too tight.
 
     Raises:
-        InputError: the job or the seed breaks a rule, `output` cannot be written to, or MLflow has no such kind of store.
+        InputError: the job, the seed or another argument breaks a rule, `output` cannot be written to, or MLflow has no such
+            kind of store.
         TrackingError: the MLflow store cannot be used from the start.
 
     Example:
@@ -101,10 +103,13 @@ def recommend(
         ('a100-sxm4-80gb', True)
     """
     job = checked_job(job, seed)
+    check_choice(front_format, "front_format", get_args(FrontFormat))
+    check_functions(progress=progress, should_stop=should_stop, clock=clock)
     if tracking:
-        asked_store(tracking_uri)
-    if output is not None:
-        make_output_folder(output)
+        _check_store(tracking_uri, experiment)
+    folder = None if output is None else path_given(output, "output", "a folder")
+    if folder is not None:
+        make_output_folder(folder)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
         tracker = parts = log = None
@@ -112,16 +117,24 @@ def recommend(
             progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
             tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment))
             parts = DesignParts(scratch / PARTS)
-        if output is not None:
-            log = stack.enter_context(DesignLog(output / DESIGN_TABLE))
+        if folder is not None:
+            log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
         recording = Recording(job, Archive(job), log, tracker, parts)
         answer = search_and_answer(
             job, seed, recording, Simulation(job), now=clock(), progress=progress, should_stop=should_stop
         )
         destination = Destination(
-            job=job, output=output, scratch=scratch, front_format=front_format, tracker=tracker
+            job=job, output=folder, scratch=scratch, front_format=front_format, tracker=tracker
         )
         return destination.deliver(answer, recording, log if with_report else None, progress)
+
+
+def _check_store(tracking_uri: str | None, experiment: str) -> None:
+    """Raises `InputError` for what can be no store or no name of an experiment."""
+    if tracking_uri is not None:
+        check_text(tracking_uri, "tracking_uri")
+    check_text(experiment, "experiment")
+    asked_store(tracking_uri)
 
 
 def search_and_answer(

@@ -8,9 +8,9 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
+from planner.arguments import check_seed
 from planner.designs import design_at
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
-from planner.given import check_seed
 from planner.goodput.answer import MAX_EVENTS
 from planner.interleaving_note import interleaving_notes
 from planner.interval_note import interval_note

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from planner.given import check_job, check_mapping
+from planner.arguments import check_mapping
+from planner.given import check_job
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
 from planner.yaml_text import parse_value, read_document

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from planner.job.schema import Location, form_of, known_fields, model_at
 from planner.number_text import way_out
 from simulator.errors import InputError, Problem
-from simulator.record import Record
+from simulator.record import Record, meanings
 
 _WHOLE_NUMBER = "must be a whole number"
 _NUMBER = "must be a number"
@@ -188,5 +188,5 @@ def _expected(location: Location, model_at: ModelAt) -> str:
         return ""
     if form := form_of(model, field):
         return f": {form.written}"
-    description = model.model_fields[field].description if field in model.model_fields else None
-    return f": {description.rstrip('.')}" if description else ""
+    meaning = meanings(model).get(field)
+    return f": {meaning.rstrip('.')}" if meaning else ""

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from planner.arguments import path_given
 from planner.job.schema import model_at
 from planner.plain import plain_copy
 from planner.problems import Findings, shown
@@ -38,8 +39,9 @@ def read_record(kind: type[_Described], path: str | Path, *, least: str) -> _Des
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
-    named = {"name": name_of(path), **read_mapping(path, least=least)}
-    return parse_record(kind, named, source=str(path))
+    file = path_given(path)
+    named = {"name": name_of(file), **read_mapping(file, least=least)}
+    return parse_record(kind, named, source=str(file))
 
 
 def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:

@@ -19,7 +19,7 @@ from simulator.hardware import Site
 from simulator.job import Job
 from simulator.offer import Estimate
 from simulator.options import Factors, InputFactors
-from simulator.record import Record
+from simulator.record import Record, meanings
 
 STEP_TIME = "time of a step"
 """How long a step takes against the simulated one; no change of the job does that."""
@@ -223,9 +223,7 @@ def _of_ownership(job: Job) -> Iterator[Lever]:
 
 def _why_unsure(name: str) -> str:
     """Returns where the range of an input comes from: what `InputFactors` says of the field."""
-    description = InputFactors.model_fields[name].description
-    assert description is not None, f"{name} has a docstring"
-    return " ".join(description.split()).removesuffix(".")
+    return " ".join(meanings(InputFactors)[name].split()).removesuffix(".")
 
 
 def _factor_lever(

@@ -27,9 +27,11 @@ from simulator.kept_inputs import (
     norm_width,
     sequence_split,
 )
+from simulator.layer_widths import gradient_widths, selected_width
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
 from simulator.plan import PlanTable, Recompute, splits_backward
+from simulator.predicted_tokens import kept_and_again_bytes, plans_of_modules
 from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers, total
 from simulator.workload import Workload
@@ -55,6 +57,8 @@ class Activations:
     """What the layer at work computes again, and the widest gradients in it; and a layer on its way to or from the host."""
     on_host_bytes: Floats
     """What they keep in main memory."""
+    of_modules_bytes: Floats | float = 0.0
+    """What of the released bytes is gone when it has come back through the modules of multi-token prediction."""
 
 
 def stage_activations(
@@ -83,7 +87,12 @@ def stage_activations(
     )
     freed, num_layers = _freed_input(workload, plans), dense_layers + expert_layers
     layers = layers - np.minimum(plans.virtual_pipeline, num_layers) * freed
-    held = in_flight
+    held, of_modules, module_work = in_flight, np.zeros(1), np.zeros(1)
+    if chunks is not None and chunks.modules:
+        number, of_module = chunks.on_stage(chunks.num_mtp_layers, stage), _module(workload, plans)
+        layers = layers + number * of_module.kept
+        of_modules = (1.0 - on_host) * number * of_module.kept
+        module_work = np.sign(number) * (of_module.at_work + on_host * of_module.kept)
     has_unlike_chunks = np.any((plans.virtual_pipeline > 1) | (plans.recompute_num_layers > 0))
     if chunks is not None and has_unlike_chunks:
         kept, needed = _chunk_bytes(workload, plans, chunks, (dense, expert))
@@ -93,12 +102,28 @@ def stage_activations(
         if needed is not None:
             layers = chunks.on_stage(kept, stage)
             at_work = np.max(np.where(chunks.stages == stage[..., None], needed, 0.0), axis=-1)
+    at_work = np.maximum(at_work, module_work)
     return Activations(
         kept_bytes=held * (1.0 - on_host) * layers + in_flight * sent,
         released_bytes=(1.0 - on_host) * layers / plans.virtual_pipeline,
         at_work_bytes=at_work,
         on_host_bytes=held * on_host * layers,
+        of_modules_bytes=of_modules,
     )
+
+
+def _module(workload: Workload, plans: PlanTable) -> _Layer:
+    """A module of multi-token prediction with its layer."""
+    own, again = kept_and_again_bytes(workload, plans)
+    layer = _Layer.of(
+        workload, plans_of_modules(workload, plans), is_expert=workload.model.has_expert_modules
+    )
+    return _Layer(kept=layer.kept + own, at_work=layer.at_work + again)
+
+
+def kept_per_module(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns what a forward pass keeps of one micro-batch in a module of multi-token prediction, bytes `(n,)`."""
+    return _module(workload, plans).kept
 
 
 def _chunk_bytes(
@@ -110,9 +135,18 @@ def _chunk_bytes(
         again_bytes, whole_bytes = (
             [(layer.kept, layer.at_work + on_host * layer.kept) for layer in each] for each in (layers, whole)
         )
-        return keeping.kept_and_at_work(chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host)
+        kept, needed = keeping.kept_and_at_work(
+            chunks, again_bytes, whole_bytes, released_fraction=1.0 - on_host
+        )
+        return kept + _of_modules(workload, plans, chunks), needed
     counts = chunks.num_dense_layers, chunks.num_expert_layers
-    return total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True)), None
+    kept = total(count * layer.kept[:, None] for count, layer in zip(counts, layers, strict=True))
+    return kept + _of_modules(workload, plans, chunks), None
+
+
+def _of_modules(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats | float:
+    """What modules of multi-token prediction keep of a micro-batch, `(n, C)`."""
+    return chunks.num_mtp_layers * kept_per_module(workload, plans)[:, None] if chunks.modules else 0.0
 
 
 def _freed_input(workload: Workload, plans: PlanTable) -> Floats:
@@ -170,7 +204,7 @@ class _Layer:
             discarded = in_attention + in_block - _kept_instead(workload, plans, is_expert=is_expert)
             selective = tensors - tokens * discarded + (scores - core), tokens * in_block + core
         else:
-            selective = tokens * _selected_width(workload, plans, is_expert=is_expert), tensors + scores
+            selective = tokens * selected_width(workload, plans, is_expert=is_expert), tensors + scores
         kept_and_again = {
             Recompute.NONE: (tensors + scores, np.zeros_like(scores)),
             Recompute.SELECTIVE: selective,
@@ -178,9 +212,7 @@ class _Layer:
         }
         by_code = (kept_and_again[choice] for choice in Recompute)
         kept, again = (np.choose(plans.recompute, values) for values in zip(*by_code, strict=True))
-        residual, widest = (
-            tokens * width for width in _gradient_widths(workload, plans, is_expert=is_expert)
-        )
+        residual, widest = (tokens * width for width in gradient_widths(workload, plans, is_expert=is_expert))
         # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
         block = tokens * _block_width(workload, plans, is_expert=is_expert)
         is_selective = plans.recompute == Recompute.SELECTIVE.code
@@ -295,24 +327,6 @@ def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floa
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
 
 
-def _selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token where every other product keeps its output: queries, values, the core's output, and one wide tensor.
-
-    Those are the first, third and fifth product of a layer; with a gate the seventh, the block's output, too.
-    """
-    model, experts = workload.model, workload.model.experts
-    qk_dim, value_dim = model.attention_dims
-    attention = model.num_heads * (qk_dim + value_dim) + model.num_kv_heads * value_dim
-    output = model.hidden_size if model.is_gated else 0
-    block: Floats | float = float(model.ffn_hidden_size + output)
-    if is_expert and experts:
-        width = experts.expert_ffn_hidden_size + workload.expert_tensor_parallel * output
-        routed = expert_load(workload, plans) * experts.experts_per_token * width
-        block = routed + experts.shared_ffn_hidden_size
-    residual = model.hidden_size / sequence_split(workload, plans)
-    return np.asarray(ACTIVATION_BYTES * (residual + (attention + block) / plans.tensor_parallel))
-
-
 def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
     """Bytes per token that modules of attention compute again instead of keeping them, and those of the second block.
 
@@ -361,32 +375,6 @@ def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> F
         width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)
         instead = instead + width - norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
     return instead
-
-
-def _gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
-    """Bytes per token of the gradients that are alive at once: of the residual stream, and the most that the block adds.
-
-    That is the gradient of its widest tensor, or with sequence parallelism what is gathered for its products: behind the
-    last one the gradient of its output; behind the first one its input, beside a gradient of it that is still to be
-    scattered, when what the block kept is gone.
-    """
-    model, t = workload.model, plans.tensor_parallel
-    num_inputs = model.num_ffn_matrices - 1
-    residual = ACTIVATION_BYTES * np.asarray(model.hidden_size / sequence_split(workload, plans))
-    if is_expert and model.experts:
-        copies = expert_load(workload, plans) * model.experts.experts_per_token
-        width = workload.expert_tensor_parallel * model.hidden_size
-        width += num_inputs * model.experts.expert_ffn_hidden_size
-        return residual, np.asarray(ACTIVATION_BYTES * copies * width / t)
-    wide, whole = model.ffn_hidden_size / t, float(model.hidden_size)
-    widest = ACTIVATION_BYTES * num_inputs * wide
-    if not workload.has_sequence_parallel:
-        return residual, widest
-    product = input_bytes(workload, plans)
-    last = ACTIVATION_BYTES * (whole + wide)
-    first = (ACTIVATION_BYTES + keeps_input(workload, AdaptedProduct.FC1) * product) * whole
-    first -= keeps_input(workload, AdaptedProduct.FC2) * product * wide
-    return residual, np.where(t > 1, np.maximum(widest, np.maximum(last, first)), widest)
 
 
 def _score_bytes(

@@ -87,8 +87,7 @@ class SequenceShape:
         if not self.has_unlike_replicas:
             given = self.documents and self.documents.imbalance
             return np.full(len(num_replicas), given or 1.0)
-        spread, most = _spread(self)
-        return slowest_replica(spread, most, num_replicas, num_sequences)
+        return slowest_replica(*_spread(self), num_replicas, num_sequences)
 
 
 @lru_cache(maxsize=256)
@@ -108,13 +107,13 @@ def layer_spans(shape: SequenceShape) -> tuple[Span, ...]:
 
 
 @lru_cache(maxsize=256)
-def _spread(shape: SequenceShape) -> tuple[float, float]:
-    """Standard deviation of the work of a sequence, and that of the heaviest one, over the mean."""
+def _spread(shape: SequenceShape) -> tuple[float, float, float]:
+    """Standard deviation of the work of a sequence over the mean, its skewness, and the heaviest one over the mean."""
     lengths, frequencies = _pieces(shape)
     work = total(share * _pairs(lengths, kind) for share, kind in _kinds(shape))
     per_token = np.divide(work, lengths, out=np.zeros_like(work), where=lengths > 0.0)
     most = float(per_token.max() * (frequencies @ lengths) / (frequencies @ work))
-    return spread_of_work(lengths, frequencies, work, float(shape.tokens)), most
+    return *spread_of_work(lengths, frequencies, work, float(shape.tokens)), most
 
 
 def _kinds(shape: SequenceShape) -> list[tuple[float, SlidingWindow | None]]:

@@ -30,10 +30,12 @@ from simulator.layer_collectives import (
 )
 from simulator.links import LinkConstants
 from simulator.plan import Recompute
+from simulator.predicted_tokens import plans_of_modules
 from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import repeats_block, repeats_exchange
 from simulator.table import Booleans, Floats, Integers
+from simulator.token_prediction import projection_card_s
 
 
 def uses_cards(rank: Rank) -> bool:
@@ -46,17 +48,28 @@ def uses_cards(rank: Rank) -> bool:
 def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
     """Returns the seconds of card time of one micro-batch in each part of the model, forward and backward, `(n,)`.
 
-    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, and those layers
-    again where some keep what others recompute.
+    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, those layers again
+    where some keep what others recompute, and modules of multi-token prediction.
     """
     cards = _over_cards_alone(rank)
     kinds = [False, True] if rank.workload.model.experts else [False]
     dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
-    own_s = [dense_s, leaving_s(cards), entering_s(cards), *expert_s]
-    if num_parts == len(own_s):
-        return own_s
-    kept = replace(cards, plans=without_recompute(rank.plans))
-    return own_s + [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    forward_s, backward_s = entering_s(cards)
+    number = rank.workload.model.num_predicted_tokens
+    own_s = [dense_s, leaving_s(cards), (number * forward_s, number * backward_s), *expert_s]
+    has_modules = rank.workload.model.num_mtp_layers > 0
+    if num_parts > len(own_s) + has_modules:
+        kept = replace(cards, plans=without_recompute(rank.plans))
+        own_s += [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
+    return [*own_s, _module_card_s(cards)] if has_modules else own_s
+
+
+def _module_card_s(cards: Rank) -> Directions:
+    """A module of multi-token prediction with its layer."""
+    in_layer = replace(cards, plans=plans_of_modules(cards.workload, cards.plans))
+    layer_s = _layer_card_s(in_layer, is_expert=cards.workload.model.has_expert_modules)
+    own_s = projection_card_s(cards)
+    return own_s[0] + layer_s[0], own_s[1] + layer_s[1]
 
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
@@ -81,7 +94,7 @@ def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> B
     return np.asarray(members_in_domain(rank, stride, group_size) < group_size)
 
 
-def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: int) -> Floats:
+def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integers) -> Floats:
     """Returns how long a stream would take that, alone on the cards, ends when this one does beside a pass's own traffic.
 
     Alone it ends at F(y) = max(x + y/K, x/K + y), beside own traffic at E (see above); F is turned around.
@@ -90,17 +103,19 @@ def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pi
         stream_s: y, of every chunk `(n, C)`.
         pass_s: x, likewise.
         own_s: w, likewise; 0 leaves the stream as it is.
-        num_pieces: K; with 0 nothing travels beside the pass.
+        num_pieces: K, likewise; with 0 or 1 nothing travels beside the pass.
     """
     rows = np.flatnonzero((own_s > 0.0).any(axis=1))
-    if num_pieces < 2 or len(rows) == 0:
+    if len(rows) == 0:
         return stream_s
     result_s = stream_s.copy()
-    result_s[rows] = _longer_s(stream_s[rows], pass_s[rows], own_s[rows], 1.0 / num_pieces)
+    result_s[rows] = _longer_s(
+        stream_s[rows], pass_s[rows], own_s[rows], 1.0 / np.maximum(1, num_pieces[rows])
+    )
     return result_s
 
 
-def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: float) -> Floats:
+def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: Floats) -> Floats:
     waits_s = np.minimum(own_s, pass_s) * (1.0 - piece)
     end_s = np.maximum(pass_s + piece * stream_s, piece * pass_s + stream_s + waits_s)
     longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) / piece)

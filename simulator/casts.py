@@ -133,6 +133,34 @@ def gathered_cast_shares(recipe: CastRecipe, precision: Precision, family: str) 
     return _moved_bytes(NUM_READS[recipe], x) / whole, 0.0 if has_one else TRANSPOSE_PASSES * x / whole
 
 
+def weight_cast_shares(recipe: CastRecipe, precision: Precision, family: str) -> tuple[float, float]:
+    """Returns what a cast of weights to one layout moves over `cast_ratio`, and what it moves to make the other of that.
+
+    Weights are scaled by tensor, or by square blocks, so that rows can be turned into columns (`_create_transpose` of
+    Transformer Engine); products that read either layout need no second.
+    """
+    is_4_bit, has_one = (
+        precision is Precision.FP4,
+        recipe in SCALED_BY_TENSOR and family in FAMILIES_WITH_ANY_LAYOUT,
+    )
+    num_reads = NUM_READS_IN_4_BITS if is_4_bit else NUM_READS[recipe]
+    x = PRODUCT_BYTES[precision] + (0.0 if is_4_bit else SCALE_BYTES[recipe])
+    needs_one = has_one and not is_4_bit
+    whole = _moved_bytes(num_reads, (1.0 if needs_one else NUM_LAYOUTS) * x)
+    return _moved_bytes(num_reads, x) / whole, 0.0 if needs_one else TRANSPOSE_PASSES * x / whole
+
+
+def gathers_cast_weights(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether ranks gather weights of layers in 8 bits, behind their cast, `(n,)`; MXFP8's blocks under ZeRO-3 only."""
+    is_asked = workload.gathers_cast_weights & (plans.precision == Precision.FP8.code)
+    return np.asarray(is_asked & ((plans.zero_stage == 3) | (workload.fp8_recipe != "mxfp8")))
+
+
+def gathered_weight_value_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the bytes of a weight of a layer as it is gathered, `(n,)`."""
+    return np.where(gathers_cast_weights(workload, plans), _cast_bytes(workload, plans), SIXTEEN_BIT_BYTES)
+
+
 def _moved_bytes(num_reads: float, written: float) -> float:
     return num_reads * SIXTEEN_BIT_BYTES + written
 

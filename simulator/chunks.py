@@ -13,6 +13,11 @@ A workload may ask for another cut with `stage_layers`. Under `balanced` embeddi
 layer each, whatever C divides (Megatron Core: `--account-for-embedding-in-pipeline-split` and `-loss-`), and what remains
 of L + 2 goes to the same chunks as above. A list has the layers of every chunk in model order (the same:
 `--decoder-first-pipeline-num-layers` and `-last-`), and only pipelines with as many chunks are cut.
+
+Modules of multi-token prediction stand on the last chunk with the output layer, beside the layers that it has without them
+(Megatron Core, `get_mtp_num_layers_to_build`). Under `balanced` each counts as two layers, its own and its logits; where
+the last chunk would have more than its share of those it holds no other layer, and what is left goes to the others. So are
+DeepSeek-V3's 61 layers cut in Megatron-Bridge (`_get_deepseek_v3_pipeline_layout`; on 32 chunks `Et|(tt|)*30mL`).
 """
 
 from __future__ import annotations
@@ -47,11 +52,18 @@ class Chunks:
     """`(n, C)` whether the chunk holds the output layer and the loss."""
     has_any_order: bool = False
     """Whether full and empty chunks may come in any order."""
+    modules: int = 0
+    """Modules of multi-token prediction on the last chunk, beside its layers."""
 
     @property
     def num_layers(self) -> Floats:
-        """`(n, C)` all layers of each chunk."""
+        """`(n, C)` all layers of each chunk, without those of multi-token prediction."""
         return self.num_dense_layers + self.num_expert_layers
+
+    @property
+    def num_mtp_layers(self) -> Floats:
+        """`(n, C)` modules of multi-token prediction, a layer each."""
+        return self.modules * self.is_last.astype(np.float64)
 
     def on_stage(self, counts: Floats | Booleans, stage: Integers) -> Floats:
         """Sums whole numbers `(n, C)` over the chunks of one stage of each design, `(n,)`, or of s stages, `(s, n)`."""
@@ -120,8 +132,8 @@ def can_cut(model: ModelShape, stage_layers: StageLayers, pipeline: Integers, vi
     if stage_layers is None:
         return can_split_layers(model.num_layers, pipeline, virtual)
     if stage_layers == "balanced":
-        num_parts = model.num_layers + 2
-        return np.asarray((num_parts % num_chunks == 0) | ((virtual == 1) & (pipeline <= num_parts)))
+        is_even = _balanced_layers(model, num_chunks)[1] == 0
+        return np.asarray(is_even | ((virtual == 1) & (pipeline <= model.num_layers + 2)))
     return np.asarray(num_chunks == len(stage_layers))
 
 
@@ -129,7 +141,7 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
     """Returns the layers of every chunk; the batch's largest number of chunks sets the number of columns."""
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
-    layers = _layers(model.num_layers, chunk, num_chunks[:, None], stage_layers)
+    layers = _layers(model, chunk, num_chunks[:, None], stage_layers)
     is_mixed = model.experts is not None and model.experts.layer_step > 1
     return chunks_of(model, plans, layers, has_any_order=is_mixed or isinstance(stage_layers, tuple))
 
@@ -149,25 +161,58 @@ def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_
         is_first=np.broadcast_to(chunk == 0, layers.shape),
         is_last=chunk == count - 1,
         has_any_order=has_any_order,
+        modules=model.num_mtp_layers,
     )
 
 
-def _layers(num_layers: int, chunk: Integers, count: Integers, stage_layers: StageLayers) -> Integers:
+def _layers(model: ModelShape, chunk: Integers, count: Integers, stage_layers: StageLayers) -> Integers:
     """Layers of chunks `(C,)` of designs that have `(n, 1)` of them, `(n, C)`."""
     is_chunk = chunk < count
     if isinstance(stage_layers, tuple):
         listed = np.zeros(max(len(chunk), len(stage_layers)), dtype=np.int64)
         listed[: len(stage_layers)] = stage_layers
         return np.where(is_chunk, listed[: len(chunk)], 0)
-    num_ends = 2 if stage_layers == "balanced" else 0
-    remainder = (num_layers + num_ends) % count
+    each, remainder = divmod(model.num_layers, count)
+    at_end = np.zeros_like(count)
+    if stage_layers == "balanced":
+        each, remainder, at_end = _balanced_layers(model, count)
     # The remainder ends before the final chunk, unless every chunk but the first has a share of it.
     end = np.where(remainder == count - 1, count, count - 1)
     has_one_more = (chunk >= end - remainder) & (chunk < end)
-    layers = np.where(is_chunk, (num_layers + num_ends) // count + has_one_more, 0)
-    if num_ends:
-        layers = layers - (chunk == 0) - (chunk == count - 1)
+    layers = np.where(is_chunk, each + has_one_more, 0)
+    if stage_layers == "balanced":
+        layers = layers - (chunk == 0) - (chunk == count - 1) * at_end
     return np.asarray(layers)
+
+
+def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Integers, Integers]:
+    """Layers of every chunk with those that its ends count as, what remains, and how many the last chunk's end counts as.
+
+    An end that counts as more than its share stands alone, and the others share what is left.
+    """
+    num_at_end = 1 + 2 * model.num_mtp_layers
+    each, remainder = divmod(model.num_layers + 1 + num_at_end, count)
+    if not model.num_mtp_layers:
+        return each, remainder, np.ones_like(each)
+    is_alone = (each < num_at_end) & (count > 1)
+    alone_each, alone_remainder = divmod(model.num_layers + 1, np.maximum(count - 1, 1))
+    each = np.where(is_alone, alone_each, each)
+    return each, np.where(is_alone, alone_remainder, remainder), np.where(is_alone, each, num_at_end)
+
+
+def layers_and_modules(
+    model: ModelShape, chunks: Chunks, stage: Integers
+) -> tuple[Floats, Floats, Floats | float]:
+    """Returns dense layers of stages and those with experts, modules of multi-token prediction among them, and these alone."""
+    dense, expert = (
+        chunks.on_stage(layers, stage) for layers in (chunks.num_dense_layers, chunks.num_expert_layers)
+    )
+    if not chunks.modules:
+        return dense, expert, 0.0
+    modules = chunks.on_stage(chunks.num_mtp_layers, stage)
+    return (
+        (dense, expert + modules, modules) if model.has_expert_modules else (dense + modules, expert, modules)
+    )
 
 
 def _stages(plans: PlanTable, most_chunks: int) -> Integers:
@@ -203,10 +248,16 @@ class ChunkWeights:
     """Weights of routed experts; a rank holds 1/EP of them, or a part of that (`simulator.expert_ranks`)."""
     whole: Floats | float = 0.0
     """Shared weights of layers that tensor-parallel ranks do not split. Norms, which are next to nothing, count as split."""
+    never_cast: Floats | float = 0.0
+    """Shared weights whose products stay in 16 bits whatever the plan's format: embedding, output layer, adapters."""
 
     def shared_on_rank(self, plans: PlanTable) -> Floats:
         """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
         return held_by_rank(self.shared, self.whole, plans.tensor_parallel[:, None])
+
+    def never_cast_on_rank(self, plans: PlanTable) -> Floats:
+        """Returns those of them that are never cast, `(n, C)`."""
+        return np.asarray(self.never_cast / plans.tensor_parallel[:, None])
 
 
 def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel: Integers) -> Floats:
@@ -217,18 +268,29 @@ def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel:
 def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkWeights:
     """Returns the weights of every chunk.
 
-    With tied embeddings the stage of the output layer holds a copy of its own, unless it also has the embedding.
+    With tied embeddings, or multi-token prediction, the stage of the output layer holds a copy of the input embedding, unless
+    it also has that.
     """
     shared, routed = chunks.num_dense_layers * model.dense_layer_parameters, np.zeros(chunks.stages.shape)
     if model.experts:
         shared += chunks.num_expert_layers * model.expert_layer_shared_parameters
         routed = chunks.num_expert_layers * (model.experts.num_experts * model.expert_parameters)
-    shared[:, 0] += model.embedding_parameters
-    num_copied = np.where(has_split_ends(plans), model.tied_parameters, 0)
-    shared[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
-    whole = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
+    never_cast = np.zeros(chunks.stages.shape)
+    never_cast[:, 0] += model.embedding_parameters
+    if chunks.modules:
+        of_module = model.mtp_weights
+        shared += chunks.num_mtp_layers * of_module.shared
+        routed = routed + chunks.num_mtp_layers * of_module.routed
+    num_copied = np.where(has_split_ends(plans), model.copied_parameters, 0)
+    never_cast[np.arange(len(shared)), chunks.num_chunks - 1] += model.output_parameters + num_copied
     return ChunkWeights(
-        shared=shared,
-        routed=routed,
-        whole=chunks.num_dense_layers * whole[0] + chunks.num_expert_layers * whole[1] if any(whole) else 0.0,
+        shared=shared + never_cast, routed=routed, whole=_whole_weights(model, chunks), never_cast=never_cast
     )
+
+
+def _whole_weights(model: ModelShape, chunks: Chunks) -> Floats | float:
+    of_layers = [model.dense_layer_whole_parameters, model.expert_layer_whole_parameters]
+    if not any(of_layers):
+        return 0.0
+    whole = chunks.num_dense_layers * of_layers[0] + chunks.num_expert_layers * of_layers[1]
+    return whole + chunks.num_mtp_layers * model.mtp_weights.whole if chunks.modules else whole

@@ -32,11 +32,6 @@ def inlined(function: _Function) -> _Function:
     return cast(_Function, njit(**_ENTRY, inline="always")(function))
 
 
-def compiled_parallel(function: _Function) -> _Function:
-    """As `compiled`, with the iterations of `numba.prange` on several threads."""
-    return cast(_Function, njit(**_ENTRY, parallel=True)(function))
-
-
 def inner(function: _Function) -> _Function:
     """As `compiled`, for what only compiled code calls."""
     return register_jitable(**_INNER)(function)

@@ -12,11 +12,14 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from simulator.order_statistics import expected_maximum
 from simulator.record import Record
 from simulator.table import Floats, Integers
 
 NUM_NODES = 256
 """Points at which an exponential distribution of lengths is summed up (Gauss and Legendre)."""
+MOST_SKEWNESS = 0.5
+"""Skewness of a replica's work from which on the first term of its expansion would overstate the largest."""
 LONGEST_OVER_MEAN = 40.0
 """Lengths beyond this multiple of the mean have a share of e^-40."""
 
@@ -59,11 +62,14 @@ class Documents(Record):
         )
 
 
-def spread_of_work(lengths: Floats, frequencies: Floats, work: Floats, sequence_length: float) -> float:
-    """Returns the standard deviation of the work of a packed sequence over its mean.
+def spread_of_work(
+    lengths: Floats, frequencies: Floats, work: Floats, sequence_length: float
+) -> tuple[float, float]:
+    """Returns the standard deviation of the work of a packed sequence over its mean, and its skewness.
 
     Documents are drawn until a sequence of s tokens is full. With r = E[w]/E[l], the work of a token, the variance of the
-    sum is s Var[w - r l] / E[l]: that of a renewal-reward process (Smith, 1955), which holds for many documents.
+    sum is s Var[w - r l] / E[l]: that of a renewal-reward process (Smith, 1955), which holds for many documents; the third
+    moment likewise.
 
     Args:
         lengths: Lengths of documents `(k,)`.
@@ -74,23 +80,31 @@ def spread_of_work(lengths: Floats, frequencies: Floats, work: Floats, sequence_
     shares = frequencies / frequencies.sum()
     mean_length, mean_work = float(shares @ lengths), float(shares @ work)
     per_token = mean_work / mean_length
-    variance = float(shares @ np.square(work - per_token * lengths)) * sequence_length / mean_length
-    return float(np.sqrt(variance)) / (per_token * sequence_length)
+    excess, num_documents = work - per_token * lengths, sequence_length / mean_length
+    deviation = float(np.sqrt(shares @ np.square(excess) * num_documents))
+    skewness = float(shares @ excess**3 * num_documents) / deviation**3 if deviation else 0.0
+    return deviation / (per_token * sequence_length), skewness
 
 
-def slowest_replica(spread: float, most: float, num_replicas: Integers, num_sequences: Integers) -> Floats:
+def slowest_replica(
+    spread: float, skewness: float, most: float, num_replicas: Integers, num_sequences: Integers
+) -> Floats:
     """Returns the work of the replica that has most over that of the average one, `(n,)`.
 
-    1 + spread sqrt(2 ln D / n): the largest of D sums over n sequences each, in the limit of many, as for the slowest of
-    N accelerators; at most what a sequence holds that is full of the heaviest documents.
+    1 + spread M / sqrt(n): the largest of D sums over n sequences each; at most what a sequence holds that is full of the
+    heaviest documents. M = z + g/6 (z^2 + 1/(1 + z^2) - 1) is the expected maximum of D normals z with the first term of
+    Cornish and Fisher (1938) for their skewness g, 1/(1 + z^2) being about the variance of that maximum.
 
     Args:
         spread: Standard deviation of one sequence over the mean.
+        skewness: That of one sequence.
         most: Work of the heaviest sequence over the mean.
         num_replicas: Replicas D, `(n,)`.
         num_sequences: Sequences of a replica in one step, `(n,)`.
     """
-    excess = spread * np.sqrt(2.0 * np.log(num_replicas) / np.maximum(num_sequences, 1))
+    normal, roots = expected_maximum(num_replicas), np.sqrt(np.maximum(num_sequences, 1))
+    bent = np.clip(skewness / roots, 0.0, MOST_SKEWNESS) / 6.0 * (normal**2 + 1.0 / (1.0 + normal**2) - 1.0)
+    excess = spread * (normal + bent) / roots
     return np.asarray(np.minimum(1.0 + excess, most))
 
 

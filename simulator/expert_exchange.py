@@ -10,11 +10,11 @@ from math import comb
 
 import numpy as np
 
+from simulator.blocks import MixtureOfExperts
 from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
-from simulator.model import MixtureOfExperts
 from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, total

@@ -169,7 +169,7 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
     forward_s, backward_s = (
         total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
     )
-    forward_s, backward_s = forward_s + moved_s, backward_s + BACKWARD_RATIO * moved_s
+    forward_s, backward_s = forward_s + moved_s[0], backward_s + moved_s[1]
     if rank.workload.model.parallel_block:
         sums_s = block_sums_s(rank, is_expert=is_expert)
         forward_s, backward_s = forward_s + sums_s[0], backward_s + sums_s[1]
@@ -353,7 +353,10 @@ def embedding(rank: Rank) -> PartTimes:
 
 
 def output_layer(rank: Rank) -> PartTimes:
-    """Returns the times of the output layer and the loss; the vocabulary is split by tensor parallelism."""
+    """Returns the times of the output layer and the loss; the vocabulary is split by tensor parallelism.
+
+    Multi-token prediction has the logits of each of its modules, too, one after the other.
+    """
     t = rank.plans.tensor_parallel
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
@@ -366,11 +369,12 @@ def output_layer(rank: Rank) -> PartTimes:
         rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0) for num_bytes in passes
     )
     forward_comm_s, backward_comm_s = entering_s(rank)
+    number = rank.workload.model.num_predicted_tokens
     return PartTimes(
-        forward_compute_s=forward_s * rank.compute_slowdown + loss_s,
-        backward_compute_s=backward_s * rank.compute_slowdown + loss_backward_s,
-        forward_tensor_comm_s=forward_comm_s,
-        backward_tensor_comm_s=backward_comm_s,
+        forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
+        backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
+        forward_tensor_comm_s=number * forward_comm_s,
+        backward_tensor_comm_s=number * backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
     )

@@ -24,7 +24,7 @@ from simulator.layer_collectives import CORE_SHARE
 from simulator.pipeline.schedule import PipelineColumns
 from simulator.rank import Rank, members_in_domain
 from simulator.row_sums import sum_columns
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
 
 ALL_CHANNELS, CHANNELS_OF_CARD = 16.0, 4.0
 """Channels of a collective that uses eight network cards or the links inside a node, and those for a single card (NCCL 2.x,
@@ -50,18 +50,18 @@ def lent_to_replicas_s(pipeline: PipelineColumns, is_split: Booleans, core_share
         core_share: s, `(n,)`.
     """
     backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
-    num_buckets = pipeline["num_overlap_buckets"]
+    num_buckets = _of_chunks(pipeline["num_overlap_buckets"], gradient_s)
     beside, share = _beside(num_buckets), core_share[:, None]
     first = slice(0, 1)
     weights_s = _shown_s(
         np.asarray(pipeline["chunk_forward_s"])[:, first],
         np.asarray(pipeline["parameter_gather_s"])[:, first],
-        _beside(pipeline.get("num_gather_buckets", num_buckets)),
+        _beside(_of_chunks(pipeline.get("num_gather_buckets", num_buckets), gradient_s))[:, first],
         share,
     )
-    shown_s = _shown_s(backward_s[:, first], gradient_s[:, first], beside, share)
-    lent_s = _lent_s(backward_s[:, 1:], gradient_s[:, 1:], beside, share)
-    one_by_one_s = sum_columns(lent_s) + shown_s[:, 0]
+    shown_s = _shown_s(backward_s[:, first], gradient_s[:, first], beside[:, first], share)
+    lent_s = _lent_s(backward_s[:, 1:], gradient_s[:, 1:], beside[:, 1:], share)
+    one_by_one_s = sum_columns(lent_s) + shown_s[:, 0] + _beside_next_chunks_s(pipeline, num_buckets, share)
     if is_split.any():
         later_s = np.asarray(pipeline["chunk_weight_gradient_s"])
         at_once_s = np.max(_shown_s(later_s, gradient_s, beside, share), axis=1)
@@ -69,9 +69,27 @@ def lent_to_replicas_s(pipeline: PipelineColumns, is_split: Booleans, core_share
     return np.asarray(weights_s[:, 0] + one_by_one_s)
 
 
-def _beside(num_buckets: npt.ArrayLike) -> Floats:
-    """Returns the share of some traffic that has its pass beside it, `(n, 1)`: all pieces but one, none without overlap."""
-    return np.asarray(1.0 - 1.0 / np.maximum(1, np.asarray(num_buckets)))[:, None]
+def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, share: Floats) -> Floats:
+    """Returns what interleaved stages lend to the gradients of chunks that are reduced in one piece, `(n,)`.
+
+    These travel beside the last p passes of the chunk of the stage that follows; all stages do so at the same time.
+    """
+    num_stages = np.asarray(pipeline["num_stages"])[:, None]
+    backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
+    is_beside = (num_buckets == 1) & (np.arange(backward_s.shape[1]) >= num_stages)
+    lent_s = is_beside * share * np.minimum(num_stages * backward_s, gradient_s)
+    return np.asarray(sum_columns(lent_s) / num_stages[:, 0])
+
+
+def _of_chunks(num_buckets: npt.ArrayLike, gradient_s: Floats) -> Integers:
+    """Returns pieces of every chunk, `(n, C)`."""
+    numbers = np.asarray(num_buckets)
+    return np.broadcast_to(numbers if numbers.ndim > 1 else numbers[:, None], gradient_s.shape)
+
+
+def _beside(num_buckets: Integers) -> Floats:
+    """Returns the share of some traffic that has its pass beside it: all pieces but one, none without overlap."""
+    return np.asarray(1.0 - 1.0 / np.maximum(1, num_buckets))
 
 
 def _lent_s(pass_s: Floats, traffic_s: Floats, beside: Floats, share: Floats) -> Floats:

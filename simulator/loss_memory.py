@@ -2,14 +2,15 @@
 
 The loss of a micro-batch is done with its logits before the last layer begins its backward pass, so that 1F1B, interleaved or
 not, has those of one. GPipe computes the losses of all micro-batches before the first backward pass (`ScheduleGPipe` of
-PyTorch), and ZB-H1 keeps gradients of logits until those of the output layer's weights are computed.
+PyTorch), and ZB-H1 keeps gradients of logits until those of the output layer's weights are computed. Losses of multi-token
+prediction come before that of the model, which goes back first, and wait for it (`process_mtp_loss` of Megatron Core).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import micro_batch_tokens, num_micro_batches
+from simulator.activations import Activations, micro_batch_tokens, num_micro_batches
 from simulator.kept_inputs import ACTIVATION_BYTES, sequence_split
 from simulator.plan import PlanTable, Schedule
 from simulator.table import Floats, Integers
@@ -22,6 +23,7 @@ SOFTMAX_BYTES = 4.0
 def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns what the end of the model keeps on one rank, `(n,)`: of the micro-batch at work, and of those that wait.
 
+    What multi-token prediction gives to the output layer counts among activations.
     The first is that of the loss, or of the output layer's backward pass, which has gradients of logits beside what it
     gathers and gives.
     """
@@ -30,10 +32,12 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     logits = tokens * workload.model.vocabulary_size / plans.tensor_parallel
     inputs = tokens * _kept_inputs_width(workload, plans)
     backward = ACTIVATION_BYTES * logits + tokens * _whole_inputs_width(workload, plans)
-    waiting = np.where(is_gpipe, min(float(workload.logit_bytes), SOFTMAX_BYTES), ACTIVATION_BYTES)
+    of_loss = min(float(workload.logit_bytes), SOFTMAX_BYTES)
+    waiting = np.where(is_gpipe, of_loss, ACTIVATION_BYTES)
+    num_modules = workload.model.num_mtp_layers
     return (
-        np.maximum(workload.logit_bytes * logits, backward) + inputs,
-        (_num_held(workload, plans) - 1) * (waiting * logits + inputs),
+        np.maximum(workload.logit_bytes * logits, backward) + inputs + num_modules * of_loss * logits,
+        (_num_held(workload, plans) - 1) * (workload.model.num_predicted_tokens * waiting * logits + inputs),
     )
 
 
@@ -44,6 +48,37 @@ def embedding_gradient_bytes(workload: Workload, plans: PlanTable) -> Floats:
     """
     weights = 0 if workload.lora else workload.model.embedding_parameters
     return np.asarray(ACTIVATION_BYTES * weights / plans.tensor_parallel)
+
+
+def embedding_at_work(
+    workload: Workload,
+    plans: PlanTable,
+    activations: Activations,
+    *,
+    has_input: Floats,
+    modules: Floats | float,
+) -> tuple[Floats, Floats]:
+    """Returns gradients of the embedding beyond the activations that are gone by then, and the layer at work beside them.
+
+    Gradients of one weight from several places wait until all are there and are added up. Multi-token prediction has its own
+    when its modules have gone back; where the stage has the embedding, too, they wait for all layers.
+
+    Args:
+        workload: what is trained.
+        plans: `(n,)` designs.
+        activations: of one stage of each, or of s stages.
+        has_input: whether the stage has the embedding.
+        modules: of multi-token prediction on the stage.
+    """
+    gradient = embedding_gradient_bytes(workload, plans)
+    behind_all, at_work = has_input * gradient - activations.released_bytes, activations.at_work_bytes
+    if not workload.model.num_mtp_layers:
+        return behind_all, at_work
+    has_modules, gone = np.sign(modules), activations.of_modules_bytes
+    waiting = has_input * has_modules * gradient
+    behind_modules = has_modules * np.minimum(2.0, modules) * gradient - gone
+    embedding = np.maximum(behind_all + waiting, behind_modules)
+    return embedding, np.maximum(at_work, at_work + waiting - gone)
 
 
 def _kept_inputs_width(workload: Workload, plans: PlanTable) -> Floats:

@@ -15,10 +15,10 @@ from typing import Literal, assert_never
 import numpy as np
 
 from simulator.activations import num_micro_batches, stage_activations
-from simulator.casts import cast_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, held_by_rank, split_layers
+from simulator.casts import cast_weight_bytes, gathered_weight_value_bytes
+from simulator.chunks import Chunks, ChunkWeights, held_by_rank, layers_and_modules, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
-from simulator.loss_memory import embedding_gradient_bytes, logits_bytes
+from simulator.loss_memory import embedding_at_work, logits_bytes
 from simulator.model import ModelShape
 from simulator.plan import Plan, PlanTable, shard_group
 from simulator.table import Booleans, Floats, Integers, Table, total
@@ -136,6 +136,7 @@ class _Stage:
     number: Integers
     dense_layers: Floats
     expert_layers: Floats
+    """Layers, those of multi-token prediction among them."""
     shared_weights: Floats
     routed_weights: Floats
     """Of the weights that are trained."""
@@ -145,6 +146,8 @@ class _Stage:
     """All chunks of the designs."""
     has_input: Floats
     has_output: Floats
+    modules: Floats | float
+    """Modules of multi-token prediction."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> _Stage:
@@ -156,16 +159,18 @@ class _Stage:
 
         weights = StepWeights.of(workload, plans, chunks)
         shared, routed = on_rank(weights.trained)
+        dense, expert, modules = layers_and_modules(workload.model, chunks, stage)
         return cls(
             number=stage,
-            dense_layers=chunks.on_stage(chunks.num_dense_layers, stage),
-            expert_layers=chunks.on_stage(chunks.num_expert_layers, stage),
+            dense_layers=dense,
+            expert_layers=expert,
             shared_weights=shared,
             routed_weights=routed,
             frozen_weights=on_rank(weights.frozen) if weights.frozen else None,
             chunks=chunks,
             has_input=chunks.on_stage(chunks.is_first, stage),
             has_output=chunks.on_stage(chunks.is_last, stage),
+            modules=modules,
         )
 
 
@@ -175,8 +180,8 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
         workload,
         plans,
         stage=stage.number,
-        dense_layers=stage.dense_layers,
-        expert_layers=stage.expert_layers,
+        dense_layers=stage.chunks.on_stage(stage.chunks.num_dense_layers, stage.number),
+        expert_layers=stage.chunks.on_stage(stage.chunks.num_expert_layers, stage.number),
         chunks=stage.chunks,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
@@ -185,9 +190,11 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: _Stage) -> Memory
     # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
     # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
     stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
-    embedding = stage.has_input * embedding_gradient_bytes(workload, plans) - activations.released_bytes
+    embedding, at_work = embedding_at_work(
+        workload, plans, activations, has_input=stage.has_input, modules=stage.modules
+    )
     embedding = embedding - np.where(stays, 0.0, weights)
-    beyond_logits = np.maximum(0.0, np.maximum(activations.at_work_bytes, embedding) - logits)
+    beyond_logits = np.maximum(0.0, np.maximum(at_work, embedding) - logits)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,
@@ -256,6 +263,7 @@ def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Float
     dense, expert = _shared_of_layers(model, plans)
     routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
     shared = stage.dense_layers * dense + stage.expert_layers * expert
+    shared = shared + stage.modules * model.mtp_parameters / plans.tensor_parallel
     return np.asarray(shared + routed / expert_ranks(workload, plans))
 
 
@@ -285,7 +293,7 @@ def _weights_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Flo
     is_sharded = plans.zero_stage >= 3
     if not np.any(is_sharded):
         return gradients + np.zeros_like(stage.has_output)
-    return np.where(is_sharded, WEIGHT_BYTES * _gathered_weights(workload, plans, stage), 0.0) + gradients
+    return np.where(is_sharded, _gathered_bytes(workload, plans, stage), 0.0) + gradients
 
 
 def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
@@ -311,7 +319,7 @@ def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> F
     return np.where(is_sharded, WEIGHT_BYTES * (whole + output) + workload.wire_bytes * reduced, gradients)
 
 
-def _gathered_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
+def _gathered_bytes(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
     """Weights that ZeRO-3 gathers: the layer at work and, prefetching backward, the next one, if the stage has one.
 
     With `most_gathered_weights` it gathers product by product.
@@ -321,11 +329,12 @@ def _gathered_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Fl
     shared, routed = _copied(workload, plans, is_cast=is_cast)
     layer = _largest_layer(model, plans, stage, shared=shared, routed=routed / expert_ranks(workload, plans))
     num_layers = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
-    gathered = np.minimum(num_layers * layer, _layer_weights(workload, plans, stage)) + shared * output
+    layers = np.minimum(num_layers * layer, _layer_weights(workload, plans, stage))
+    gathered = gathered_weight_value_bytes(workload, plans) * layers + WEIGHT_BYTES * shared * output
     if workload.most_gathered_weights is None:
-        return gathered
+        return np.asarray(gathered)
     product = np.maximum(_largest_product(model, plans, stage), output)
-    return np.minimum(gathered, workload.most_gathered_weights + product)
+    return np.minimum(gathered, WEIGHT_BYTES * (workload.most_gathered_weights + product))
 
 
 def _copied(workload: Workload, plans: PlanTable, *, is_cast: bool) -> tuple[Booleans, Booleans]:
@@ -354,7 +363,8 @@ def _largest_product(model: ModelShape, plans: PlanTable, stage: _Stage) -> Floa
     expert = np.where(
         stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0
     )
-    widest = np.maximum(attention, np.maximum(dense, expert))
+    projected = np.where(stage.modules > 0, 2 * model.hidden_size, 0)
+    widest = np.maximum(np.maximum(attention, projected), np.maximum(dense, expert))
     return np.asarray(model.hidden_size * widest / plans.tensor_parallel)
 
 

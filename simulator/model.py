@@ -9,13 +9,14 @@ Nomenclature (used by every module of the simulator):
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeInt, model_validator
 
 from simulator.attention_span import SequenceShape, SlidingWindow
+from simulator.blocks import LatentAttention, MixtureOfExperts
 from simulator.documents import Documents
 from simulator.record import Record
 from simulator.table import Integers
@@ -80,70 +81,19 @@ WireBytes = Annotated[Literal[1, 2, 4], BeforeValidator(_as_number)]
 """Bytes of one gradient on the wire."""
 
 
-class MixtureOfExperts(Record):
-    """The routed part of a mixture-of-experts model."""
-
-    num_experts: PositiveInt
-    """Routed experts per layer."""
-    experts_per_token: PositiveInt
-    """Experts that each token is routed to (top-k)."""
-    expert_ffn_hidden_size: PositiveInt
-    """Feed-forward hidden size of one routed expert."""
-    shared_ffn_hidden_size: int = Field(default=0, ge=0)
-    """Feed-forward hidden size of all shared experts together; 0: none."""
-    num_dense_layers: int = Field(default=0, ge=0)
-    """Leading layers that have an ordinary feed-forward block instead of experts."""
-    layer_step: PositiveInt = 1
-    """Of so many layers one has experts, the last, where none is a leading one (Llama 4 Maverick: 2)."""
-    num_groups: PositiveInt = 1
-    """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
-    groups_per_token: PositiveInt = 1
-    """Groups from which a token's experts are chosen: it travels to no more nodes (DeepSeek: `topk_group`)."""
-    has_biases: bool = False
-    """Whether the products of routed experts have biases (gpt-oss; Megatron Core: `add_bias_linear`)."""
-
-    @model_validator(mode="after")
-    def _routes_to_existing_experts(self) -> Self:
-        if self.experts_per_token > self.num_experts:
-            raise ValueError(
-                f"experts_per_token ({self.experts_per_token}) must not exceed num_experts ({self.num_experts})"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _groups_are_equal_and_enough(self) -> Self:
-        if self.num_experts % self.num_groups:
-            raise ValueError(f"num_groups ({self.num_groups}) must divide num_experts ({self.num_experts})")
-        if self.groups_per_token > self.num_groups:
-            raise ValueError(
-                f"groups_per_token ({self.groups_per_token}) must not exceed num_groups ({self.num_groups})"
-            )
-        reachable = self.num_experts // self.num_groups * self.groups_per_token
-        if self.experts_per_token > reachable:
-            raise ValueError(
-                f"experts_per_token ({self.experts_per_token}) must not exceed the {reachable} experts "
-                f"of groups_per_token ({self.groups_per_token}) groups"
-            )
-        return self
-
-
-class LatentAttention(Record):
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys and values."""
-
-    query_rank: int = Field(ge=0)
-    """Rank of the query projection; 0: queries are projected directly."""
-    key_value_rank: PositiveInt
-    """Rank of the joint key-value projection."""
-    rope_head_dim: PositiveInt
-    """Part of a query or key head that carries the rotary position."""
-    nope_head_dim: PositiveInt
-    """Part of a query or key head without position."""
-    value_head_dim: PositiveInt
-    """Dimension of a value head."""
-
-
 StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
 """Layers of every pipeline chunk (`simulator.chunks`)."""
+
+
+class ModuleWeights(NamedTuple):
+    """Weights of a module of multi-token prediction, of all ranks that share one copy."""
+
+    shared: int
+    """Those that every token meets,"""
+    routed: int
+    """those of routed experts,"""
+    whole: int
+    """and those of the former that tensor-parallel ranks do not split."""
 
 
 class ModelShape(Record):
@@ -183,6 +133,9 @@ class ModelShape(Record):
     qk_norm: QueryKeyNorm | None = None
     """Norms of queries and keys in front of the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all
     heads (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
+    num_mtp_layers: int = Field(default=0, ge=0, le=100)
+    """Modules of multi-token prediction behind the last layer, each with a layer like it (DeepSeek-V3, arXiv 2412.19437,
+    section 2.2; Megatron Core: `mtp_num_layers`; `config.json`: `num_nextn_predict_layers`); 0: none are trained."""
     source: str = "user"
     """Where the shape comes from."""
 
@@ -221,6 +174,16 @@ class ModelShape(Record):
     def num_dense_layers(self) -> int:
         """Layers with an ordinary feed-forward block."""
         return self.num_layers - self.num_expert_layers
+
+    @property
+    def num_predicted_tokens(self) -> int:
+        """Tokens that are predicted of every one, and logits that the output layer gives for it."""
+        return 1 + self.num_mtp_layers
+
+    @property
+    def has_expert_modules(self) -> bool:
+        """Whether layers of multi-token prediction have routed experts: as the last layer of the model."""
+        return bool(self.num_expert_layers > self.num_expert_layers_among(self.num_layers - 1))
 
     @property
     def attention_parameters(self) -> int:
@@ -312,23 +275,52 @@ class ModelShape(Record):
         return own + self.hidden_size
 
     @property
+    def mtp_parameters(self) -> int:
+        """Weights of a module of multi-token prediction beside its layer: two norms, the projection 2 h -> h, a final norm."""
+        return 2 * self.hidden_size**2 + 3 * self.hidden_size
+
+    @property
+    def mtp_weights(self) -> ModuleWeights:
+        """Weights of a module with its layer; embedding and output layer are those of the model."""
+        if not self.has_expert_modules or self.experts is None:
+            shared, routed, whole = self.dense_layer_parameters, 0, self.dense_layer_whole_parameters
+        else:
+            shared, whole = self.expert_layer_shared_parameters, self.expert_layer_whole_parameters
+            routed = self.experts.num_experts * self.expert_parameters
+        return ModuleWeights(shared=shared + self.mtp_parameters, routed=routed, whole=whole)
+
+    @property
+    def copied_parameters(self) -> int:
+        """Weights of the input embedding that the stage of the output layer needs, too: for logits, or to look tokens up in."""
+        return self.embedding_parameters if self.num_mtp_layers else self.tied_parameters
+
+    @property
     def tied_parameters(self) -> int:
         """Weights of the input embedding that the output layer uses too; 0 where it has its own."""
         return self.vocabulary_size * self.hidden_size if self.has_tied_embeddings else 0
 
     @property
     def norm_parameters(self) -> int:
-        """Weights of all norms: those of the layers and the final one."""
-        return self.num_layers * self.layer_norm_parameters + self.hidden_size
+        """Weights of all norms: those of the layers and the final one, and those of multi-token prediction."""
+        num_layers = self.num_layers + self.num_mtp_layers
+        return num_layers * self.layer_norm_parameters + (1 + 3 * self.num_mtp_layers) * self.hidden_size
 
     @property
     def num_parameters(self) -> int:
-        """All weights."""
+        """All weights, those of multi-token prediction among them, which shares embedding and output layer."""
         expert_layer = self.expert_layer_shared_parameters + (
             self.experts.num_experts * self.expert_parameters if self.experts else 0
         )
-        layers = self.num_dense_layers * self.dense_layer_parameters + self.num_expert_layers * expert_layer
-        return layers + self.embedding_parameters + self.output_parameters
+        num_dense, num_expert = self._num_layers_of_each_kind
+        layers = num_dense * self.dense_layer_parameters + num_expert * expert_layer
+        modules = self.num_mtp_layers * self.mtp_parameters
+        return layers + modules + self.embedding_parameters + self.output_parameters
+
+    @property
+    def _num_layers_of_each_kind(self) -> tuple[int, int]:
+        """Layers with an ordinary feed-forward block and with routed experts, those of multi-token prediction among them."""
+        num_expert = self.num_expert_layers + self.has_expert_modules * self.num_mtp_layers
+        return self.num_layers + self.num_mtp_layers - num_expert, num_expert
 
     @property
     def num_active_parameters(self) -> int:
@@ -336,15 +328,16 @@ class ModelShape(Record):
         if self.experts is None:
             return self.num_parameters
         idle = self.experts.num_experts - self.experts.experts_per_token
-        return self.num_parameters - self.num_expert_layers * idle * self.expert_parameters
+        return self.num_parameters - self._num_layers_of_each_kind[1] * idle * self.expert_parameters
 
     @property
     def num_matrix_parameters(self) -> int:
-        """Weights that one token meets in matrix products."""
+        """Weights that one token meets in matrix products, those of the output layer for each token that is predicted."""
         looked_up = self.embedding_parameters - self.tied_parameters
         added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
-        others = looked_up + self.norm_parameters + self.num_expert_layers * added
-        return self.num_active_parameters - others
+        others = looked_up + self.norm_parameters + self._num_layers_of_each_kind[1] * added
+        again = self.num_mtp_layers * self.vocabulary_size * self.hidden_size
+        return self.num_active_parameters - others + again
 
     def model_flop_per_token(
         self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
@@ -354,11 +347,13 @@ class ModelShape(Record):
         Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
         attention scores and their product with the values: 12 L a d s, half of it when masks are counted (PaLM,
         arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
-        it. The input embedding is a look-up and counts nothing, nor do the norms.
+        it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
+        included, as in Megatron Core (`num_floating_point_operations` of `training.py`).
         """
         qk_dim, value_dim = self.attention_dims
         span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
-        attention = 6.0 * self.num_layers * self.num_heads * (qk_dim + value_dim) * span
+        num_layers = self.num_layers + self.num_mtp_layers
+        attention = 6.0 * num_layers * self.num_heads * (qk_dim + value_dim) * span
         return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:

@@ -1,4 +1,7 @@
-"""What is a model made of, and what does each part of it take? Layers of each kind, embedding and output layer, by chunk."""
+"""What is a model made of, and what does each part of it take? Layers of each kind, embedding and output layer, by chunk.
+
+Modules of multi-token prediction are parts of their own; their logits are those of the output layer, which gives several.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from simulator.recomputed_layers import KeptLayers
 from simulator.row_sums import sum_columns
 from simulator.sharded_copies import with_copies
 from simulator.table import Floats, Integers, Table, total
+from simulator.token_prediction import module, module_weight_gradients_s
 from simulator.trained_weights import StepWeights
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
@@ -58,6 +62,8 @@ class ModelParts:
     """`(1, k)`, of all ranks together."""
     has_kept: bool
     """Whether some layers keep what others of their kind compute again, as kinds of their own behind all others."""
+    has_modules: bool = False
+    """Whether the last part is that of modules of multi-token prediction."""
 
     @classmethod
     def of(cls, rank: Rank, chunks: Chunks) -> ModelParts:
@@ -82,10 +88,17 @@ class ModelParts:
             shared += shared[is_layer]
             routed += routed[is_layer]
             whole += whole[is_layer]
+        if model.num_mtp_layers:
+            times.append(module(rank))
+            counts.append(chunks.num_mtp_layers)
+            shared.append(model.mtp_weights.shared)
+            routed.append(model.mtp_weights.routed)
+            whole.append(model.mtp_weights.whole)
         weights = ChunkWeights(
             shared=np.array([shared], dtype=float),
             routed=np.array([routed], dtype=float),
             whole=np.array([whole], dtype=float) if any(whole) else 0.0,
+            never_cast=np.array([[0, *shared[1:3], *[0] * (len(shared) - 3)]], dtype=float),
         )
         split = _split(rank.workload, weights)
         return cls(
@@ -93,6 +106,7 @@ class ModelParts:
             counts=tuple(counts),
             weights=split,
             has_kept=kept is not None,
+            has_modules=model.num_mtp_layers > 0,
         )
 
     def per_chunk(self, name: str) -> Floats:
@@ -124,7 +138,9 @@ class ModelParts:
         if rank.workload.model.experts:
             times_s.append(expert_layer_weight_gradients_s(rank))
         # Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing.
-        times_s += [np.zeros(len(rank.plans))] * (len(self.counts) - len(times_s))
+        times_s += [np.zeros(len(rank.plans))] * (self._num_others - len(times_s))
+        if self.has_modules:
+            times_s.append(module_weight_gradients_s(rank))
         return self.weighted(time_s * is_split for time_s in times_s)
 
     def total(self, *names: str) -> Floats:
@@ -140,14 +156,20 @@ class ModelParts:
         """How often the whole model has each part, `(n,)`."""
         return tuple(sum_columns(count) for count in self.counts)
 
+    @property
+    def _num_others(self) -> int:
+        """Parts but that of modules."""
+        return len(self.counts) - self.has_modules
+
     def in_order(self) -> Integers:
         """Returns the places of the k parts in the order of the model: dense layers first, kept ones behind their like."""
-        num_kinds = (len(self.counts) - _NUM_ENDS) // (2 if self.has_kept else 1)
+        num_kinds = (self._num_others - _NUM_ENDS) // (2 if self.has_kept else 1)
         dense, expert = [0], [_NUM_ENDS + 1] if num_kinds > 1 else []
         if self.has_kept:
-            kept = range(len(self.counts) - num_kinds, len(self.counts))
+            kept = range(self._num_others - num_kinds, self._num_others)
             dense, expert = [0, kept[0]], [*expert, *kept[1:]]
-        return np.array([_EMBEDDING, *dense, *expert, _OUTPUT_LAYER])
+        modules = [self._num_others] if self.has_modules else []
+        return np.array([_EMBEDDING, *dense, *expert, *modules, _OUTPUT_LAYER])
 
     def weighted(self, part_times_s: Iterable[Floats]) -> Floats:
         """Sum over the parts of every chunk, `(n, C)`, of a time `(n,)` for each of the k parts."""
@@ -169,6 +191,9 @@ def _split(workload: Workload, weights: ChunkWeights) -> StepWeights:
     """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that are layers."""
     if workload.lora is None:
         return StepWeights(trained=weights)
-    is_layer = [[1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]]
-    adapters = np.array(is_layer) * adapter_parameters(workload.model, workload.lora)
-    return StepWeights(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=weights)
+    is_layer = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0][: weights.shared.shape[1]]
+    if workload.model.num_mtp_layers:
+        is_layer[-1:] = [1.0]
+    adapters = np.array([is_layer]) * adapter_parameters(workload.model, workload.lora)
+    trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
+    return StepWeights(trained=trained, frozen=weights)

@@ -1,9 +1,11 @@
 """How long do the memory-bound operators of a layer take? Norms, residuals, rotary positions and activations.
 
 Fused kernels read and write each tensor once: norms 2 values for each of h, residual additions 3, positions 2 for each value
-of queries and keys and their norms as many, the activation one for each value that it reads or writes. Where PyTorch launches
-each operator on its own, `simulator.eager_operators` counts. Blocks that read the same input have one residual addition, and
-one sum of their results. Nomenclature as in `simulator.model`.
+of queries and keys and their norms as many, the activation one for each value that it reads or writes. Backward a norm reads
+its input and a gradient and writes one, gradients of residual stream and norm are added up, and a gated activation reads both
+of its inputs with the gradient of its output and writes two gradients. Where PyTorch launches each operator on its own,
+`simulator.eager_operators` counts. Blocks that read the same input have one residual addition, and one sum of their results.
+Nomenclature as in `simulator.model`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from simulator.eager_operators import (
     is_counted,
 )
 from simulator.expert_ranks import expert_load
-from simulator.host_time import num_forward_kernels
+from simulator.host_time import BACKWARD_RATIO, num_forward_kernels
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, num_blocks
 from simulator.rank import Rank
@@ -26,25 +28,62 @@ from simulator.table import Floats
 
 SUM_BYTES = 6.0
 """Two reads and a write of a value."""
+NORM_PASSES, NORM_BACKWARD_PASSES = 2.0, 3.0
+"""Reads and writes of a fused norm; backward its input, the gradient of its output and that of its input."""
+SUM_PASSES = 3.0
+"""Those of a residual addition, and backward of the sum of gradients of residual stream and norm."""
+ROTARY_PASSES = 2.0
+"""Those of rotary positions, in either direction."""
+GATED_BACKWARD_PASSES = 5.0
+"""Those of a gated activation backward: both inputs, the gradient of its output and those of its inputs; forward 3."""
 
 
-def moved_operators_s(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns the memory-bound operators of a layer forward: norms, residuals, positions and activations."""
+def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
+    """Returns the memory-bound operators of a layer, forward and backward: norms, residuals, positions and activations."""
     is_plain = rank.workload.has_fused_operators or is_counted(rank)
     ratio = 1.0 if is_plain else rank.training.separate_operators_ratio
-    return rank.memory_bound_s(ratio * moved_bytes(rank, is_expert=is_expert), num_forward_kernels(rank))
+    forward, backward = (
+        moved_bytes(rank, is_expert=is_expert),
+        moved_backward_bytes(rank, is_expert=is_expert),
+    )
+    num_kernels = num_forward_kernels(rank)
+    return (
+        rank.memory_bound_s(ratio * forward, num_kernels),
+        rank.memory_bound_s(ratio * backward, BACKWARD_RATIO * num_kernels),
+    )
+
+
+def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
+    """Returns what these operators read and write backward.
+
+    Counted for gated blocks of fused operators. Those without a gate have biases and dropout (GPT), whose masks and sums make
+    backward twice forward, as do copies in 32 bits where operators run one by one.
+    """
+    model = rank.workload.model
+    if not (rank.workload.has_fused_operators and model.is_gated):
+        return BACKWARD_RATIO * moved_bytes(rank, is_expert=is_expert)
+    hidden = (
+        model.num_layer_norms * (NORM_BACKWARD_PASSES + SUM_PASSES) * rank.split_tokens * model.hidden_size
+    )
+    heads = (ROTARY_PASSES + (NORM_BACKWARD_PASSES if model.qk_norm else 0.0)) * _head_values(rank)
+    activated = rank.tokens * _activated_values(rank, is_expert=is_expert) / rank.plans.tensor_parallel
+    return np.asarray(ACTIVATION_BYTES * (hidden + heads + GATED_BACKWARD_PASSES * activated))
 
 
 def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     """Returns what these operators read and write forward: norms and residual additions, positions, activations."""
-    activated = routed_values(rank) + shared_values(rank) if is_expert else dense_values(rank)
+    activated = _activated_values(rank, is_expert=is_expert)
     if is_counted(rank):
         return eager_bytes(rank, activated)
     model = rank.workload.model
-    passes = 2.0 * model.num_layer_norms + 3.0 * model.num_blocks_in_turn
+    passes = NORM_PASSES * model.num_layer_norms + SUM_PASSES * model.num_blocks_in_turn
     residual = rank.split_tokens * passes * float(model.hidden_size)
     moved = ACTIVATION_BYTES * residual + rotary_bytes(rank) + activation_bytes(rank, activated)
-    return moved + 2.0 * ACTIVATION_BYTES * _head_values(rank) if model.qk_norm else moved
+    return moved + NORM_PASSES * ACTIVATION_BYTES * _head_values(rank) if model.qk_norm else moved
+
+
+def _activated_values(rank: Rank, *, is_expert: bool) -> Floats | float:
+    return routed_values(rank) + shared_values(rank) if is_expert else dense_values(rank)
 
 
 def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
@@ -61,13 +100,13 @@ def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
 
 def norm_bytes(rank: Rank) -> Floats:
     """Returns what of it is one norm of the residual stream."""
-    per_value = NORM_BYTES if is_counted(rank) else 2.0 * ACTIVATION_BYTES
+    per_value = NORM_BYTES if is_counted(rank) else NORM_PASSES * ACTIVATION_BYTES
     return per_value * rank.split_tokens * rank.workload.model.hidden_size
 
 
 def rotary_bytes(rank: Rank) -> Floats:
     """Returns what of it are the rotary positions."""
-    return (ROTARY_BYTES if is_counted(rank) else 2.0 * ACTIVATION_BYTES) * _head_values(rank)
+    return (ROTARY_BYTES if is_counted(rank) else ROTARY_PASSES * ACTIVATION_BYTES) * _head_values(rank)
 
 
 def _head_values(rank: Rank) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import kept_per_layer, num_micro_batches, stage_activations
+from simulator.activations import kept_per_layer, kept_per_module, num_micro_batches, stage_activations
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
@@ -35,6 +35,12 @@ def activation_copies_s(rank: Rank, plans: PlanTable) -> tuple[Floats, Floats]:
     dense_bytes, expert_bytes = kept_per_layer(rank.workload, plans)
     fraction, rate = rank.workload.activation_offload_fraction, rank.offers.host_copy_bytes_per_s
     return fraction * dense_bytes / rate, fraction * expert_bytes / rate
+
+
+def module_copies_s(rank: Rank) -> Floats:
+    """Returns the same of a module of multi-token prediction, `(n,)`."""
+    kept = kept_per_module(rank.workload, rank.plans)
+    return np.asarray(rank.workload.activation_offload_fraction * kept / rank.offers.host_copy_bytes_per_s)
 
 
 def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:

@@ -27,6 +27,7 @@ from simulator.casts import (
     num_cast_kernels,
     product_bytes,
     sums_largest,
+    weight_cast_shares,
 )
 from simulator.compute import (
     NARROW_ACCUMULATE_BYTES,
@@ -62,6 +63,8 @@ class OfferConstants:
     sustained_fraction: Floats
     gathered_cast_shares: Floats
     """Of own values and of all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
+    weight_cast_shares: Floats
+    """Of one layout of a weight and of its transposition, `(n, 2)` (`casts.weight_cast_shares`)."""
 
     def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
         """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
@@ -218,6 +221,12 @@ class Rank:
         return np.asarray(self.kernels.cast_bytes_per_element * self.training.cast_ratio)
 
     @cached_property
+    def weight_cast_bytes(self) -> tuple[Floats, Floats]:
+        """Bytes moved to cast a weight to one layout, and to make the other of it."""
+        one, transposed = self.constants.weight_cast_shares[self.constants.pair(self.plans)].T
+        return self.cast_bytes * one, self.cast_bytes * transposed
+
+    @cached_property
     def kernels_per_cast(self) -> Floats:
         """Kernels that cast one input of a matrix product."""
         return num_cast_kernels(self.workload, self.plans, np.ones(len(self.plans)))
@@ -335,19 +344,15 @@ def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers |
 @remembering_latest
 def _constants(job: Job, training: TrainingConstants) -> OfferConstants:
     """Returns the constants of a job, its calibration included."""
-    training = calibrated_training(training, job.calibration)
+    training, recipe = calibrated_training(training, job.calibration), job.workload.fp8_recipe
+    pairs = [(precision, offer.accelerator.family) for offer in job.offers for precision in Precision]
     return OfferConstants(
         kernels=_kernels(job, training),
         links=_links(job, OfferTable.from_job(job), training),
         training=training,
         sustained_fraction=_sustained(job, training),
-        gathered_cast_shares=np.array(
-            [
-                gathered_cast_shares(job.workload.fp8_recipe, precision, offer.accelerator.family)
-                for offer in job.offers
-                for precision in Precision
-            ]
-        ),
+        gathered_cast_shares=np.array([gathered_cast_shares(recipe, *pair) for pair in pairs]),
+        weight_cast_shares=np.array([weight_cast_shares(recipe, *pair) for pair in pairs]),
     )
 
 

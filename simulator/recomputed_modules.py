@@ -41,7 +41,7 @@ def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is
         is_expert: Whether the layer has experts.
     """
     products_s = _attention_products_s(rank) + _block_products_s(rank, block, is_expert=is_expert)
-    moved_s = moved_operators_s(rank, is_expert=is_expert)
+    moved_s, _ = moved_operators_s(rank, is_expert=is_expert)
     share = _moved_again_bytes(rank, is_expert=is_expert) / moved_bytes(rank, is_expert=is_expert)
     core_again_s = core_s if "core_attn" in rank.workload.modules_again else 0.0
     return core_again_s + products_s * rank.compute_slowdown + share * moved_s

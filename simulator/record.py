@@ -6,11 +6,18 @@ which is also its description in the JSON Schema.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Mapping
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 
 class Record(BaseModel):
@@ -20,9 +27,54 @@ class Record(BaseModel):
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
         protected_namespaces=(),
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Returns the JSON Schema, in which each field is described by its docstring."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for name, meaning in meanings(cls).items():
+            if name in properties:
+                properties[name]["description"] = meaning
+        return schema
+
+
+@cache
+def meanings(record: type[Record]) -> Mapping[str, str]:
+    """Returns the docstring under each field, by name; fields without one are left out.
+
+    They are read from the source when somebody asks: for every type at every start it would take longer than many commands do.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(record.__mro__):
+        if issubclass(base, Record):
+            found |= _docstrings(base)
+    return found
+
+
+def _docstrings(record: type[Record]) -> dict[str, str]:
+    """Returns those of the fields that a type has of its own."""
+    try:
+        source = inspect.getsource(record)
+    except OSError:  # installed without its source
+        return {}
+    (definition,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, below in itertools.pairwise(definition.body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(meaning))),
+            ):
+                found[name] = inspect.cleandoc(meaning)
+            case _:
+                pass
+    return found
 
 
 class Choice(StrEnum):

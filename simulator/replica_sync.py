@@ -6,8 +6,9 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
     ZeRO stage   per step                                        per micro-batch
     0            all-reduce of gradients                         -
     1            reduce-scatter of gradients, gather of weights  -
-    2            gather of weights; in pipelines the last        reduce-scatter of gradients, in pipelines only
-                 reduce-scatter of gradients                     after each group but the last one
+    2            gather of weights (`regathers_weights`: in      reduce-scatter of gradients, in pipelines only
+                 every forward pass); in pipelines the last      after each group but the last one
+                 reduce-scatter of gradients
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
 
@@ -21,21 +22,23 @@ apart, by an all-reduce of 1/z of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from simulator.activations import num_micro_batches
+from simulator.cast_weights import gathered_weight_bytes
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.links import LinkConstants
-from simulator.memory import WEIGHT_BYTES, reduced_fraction
+from simulator.memory import reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 from simulator.trained_weights import StepWeights
+from simulator.weight_gathers import regathers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +111,10 @@ class ReplicaGroup:
             links=self.links,
         )
 
-    def all_gather_s(self, weights: Floats) -> Floats:
-        """Returns how long the weights take until every rank has all of them."""
+    def all_gather_s(self, num_bytes: Floats) -> Floats:
+        """Returns how long weights of so many bytes, `(n, k)`, take until every rank has all of them."""
         return all_gather_s(
-            num_bytes=weights * WEIGHT_BYTES,
+            num_bytes=num_bytes,
             group_size=self.size,
             members_per_domain=self.members_per_domain,
             links=self.links,
@@ -134,17 +137,17 @@ class ReplicaTraffic:
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
-        trained = cls._of_trained(rank, weights.trained)
+        trained = cls._of_trained(rank, weights.trained).regathered(regathers(rank.workload, rank.plans))
         return trained if weights.frozen is None else trained + cls._of_frozen(rank, weights.frozen)
 
     @classmethod
     def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:
         """Frozen weights are only gathered, under ZeRO-3."""
         plans = rank.plans
-        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(weights.shared_on_rank(plans))
+        shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
+        gather_s = ReplicaGroup.of_shared(rank).all_gather_s(shared_bytes)
         if rank.workload.model.experts:
-            routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
-            gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed)
+            gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed_bytes)
         again_s = np.where(plans.zero_stage[:, None] == 3, gather_s, 0.0)
         none_s = np.zeros_like(again_s)
         return cls(gradient_s=none_s, parameter_s=none_s, forward_s=again_s, backward_s=again_s)
@@ -153,26 +156,33 @@ class ReplicaTraffic:
     def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:
         plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
         shared = weights.shared_on_rank(plans)
+        shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
         in_passes, at_end = _reductions(rank)
         is_hybrid = bool(plans.shard_ranks.any())
         shards = ReplicaGroup.of_shared(rank)
-        traffic = cls._in(shards, zero_stage, shared, in_passes, at_end)
+        traffic = cls._in(shards, zero_stage, shared, shared_bytes, (in_passes, at_end))
         if is_hybrid:
             traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
         if rank.workload.model.experts is None:
             return traffic
         routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
         shards = ReplicaGroup.of_routed(rank)
-        traffic += cls._in(shards, zero_stage, routed, in_passes, at_end)
+        traffic += cls._in(shards, zero_stage, routed, routed_bytes, (in_passes, at_end))
         if is_hybrid:
             traffic += cls._between(ReplicaGroup.of_routed_copies(rank), zero_stage, routed / shards.size)
         return traffic
 
     @classmethod
     def _in(
-        cls, group: ReplicaGroup, zero_stage: Integers, weights: Floats, in_passes: Floats, at_end: Floats
+        cls,
+        group: ReplicaGroup,
+        zero_stage: Integers,
+        weights: Floats,
+        gathered_bytes: Floats,
+        reductions: tuple[Floats, Floats],
     ) -> Self:
-        scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(weights)
+        scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(gathered_bytes)
+        in_passes, at_end = reductions
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
         gradient_s = at_end * scatter_s
         if not zero_stage.all():
@@ -182,6 +192,16 @@ class ReplicaTraffic:
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
             backward_s=in_passes * scatter_s + again_s,
+        )
+
+    def regathered(self, is_again: Booleans) -> Self:
+        """Returns the same where the gather once per step of some designs, `(n,)`, is one in every forward pass."""
+        if not is_again.any():
+            return self
+        return replace(
+            self,
+            parameter_s=np.where(is_again[:, None], 0.0, self.parameter_s),
+            forward_s=np.where(is_again[:, None], self.parameter_s, self.forward_s),
         )
 
     @classmethod
@@ -215,20 +235,21 @@ def _reductions(rank: Rank) -> tuple[Floats, Floats]:
 
 
 def tied_gradient_s(rank: Rank) -> Floats:
-    """Returns the all-reduce of the tied embedding's gradient between first and last stage, `(n,)`.
+    """Returns the all-reduce of the gradient of an embedding that first and last stage hold, `(n,)`.
 
+    It is tied, or looked up for multi-token prediction, too.
     It follows the reduction between the replicas and hides behind nothing (Megatron-LM, `finalize_model_grads`;
     DeepSpeed, `_exec_reduce_tied_grads`). From ZeRO-2 on each rank has only its share of the gradient.
     """
     plans = rank.plans
     is_trained = rank.workload.lora is None
-    has_copy = (rank.workload.model.has_tied_embeddings and is_trained) & has_split_ends(plans)
+    has_copy = (rank.workload.model.copied_parameters > 0 and is_trained) & has_split_ends(plans)
     if not has_copy.any():
         return np.zeros(len(plans))
     shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     is_one_domain = plans.num_gpus <= rank.offers.link_domain_size
     reduced_s = all_reduce_s(
-        num_bytes=rank.workload.model.tied_parameters * rank.workload.wire_bytes / shares,
+        num_bytes=rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares,
         group_size=2.0,
         members_per_domain=np.where(is_one_domain, 2.0, 1.0),
         links=rank.links,

@@ -36,24 +36,28 @@ IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 """What the first gather of a backward pass is: none, beside the end of a forward pass, or behind a backward pass."""
 
 
-def shards_s(rank: Rank, parts: ModelParts, cards_s: list[Directions] | None) -> Directions:
+def shards_s(
+    rank: Rank, parts: ModelParts, traffic: ReplicaTraffic | None, cards_s: list[Directions] | None
+) -> Directions:
     """Returns what of the gathers and reductions of ZeRO-2 and ZeRO-3 shows in every chunk and micro-batch, `(n, C)` a way.
 
     Args:
         rank: the rank.
         parts: the parts of its model.
+        traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
         cards_s: seconds in which the collectives of each part keep the cards from the shards, `(n,)`; `None`: none do.
     """
     shown_s = np.zeros_like(parts.counts[0]), np.zeros_like(parts.counts[0])
-    if not np.any(rank.plans.zero_stage >= 2):
+    if traffic is None:
         return shown_s
-    traffic, prefetch = ReplicaTraffic.of(rank, parts.weights), rank.workload.weight_prefetch
+    prefetch = rank.workload.weight_prefetch
+    gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
     _add_shown(
         shown_s,
         parts.in_order(),
         np.stack(parts.counts),
         _covers_s(parts, cards_s),
-        (traffic.forward_s, traffic.backward_s - traffic.forward_s),
+        (traffic.forward_s, gathered_back_s, traffic.backward_s - gathered_back_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
         _shares_behind(rank),
@@ -102,18 +106,21 @@ def _add_shown(
     order: Integers,
     counts: Floats,
     covers_s: Directions,
-    traffic_s: Directions,
+    traffic_s: tuple[Floats, Floats, Floats],
     prefetches: tuple[bool, bool],
     first_gather: Integers,
     share_behind: Floats,
     reduces_always: Booleans,
 ) -> None:
-    """Adds what shows of gathers and reductions `(n, k)` to passes `(n, C)`; counts of parts are `(k, n, C)`."""
-    gathers_s, reductions_s = traffic_s
+    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
+
+    Counts of parts are `(k, n, C)`.
+    """
+    gathers_s, gathers_back_s, reductions_s = traffic_s
     backward = order[::-1]
     for row in range(shown_s[0].shape[0]):
         cover_s, cover_back_s = covers_s[0][:, row], covers_s[1][:, row]
-        gather_s, reduce_s = gathers_s[row], reductions_s[row]
+        gather_s, gather_back_s, reduce_s = gathers_s[row], gathers_back_s[row], reductions_s[row]
         if not (np.any(gather_s > 0.0) or np.any(reduce_s > 0.0)):
             continue
         none = np.zeros_like(reduce_s)
@@ -124,7 +131,7 @@ def _add_shown(
             last = _last(order, number)
             if last < 0:
                 continue
-            back_s = gather_s[last]
+            back_s = gather_back_s[last]
             if first_gather[row] == IS_WHOLE:
                 back_s = 0.0
             elif prefetches[1]:
@@ -132,7 +139,9 @@ def _add_shown(
                 back_s = _shown_s(cover_s[last], back_s) if is_ahead else share_behind[row] * back_s
             if reduces_always[row]:
                 is_back = True
-                back_s += _pass_s(backward, number, cover_back_s, gather_s, reduce_s, prefetches[1], is_back)
+                back_s += _pass_s(
+                    backward, number, cover_back_s, gather_back_s, reduce_s, prefetches[1], is_back
+                )
             else:
                 back_s += _shown_s(np.sum(number * cover_back_s), np.sum(number * reduce_s))
             shown_s[1][row, chunk] += back_s

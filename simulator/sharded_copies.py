@@ -2,12 +2,14 @@
 
 What was gathered is copied into the weights of the layer (`foreach_all_gather_copy_out`), gradients into the buffer that is
 reduced (`foreach_reduce_scatter_copy_in`). Both run on the stream of the computing, which nothing hides. With w the weights of
-a part on one rank, wire the bytes of a gradient on the wire,
+a part on one rank, x the bytes in which they are gathered, wire those of a gradient on the wire,
 
-    forward     2 · 2 w / (BW μ) + launch
-    backward    2 · 2 w / (BW μ) + launch + (2 + wire) w / (BW μ) + launch      the second copy of trained weights alone
+    forward     2 x w / (BW μ) + launch
+    backward    2 x w / (BW μ) + launch + (2 + wire) w / (BW μ) + launch      the second copy of trained weights alone
 
 under ZeRO-3, where more than one rank shares a copy of the weights; those of routed experts are copied by kernels of their own.
+A ZeRO-2 that gathers in every forward pass makes all but the first copy backward. Casts of gathered weights
+(`simulator.cast_weights`) stand in the same place.
 """
 
 from __future__ import annotations
@@ -16,60 +18,63 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.chunks import ChunkWeights
+from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
+from simulator.casts import is_cast
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.layer_costs import PartTimes
 from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
 from simulator.trained_weights import StepWeights
+from simulator.weight_gathers import gathers_in_passes
 
 
 def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tuple[PartTimes, ...]:
-    """Returns the times of k parts with the copies of their weights `(1, k)`."""
-    if rank.workload.sharded_copies == "none":
+    """Returns the times of k parts with the copies and casts of their weights `(1, k)`."""
+    has_copies = rank.workload.sharded_copies != "none"
+    if not np.any(gathers_in_passes(rank.workload, rank.plans) & (has_copies | is_cast(rank.plans))):
         return tuple(times)
-    out_s, in_s = gathered_copies_s(rank, weights), reduced_copies_s(rank, weights)
+    out_s, back_s = gathered_copies_s(rank, weights), gathered_copies_s(rank, weights, is_backward=True)
+    in_s, casts_s = reduced_copies_s(rank, weights), casts_in_passes_s(rank, weights.together)
     return tuple(
         replace(
             part,
-            forward_compute_s=part.forward_compute_s + out_s[kind],
-            backward_compute_s=part.backward_compute_s + out_s[kind] + in_s[kind],
+            forward_compute_s=part.forward_compute_s + out_s[kind] + casts_s[0][kind],
+            backward_compute_s=part.backward_compute_s + back_s[kind] + in_s[kind] + casts_s[1][kind],
         )
         for kind, part in enumerate(times)
     )
 
 
-def gathered_copies_s(rank: Rank, weights: StepWeights) -> Floats:
+def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = False) -> Floats:
     """Returns the copies of what one pass gathers of weights `(1, k)`, `(k, n)`."""
-    gathered = weights.trained
-    if weights.frozen is not None:
-        gathered = ChunkWeights(
-            shared=gathered.shared + weights.frozen.shared,
-            routed=gathered.routed + weights.frozen.routed,
-            whole=gathered.whole + weights.frozen.whole,
-        )
-    return _copies_s(rank, gathered, 2.0 * WEIGHT_BYTES)
+    shared, routed = gathered_weight_bytes(rank.workload, rank.plans, weights.together)
+    is_copied = rank.plans.zero_stage == 3 if is_backward else gathers_in_passes(rank.workload, rank.plans)
+    return _copies_s(rank, 2.0 * shared, 2.0 * routed, is_copied)
 
 
 def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
     """Returns the copies of the gradients of trained weights `(1, k)`, which come in 16 bits, `(k, n)`."""
-    return _copies_s(rank, weights.trained, float(WEIGHT_BYTES + rank.workload.wire_bytes))
+    per_weight, trained = float(WEIGHT_BYTES + rank.workload.wire_bytes), weights.trained
+    routed = trained.routed / expert_ranks(rank.workload, rank.plans)[:, None]
+    shared = trained.shared_on_rank(rank.plans)
+    return _copies_s(
+        rank, per_weight * shared, per_weight * routed, gathers_in_passes(rank.workload, rank.plans)
+    )
 
 
-def _copies_s(rank: Rank, weights: ChunkWeights, bytes_per_weight: float) -> Floats:
+def _copies_s(rank: Rank, shared_bytes: Floats, routed_bytes: Floats, is_copied: Booleans) -> Floats:
+    """Copies that move so many bytes, `(n, k)`, where ranks share the weights, `(k, n)`."""
     workload, plans = rank.workload, rank.plans
-    is_sharded = (plans.zero_stage == 3) & (workload.sharded_copies != "none")
+    is_sharded = is_copied & (workload.sharded_copies != "none")
     copied = (
-        weights.shared_on_rank(plans).T * (is_sharded & (shard_group(plans) > 1)),
-        weights.routed.T
-        * (is_sharded & (routed_shard_group(workload, plans) > 1.0))
-        / expert_ranks(workload, plans),
+        shared_bytes.T * (is_sharded & (shard_group(plans) > 1)),
+        routed_bytes.T * (is_sharded & (routed_shard_group(workload, plans) > 1.0)),
     )
     return memory_bound_time_s(
-        num_bytes=bytes_per_weight * (copied[0] + copied[1]),
+        num_bytes=copied[0] + copied[1],
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=np.sign(copied[0]) + np.sign(copied[1]),

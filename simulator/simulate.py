@@ -28,8 +28,9 @@ from simulator.run.stragglers import expected_straggler_slowdown
 from simulator.run.wall_time import RunTable, expected_run, replicate_runs
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats, Table, TableGroup
+from simulator.threads import on_threads
 from simulator.trained_weights import trained_flop_per_token
-from simulator.work_parts import equal_parts, on_threads
+from simulator.work_parts import equal_parts
 
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""

@@ -7,7 +7,7 @@ micro-batch, and the optimizer runs behind the slowest stage.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -19,14 +19,16 @@ from simulator.card_time import (
     uses_cards,
     with_last_send_s,
 )
-from simulator.chunks import Chunks, ChunkWeights
+from simulator.chunks import Chunks
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import expert_ranks, routed_shard_group
+from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
 from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
 from simulator.model_parts import ExposedTimes, ModelParts
-from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s
+from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s, module_copies_s
+from simulator.once_per_step import once_per_step_bytes
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
@@ -42,9 +44,6 @@ from simulator.workload import Workload
 
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
-NUM_OVERLAP_BUCKETS = 8
-"""Gradient buckets of one chunk when synchronisation overlaps with the backward pass; estimate (Megatron-LM cuts at
-40 million elements or more)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
     waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
     behind_s, optimizer_s = (
         made.lent_s + whole_gradient_s(rank, chunks, made.weights.trained) + tied_gradient_s(rank),
-        _optimizer_s(rank, chunks, made.weights.trained),
+        _optimizer_s(rank, chunks, made.weights),
     )
     return StepTable(
         step_time_s=step_s + behind_s + optimizer_s,
@@ -136,7 +135,7 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
         lent_s=made.lent_s,
         whole_gradient_s=whole_gradient_s(rank, chunks, made.weights.trained),
         tied_gradient_s=tied_gradient_s(rank),
-        optimizer_s=_optimizer_s(rank, chunks, made.weights.trained),
+        optimizer_s=_optimizer_s(rank, chunks, made.weights),
     )
 
 
@@ -161,9 +160,13 @@ class _Made:
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
         parts_s = parts_card_s(rank, len(parts.counts)) if uses_cards(rank) else None
         cards_s = _own_card_s(parts, parts_s)
-        shown_s, copies_s = _exposed_behind(rank, parts, layers_s, parts_s)
+        is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
+        by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
+        shown_s, copies_s = _exposed_behind(rank, parts, by_parts, layers_s, parts_s)
         passes_s = _added(layers_s, shown_s, copies_s)
-        pipeline = _columns(rank, parts, weights, passes_s, cards_s)
+        once_s = once_per_step_s(rank, parts, weights, by_parts)
+        buckets = Buckets.of(rank, parts, weights)
+        pipeline = _columns(rank, parts, buckets, once_s, passes_s, cards_s)
         return cls(
             parts=parts,
             weights=weights,
@@ -174,27 +177,16 @@ class _Made:
         )
 
 
-class Buckets(NamedTuple):
-    """Pieces in which the traffic of a chunk once per step hides behind its passes; 0: whole, behind nothing."""
-
-    gradients: int
-    parameters: int
-
-    @classmethod
-    def of(cls, workload: Workload) -> Self:
-        """Returns those of a workload."""
-        return cls(
-            gradients=NUM_OVERLAP_BUCKETS if workload.overlaps_gradient_sync else 0,
-            parameters=NUM_OVERLAP_BUCKETS if workload.hides_parameter_gather else 0,
-        )
-
-
 def _columns(
-    rank: Rank, parts: ModelParts, weights: StepWeights, passes_s: Directions, cards_s: Directions | None
+    rank: Rank,
+    parts: ModelParts,
+    buckets: Buckets,
+    once_s: Directions,
+    passes_s: Directions,
+    cards_s: Directions | None,
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
-    buckets = Buckets.of(rank.workload)
-    gradient_s, parameter_s = _streams_s(rank, weights, passes_s, cards_s, buckets)
+    gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, cards_s, buckets)
     forward_s, backward_s = passes_s
     return {
         "schedule": rank.plans.pipeline_schedule,
@@ -208,8 +200,8 @@ def _columns(
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,
         "parameter_gather_s": parameter_s,
-        "num_overlap_buckets": np.full(len(rank.plans), buckets.gradients),
-        "num_gather_buckets": np.full(len(rank.plans), buckets.parameters),
+        "num_overlap_buckets": buckets.gradients,
+        "num_gather_buckets": buckets.parameters,
     }
 
 
@@ -222,22 +214,20 @@ def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directio
 
 
 def _streams_s(
-    rank: Rank, weights: StepWeights, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
+    rank: Rank, once_s: Directions, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
 ) -> Directions:
     """Gradients and weights once per step, `(n, C)`, with what they wait for the collectives of the passes beside them."""
-    sync, plans = ReplicaTraffic.of(rank, weights), rank.plans
-    if buckets.gradients == 0:
-        return sync.gradient_s, sync.parameter_s
+    (gradient_s, parameter_s), plans = once_s, rank.plans
+    if not rank.workload.overlaps_gradient_sync:
+        return gradient_s, parameter_s
     shares_cards = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
-    gradient_s = with_last_send_s(sync.gradient_s, shares_cards * send_card_s(rank))
+    gradient_s = with_last_send_s(gradient_s, shares_cards * send_card_s(rank))
     if cards_s is None:
-        return gradient_s, sync.parameter_s
+        return gradient_s, parameter_s
     # Zero-bubble schedules reduce gradients beside products alone.
     of_gradients, of_weights = shares_cards & ~splits_backward(plans), shares_cards
-    parameter_s = sync.parameter_s
-    if buckets.parameters > 0:
-        card_s = of_weights[:, None] * cards_s[0]
-        parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
+    card_s = of_weights[:, None] * cards_s[0]
+    parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
     card_s = of_gradients[:, None] * cards_s[1]
     return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
 
@@ -252,7 +242,11 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
 
 
 def _exposed_behind(
-    rank: Rank, parts: ModelParts, layers_s: Directions, cards_s: list[Directions] | None
+    rank: Rank,
+    parts: ModelParts,
+    by_parts: ReplicaTraffic | None,
+    layers_s: Directions,
+    cards_s: list[Directions] | None,
 ) -> tuple[Directions, Directions]:
     """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
 
@@ -262,7 +256,7 @@ def _exposed_behind(
     if cards_s is not None:
         is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
         cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
-    shown_s = shards_s(rank, parts, cards_s)
+    shown_s = shards_s(rank, parts, by_parts, cards_s)
     return shown_s, _host_copies(rank, parts, *_added(layers_s, shown_s))
 
 
@@ -288,7 +282,8 @@ def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
     none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
     dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
     kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
-    return [dense_s, none_s, none_s, *expert_s, *kept_s][:num_parts]
+    modules_s = [module_copies_s(rank)] if rank.workload.model.num_mtp_layers else []
+    return [*[dense_s, none_s, none_s, *expert_s, *kept_s][: num_parts - len(modules_s)], *modules_s]
 
 
 def _added(*times_s: Directions) -> Directions:
@@ -296,25 +291,25 @@ def _added(*times_s: Directions) -> Directions:
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
-def _optimizer_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
+def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
     """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
 
-    Accelerators and hosts update their shares side by side.
+    Accelerators and hosts update their shares side by side. What a rank does once per step with all of its weights is a part.
     """
     workload, plans = rank.workload, rank.plans
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
-    shared_shares = np.where(is_split, shard_group(plans), 1)
-    routed_shares = expert_ranks(workload, plans) * np.where(is_split, routed_ranks, 1)
     stages = chunks.unlike_stages()
-    per_rank = (
-        chunks.on_stage(weights.shared_on_rank(plans), stages) / shared_shares
-        + chunks.on_stage(weights.routed, stages) / routed_shares
+    shared = chunks.on_stage(weights.trained.shared_on_rank(plans), stages)
+    routed = chunks.on_stage(weights.trained.routed, stages) / expert_ranks(workload, plans)
+    updated = shared / np.where(is_split, shard_group(plans), 1) + routed / np.where(
+        is_split, routed_ranks, 1
     )
-    most = np.max(per_rank, axis=0)
+    most = np.max(updated, axis=0)
     on_device = 1.0 - workload.optimizer_offload_fraction
     passed_bytes = _fused_bytes(workload) if workload.step_bytes is None else workload.step_bytes
+    whole_bytes = once_per_step_bytes(rank, chunks, stages, weights, shared + routed)
     device_s = memory_bound_time_s(
-        num_bytes=passed_bytes * on_device * most,
+        num_bytes=np.max(passed_bytes * on_device * updated + whole_bytes, axis=0),
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,

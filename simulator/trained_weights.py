@@ -25,21 +25,36 @@ class StepWeights:
     frozen: ChunkWeights | None = None
     """The others; `None` where all are trained."""
 
+    @property
+    def together(self) -> ChunkWeights:
+        """All of them."""
+        if self.frozen is None:
+            return self.trained
+        return ChunkWeights(
+            shared=self.trained.shared + self.frozen.shared,
+            routed=self.trained.routed + self.frozen.routed,
+            whole=self.trained.whole + self.frozen.whole,
+            never_cast=self.trained.never_cast + self.frozen.never_cast,
+        )
+
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> Self:
         """Returns the weights of a workload's chunks."""
         model = chunk_weights(workload.model, plans, chunks)
         if workload.lora is None:
             return cls(trained=model)
-        adapters = chunks.num_layers * adapter_parameters(workload.model, workload.lora)
-        return cls(trained=ChunkWeights(shared=adapters, routed=np.zeros_like(adapters)), frozen=model)
+        num_layers = chunks.num_layers + chunks.num_mtp_layers
+        adapters = num_layers * adapter_parameters(workload.model, workload.lora)
+        trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
+        return cls(trained=trained, frozen=model)
 
 
 def num_trained_parameters(workload: Workload) -> int:
     """Returns the weights that the optimizer updates."""
     if workload.lora is None:
         return workload.model.num_parameters
-    return workload.model.num_layers * adapter_parameters(workload.model, workload.lora)
+    num_layers = workload.model.num_layers + workload.model.num_mtp_layers
+    return num_layers * adapter_parameters(workload.model, workload.lora)
 
 
 def trained_flop_per_token(workload: Workload) -> float:

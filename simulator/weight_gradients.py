@@ -42,11 +42,11 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
 
 
 def output_layer_weight_gradients_s(rank: Rank) -> Floats:
-    """Returns the product of the output layer, `(n,)`."""
+    """Returns the products of the output layer, one for each token that is predicted, `(n,)`."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
     product_s = rank.in_16_bits.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)
-    return product_s * unaligned_slowdown(rank) * rank.compute_slowdown
+    return model.num_predicted_tokens * product_s * unaligned_slowdown(rank) * rank.compute_slowdown
 
 
 def _projections_s(rank: Rank) -> Floats:

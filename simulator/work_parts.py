@@ -6,13 +6,7 @@ designs of 1,255 layouts of GPT-3 would be cut into halves of 1,232 and 1,237 la
 
 from __future__ import annotations
 
-import contextvars
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
 import numpy as np
-from numba import get_num_threads, set_num_threads
 from numpy.typing import NDArray
 
 from simulator.activations import num_micro_batches
@@ -25,8 +19,6 @@ DESIGN_WORK = 1_000
 """What a design takes beside its layout."""
 
 Rows = NDArray[np.intp]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
@@ -49,17 +41,3 @@ def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
     part[order] = before * num_parts // max(1, work.sum())
     rows = [np.flatnonzero(part[inverse] == number) for number in range(num_parts)]
     return [some for some in rows if len(some)]
-
-
-def on_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Returns what a function makes of each item, on as many threads as Numba may use; kernels in it have one thread each.
-
-    Whatever a call raises is raised here. Threads pay where arrays are long: NumPy and compiled kernels let go of the
-    interpreter for those alone.
-    """
-    num_threads = min(get_num_threads(), len(items))
-    if num_threads < 2:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(num_threads, initializer=set_num_threads, initargs=(1,)) as pool:
-        calls = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
-        return [call.result() for call in calls]

@@ -86,6 +86,9 @@ class Workload(Record):
     """Whether tensor-parallel ranks gather inputs of 8- and 4-bit products behind the cast; needs sequence parallelism."""
     keeps_cast_weights: bool = False
     """Whether 8- or 4-bit copies of weights stay between micro-batches (Transformer Engine); not under ZeRO stage 3."""
+    gathers_cast_weights: bool = False
+    """Whether ranks that share weights cast them to 8 bits ahead of their gathers (Megatron Core: `fp8_param_gather`;
+    torchtitan: `enable_fsdp_float8_all_gather`); weights in 4 bits are gathered in 16, as in MXFP8 but under ZeRO stage 3."""
     recompute_method: RecomputeMethod = "block"
     """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
     `uniform`: layers of a group, of which only the first input is kept."""
@@ -94,6 +97,10 @@ class Workload(Record):
     fused, PyTorch's)."""
     weight_prefetch: WeightPrefetch = "both"
     """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
+    regathers_weights: bool = False
+    """Whether ZeRO stage 2 without a pipeline gathers the weights in the forward pass of every micro-batch, having let go of
+    them behind the backward pass before (FSDP with `reshard_after_forward=False` or `SHARD_GRAD_OP`), or once per step
+    (DeepSpeed, Megatron-FSDP)."""
     sharded_copies: ShardedCopies = "none"
     """Copies of gathered weights, and of gradients ahead of their reduction, that ZeRO stage 3 lets the computation wait for.
     `fsdp-2`: those of PyTorch's `fully_shard` (torchtitan); `none`: collectives work in place (DeepSpeed)."""
@@ -107,12 +114,14 @@ class Workload(Record):
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
     step_bytes: float | None = Field(default=None, ge=0, le=1000)
     """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: 10 + 2 `optimizer_bytes`,
-    6 more where gradients of 16 bits are copied to 32, 4 less where they are not."""
+    6 more where gradients of 16 bits are copied to 32, 4 less where they are not, and up to ZeRO-1 `gradient_bytes` for each
+    weight of the rank to set its gradient to zero."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
     stage_layers: StageLayers = None
-    """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each; a list, in model
-    order: only pipelines with as many chunks are tried; left out: as even as the layers allow."""
+    """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each, modules of multi-token
+    prediction as two; a list, in model order: only pipelines with as many chunks are tried; left out: as even as the layers
+    allow."""
     lora: Lora | None = None
     """Low-rank adaptation: the rank of its adapters and the products that have one; left out: all weights are trained."""
     activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)
@@ -189,6 +198,15 @@ class Workload(Record):
         if self.overlaps_parameter_gather and not self.overlaps_gradient_sync:
             raise ValueError(
                 "overlaps_parameter_gather needs overlaps_gradient_sync; set both or leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_weights_in_one_format(self) -> Self:
+        if self.keeps_cast_weights and self.gathers_cast_weights:
+            raise ValueError(
+                "gathers_cast_weights excludes keeps_cast_weights: weights that are gathered behind their cast are in 8 bits "
+                "themselves; give one of them"
             )
         return self
 

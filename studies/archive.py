@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable
-from objectives.pareto import distinct_rows, front_rows, hypervolume
+from objectives.pareto import distinct_rows, dominated_share, front_rows
 from simulator.job import Job
 from simulator.table import Integers
 from studies.reduction import Reduction
@@ -58,7 +58,7 @@ class Archive:
             return 0.0
         values = self.front.objectives(self._job)
         assert self._reference is not None, "the first front sets it"
-        return hypervolume(values / self._reference, np.ones(values.shape[1]))
+        return dominated_share(values, self._reference)
 
     def distinct_front(self) -> tuple[Evaluation | None, Integers]:
         """Returns the front as everybody is shown it, and its numbers: without designs that hardly differ from another one.

@@ -20,8 +20,8 @@ from simulator.compiled import compiled
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
 from simulator.table import Booleans, Floats
+from simulator.threads import on_threads
 from simulator.units import DAY
-from simulator.work_parts import on_threads
 from studies.algorithm import Results
 from studies.knobs import Knobs
 from studies.plan_keys import Keys, plan_keys

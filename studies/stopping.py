@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from objectives.pareto import hypervolume
+from objectives.pareto import dominated_share
 from simulator.job import Job
 from simulator.table import Floats
 from studies.archive import Archive
@@ -72,8 +72,7 @@ def gained_fraction(before: Floats, now: Floats) -> float:
     if len(before) == 0:
         return float("inf") if len(now) else 0.0
     reference = BEYOND_WORST * np.concatenate([before, now]).max(axis=0)
-    ones = np.ones(len(reference))
-    return hypervolume(now / reference, ones) / hypervolume(before / reference, ones) - 1.0
+    return dominated_share(now, reference) / dominated_share(before, reference) - 1.0
 
 
 def _front(archive: Archive, job: Job) -> Floats:

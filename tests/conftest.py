@@ -1,4 +1,4 @@
-"""What do all tests share? Properties without deadlines, and a fresh copy of a store that MLflow made."""
+"""What do all tests share? Properties without deadlines, a fresh copy of an MLflow store, and pictures that are drawn once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from planner.report import files
+from planner.report.data import Figure
+from planner.report.designs import DesignCloud
+from planner.report.plots import save_picture
 from studies.mlflow_session import mlflow_at
 
 # The first example compiles kernels, and machines that are shared are as slow as they like.
@@ -34,3 +38,25 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def uri(tmp_path: Path, empty_store: Path) -> str:
     """Address of an SQLite store `mlflow.db` in the test's folder."""
     return f"sqlite:///{shutil.copy(empty_store, tmp_path / 'mlflow.db')}"
+
+
+@pytest.fixture(scope="session")
+def drawings() -> dict[tuple[object, ...], bytes]:
+    """Pictures by what they show."""
+    return {}
+
+
+@pytest.fixture
+def pictures_drawn_once(drawings: dict[tuple[object, ...], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of what becomes of a study need its pictures, not to draw those of equal studies again."""
+
+    def saved(figure: Figure, cloud: DesignCloud, path: Path) -> None:
+        columns = (cloud.design_id, cloud.broken, *cloud.numbers.values(), *cloud.codes.values())
+        shown = (path.suffix, repr(figure), *cloud.words.items(), *(column.tobytes() for column in columns))
+        if shown in drawings:
+            path.write_bytes(drawings[shown])
+        else:
+            save_picture(figure, cloud, path)
+            drawings[shown] = path.read_bytes()
+
+    monkeypatch.setattr(files, "save_picture", saved)

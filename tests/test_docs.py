@@ -103,6 +103,8 @@ NO_MODEL = {
     "simulator.hourly": "length of a year and of a profile",
     "simulator.catalog.own": "size of a file",
     "simulator.catalog.own_rules": "what is taken for a mistake in a file",
+    "simulator.pipeline.schedule.OPERATIONS_PER_THREAD": "size of a part",
+    "simulator.run.events.RUNS_PER_THREAD": "size of a part",
     "simulator.simulate": "size of a batch",
     "simulator.step_error.Z_80": "a quantile of the normal distribution",
     "simulator.table": "size of a number",

@@ -152,6 +152,7 @@ def quicken(folder: Path) -> None:
             file.write(FEWER_DESIGNS)
 
 
+@pytest.mark.usefixtures("pictures_drawn_once")
 @pytest.mark.parametrize("page", RUN_PAGES, ids=name_of)
 def test_every_command_and_program_of_a_page_runs(
     page: Path, workplace: Path, first_job: Path, empty_store: Path

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.arguments import path_given
 from planner.calibration.answer import CalibrationAnswer, Held, RowFit
 from planner.calibration.checks import STEPS, check_explained, on_ends
 from planner.calibration.fitting import Plane, best_settled, damped, log_deviations, noise_ratio
@@ -26,7 +27,6 @@ from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
 from planner.calibration.unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
-from planner.given import path_given
 from planner.human import percent
 from simulator.calibration import Calibration
 from simulator.errors import refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.given import path_given
+from planner.arguments import path_given
 from planner.problems import shown
 from planner.record_input import parse_record
 from planner.yaml_text import read_document

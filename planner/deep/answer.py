@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner import __version__
+from planner.arguments import check_kind, check_mapping
 from planner.deep.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
 from planner.deep.words import (
     differences_in_words,
@@ -132,6 +133,18 @@ class DeepRequest:
     algorithm: Algorithm = Algorithm.AUTO
     """Of collectives on `network`."""
 
+    def __post_init__(self) -> None:
+        """Raises `InputError` for what is not of its type."""
+        check_kind(
+            self.faults, "faults", Faults, "must be a record of Faults, such as Faults(speed={5: 0.9})"
+        )
+        if self.network is not None:
+            check_kind(
+                self.network, "network", NetworkFile, "must be a network, such as load_network returns"
+            )
+        check_mapping(self.slow_links, "slow_links", 'must be a mapping, such as {"gpu:0-gpu:1": 0.25}')
+        check_kind(self.algorithm, "algorithm", Algorithm, "must be an Algorithm, such as Algorithm.RING")
+
     def play(self, job: Job, plan: Plan, *, is_usual: bool = False) -> PlanStep:
         """Returns the step of a checked plan, with what is slow or, as `is_usual`, without; its `played` plays it."""
         faults = Faults() if is_usual else self.faults
@@ -196,6 +209,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         >>> len(run.answer.roles), abs(run.answer.difference_fraction) < 0.02
         (12, True)
     """
+    check_kind(request, "request", DeepRequest, 'must be a DeepRequest, such as DeepRequest(plan={"tp": 8})')
     plan, broken = checked_plan(job, request.plan)
     step = request.play(job, plan)
     if is_drawn:

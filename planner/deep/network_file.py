@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from planner.arguments import path_given
 from planner.job.schema import Location, model_at
 from planner.plain import plain_copy
 from planner.problems import Findings, nearest
@@ -28,13 +29,14 @@ def load_network(path: str | Path) -> NetworkFile:
     Raises:
         InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
     """
+    file = path_given(path)
     findings = Findings(_model_at)
     for kind in KINDS:
         findings.rename((NETWORK, kind), (NETWORK,))
-    fields = plain_copy({"name": name_of(path), **read_mapping(path, least=LEAST)}, findings)
+    fields = plain_copy({"name": name_of(file), **read_mapping(file, least=LEAST)}, findings)
     if NETWORK in fields:
         _check_kind(fields[NETWORK], findings)
-    return _checked(validated(NetworkFile, fields, findings, str(path)), str(path))
+    return _checked(validated(NetworkFile, fields, findings, str(file)), str(file))
 
 
 def _checked(file: NetworkFile, source: str) -> NetworkFile:

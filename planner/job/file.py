@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from planner.given import check_mapping, path_given
+from planner.arguments import check_mapping, check_text, path_given
 from planner.job.limits import contradictions
 from planner.job.overrides import with_overrides
 from planner.job.own_catalog import own_figures
@@ -75,11 +75,13 @@ def parse_job(
         512
     """
     check_mapping(document, "job", "must be a mapping of the fields of a job file; load_job reads a file")
+    check_text(name, "name")
+    below = Path() if folder is None else path_given(folder, "folder", "a folder")
     findings = Findings()
     plain = plain_copy(with_overrides(document, overrides, findings), findings)
-    own = own_figures(plain.pop("catalog", None), folder or Path(), findings)
+    own = own_figures(plain.pop("catalog", None), below, findings)
     with overlaid(own):
-        fields = resolve(plain, name=name, folder=folder or Path(), findings=findings)
+        fields = resolve(plain, name=name, folder=below, findings=findings)
         fields = with_own_factors(fields, own.get("factors.csv", {}))
         job = validated(Job, fields, findings, source)
     if problems := contradictions(job):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from planner.job.schema import Location, long_form
+from planner.job.schema import ALONE_BESIDE, Location, long_form
 from planner.problems import Findings
 from planner.yaml_text import parse_value
 from simulator.errors import InputError
@@ -27,6 +27,9 @@ def with_overrides(
     """
     if isinstance(overrides, str):  # which is a sequence of texts, too: of its characters
         findings.add(("overrides",), overrides, f"must be a list of texts: [{overrides!r}]")
+        return document
+    if not (isinstance(overrides, Sequence) and all(isinstance(each, str) for each in overrides)):
+        findings.add(("overrides",), overrides, 'must be a list of texts, such as ["limits.budget_usd=4e6"]')
         return document
     for override in overrides:
         location, value = _parsed(override, findings)
@@ -68,10 +71,16 @@ def _replaced(node: object, rest: Location, value: object, done: Location, findi
         items[step] = _replaced(items[step], rest[1:], value, here, findings)
         return items
     fields = _fields(node, done)
-    if fields is None:
+    is_single = isinstance(node, (str, int, float))
+    if fields is None or (is_single and not _may_stand_beside(done, step)):
         findings.add(done, node, f"has no field {step}: it is a single value or a list")
         return node
     return {**fields, step: _replaced(fields.get(step), rest[1:], value, here, findings)}
+
+
+def _may_stand_beside(location: Location, step: str) -> bool:
+    """Whether a field may stand beside what a single value stands for."""
+    return step in ALONE_BESIDE.get(str(location[-1]), (step,))
 
 
 def _fields(node: object, location: Location) -> Mapping[str, object] | None:

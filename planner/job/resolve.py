@@ -22,9 +22,12 @@ from simulator import catalog
 from simulator.errors import InputError
 from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
+from simulator.model import ModelShape
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers.causes import STRAGGLER_PRESETS
 
+MODULES = "num_mtp_layers"
+"""What is a choice of training beside a shape: modules of multi-token prediction."""
 _MOST_SEQUENCES = 100_000_000
 _DEFAULT_RELIABILITY = "typical"
 
@@ -73,7 +76,10 @@ def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
     location = ("workload", "model")
     model = entry(workload.get("model"), catalog.model, location, findings)
     if isinstance(model, dict) and "config" in model:
-        model = _configured_model(model, folder, location, findings)
+        model = _with_modules(_configured_model(model, folder, location, findings), model)
+    elif isinstance(model, dict) and "name" in model and model.keys() <= {"name", MODULES}:
+        known = entry(model["name"], catalog.model, (*location, "name"), findings)
+        model = _with_modules(_known_model(known, location, findings), model)
     if "model" in workload:
         workload["model"] = model
     tokens = workload.pop("global_batch_tokens", None)
@@ -82,9 +88,24 @@ def _workload(given: Fields, folder: Path, findings: Findings) -> Fields:
     return workload
 
 
+def _known_model(known: object, location: Location, findings: Findings) -> Fields | None:
+    """Returns the fields of a model of the catalogue, `None` where a name is none of its."""
+    if isinstance(known, ModelShape):
+        return plain_copy(known.model_dump(), findings)
+    if known is not None:
+        findings.add((*location, "name"), known, "must be the name of a model")
+    findings.hide(location)
+    return None
+
+
+def _with_modules(shape: Fields | None, model: Fields) -> Fields | None:
+    """Returns a shape with as many modules of multi-token prediction as stand beside it."""
+    return shape if shape is None or MODULES not in model else {**shape, MODULES: model[MODULES]}
+
+
 def _configured_model(model: Fields, folder: Path, location: Location, findings: Findings) -> Fields | None:
     """Returns the shape in a `config.json`, named as given, else as `model_name` has it."""
-    for field in model.keys() - {"config", "name"}:
+    for field in model.keys() - {"config", "name", MODULES}:
         findings.add((*location, field), model[field], "must be left out: config gives the whole shape")
     text, here = model["config"], (*location, "config")
     if not isinstance(text, str):

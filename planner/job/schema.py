@@ -77,7 +77,8 @@ FORMS = (
     Form(
         model=Workload,
         field="model",
-        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape",
+        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape; with the first two "
+        "num_mtp_layers may stand: {name: model of the catalogue, num_mtp_layers: 1}",
     ),
     Form(
         model=Workload,
@@ -99,8 +100,9 @@ FORMS = (
         field="config",
         written="path, relative to the job file",
         default="not set",
-        meaning="`config.json` as published with the weights; stands alone or with `name` in the place of "
-        "all other fields. Of a model for several media its `text_config` is read: the language model alone. "
+        meaning="`config.json` as published with the weights; stands alone or with `name` and `num_mtp_layers` in the place "
+        "of all other fields: multi-token prediction that it tells of is trained only where a job asks for it. Of a model "
+        "for several media its `text_config` is read: the language model alone. "
         "Without `name` it is called like the file or its folder, or, where these say nothing (`hf/config.json`), by "
         "`_name_or_path` or `model_type`.",
     ),
@@ -203,9 +205,12 @@ LONG_FORMS: dict[str, tuple[str, ...]] = {
     "other_rent_usd_per_gpu_hour": ("low", "mid", "high"),
     "other_purchase_usd_per_node": ("low", "mid", "high"),
     "site": ("region",),
+    "model": ("name",),
     "reliability": ("preset",),
 }
 """Fields whose single value stands for a mapping with that value under each of these keys."""
+ALONE_BESIDE = {"model": ("num_mtp_layers",)}
+"""What alone may stand beside the keys that a single value stands for, where not every field may."""
 
 
 def form_of(model: type[Record], field: str) -> Form | None:

@@ -17,7 +17,7 @@ from simulator.job import Job
 from simulator.model import ModelShape
 from simulator.offer import Offer
 from simulator.options import WhatIf
-from simulator.record import Record
+from simulator.record import Record, meanings
 from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.stragglers.causes import STRAGGLER_PRESETS
 from simulator.workload import Workload
@@ -77,7 +77,9 @@ def _as_written(record: type[Record], definition: Mapping[str, object]) -> Schem
     plain = {name: part for name, part in definition.items() if name not in ("required", "properties")}
     required: Schema = {"required": needed} if needed else {}
     if record is ModelShape:
-        required = {"anyOf": [{"required": ["config"]}, {"required": needed}]}
+        beside: Schema = {"name": {}, "num_mtp_layers": {}}
+        alone = {"required": ["name"], "properties": beside, "additionalProperties": False}
+        required = {"anyOf": [{"required": ["config"]}, alone, {"required": needed}]}
     return {**plain, "properties": written, **required}
 
 
@@ -88,8 +90,8 @@ def _is_needed(record: type[Record], name: str) -> bool:
 
 
 def _described(record: type[Record], name: str) -> str:
-    field, form = record.model_fields.get(name), form_of(record, name)
-    meaning = (form.meaning if form else "") or (field.description if field else "") or ""
+    form = form_of(record, name)
+    meaning = (form.meaning if form else "") or meanings(record).get(name, "")
     written = f" Written as: {form.written}." if form else ""
     default = f" Left out: {form.default.replace('`', '')}." if form and form.default else ""
     return f"{' '.join(meaning.split())}{written}{default}".strip()

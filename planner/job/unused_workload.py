@@ -59,6 +59,11 @@ def _can_free_stage_inputs(job: Job) -> bool:
     return not keeping.isdisjoint(job.search.recompute)
 
 
+def _gathers_again(job: Job) -> bool:
+    """Whether ZeRO-2 may gather weights in every micro-batch."""
+    return 2 in job.search.zero_stages and job.workload.regathers_weights
+
+
 def _allows(job: Job, *precisions: Precision) -> bool:
     return any(precision in job.workload.precisions for precision in precisions)
 
@@ -109,6 +114,14 @@ WORKLOAD_RULES = (
         paths=_paths("gathers_cast_inputs", "keeps_cast_weights", "fills_expert_rows"),
     ),
     UnusedRule(
+        is_used=lambda job: (
+            _allows(job, Precision.FP8)
+            and (job.workload.fp8_recipe != "mxfp8" or 3 in job.search.zero_stages)
+        ),
+        why="weights in 4 bits, and in MXFP8 but under ZeRO stage 3, are gathered in 16",
+        paths=_paths("gathers_cast_weights"),
+    ),
+    UnusedRule(
         is_used=lambda job: min(job.search.zero_stages) < 3,
         why="under ZeRO stage 3 weights are cast when they are gathered",
         paths=_paths("keeps_cast_weights"),
@@ -116,7 +129,17 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: 3 in job.search.zero_stages,
         why="ZeRO stage 3 is not allowed",
-        paths=_paths("weight_prefetch", "most_gathered_weights", "sharded_copies"),
+        paths=_paths("most_gathered_weights"),
+    ),
+    UnusedRule(
+        is_used=lambda job: 3 in job.search.zero_stages or _gathers_again(job),
+        why="ZeRO stage 3 is not allowed",
+        paths=_paths("weight_prefetch", "sharded_copies"),
+    ),
+    UnusedRule(
+        is_used=lambda job: 2 in job.search.zero_stages,
+        why="ZeRO stage 2 is not allowed",
+        paths=_paths("regathers_weights"),
     ),
     UnusedRule(
         is_used=lambda job: not {1, 2}.isdisjoint(job.search.zero_stages),

@@ -35,6 +35,7 @@ COUNTS = {
     "moe_ffn_hidden": 0,
     "shared_expert_ffn": 0,
     "dense_layers": 0,
+    "mtp_num_layers": 0,
     "seq_len": 1,
     "global_batch": 1,
     "micro_batch": 1,

@@ -16,6 +16,7 @@ SHARDED = Habits(
     gathers_cast_inputs=False,
     zero_stage=3,
     pipeline_zero_stage=1,
+    regathers_weights=True,
     logit_bytes=12,
     memory_kind="reserved",
 )
@@ -56,11 +57,12 @@ TORCHTITAN = replace(
     split_logit_bytes=16,
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
-default (`apply_tp`, `enable_float8_tensorwise_tp`). Its `selective` checkpointing works operator by operator by default.
-Context parallelism is PyTorch's, whose ring gathers keys and values (`context_parallel_rotate_method: allgather`), until August
-2026 (its pull request 4218). In a pipeline weights are not sharded again (`fsdp_reshard_after_forward: default`).
-Its tensor-parallel loss, unless compiled, holds four fp32 tensors of logits backward:
-log-softmax, exponential, gradient, their sum (`_nll_loss_and_log_softmax_backward` of PyTorch)."""
+default (`apply_tp`, `enable_float8_tensorwise_tp`), as its launch commands have FSDP do (`enable_fsdp_float8_all_gather`,
+`float8.md`). Its `selective` checkpointing works operator by operator by default. Context parallelism is PyTorch's, whose ring
+gathers keys and values (`context_parallel_rotate_method: allgather`), until August 2026 (its pull request 4218). In a pipeline
+weights are not sharded again (`fsdp_reshard_after_forward: default`). Its tensor-parallel loss, unless compiled, holds four
+fp32 tensors of logits backward: log-softmax, exponential, gradient, their sum (`_nll_loss_and_log_softmax_backward` of
+PyTorch)."""
 COMPILED_TORCHTITAN = replace(TORCHTITAN, has_fused_operators=True)
 COMPILED_LOSS_BYTES = 4
 """What a compiled loss needs for each logit: 16-bit logits and their gradients. It takes less than one in eight pieces

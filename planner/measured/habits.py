@@ -39,7 +39,8 @@ class Habits:
     gathers_cast_inputs: bool = True
     """As Transformer Engine, which those that are unknown are taken to use."""
     gathers_tensor_scaled_inputs: bool = False
-    """Whether inputs in 8 bits with one scale for the tensor are gathered so where others are not."""
+    """Whether inputs and weights in 8 bits with one scale for the tensor are gathered so where others are not."""
+    gathers_cast_weights: bool = False
     overlaps_gradient_sync: bool = True
     overlaps_parameter_gather: bool | None = None
     gradient_bytes: int = 4
@@ -64,6 +65,7 @@ class Habits:
     """The same with loss scaling."""
     most_gathered_weights: float | None = None
     weight_prefetch: WeightPrefetch = "both"
+    regathers_weights: bool = False
     offloads_gradients: bool = False
     """Whether gradients follow optimizer states into main memory."""
     sharded_copies: ShardedCopies = "none"
@@ -81,6 +83,8 @@ class Habits:
     pads_to_capacity: bool = False
     """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
     dispatches_in_8_bits: bool = False
+    predicting_models: str = ""
+    """Names of models, as a regular expression, whose recipes train one module of multi-token prediction."""
     expert_schedule: Schedule | None = None
     """Order of the pipelines of mixtures of experts; left out: 1F1B."""
     fp8_recipe: CastRecipe | None = None

@@ -35,14 +35,24 @@ NEMO = Habits(
     overlaps_tensor_comm=True,
     gradient_bytes=2,
     sync_bytes=2,
+    gathers_cast_weights=True,
     expert_products="separate",
     pads_to_capacity=True,
     picks_chunks=True,
 )
-"""Most of NVIDIA's published recipes with pipelines interleave them, of 2 to 12 chunks a stage; some pages leave that out."""
-BRIDGE = replace(NEMO, expert_dispatch="deduplicated", overlaps_far_experts=True, logit_bytes=2)
+"""Most of NVIDIA's published recipes with pipelines interleave them, of 2 to 12 chunks a stage; some pages leave that out.
+Those in fp8 gather weights in 8 bits (`fp8_param_gather` of `mixed_precision.py`, `fp8_params` before)."""
+BRIDGE = replace(
+    NEMO,
+    expert_dispatch="deduplicated",
+    overlaps_far_experts=True,
+    logit_bytes=2,
+    predicting_models=r"deepseek[-_ ]?v3|\bdsv3|\bglm[-_ ]?4\.?5(?!v)",
+)
 """Its recipes take DeepEP or Hybrid-EP, and overlap them on H100, where experts span several nodes; their loss is that of
-Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`)."""
+Transformer Engine, which works in place on 16-bit logits (`cross_entropy_fusion_impl = "te"`). Those of DeepSeek-V3 and GLM-4.5
+set `mtp_num_layers = 1` since its first release (`recipes/deepseek/h100/deepseek_v3.py`, `recipes/glm/h100/glm45.py`), on which
+those of performance are built; pages say `w/o MTP` where a run left it out (25.11)."""
 NEMO_APEX = replace(NEMO, optimizer_bytes=10.0, splits_masters=True, update_bytes=0.0)
 """Until 24.05 its optimizer was that of apex, which works on gradients as they are and keeps of a bf16 weight's master only
 the other 16 bits (`store_param_remainders` in `megatron_gpt_model.py` and `distributed_fused_adam.py`)."""

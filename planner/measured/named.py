@@ -11,10 +11,6 @@ from planner.measured.words import affirmed
 _GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?\b", re.IGNORECASE)
 _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
-        re.compile(r"\bmtp\b|multi[- ]token prediction", re.IGNORECASE),
-        "multi-token prediction is left out: no layers are added for it",
-    ),
-    (
         re.compile(
             r"\b(moe|experts?)( layers?)? (in |on |at )?(every|each) (other|2nd|second|\d+)|interleaved moe"
             r"|moe[-_ ]layer[-_ ]freq\w*[ =:]+[2-9]",

@@ -26,6 +26,7 @@ from planner.measured.model_names import known_shape
 from planner.measured.named import remark_named
 from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
 from planner.measured.precision import fp8_recipe, precision_of, scales_rows
+from planner.measured.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.measured.schedule import Order, ordered, remark_unknown_chunks, says_nothing_of_chunks
@@ -171,7 +172,10 @@ class _Translation:
         if order.schedule is None and not habits.picks_chunks:
             remark_unknown_chunks(self.told, layout)
         self._remark_whole_gradients(habits, stage)
-        shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
+        modules = num_mtp_layers(self.told, self.habits)
+        cut = cut_around_modules(shape["num_layers"], modules, layout)
+        if cut is None:
+            shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
         habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
         sequences = self._sequences(layout)
         shape["num_kv_heads"] = exchanged_heads(
@@ -182,6 +186,8 @@ class _Translation:
             **experts,
             "parallel_block": parallel_block(self.told, self.known),
             "qk_norm": qk_norm(self.told, self.known),
+            **({"num_mtp_layers": modules} if modules else {}),
+            **({"stage_layers": " ".join(map(str, cut))} if cut else {}),
             **layout,
             **self.node.cells,
             **habit_cells,
@@ -295,6 +301,7 @@ class _Translation:
             "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
             "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
+            "gathers_cast_weights": habits.gathers_cast_weights or self._gathers_tensor_scaled(),
             **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
@@ -319,7 +326,7 @@ class _Translation:
             self.told.remark("zero_stage_or_fsdp", meaning)
 
     def _gathers_tensor_scaled(self) -> bool:
-        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those in 8 bits."""
+        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those, and weights, in 8 bits."""
         written = self.told.text("precision")
         has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
         return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale

@@ -22,13 +22,14 @@ from planner.measured.framework_habits import habits_of
 from planner.measured.limits import format_reason, speed_reason
 from simulator import catalog
 from simulator.attention_span import SlidingWindow
+from simulator.blocks import LatentAttention, MixtureOfExperts
 from simulator.calibration import Calibration
 from simulator.documents import Documents
 from simulator.errors import InputError
 from simulator.hardware import Node, Site
 from simulator.job import Job
 from simulator.memory import MemoryKind
-from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+from simulator.model import ModelShape
 from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable
 from simulator.reliability import RELIABILITY_PRESETS
@@ -337,6 +338,8 @@ def _workload(row: Row) -> Workload:
     }
     if row.get("lora_rank"):
         given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
+    if row.get("stage_layers"):
+        given["stage_layers"] = tuple(map(int, row["stage_layers"].split()))
     if row.get("recompute_modules"):
         given["recompute_modules"] = row["recompute_modules"].split()
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])

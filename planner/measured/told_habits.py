@@ -30,6 +30,7 @@ UNTOLD_HABITS = (
     "step_bytes",
     "most_gathered_weights",
     "weight_prefetch",
+    "regathers_weights",
     "offloads_gradients",
     "sharded_copies",
     "keeps_stage_outputs",

@@ -15,6 +15,7 @@ from pathlib import Path
 from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import Choice, PurchaseProblem, capital_usd, site_power_w
 from planner import __version__
+from planner.arguments import check_kind, check_seed, path_given
 from planner.purchase.fleet import Fleet
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
@@ -42,9 +43,12 @@ def plan_purchase(
         effort: deterministic seconds of the solver for the plan.
 
     Raises:
-        InputError: a job breaks rules.
+        InputError: a job or an argument breaks rules.
     """
-    question = _Question(fleet=fleet, seed=seed, folder=folder or Path())
+    check_kind(fleet, "fleet", Fleet, "must be a Fleet, such as load_fleet returns")
+    check_seed(seed)
+    below = Path() if folder is None else path_given(folder, "folder", "a folder")
+    question = _Question(fleet=fleet, seed=seed, folder=below)
     problem = question.pooled.problem
     solution = cheapest(problem, effort=effort)
     conflict = () if solution.status != "infeasible" else _conflict(question, effort)

@@ -144,8 +144,8 @@ class _Choice:
         num_front = sum(design.design_id is not None for design in others)
         num_offers = len({design.plan.offer for design in self.designs})
         return (
-            f"other designs of the front ({human.count(num_front)}), and beside it the fastest of several sizes "
-            f"({human.count(len(others) - num_front)}), on {num_offers} of {len(self.job.offers)} offers"
+            f"other designs of the front ({human.count(num_front)}), and beside it the fastest of several sizes, with and "
+            f"without spares ({human.count(len(others) - num_front)}), on {num_offers} of {len(self.job.offers)} offers"
         )
 
     def _without_winners(self) -> _Choice:

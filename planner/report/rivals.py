@@ -1,4 +1,4 @@
-"""What could be recommended instead? The designs of the front, and the fastest one of every offer at several sizes.
+"""What could be recommended instead? The front, and the fastest of every offer and size, with and without spares.
 
 A front holds what is best at the prices of the job. An offer that is beaten there can win at other prices, so that each
 offer sends designs of its own, whether they are on the front or not.
@@ -72,16 +72,22 @@ def sizes_of(job: Job, offer: int, num_gpus: int, most: int = MOST_SIZES) -> lis
 
 
 def _of_offers(job: Job, best: Design, fastest: FastestRuns) -> list[Rival]:
-    """The fastest layout of every offer and size, that saves as the recommended design does."""
+    """The fastest layout of every offer and size, run as the recommended design, with and without spares as the job allows."""
     found = []
     for offer in offers_tried(job, best):
         for run in fastest.at(offer, sizes_of(job, offer, best.plan.num_gpus)):
             if run is not None:
-                saved = {
-                    "offer": offer,
-                    "checkpoint_scheme": best.plan.checkpoint_scheme,
-                    "checkpoint_interval_s": best.plan.checkpoint_interval_s,
-                }
-                plan = run.plans.plan(0).model_copy(update=saved)
-                found.append(Rival(plan=plan, accelerator=job.offers[offer].accelerator.id, design_id=None))
+                plan = run.plans.plan(0)
+                for has_spares in job.search.with_spares:
+                    as_best = {
+                        "offer": offer,
+                        "num_spare_nodes": plan.num_spare_nodes if has_spares else 0,
+                        "checkpoint_scheme": best.plan.checkpoint_scheme,
+                        "checkpoint_interval_s": best.plan.checkpoint_interval_s,
+                        "power_cap_fraction": best.plan.power_cap_fraction,
+                    }
+                    rival = plan.model_copy(update=as_best)
+                    found.append(
+                        Rival(plan=rival, accelerator=job.offers[offer].accelerator.id, design_id=None)
+                    )
     return found

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from planner.arguments import path_given
 from planner.output import ANSWER_FILE, JOB_FILE
 from planner.recommendation import Recommendation
 from planner.report.build import DrawnReport, build_report
@@ -19,17 +20,19 @@ from studies.progress import ignore
 from studies.recording import DESIGN_TABLE
 
 
-def report_of_study(path: Path, progress: Told = ignore) -> DrawnReport:
+def report_of_study(path: str | Path, progress: Told = ignore) -> DrawnReport:
     """Returns the report of a study that has ended; `progress` is told which part is being worked out.
 
     Raises:
+        InputError: it is no path.
         StudyError: the study cannot be read, or has no answer.
     """
-    with Journal.read(path) as journal:
+    file = path_given(path, of="a study")
+    with Journal.read(file) as journal:
         facts = journal.facts
-        check_not_merged(path.stem, facts, "report")
+        check_not_merged(file.stem, facts, "report")
         if ANSWER not in facts:
-            raise StudyError(f"study {path.stem} has not ended: resume it, then report it")
+            raise StudyError(f"study {file.stem} has not ended: resume it, then report it")
         job = job_of(facts)
         return build_report(job, stored_answer(facts), cloud_of_study(job, journal), progress)
 

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
 from constraints.space import pruned_space
 from planner.answer import Clock, search_and_answer, utc_now
+from planner.arguments import check_choice, check_functions, check_kind, path_given
 from planner.given import checked_job
 from planner.recommendation import Recommendation
 from planner.study.facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
@@ -92,14 +93,18 @@ def run_study_of(
         target: where MLflow is told of the study while it runs; when that fails, the study goes on.
 
     Raises:
-        InputError: the job or the seed breaks a rule.
+        InputError: the job, the seed or another argument breaks a rule.
         StudyError: there is such a study already, the store cannot be written to, or only fronts are to be kept of a search
             that is not exhaustive.
     """
+    job = checked_job(job, seed)
+    check_choice(keep, "keep", get_args(Keep))
+    check_functions(clock=clock)
+    _check_means(store, target, progress, should_stop, engine_for)
     store = store or StudyStore()
     if keep == "front":
         _check_exhaustive(job)
-    path = store.create(checked_job(job, seed), seed, clock(), keep)
+    path = store.create(job, seed, clock(), keep)
     return resume_study(
         path,
         store=store,
@@ -111,7 +116,7 @@ def run_study_of(
 
 
 def resume_study(
-    path: Path,
+    path: str | Path,
     *,
     store: StudyStore | None = None,
     progress: Report = ignore,
@@ -132,10 +137,13 @@ def resume_study(
         target: see `run_study_of`.
 
     Raises:
+        InputError: an argument is not what it is to be.
         StudyError: there is no such study, another process is running it, it is a merged one, it was begun by other
             code, or it cannot be written to.
         EngineError: the engine cannot simulate; what was written is kept.
     """
+    path = path_given(path, of="a study")
+    _check_means(store, target, progress, should_stop, engine_for)
     store = store or StudyStore(path.parent)
     with only_runner(path), Journal.open(path) as journal:
         facts = journal.facts
@@ -166,6 +174,21 @@ def resume_study(
             answer = answer.model_copy(update={"mlflow": record})
     counts = Counts.of(evaluator)
     return StudyAnswer(path=path, answer=answer, counts=counts, tracking_failure=told.failure)
+
+
+def _check_means(
+    store: StudyStore | None,
+    target: Target | None,
+    progress: Report,
+    should_stop: Stop,
+    engine_for: EngineFor,
+) -> None:
+    """Raises `InputError` where that by which a study is run is something else than it is to be."""
+    if store is not None:
+        check_kind(store, "store", StudyStore, "must be a StudyStore, such as StudyStore(Path('studies'))")
+    if target is not None:
+        check_kind(target, "target", Target, "must be a Target, such as Target(experiment='spring')")
+    check_functions(progress=progress, should_stop=should_stop, engine_for=engine_for)
 
 
 def _check_exhaustive(job: Job) -> None:

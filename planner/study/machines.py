@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
+from planner.arguments import check_count, check_text
 from studies.engine import Engine, ThisProcess
 
 if TYPE_CHECKING:
@@ -47,12 +48,21 @@ def machines(num_workers: int | None = None, scheduler: str | None = None) -> It
         scheduler: address of a Dask scheduler with workers of its own; takes precedence.
 
     Raises:
+        InputError: a number of workers that is none, or an address that is no text.
         EngineError: Dask is missing, nobody answers, or a worker has other code or libraries.
     """
+    _check(num_workers, scheduler)
     if scheduler is None and num_workers is None:
         yield Machines()
         return
     from studies.distributed import cluster_at, local_cluster
 
-    with cluster_at(scheduler) if scheduler else local_cluster(num_workers or 1) as cluster:
+    with cluster_at(scheduler) if scheduler is not None else local_cluster(num_workers or 1) as cluster:
         yield Machines(cluster)
+
+
+def _check(num_workers: int | None, scheduler: str | None) -> None:
+    if num_workers is not None:
+        check_count(num_workers, "num_workers")
+    if scheduler is not None:
+        check_text(scheduler, "scheduler")

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from constraints.evaluation import Evaluation, evaluate
+from planner.arguments import check_kind, path_given
 from planner.fastest_layout import fastest_layout
 from planner.job.file import load_job, parse_job
 from planner.record_input import read_record
@@ -83,12 +84,14 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
     Raises:
         InputError: the job, or a value of an axis, breaks rules; the grid is too large.
     """
+    check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
+    below = Path() if folder is None else path_given(folder, "folder", "a folder")
     if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])
     for values in product(*sweep.axes.values()):
         axes = dict(zip(sweep.axes, values, strict=True))
-        job = _job(sweep, axes, folder or Path())
+        job = _job(sweep, axes, below)
         _refuse_partial_nodes(sweep, job)
         for num_gpus in sweep.num_gpus:
             sized = _sized(job, num_gpus)

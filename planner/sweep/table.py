@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.arguments import check_kind
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
 from simulator.units import DAY, JOULES_PER_KWH
 from studies.design_table import plan_columns
@@ -16,6 +17,7 @@ Row = dict[str, object]
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
     """Returns one row per design, in the order of the sweep; sizes at which nothing fits have none."""
+    check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
     return [row for point in points for row in point_rows(sweep, point)]
 
 

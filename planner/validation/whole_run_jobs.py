@@ -169,7 +169,10 @@ KNOWN_RUNS = (
         row="run-101",
         framework="HAI-LLM",
         inputs=(
-            _published("workload.model", "deepseek-v3", f"{_DEEPSEEK}, section 4.2"),
+            _published("workload.model.name", "deepseek-v3", f"{_DEEPSEEK}, section 4.2"),
+            _published(
+                "workload.model.num_mtp_layers", 1, f"{_DEEPSEEK}, sections 2.2 and 4.2: one token more"
+            ),
             _published("workload.tokens", 14.8e12, f"{_DEEPSEEK}, section 4.2"),
             _published("workload.sequence_length", 4096, f"{_DEEPSEEK}, section 4.2"),
             _published(
@@ -180,8 +183,9 @@ KNOWN_RUNS = (
             ),
             _assumed(
                 "workload.stage_layers",
-                [1] + [2] * 29 + [1] * 2,
-                "which of the two chunks of its 16 stages hold one of 61 layers is not published",
+                [1] + [2] * 30 + [0],
+                "not published; as Megatron-Bridge cuts the model into as many chunks, multi-token prediction alone on the "
+                "last one",
             ),
             _published("offer.accelerator", "h800-sxm5-80gb", f"{_DEEPSEEK}, section 3.1"),
             _published("offer.num_gpus", 2048, f"{_DEEPSEEK}, section 3.1"),
@@ -204,7 +208,7 @@ KNOWN_RUNS = (
         ),
         own_figures="none of its steps in the constants; its report for the habits of HAI-LLM",
         in_their_place="the rules",
-        note="hours of the pre-training alone; the layer that predicts a second token is left out",
+        note="hours of the pre-training alone",
     ),
 )
 """Every run of `data/published_runs.csv` that is predicted."""

@@ -154,7 +154,13 @@ def circle(label: str, num_bytes: float, num_steps: float, group: Group, links: 
         near_s = np.zeros_like(near_s)
     around = group if is_near else replace(group, members_per_domain=1)
     most_s = np.maximum(near_s, far_s)
-    return _collective(label, Operation.ALL_GATHER, around, num_bytes, alone_s, near_s, far_s, most_s, links)
+    whole = _buffer_bytes(num_bytes, group)
+    return _collective(label, Operation.ALL_GATHER, around, whole, alone_s, near_s, far_s, most_s, links)
+
+
+def _buffer_bytes(sent_bytes: float, group: Group) -> float:
+    """Returns the size of a buffer of which a member sends so much: all but a part of its own."""
+    return sent_bytes * group.size / max(1, group.size - 1)
 
 
 def all_to_all(label: str, num_bytes: float, group: Group, links: LinkConstants) -> Collective:
@@ -187,9 +193,8 @@ def forwarded_exchange(
     near_s = near_bytes / (links.intra_bytes_per_s * forwarded_fraction)
     far_s = far_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
     most_s = np.maximum(near_s, far_s)
-    found = _collective(
-        label, Operation.ALL_TO_ALL, group, near_bytes + far_bytes, alone_s, near_s, far_s, most_s, links
-    )
+    whole = _buffer_bytes(near_bytes + far_bytes, group)
+    found = _collective(label, Operation.ALL_TO_ALL, group, whole, alone_s, near_s, far_s, most_s, links)
     return replace(found, is_direct=True)
 
 

@@ -33,9 +33,9 @@ from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import MOST_TASKS, NONE, TaskGraphBuilder
 from simulator.errors import InputError, Problem
+from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.lent_cores import replicas_core_share
 from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
-from simulator.step import Buckets
 from simulator.table import Floats, Integers
 
 DIRECTIONS = ("forward", "backward", "weight gradient")
@@ -55,7 +55,7 @@ class StepShape:
     sends_block: bool
     """Whether a stage stands still while it sends."""
     buckets: Buckets
-    """Pieces of a chunk's gradients and parameters."""
+    """Pieces of the gradients and parameters of every chunk, `(C,)`."""
     zero_stage: int
     reduces_every: int
     """Micro-batches of a chunk after which ZeRO-2 and ZeRO-3 reduce its gradients."""
@@ -160,19 +160,31 @@ class PlanGraph:
         """
         traffic: tuple[Collective, ...] = ()
         num_buckets = 0
-        if direction == FORWARD and chunk == 0 and self.shape.zero_stage in GATHERS_ONCE:
+        if direction == FORWARD and chunk == 0 and self._gathers_once:
             traffic = self.parts.gathers(self.parts.chunk_weights(chunk))
-            num_buckets = self.shape.buckets.parameters
+            num_buckets = int(self.shape.buckets.parameters[chunk])
         elif direction == num_directions(self.shape.pipeline.schedule) - 1:
-            traffic, num_buckets = self._reduced_last(chunk), self.shape.buckets.gradients
+            traffic = self._reduced_last(chunk)
+            num_buckets = int(self.shape.buckets.gradients[chunk])
         beside_s = (1.0 - 1.0 / max(1, num_buckets)) * sum(each.alone_s for each in traffic)
-        if beside_s == 0.0:
+        later_s = self._reduced_beside(direction, chunk)
+        if beside_s == later_s == 0.0:
             return after
         passes = [self._items(direction, kind) for kind in self.parts.kinds[chunk]]
-        share = float(replicas_core_share(self.parts.rank)[0])
+        share, pass_s = float(replicas_core_share(self.parts.rank)[0]), sum(map(cover_s, passes))
         lent_s = np.zeros((self.shape.pipeline.num_micro_batches, 1))
-        lent_s[0 if direction == FORWARD else -1] = share * min(beside_s, sum(map(cover_s, passes)))
+        lent_s[0 if direction == FORWARD else -1] = share * min(beside_s, pass_s)
+        lent_s[-self.shape.pipeline.num_stages :] += share * min(later_s, pass_s)
         return (self._add_work(LENT_TO_REPLICAS, lent_s, self._stage(chunk), after),)
+
+    def _reduced_beside(self, direction: int, chunk: int) -> float:
+        """Gradients beside each of the last p passes of a chunk: those of the next one of its stage, in one piece."""
+        pipeline = self.shape.pipeline
+        later = chunk + pipeline.num_stages
+        is_backward = direction == num_directions(pipeline.schedule) - 1 == BACKWARD
+        if not is_backward or later >= pipeline.num_chunks or self.shape.buckets.gradients[later] != 1:
+            return 0.0
+        return sum(each.alone_s for each in self._reduced_last(later)) / pipeline.num_stages
 
     def _items(self, direction: int, kind: int) -> Items:
         """What a part does; under zero-bubble schedules gradients of weights are left for later."""
@@ -272,7 +284,7 @@ class PlanGraph:
 
     def _gather_parameters(self) -> None:
         """Adds gathers of ZeRO-1 and ZeRO-2: chunk after chunk, piece by piece, before the operators that need them."""
-        if self.shape.zero_stage not in GATHERS_ONCE:
+        if not self._gathers_once:
             return
         for stage in range(self.shape.pipeline.num_stages):
             begin = self.graph.add("start", after=[np.full((1, self.speed.shape[1]), NONE)]).reshape(1, -1)
@@ -282,14 +294,20 @@ class PlanGraph:
                 if not first.works:
                     continue
                 gathers = self.parts.gathers(self.parts.chunk_weights(chunk))
-                pieces = _pieces(gathers, self.shape.buckets.parameters, is_late=False)
+                pieces = self._pieces(
+                    chunk, gathers, int(self.shape.buckets.parameters[chunk]), is_late=False
+                )
                 for number, piece in enumerate(pieces):
                     for each in piece:
                         after = self.traffic.collective(each, stage, after)
                     self._wait(after, first.at(number / len(pieces))[:1])
-            if not self.shape.buckets.parameters:
+            if not self.shape.buckets.parameters.any():
                 for chunk in self._chunks_of(stage):
                     self._wait(after, self._passes[FORWARD, chunk].begin[:1])
+
+    @property
+    def _gathers_once(self) -> bool:
+        return self.shape.zero_stage in GATHERS_ONCE and not self.shards.regathers
 
     def _reduce_gradients(self, stage: int) -> After:
         """Adds what replicas reduce once per step; returns what the stage's weights wait for."""
@@ -298,18 +316,29 @@ class PlanGraph:
         ended = tuple(
             each[-1:] for chunk in self._chunks_of(stage) for each in self._passes[last, chunk].done
         )
-        after: After = () if self.shape.buckets.gradients else ended
+        after: After = () if self.shape.buckets.gradients.any() else ended
         for chunk in reversed(self._chunks_of(stage)):
             final = self._passes[last, chunk]
             if not final.works:
                 continue
-            pieces = _pieces(self._reduced_once(chunk), self.shape.buckets.gradients, is_late=True)
+            num_buckets = int(self.shape.buckets.gradients[chunk])
+            pieces = self._pieces(chunk, self._reduced_once(chunk), num_buckets, is_late=True)
             for number, piece in enumerate(pieces):
                 share = (number + 1) / len(pieces)
                 ready = final.at(share)[-1:], *self.shards.last_of_parts(chunk, share)
                 for each in piece:
                     after = self.traffic.collective(each, stage, (*after, *ready))
         return (*ended, *after, *self.shards.reduced(stage))
+
+    def _pieces(
+        self, chunk: int, whole: tuple[Collective, ...], num_buckets: int, *, is_late: bool
+    ) -> list[tuple[Collective, ...]]:
+        """Cuts collectives of a chunk into pieces that follow each other; ZeRO-2 has a start-up for each part."""
+        count = max(1, num_buckets)
+        if self.shape.zero_stage != FIRST_BY_PARTS:
+            return _pieces(whole, count, is_late=is_late)
+        num_starts = len(self.parts.kinds[chunk]) / count
+        return [tuple(each.scaled(1.0 / count).with_rest(num_starts * each.rest_s) for each in whole)] * count
 
     def _sum_whole_gradients(self, stage: int, complete: Integers) -> Integers:
         """Adds what tensor-parallel ranks of a stage sum up once its gradients are there; returns when they have that."""
@@ -367,15 +396,12 @@ class PlanGraph:
         )
 
 
-def _pieces(
-    whole: tuple[Collective, ...], num_buckets: int, *, is_late: bool
-) -> list[tuple[Collective, ...]]:
+def _pieces(whole: tuple[Collective, ...], count: int, *, is_late: bool) -> list[tuple[Collective, ...]]:
     """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
 
-    Without overlap there is one piece. Start-ups of reductions are behind the last piece, so that it ends as late as
+    Start-ups of reductions are behind the last piece, so that it ends as late as
     the whole; those of gathers are before the first.
     """
-    count = max(1, num_buckets)
     bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
     full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
     pieces = [bare] * (count - 1)

@@ -13,7 +13,7 @@ back around the products of these. The backward pass is the mirror image, behind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,7 +32,6 @@ from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
-from simulator.host_time import BACKWARD_RATIO
 from simulator.layer_collectives import num_blocks, num_ends
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -46,8 +45,16 @@ from simulator.layer_costs import (
 )
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
+from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
+from simulator.token_prediction import (
+    JOINT,
+    PROJECTION,
+    SHIFTS,
+    projection_operators,
+    projection_weight_gradients_s,
+)
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -81,12 +88,50 @@ def embedding_passes(rank: Rank) -> PartPasses:
 
 
 def output_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through the output layer and the loss."""
+    """Returns the passes through the output layer and the loss, for each token that is predicted."""
     times, ends = output_layer(rank), TensorEnds.of(rank)
+    number = rank.workload.model.num_predicted_tokens
+    forward = (*ends.entering[0], *work("output layer", float(times.forward_compute_s[0]) / number))
+    backward = (*work("output layer", float(times.backward_compute_s[0]) / number), *ends.entering[1])
     return PartPasses(
-        forward=(*ends.entering[0], *work("output layer", float(times.forward_compute_s[0]))),
-        backward=(*work("output layer", float(times.backward_compute_s[0])), *ends.entering[1]),
+        forward=number * forward,
+        backward=number * backward,
         weight_gradient_s=float(output_layer_weight_gradients_s(rank)[0]),
+    )
+
+
+def module_passes(rank: Rank) -> PartPasses:
+    """Returns the passes through a module of multi-token prediction, without its logits."""
+    in_layer = replace(rank, plans=plans_of_modules(rank.workload, rank.plans))
+    first = _projection_passes(rank)
+    layer = layer_passes(in_layer, is_expert=rank.workload.model.has_expert_modules)
+    return PartPasses(
+        forward=(*first.forward, *layer.forward),
+        backward=(*layer.backward, *first.backward),
+        weight_gradient_s=first.weight_gradient_s + layer.weight_gradient_s,
+    )
+
+
+def _projection_passes(rank: Rank) -> PartPasses:
+    """Returns the passes through what a module of multi-token prediction does in front of its layer, and its norms."""
+    found, ends = embedding_passes(rank), TensorEnds.of_projection(rank)
+    forward, backward = (
+        {name: work(name, _pair(seconds, 1.0)[way]) for name, seconds in projection_operators(rank).items()}
+        for way in (0, 1)
+    )
+    again = (*forward[JOINT], *ends.entering[0], *forward[PROJECTION], *ends.leaving[0])
+    repeated = again if repeats_projection(rank.workload, rank.plans)[0] else ()
+    return PartPasses(
+        forward=(*forward[SHIFTS], *found.forward, *again),
+        backward=(
+            *repeated,
+            *ends.leaving[1],
+            *backward[PROJECTION],
+            *ends.entering[1],
+            *backward[JOINT],
+            *found.backward,
+        ),
+        weight_gradient_s=float(projection_weight_gradients_s(rank)[0]),
     )
 
 
@@ -126,12 +171,12 @@ class _Layer:
         slowdown = float(rank.compute_slowdown[0])
         *before, behind = each_projection_s(rank)
         core_s = attention_core_s(rank)
-        moved_s = float(moved_operators_s(rank, is_expert=self.is_expert)[0]) / 2.0
+        moved_s = _pair(moved_operators_s(rank, is_expert=self.is_expert), 0.5)
         found = {
             "attention projections": _summed(before, slowdown),
             "attention core": _pair(core_s, slowdown),
             "attention output product": _pair(behind, slowdown),
-            NORMS: (moved_s, BACKWARD_RATIO * moved_s),
+            NORMS: moved_s,
         }
         products = feed_forward_operators(rank, is_expert=self.is_expert)
         found |= {name: _pair(seconds, slowdown) for name, seconds in products.items()}

@@ -1,7 +1,8 @@
 """What does every chunk of a plan's pipeline compute, send and share? Passes, weights and traffic of replicas by part.
 
 A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
-in the backward pass come before those that keep their activations, dense ones before those with experts.
+in the backward pass come before those that keep their activations, dense ones before those with experts. Modules of
+multi-token prediction come behind all layers; the output layer has the logits of all of them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from functools import cached_property
 
 import numpy as np
 
+from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights, held_by_rank
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
-from simulator.deep.plan_operators import embedding_passes, layer_passes, output_passes
+from simulator.deep.plan_operators import embedding_passes, layer_passes, module_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.lora import adapter_parameters
-from simulator.memory import WEIGHT_BYTES
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
@@ -27,10 +28,12 @@ from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
 from simulator.whole_gradients import copies_s, summed_bytes
 
-EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT = range(6)
+EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT, MODULE = range(7)
 """Kinds of parts."""
 COPIES = "copies of sharded weights"
 """How the copies of FSDP2 are called."""
+CASTS = "casts of sharded weights"
+"""How casts of gathered weights to 8 or 4 bits are called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,8 @@ class Weights:
     """Those of routed experts."""
     whole: float = 0.0
     """Those of the former that tensor-parallel ranks do not split."""
+    never_cast: float = 0.0
+    """Those of them whose products stay in 16 bits."""
 
     @property
     def is_any(self) -> bool:
@@ -52,8 +57,8 @@ class Weights:
     @property
     def as_columns(self) -> ChunkWeights:
         """The same of the only chunk of the only design."""
-        shared, routed, whole = (np.array([[each]]) for each in (self.shared, self.routed, self.whole))
-        return ChunkWeights(shared=shared, routed=routed, whole=whole)
+        names = ("shared", "routed", "whole", "never_cast")
+        return ChunkWeights(**{name: np.array([[float(getattr(self, name))]]) for name in names})
 
     def shared_on_rank(self, plans: PlanTable) -> float:
         """Returns the shared weights that one tensor-parallel rank holds."""
@@ -83,6 +88,7 @@ class PlanParts:
             num_kept = 0 if kept_layers is None else round(kept_layers[0, chunk])
             yield from [again] * (round(all_layers[0, chunk]) - num_kept) + [keeps] * num_kept
         if self.chunks.is_last[0, chunk]:
+            yield from [MODULE] * self.chunks.modules
             yield OUTPUT
 
     @cached_property
@@ -93,6 +99,7 @@ class PlanParts:
         made = {
             EMBEDDING: lambda: embedding_passes(rank),
             OUTPUT: lambda: output_passes(rank),
+            MODULE: lambda: module_passes(rank),
             DENSE: lambda: layer_passes(rank, is_expert=False),
             EXPERT: lambda: layer_passes(rank, is_expert=True),
             KEPT_DENSE: lambda: layer_passes(keeping, is_expert=False),
@@ -116,11 +123,13 @@ class PlanParts:
         trained, frozen = (each.as_columns for each in self.weights_of(kind))
         weights = StepWeights(trained=trained, frozen=frozen)
         gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
+        again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
         reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
+        casts = [work(CASTS, float(each[0, 0])) for each in casts_in_passes_s(self.rank, weights.together)]
         return replace(
             passes,
-            forward=(*gathered, *passes.forward),
-            backward=(*gathered, *passes.backward, *reduced),
+            forward=(*gathered, *casts[0], *passes.forward),
+            backward=(*again, *casts[1], *passes.backward, *reduced),
         )
 
     def weights_of(self, kind: int) -> tuple[Weights, Weights]:
@@ -134,8 +143,9 @@ class PlanParts:
             whole=model.expert_layer_whole_parameters,
         )
         all_weights = {
-            EMBEDDING: Weights(shared=model.embedding_parameters),
-            OUTPUT: Weights(shared=model.output_parameters),
+            EMBEDDING: _never_cast(model.embedding_parameters),
+            OUTPUT: _never_cast(model.output_parameters),
+            MODULE: Weights(**model.mtp_weights._asdict()),
             DENSE: layer,
             KEPT_DENSE: layer,
             EXPERT: expert_layer,
@@ -144,14 +154,14 @@ class PlanParts:
         if lora is None:
             return all_weights, Weights(shared=0.0)
         is_layer = kind not in (EMBEDDING, OUTPUT)
-        return Weights(shared=adapter_parameters(model, lora) if is_layer else 0.0), all_weights
+        return _never_cast(adapter_parameters(model, lora) if is_layer else 0.0), all_weights
 
     def chunk_weights(self, chunk: int) -> Weights:
         """Returns the trained weights of a chunk, the copy of a tied embedding included."""
         trained = StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
-        columns = trained.shared, trained.routed, np.broadcast_to(trained.whole, trained.shared.shape)
-        shared, routed, whole = (float(column[0, chunk]) for column in columns)
-        return Weights(shared=shared, routed=routed, whole=whole)
+        columns = trained.shared, trained.routed, trained.whole, trained.never_cast
+        values = (float(np.broadcast_to(column, trained.shared.shape)[0, chunk]) for column in columns)
+        return Weights(**dict(zip(("shared", "routed", "whole", "never_cast"), values, strict=True)))
 
     @cached_property
     def groups(self) -> tuple[Group, Group]:
@@ -162,21 +172,23 @@ class PlanParts:
         return shared, Group.of(rank, int(expert_ranks(workload, plans)[0]), ranks)
 
     def exchange(
-        self, label: str, operation: Operation, weights: Weights, value_bytes: float
+        self, label: str, operation: Operation, shared_bytes: float, routed_bytes: float
     ) -> tuple[Collective, ...]:
-        """Returns the traffic of replicas for weights, those of experts in their own groups."""
-        plans, (shared, routed) = self.rank.plans, self.groups
-        share = weights.shared_on_rank(plans)
-        part = weights.routed / float(expert_ranks(self.rank.workload, plans)[0])
-        found = [ring(label, operation, share * value_bytes, shared, self.rank.links)]
-        if part > 0.0:
-            found.append(ring(label, operation, part * value_bytes, routed, self.rank.links))
+        """Returns the traffic of replicas for so many bytes of weights, those of experts in their own groups."""
+        shared, routed = self.groups
+        found = [ring(label, operation, shared_bytes, shared, self.rank.links)]
+        if routed_bytes > 0.0:
+            found.append(ring(label, operation, routed_bytes, routed, self.rank.links))
         return moves(*found)
 
     def gradients(self, operation: Operation, weights: Weights) -> tuple[Collective, ...]:
         """Returns the reduction of gradients."""
+        plans, wire_bytes = self.rank.plans, float(self.rank.workload.wire_bytes)
+        routed = weights.routed / float(expert_ranks(self.rank.workload, plans)[0])
         label = f"gradient {operation.value}"
-        return self.exchange(label, operation, weights, float(self.rank.workload.wire_bytes))
+        return self.exchange(
+            label, operation, wire_bytes * weights.shared_on_rank(plans), wire_bytes * routed
+        )
 
     def between_copies(self, weights: Weights) -> tuple[Collective, ...]:
         """Returns what the copies of hybrid sharding add up once per step, of which a rank has a share; else nothing."""
@@ -214,8 +226,13 @@ class PlanParts:
         return tuple(
             each
             for part in weights
-            for each in self.exchange("weight all-gather", Operation.ALL_GATHER, part, WEIGHT_BYTES)
+            for each in self.exchange("weight all-gather", Operation.ALL_GATHER, *self._gathered_bytes(part))
         )
+
+    def _gathered_bytes(self, weights: Weights) -> tuple[float, float]:
+        """Bytes of shared and routed weights of a rank as they are gathered."""
+        shared, routed = gathered_weight_bytes(self.rank.workload, self.rank.plans, weights.as_columns)
+        return float(shared[0, 0]), float(routed[0, 0])
 
     @cached_property
     def sent(self) -> Message:
@@ -226,14 +243,14 @@ class PlanParts:
 
     @cached_property
     def tied(self) -> Message | None:
-        """Gradients of a tied embedding, which its two ends add up; `None` where there is nothing to add up.
+        """Gradients of an embedding that both ends hold, which they add up; `None` where there is nothing to add up.
 
         Two ranks that add up a buffer send each other half of it twice.
         """
         rank = self.rank
         plans = rank.plans
         shares = float((plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1))[0])
-        num_bytes = rank.workload.model.tied_parameters * rank.workload.wire_bytes / shares
+        num_bytes = rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares
         near, far = (
             ring(
                 "tied",
@@ -253,3 +270,7 @@ class PlanParts:
             near_bytes=near.near_bytes,
             far_bytes=far.far_bytes,
         )
+
+
+def _never_cast(weights: float) -> Weights:
+    return Weights(shared=weights, never_cast=weights)

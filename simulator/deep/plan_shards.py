@@ -27,6 +27,7 @@ from simulator.layer_collectives import CORE_SHARE
 from simulator.pipeline.turns import PipelineShape
 from simulator.shard_passes import IS_AHEAD, IS_WHOLE, first_gathers, reduces_in_every_pass
 from simulator.table import Integers
+from simulator.weight_gathers import regathers
 
 GATHERS_AGAIN, REDUCES_OFTEN = 3, 2
 """Least ZeRO stages at which weights are gathered, and gradients reduced, in every micro-batch."""
@@ -169,10 +170,17 @@ class Shards:
         return tuple(self._reduced.get(stage, ()))
 
     @property
+    def regathers(self) -> bool:
+        """Whether ZeRO-2 gathers weights in every forward pass."""
+        return bool(regathers(self.parts.rank.workload, self.parts.rank.plans)[0])
+
+    @property
     def _gathers(self) -> bool:
         return self._gathers_in(self._direction)
 
     def _gathers_in(self, direction: int) -> bool:
+        if direction == FORWARD and self.regathers:
+            return True
         return self.zero_stage == GATHERS_AGAIN and direction != WEIGHT_GRADIENT
 
     @property

@@ -28,12 +28,13 @@ from simulator.deep.routing import Paths
 from simulator.deep.tasks import NONE, TaskGraph, TaskGraphBuilder
 from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
+from simulator.gradient_buckets import Buckets
 from simulator.job import Job
 from simulator.memory import reduced_fraction
 from simulator.pipeline.turns import PipelineShape
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
-from simulator.step import Buckets, StepTable, simulate_step, step_parts
+from simulator.step import StepParts, StepTable, simulate_step, step_parts
 
 MOST_UNFOLDED = 1_024
 """Accelerators that are played one by one."""
@@ -150,12 +151,19 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
     shape = StepShape(
         pipeline=pipeline,
         sends_block=bool(np.asarray(fast.pipeline["send_blocks_sender"])[0]),
-        buckets=Buckets.of(workload),
+        buckets=_buckets(fast),
         zero_stage=plan.zero_stage,
         reduces_every=round(1.0 / float(reduced_fraction(workload, plans)[0])) if is_zero_2 else 1,
         optimizer_s=float(fast.optimizer_s[0]),
     )
     return PlanParts(rank=rank, chunks=chunks), shape
+
+
+def _buckets(fast: StepParts) -> Buckets:
+    gradients, parameters = (
+        np.asarray(fast.pipeline[name])[0] for name in ("num_overlap_buckets", "num_gather_buckets")
+    )
+    return Buckets(gradients=gradients, parameters=parameters)
 
 
 def refuse_uncovered(job: Job) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from simulator.deep.plan_collectives import Collective, Group, Operation, ring
 from simulator.deep.plan_items import moves
 from simulator.latent_exchange import NUM_LATENTS, latent_bytes
+from simulator.predicted_tokens import NUM_INPUTS
 from simulator.rank import Rank
 from simulator.table import Floats
 
@@ -47,6 +48,17 @@ class TensorEnds:
         gathers = (*ahead, *cls._all(rank, Operation.ALL_GATHER, *gathered))
         entering = gathers, cls._all(rank, backward, *summed)
         return replace(ends, entering=entering)
+
+    @classmethod
+    def of_projection(cls, rank: Rank) -> TensorEnds:
+        """Returns those of the projection of multi-token prediction, which reads two values and gives a whole one."""
+        summed, has_scatter = NUM_INPUTS * rank.hidden_bytes, rank.workload.has_sequence_parallel
+        whole = cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
+        if not has_scatter:
+            return cls(entering=((), cls._all(rank, Operation.ALL_REDUCE, summed)), leaving=(whole, ()))
+        gathered = cls._all(rank, Operation.ALL_GATHER, NUM_INPUTS * rank.block_gather_bytes[0])
+        scatter = cls._all(rank, Operation.REDUCE_SCATTER, summed)
+        return cls(entering=((*cls._largest(rank), *gathered), scatter), leaving=(whole, whole))
 
     @classmethod
     def _of(

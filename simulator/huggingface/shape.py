@@ -2,6 +2,9 @@
 
 Biases but those of experts, and norms behind blocks, are left out: they are less than 0.2 % of the weights. What has no
 place in a `ModelShape` (sparse layers in between dense ones, unknown families) is refused, not approximated.
+
+Multi-token prediction that a file tells of is named in the `source` of the shape and not taken over: whether it is trained is a
+choice of each training (Megatron Core: `mtp_num_layers`), and most fine-tuning leaves it out.
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
 
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads")
+MODULE_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+"""Keys with the modules of multi-token prediction that are published with the weights (DeepSeek-V3, GLM-4.5, ERNIE 4.5 and
+MiMo; MiniMax-M2; Qwen3.5)."""
 OPT_POSITION_OFFSET = 2
 """OPT's table of positions has two rows before the first position."""
 LANGUAGE_KEY = "text_config"
@@ -78,11 +84,17 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
     if reader.problems:
         raise InputError(reader.problems)
     try:
-        source = f"config.json ({reader.model_type})"
+        source = f"config.json ({reader.model_type}{_told_modules(reader)})"
         named = {"name": name, "source": source, "is_gated": family.is_gated}
         return ModelShape.model_validate({**named, **numbers})
     except ValidationError as error:
         raise InputError(_problems(error, path)) from error
+
+
+def _told_modules(reader: ConfigReader) -> str:
+    """Names modules of multi-token prediction, which are trained only where a job asks for them."""
+    key = next((key for key in MODULE_KEYS if reader.config.get(key)), None)
+    return "" if key is None else f"; {key} {reader.config[key]}, trained only as num_mtp_layers says"
 
 
 def language_part(config: Config) -> Config:

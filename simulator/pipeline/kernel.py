@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import prange
 
-from simulator.compiled import compiled, compiled_parallel, compiled_uncounted, inlined
+from simulator.compiled import compiled, compiled_uncounted, inlined
 from simulator.pipeline.order import (
     AWAITED,
     DURATION,
@@ -39,13 +38,6 @@ from simulator.pipeline.state import (
     reset,
     shape_of,
 )
-
-
-@compiled_parallel
-def play_parts(batch: PipelineBatch, results: PipelineResults, rows: IntArray, bounds: IntArray) -> None:
-    """Plays the designs between consecutive bounds on a thread each; no design sees another one."""
-    for part in prange(len(bounds) - 1):
-        play_rows(batch, results, rows[bounds[part] : bounds[part + 1]])
 
 
 @compiled
@@ -95,8 +87,10 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
 @compiled
 def num_lanes_of(batch: PipelineBatch, row: int) -> int:
     """Returns 2 for a design that gathers parameters, else 1."""
-    num_chunks = batch.num_stages[row] * batch.num_chunks_per_stage[row]
-    return 2 if np.any(batch.parameter_gather_s[row, :num_chunks] != 0.0) else 1
+    for chunk in range(batch.num_stages[row] * batch.num_chunks_per_stage[row]):
+        if batch.parameter_gather_s[row, chunk] != 0.0:
+            return 2
+    return 1
 
 
 @compiled
@@ -161,7 +155,7 @@ def _play_first_forward(
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
         end_s = start_s + duration_s
-        num_pieces = lanes.num_gather_buckets[lane]
+        num_pieces = lanes.num_gather_buckets[kind, lane]
         if num_pieces > 0:
             gather_start_s, gather_s = lanes.gathered_s[stage, lane], lanes.gather_s[kind, lane]
             lanes.gathered_s[stage, lane] = gather_start_s + gather_s
@@ -182,7 +176,7 @@ def _play_last_gradient(
     for lane in range(len(lanes.send_s)):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
-        num_pieces = lanes.num_overlap_buckets[lane]
+        num_pieces = lanes.num_overlap_buckets[chunk, lane]
         if num_pieces > 0:
             lanes.network_free_s[stage, lane] = streamed_end_s(
                 start_s, duration_s, lanes.network_free_s[stage, lane], lanes.sync_s[chunk, lane], num_pieces
@@ -213,11 +207,9 @@ def streamed_end_s(
 @compiled
 def _stage_end_s(lanes: Lanes, stage: int, lane: int) -> float:
     """Returns when a stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
-    end_s = float(lanes.last_end_s[stage, lane])
-    if lanes.num_overlap_buckets[lane] > 0:
-        return max(end_s, float(lanes.network_free_s[stage, lane]))
+    end_s = max(float(lanes.last_end_s[stage, lane]), float(lanes.network_free_s[stage, lane]))
     for chunk in range(len(lanes.stages)):
-        if lanes.stages[chunk] == stage:
+        if lanes.stages[chunk] == stage and lanes.num_overlap_buckets[chunk, lane] == 0:
             end_s += lanes.sync_s[chunk, lane]
     return end_s
 

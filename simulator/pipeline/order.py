@@ -126,12 +126,19 @@ def _awaited_kinds(shape: PipelineShape) -> tuple[npt.NDArray[np.int64], npt.NDA
     of their own stage, which their turns put before them. The first forward waits for nothing: a kind beyond all.
     """
     c = shape.num_chunks
-    kinds = np.arange(num_directions(shape.schedule) * c)
-    awaited = np.where(kinds < c, kinds - 1, np.where(kinds < 2 * c, kinds + 1, kinds - c))
-    awaited[2 * c - 1] = c - 1
-    awaited[0] = len(kinds)
-    is_elsewhere = np.zeros(len(kinds), dtype=np.bool_)
-    for kind in kinds:
-        if awaited[kind] < len(kinds):
-            is_elsewhere[kind] = stage_of(shape, int(kind) % c) != stage_of(shape, int(awaited[kind]) % c)
+    num_kinds = num_directions(shape.schedule) * c
+    awaited, is_elsewhere = np.empty(num_kinds, dtype=np.int64), np.zeros(num_kinds, dtype=np.bool_)
+    for kind in range(num_kinds):
+        if kind == 0:
+            awaited[kind] = num_kinds
+        elif kind < c:
+            awaited[kind] = kind - 1
+        elif kind == 2 * c - 1:
+            awaited[kind] = c - 1
+        elif kind < 2 * c:
+            awaited[kind] = kind + 1
+        else:
+            awaited[kind] = kind - c
+        if awaited[kind] < num_kinds:
+            is_elsewhere[kind] = stage_of(shape, kind % c) != stage_of(shape, int(awaited[kind]) % c)
     return awaited, is_elsewhere

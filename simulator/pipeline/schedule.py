@@ -24,7 +24,7 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
-from simulator.pipeline.kernel import play_lanes, play_parts, play_rows
+from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
 from simulator.pipeline.state import (
     TWO_LANES,
@@ -38,6 +38,10 @@ from simulator.pipeline.state import (
     shape_of,
 )
 from simulator.pipeline.turns import ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
+from simulator.threads import on_threads
+
+OPERATIONS_PER_THREAD = 200_000
+"""Forwards that take some milliseconds to play with their backwards; starting a thread takes a tenth of one."""
 
 
 class PipelineColumns(TypedDict):
@@ -69,11 +73,11 @@ class PipelineColumns(TypedDict):
     parameter_gather_s: npt.ArrayLike
     """Shape (n, C), all-gather of a chunk's parameters at the start of the step; 0 if there is none."""
     num_overlap_buckets: npt.ArrayLike
-    """Shape (n,), K >= 0: a chunk's gradients become ready in K equal pieces during its last backward. 0 is no overlap: a
-    stage reduces everything after its last backward."""
+    """Shape (n, C), or (n,) where all chunks have as many, K >= 0: a chunk's gradients become ready in K equal pieces during
+    its last backward. 0 is no overlap: a stage reduces them after its last backward."""
     num_gather_buckets: NotRequired[npt.ArrayLike]
-    """Shape (n,), >= 0: the first forward of a chunk needs its parameters in so many equal pieces; left out: as many as
-    gradients. 0 is no overlap: a stage gathers everything before its first forward."""
+    """Likewise: the first forward of a chunk needs its parameters in so many equal pieces; left out: as many as gradients.
+    0 is no overlap: a stage gathers them before its first forward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +134,8 @@ def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
     batch = _as_batch(columns)
     results = _new_results(len(batch.num_stages), int(batch.num_stages.max(initial=0)))
     _mark_impossible(batch, results)
-    rows = _rows_by_shape(batch)
-    if get_num_threads() > 1:
-        play_parts(batch, results, rows, _equal_parts(batch, rows, get_num_threads()))
-    else:
-        play_rows(batch, results, rows)
+    parts = _equal_parts(batch, _rows_by_shape(batch), get_num_threads())
+    on_threads(lambda rows: play_rows(batch, results, rows), parts)  # no design sees another one
     return PipelineTimes(**results._asdict())
 
 
@@ -208,12 +209,14 @@ def _rows_by_shape(batch: PipelineBatch) -> IntArray:
     return np.asarray(rows[np.lexsort(shape)], dtype=np.int64)
 
 
-def _equal_parts(batch: PipelineBatch, rows: IntArray, num_parts: int) -> IntArray:
-    """Returns the bounds, `(parts + 1,)`, of parts of the rows that have about as many operations each."""
+def _equal_parts(batch: PipelineBatch, rows: IntArray, max_parts: int) -> list[IntArray]:
+    """Returns the rows in parts that have about as many operations each, and not too few for a thread."""
     shape = (batch.num_stages[rows], batch.num_chunks_per_stage[rows], batch.num_micro_batches[rows])
     num_operations = np.cumsum(np.prod(shape, axis=0))
-    shares = np.arange(1, num_parts) / num_parts * num_operations.max(initial=0)
-    return np.concatenate([[0], np.searchsorted(num_operations, shares), [len(rows)]]).astype(np.int64)
+    total = int(num_operations.max(initial=0))
+    num_parts = max(1, min(max_parts, total // OPERATIONS_PER_THREAD))
+    shares = np.arange(1, num_parts) / num_parts * total
+    return np.split(rows, np.searchsorted(num_operations, shares))
 
 
 def _as_batch(columns: PipelineColumns) -> PipelineBatch:
@@ -228,8 +231,8 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         num_stages=num_stages,
         num_chunks_per_stage=np.ascontiguousarray(columns["num_chunks_per_stage"], dtype=np.int64),
         num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
-        num_overlap_buckets=np.ascontiguousarray(columns["num_overlap_buckets"], dtype=np.int64),
-        num_gather_buckets=np.ascontiguousarray(gather_buckets, dtype=np.int64),
+        num_overlap_buckets=_of_chunks(columns["num_overlap_buckets"], backward_s),
+        num_gather_buckets=_of_chunks(gather_buckets, backward_s),
         send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
@@ -242,6 +245,14 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     if problems:
         raise InputError(problems)
     return batch
+
+
+def _of_chunks(counts: npt.ArrayLike, times_s: FloatArray) -> IntArray:
+    """Returns counts `(n,)` for every chunk of times `(n, C)`; what has another shape stays as it is."""
+    numbers = np.asarray(counts, dtype=np.int64)
+    if numbers.ndim == 1 and numbers.shape == times_s.shape[:1]:
+        numbers = np.broadcast_to(numbers[:, None], times_s.shape)
+    return np.ascontiguousarray(numbers)
 
 
 def _count_problems(batch: PipelineBatch) -> list[Problem]:
@@ -272,7 +283,7 @@ def _shape_problems(batch: PipelineBatch) -> list[Problem]:
         least_chunks = int((batch.num_stages * batch.num_chunks_per_stage).max(initial=0))
     problems = []
     for name, column in batch._asdict().items():
-        is_by_chunk = name.startswith(("chunk_", "gradient_", "parameter_"))
+        is_by_chunk = name.startswith(("chunk_", "gradient_", "parameter_")) or name.endswith("_buckets")
         if column.ndim != (2 if is_by_chunk else 1) or column.shape[:1] != rows:
             rule = f"must have {rows[0]} rows{' of chunks' if is_by_chunk else ''}"
             problems.append(Problem(path=name, value=f"shape {column.shape}", rule=rule))

@@ -82,9 +82,9 @@ class Lanes(NamedTuple):
     send_s: FloatArray
     """Shape (L,)."""
     num_overlap_buckets: IntArray
-    """Shape (L,)."""
+    """Shape (C, L)."""
     num_gather_buckets: IntArray
-    """Shape (L,)."""
+    """Shape (C, L)."""
 
 
 @compiled
@@ -118,8 +118,8 @@ def new_lanes(
         np.zeros(by_chunk),
         np.zeros(by_chunk),
         np.zeros(num_lanes),
-        np.zeros(num_lanes, np.int64),
-        np.zeros(num_lanes, np.int64),
+        np.zeros(by_chunk, np.int64),
+        np.zeros(by_chunk, np.int64),
     )
     lanes.ends_s[ALWAYS_THERE] = -np.inf
     for chunk in range(shape.num_chunks):
@@ -135,7 +135,7 @@ def reset(lanes: Lanes) -> None:
     lanes.free_s[:] = 0.0
     for chunk in range(len(lanes.stages)):
         for lane in range(len(lanes.send_s)):
-            if lanes.num_gather_buckets[lane] == 0:
+            if lanes.num_gather_buckets[chunk, lane] == 0:
                 lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
 
 
@@ -155,9 +155,9 @@ def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_netwo
     send_s = batch.send_s[row] if batch.num_stages[row] > 1 else 0.0
     wait_s = send_s if batch.send_blocks_sender[row] else 0.0
     lanes.send_s[lane] = send_s
-    lanes.num_overlap_buckets[lane] = batch.num_overlap_buckets[row]
-    lanes.num_gather_buckets[lane] = batch.num_gather_buckets[row]
     for chunk in range(c):
+        lanes.num_overlap_buckets[chunk, lane] = batch.num_overlap_buckets[row, chunk]
+        lanes.num_gather_buckets[chunk, lane] = batch.num_gather_buckets[row, chunk]
         lanes.duration_s[chunk, lane] = batch.chunk_forward_s[row, chunk]
         lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk]
         if is_split:

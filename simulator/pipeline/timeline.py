@@ -126,7 +126,7 @@ class _Step:
             send_blocks_sender=bool(row["send_blocks_sender"]),
             exposed_s=_exposed_s(parts.forward, parts.backward),
             gathered_s=_gathered_s(gather_s, stages),
-            synced_s=_synced_s(gradients_s, sync_s, stages, int(row["num_overlap_buckets"])),
+            synced_s=_synced_s(gradients_s, sync_s, stages, row["num_overlap_buckets"][:num_chunks]),
             lent_s=float(parts.lent_s[0]),
             summed_s=float((parts.whole_gradient_s + parts.tied_gradient_s)[0]),
             optimizer_s=float(parts.optimizer_s[0]),
@@ -303,7 +303,7 @@ def _gathered_s(gather_s: Floats, stages: Integers) -> Floats:
     return spans_s
 
 
-def _synced_s(gradients_s: Floats, sync_s: Floats, stages: Integers, num_buckets: int) -> Floats:
+def _synced_s(gradients_s: Floats, sync_s: Floats, stages: Integers, num_buckets: Integers) -> Floats:
     """When the gradients of every chunk are reduced, `(C, 2)`, from what completes them, `(C, 2)`.
 
     Chunks of a stage follow each other from the last to the first, as their last backwards do. With overlap a chunk's
@@ -311,14 +311,14 @@ def _synced_s(gradients_s: Floats, sync_s: Floats, stages: Integers, num_buckets
     """
     spans_s = np.zeros_like(gradients_s)
     stages_end_s = _latest_s(gradients_s[:, 1], stages)
-    free_s = np.zeros_like(stages_end_s) if num_buckets else stages_end_s
+    free_s = np.zeros_like(stages_end_s) if num_buckets.any() else stages_end_s
     for chunk in reversed(range(len(sync_s))):
         stage = stages[chunk]
         start_s, end_s = gradients_s[chunk]
         busy_until_s, duration_s = float(free_s[stage]), float(sync_s[chunk])
-        if num_buckets:
-            first_piece_s = start_s + (end_s - start_s) / num_buckets
-            done_s = streamed_end_s(start_s, end_s - start_s, busy_until_s, duration_s, num_buckets)
+        if num_pieces := int(num_buckets[chunk]):
+            first_piece_s = start_s + (end_s - start_s) / num_pieces
+            done_s = streamed_end_s(start_s, end_s - start_s, busy_until_s, duration_s, num_pieces)
             spans_s[chunk] = min(done_s, max(busy_until_s, first_piece_s)), done_s
         else:
             spans_s[chunk] = busy_until_s, busy_until_s + duration_s

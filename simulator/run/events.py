@@ -35,16 +35,19 @@ from scipy.special import gamma
 from simulator.errors import InputError, Problem
 from simulator.run.columns import FOREVER_S, BackPressure, Interruption, RunColumns, Runs
 from simulator.run.interval import optimal_interval_s
-from simulator.run.kernel import play_run_block, play_run_blocks
+from simulator.run.kernel import play_run_block
 from simulator.run.levels import Shares, UpTime
 from simulator.run.renewal import Cycle
 from simulator.run.state import DESIGN, Records, RunResults
 from simulator.run.way_back import WayBack
 from simulator.run.weibull import memory_factor
 from simulator.table import Floats, Table
+from simulator.threads import on_threads
 
 MAX_SAVES = 1e8
 """Saves in one replication, some seconds of play; where one at a time is on its way there is no limit."""
+RUNS_PER_THREAD = 100
+"""Replications that take some milliseconds to play; starting a thread takes a tenth of one."""
 
 __all__ = [
     "FOREVER_S",
@@ -226,16 +229,15 @@ def _work_by_replication(work_s: Floats, runs: Runs, num_replications: int) -> F
 
 
 def _play(runs: Runs, work_s: Floats, results: RunResults, seed: int) -> None:
-    """Fills the results on as many threads as there are replications for."""
+    """Fills the results on as many threads as there are replications for; no run sees another one."""
     if len(runs) == 0:
         return
     designs = _designs(runs)
     work_s = np.where(runs.is_unknown[:, None], 0.0, work_s)
-    num_blocks = min(work_s.shape[1], get_num_threads())
-    if num_blocks > 1:
-        play_run_blocks(designs, work_s, results, seed, num_blocks)
-    else:
-        play_run_block(designs, work_s, results, seed, 0, 1)
+    num_blocks = max(1, min(work_s.shape[1], get_num_threads(), work_s.size // RUNS_PER_THREAD))
+    on_threads(
+        lambda block: play_run_block(designs, work_s, results, seed, block, num_blocks), range(num_blocks)
+    )
 
 
 def _designs(runs: Runs) -> Records:

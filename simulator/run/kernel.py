@@ -7,9 +7,8 @@ waiting for other nodes, restarting, loading.
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 
-from simulator.compiled import compiled, compiled_parallel, inlined
+from simulator.compiled import compiled, inlined
 from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, NUM_KINDS
 from simulator.run.draws import (
     KIND,
@@ -32,39 +31,39 @@ MAX_FAILURES = 200_000
 """A run that is interrupted this often makes no progress; a year has 175,000 times three minutes."""
 
 
-@compiled_parallel
-def play_run_blocks(
-    designs: Records, work_s: FloatArray, results: RunResults, seed: int, num_blocks: int
-) -> None:
-    """Plays all replications of all designs on several threads; no run sees another one."""
-    for block in prange(num_blocks):
-        play_run_block(designs, work_s, results, seed, block, num_blocks)
-
-
 @compiled
 def play_run_block(
     designs: Records, work_s: FloatArray, results: RunResults, seed: int, first: int, stride: int
 ) -> None:
     """Plays every `stride`-th replication of every design."""
-    states = np.zeros(1, dtype=STATE)
-    saves = np.zeros(max(1, designs["slots"].max()), dtype=SAVE)
+    states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
+    saves = np.zeros(_most_slots(designs), dtype=SAVE)
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     num_designs, num_replications = work_s.shape
     for replication in range(first, num_replications, stride):
         luck = luck_of(seed, replication)
         for row in range(num_designs):
-            _start(states, work_s[row, replication], designs[row].num_spares)
+            states[0] = unplayed[0]
+            _start(states[0], work_s[row, replication], designs[row].num_spares)
             _play_run(designs[row], luck, states[0], saves, returns_s)
             _write_ledger(states[0], results, (row, replication))
 
 
 @inlined
-def _start(states: Records, work_s: float, num_spares: float) -> None:
-    """Puts every clock and every account to zero."""
-    states[:] = np.zeros(1, dtype=STATE)
-    states[0].work_s = work_s
-    states[0].spares_left = num_spares
-    states[0].written_at_s = np.inf
+def _most_slots(designs: Records) -> int:
+    """Returns how many saves may be on their way at once, at least 1."""
+    most = 1
+    for row in range(len(designs)):
+        most = max(most, int(designs[row].slots))
+    return most
+
+
+@inlined
+def _start(state: RunState, work_s: float, num_spares: float) -> None:
+    """Prepares a run of which every clock and every account is at zero."""
+    state.work_s = work_s
+    state.spares_left = num_spares
+    state.written_at_s = np.inf
 
 
 @compiled

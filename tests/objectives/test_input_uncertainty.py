@@ -13,7 +13,7 @@ from objectives.drawn_runs import UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
-from objectives.unsure_inputs import UnsureInput, estimate_factors
+from objectives.unsure_inputs import UnsureInput, estimate_factors, unsure_inputs
 from simulator.job import Job
 from simulator.offer import Estimate
 from simulator.options import Factors, InputFactors
@@ -45,6 +45,29 @@ def test_one_draw_in_twenty_lies_below_low_and_one_above_high() -> None:
     np.testing.assert_allclose(np.quantile(prices, (0.05, 0.95)), [0.8, 1.6], rtol=0.02)
 
 
+@pytest.mark.parametrize("deviation", [0.5, 1.0, 3.0])
+def test_what_stragglers_add_is_lognormal_with_the_mean_that_is_expected(deviation: float) -> None:
+    job = two_offers(reliability={"preset": "mature", "straggler_log_deviation": deviation})
+    excess = unsure_inputs(job, PLANS)["straggler_excess"]
+    normal = np.array([-1.644854, 0.0, 1.644854, deviation / 2.0, 2.5])
+    factors = excess.factors(lambda _name: normal)[:, 0]
+    # exp(s z) over its mean exp(s^2 / 2): 1 at z = s/2
+    np.testing.assert_allclose(np.log(factors), deviation * normal - deviation**2 / 2.0, atol=1e-5)
+
+
+def test_the_middle_of_the_ends_is_the_expected_run_and_half_of_the_draws_have_less_stragglers() -> None:
+    sure = {name: value for name, value in SURE.items() if name != "straggler_excess"}
+    job = two_offers(objectives=["time_to_train"], input_factors=sure)
+    result = evaluate(job, PLANS)
+    designs = UnsureDesigns.of(job, PLANS, result.outcomes, result.scores)
+    expected_s = result.scores.time_to_train_s
+    np.testing.assert_allclose(objectives_at_ends(designs).middle[:, 0], expected_s, rtol=1e-12)
+    drawn_s = draw_objectives(designs, seed=1, num_draws=20_000).values[:, 0, 0]
+    # P(exp(z - 1/2) < 1) = P(z < 1/2)
+    assert np.mean(drawn_s < expected_s[0]) == pytest.approx(0.6915, abs=0.01)
+    assert drawn_s.mean() == pytest.approx(expected_s[0], rel=0.01)
+
+
 def test_the_spread_of_rent_is_that_of_its_price() -> None:
     job = two_offers(objectives=["cost"], input_factors=SURE)
     low, high = drawn(job).quantiles((0.05, 0.95))[:, 0, 0]
@@ -53,6 +76,14 @@ def test_the_spread_of_rent_is_that_of_its_price() -> None:
         pytest.approx(2.0 / 2.5, rel=0.05),
         pytest.approx(4.0 / 2.5, rel=0.1),
     )
+
+
+def test_what_is_free_costs_nothing_in_any_draw_and_in_late_runs_too() -> None:
+    free = {**H100_RENTED, "rent_usd_per_gpu_hour": 0.0}
+    job = job_with(free, objectives=["cost", "cost_p95"], limits={"budget_usd": 1.0})
+    result = evaluate(job, PLANS.take(slice(0, 2)))
+    designs = UnsureDesigns.of(job, PLANS.take(slice(0, 2)), result.outcomes, result.scores)
+    assert not draw_objectives(designs, seed=1).values.any()
 
 
 def test_a_shared_price_changes_no_order_and_different_ones_do() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from objectives.pareto import compromise_row, front_rows, hypervolume
+from objectives.pareto import compromise_row, dominated_share, front_rows, hypervolume
 from simulator.table import Floats
 
 TABLES = st.integers(1, 4).flatmap(
@@ -48,6 +48,15 @@ def test_rows_that_are_not_finite_never_belong_to_the_front() -> None:
 
 def test_the_hypervolume_of_one_row_is_a_box() -> None:
     assert hypervolume(np.array([[1.0, 2.0, 3.0]]), np.array([4.0, 4.0, 4.0])) == pytest.approx(3 * 2 * 1)
+
+
+def test_the_share_of_a_box_is_that_of_the_objectives_that_tell_something() -> None:
+    values, corner = np.array([[1.0, 0.0, 3.0], [2.0, 0.0, 1.0]]), np.array([4.0, 0.0, 4.0])
+    # (4 - 1) (4 - 3) + (4 - 2) (4 - 1) - (4 - 2) (4 - 3) = 7 of 16 unit cells
+    assert dominated_share(values, corner) == pytest.approx(7 / 16)
+    assert dominated_share(values + np.array([0.0, 0.1, 0.0]), corner) == 0.0
+    assert dominated_share(np.zeros((1, 2)), np.zeros(2)) == 1.0
+    assert dominated_share(np.zeros((0, 2)), np.zeros(2)) == 0.0
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 100])

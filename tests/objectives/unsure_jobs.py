@@ -38,11 +38,12 @@ def runs_at(job: Job, result: Evaluation, amounts: dict[str, float]) -> DrawnRun
 
     def normal(name: str) -> Floats:
         amount = amounts.get(name.partition(" of ")[0], 1.0)
-        if amount == 1.0:
-            return np.zeros(1)
         unsure = next(one for one in inputs.values() if name in one.draws)
-        row = unsure.draws.index(name)
+        expected, row = unsure.expected_normal, unsure.draws.index(name)
+        if amount == 1.0:
+            return np.array([expected])
         side = unsure.log_high[row] if amount > 1.0 else -unsure.log_low[row]
-        return np.array([Z_95 * math.log(amount) / side])
+        end = Z_95 - expected if amount > 1.0 else Z_95 + expected
+        return np.array([expected + end * math.log(amount) / side])
 
     return DrawnRuns.of(designs, normal)

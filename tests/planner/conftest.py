@@ -1,18 +1,18 @@
-"""What do tests of the planner share? A browser for each file of pages, and pictures that are drawn once."""
+"""What do tests of the planner share? A browser for each file of pages, and measured rows that are simulated once."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
-from planner.report import files
-from planner.report.data import Figure
-from planner.report.designs import DesignCloud
-from planner.report.plots import save_picture
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Row
+from planner.validation import comparison
+from planner.validation.comparison import Entry, entries_of
+from simulator.calibration import Calibration
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -32,23 +32,24 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+EntriesOf = Callable[[Sequence[Row | Unmodelled], Calibration | None], list[Entry]]
+
+
 @pytest.fixture(scope="session")
-def drawings() -> dict[tuple[object, ...], bytes]:
-    """Pictures by what they show."""
+def simulated_rows() -> dict[str, list[Entry]]:
+    """What became of measured rows, by their text."""
     return {}
 
 
 @pytest.fixture
-def pictures_drawn_once(drawings: dict[tuple[object, ...], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of what becomes of a study need its pictures, not to draw those of equal studies again."""
+def rows_simulated_once(simulated_rows: dict[str, list[Entry]], monkeypatch: pytest.MonkeyPatch) -> EntriesOf:
+    """Tests of what is told of the shipped rows need their simulation, not to make it again."""
 
-    def saved(figure: Figure, cloud: DesignCloud, path: Path) -> None:
-        columns = (cloud.design_id, cloud.broken, *cloud.numbers.values(), *cloud.codes.values())
-        shown = (path.suffix, repr(figure), *cloud.words.items(), *(column.tobytes() for column in columns))
-        if shown in drawings:
-            path.write_bytes(drawings[shown])
-        else:
-            save_picture(figure, cloud, path)
-            drawings[shown] = path.read_bytes()
+    def found(rows: Sequence[Row | Unmodelled], calibration: Calibration | None) -> list[Entry]:
+        key = repr((rows, calibration))
+        if key not in simulated_rows:
+            simulated_rows[key] = entries_of(rows, calibration)
+        return simulated_rows[key]
 
-    monkeypatch.setattr(files, "save_picture", saved)
+    monkeypatch.setattr(comparison, "entries_of", found)
+    return found

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -45,6 +49,26 @@ def run(
     return run_study_of(
         job or job_of(), seed=seed, store=store, should_stop=should_stop, clock=lambda: NOW, keep=keep
     )
+
+
+def made(
+    folder: Path,
+    *,
+    seed: int = 1,
+    job: Job | None = None,
+    num_batches: int | None = None,
+    keep: Keep = "all",
+) -> StudyAnswer:
+    """A study as `run` leaves it in an empty folder, whole or stopped after so many batches; equal ones are searched once."""
+    known = _made(seed, (job or job_of()).model_dump_json(), num_batches, keep)
+    return replace(known, path=Path(shutil.copy(known.path, folder)))
+
+
+@functools.cache
+def _made(seed: int, job: str, num_batches: int | None, keep: Keep) -> StudyAnswer:
+    should_stop = never_stop if num_batches is None else stop_after(num_batches)
+    folder = Path(tempfile.mkdtemp(prefix="capplan-test-"))
+    return run(folder, seed=seed, job=Job.model_validate_json(job), should_stop=should_stop, keep=keep)
 
 
 def exhaustive_job() -> Job:

@@ -27,6 +27,8 @@ from studies.design_log import read_designs
 from studies.tracking import StudyTracker
 from tests.studies.study_jobs import small_job, with_limits
 
+pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

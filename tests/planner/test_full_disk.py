@@ -20,6 +20,8 @@ from studies.journal import Journal
 from studies.store import StudyStore
 from tests.studies.study_jobs import small_job
 
+pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
+
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from planner import calibrate, load_calibration, load_job, parse_job, recommend, simulate_plan
+from planner.deep.answer import DeepRequest, simulate_deep
+from planner.deep.network_file import load_network
 from planner.explain.answer import explain_plan, explain_space
 from planner.layer_cut import cut_layers
+from planner.purchase.answer import plan_purchase
+from planner.purchase.fleet import load_fleet
+from planner.report.sources import report_of_study
+from planner.study.durable import resume_study, run_study_of
+from planner.study.machines import machines
+from planner.sweep.grid import load_sweep, run_sweep
+from planner.sweep.table import sweep_rows
 from simulator.errors import InputError
 
 BLOOM = "examples/bloom-176b.yaml"
@@ -46,8 +56,106 @@ def test_a_document_that_is_no_mapping_is_refused(document: object) -> None:
         parse_job(document)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("asked", [load_job, load_calibration, calibrate])
+FILES = (
+    load_job,
+    load_calibration,
+    calibrate,
+    load_network,
+    load_fleet,
+    load_sweep,
+    resume_study,
+    report_of_study,
+)
+"""What takes the path of a file."""
+
+
+@pytest.mark.parametrize("asked", FILES)
 @pytest.mark.parametrize("path", [None, 5, {"workload": {}}])
 def test_what_is_no_path_is_refused(asked: Callable[..., object], path: object) -> None:
-    with pytest.raises(InputError, match=r"path = .*: must be the path of a file"):
+    with pytest.raises(InputError, match=r"path = .*: must be the path of a (file|study)"):
         asked(path)
+
+
+@pytest.mark.parametrize("overrides", [None, 5, [5], {"limits.budget_usd": 4e6}, b"x"])
+def test_overrides_that_are_no_texts_are_refused(overrides: object) -> None:
+    with pytest.raises(InputError, match=r"overrides.*: must be a list of texts, such as \["):
+        load_job(BLOOM, overrides)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("front_format", "xlsx", "must be 'csv' or 'parquet'"),
+        ("front_format", None, "must be 'csv' or 'parquet'"),
+        ("output", 5, "must be the path of a folder"),
+        ("tracking_uri", 5, "must be text"),
+        ("experiment", None, "must be text"),
+        ("progress", None, "must be a function"),
+        ("should_stop", True, "must be a function"),
+        ("clock", "now", "must be a function"),
+    ],
+)
+def test_what_is_no_setting_of_an_answer_is_refused_before_anything_is_searched(
+    name: str, value: object, rule: str
+) -> None:
+    with pytest.raises(InputError, match=f"{name}.*: {rule}"):
+        recommend(load_job(BLOOM), **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("keep", "everything", "must be 'all' or 'front'"),
+        ("store", "studies", "must be a StudyStore"),
+        ("store", "", "must be a StudyStore"),
+        ("target", "spring", "must be a Target"),
+        ("engine_for", 2, "must be a function"),
+        ("clock", None, "must be a function"),
+        ("progress", None, "must be a function"),
+    ],
+)
+def test_what_is_no_setting_of_a_study_is_refused_before_there_is_one(
+    name: str, value: object, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = load_job(BLOOM)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"{name} = .*: {rule}|{name}: {rule}"):
+        run_study_of(job, **{name: value})  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"), [("num_workers", "whole number, at least 1"), ("scheduler", "text")]
+)
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_what_are_no_machines_is_refused(name: str, rule: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"{name} = .*: must be (a )?{rule}"), machines(**{name: value}):  # type: ignore[arg-type]
+        pass
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        (plan_purchase, "fleet"),
+        (lambda sweep: next(run_sweep(sweep)), "sweep"),
+        (lambda sweep: sweep_rows(sweep, []), "sweep"),
+    ],
+)
+@pytest.mark.parametrize("value", [None, "file.yaml", {}])
+def test_what_was_not_read_from_its_file_is_refused(
+    asked: Callable[[object], object], what: str, value: object
+) -> None:
+    with pytest.raises(InputError, match=rf"{what} = .*: must be a .*, such as load_{what} returns"):
+        asked(value)
+
+
+@pytest.mark.parametrize("value", [None, "tp=4", PLAN])
+def test_a_plan_in_the_place_of_a_request_is_refused(value: object) -> None:
+    with pytest.raises(InputError, match=r"request = .*: must be a DeepRequest, such as DeepRequest\(plan"):
+        simulate_deep(load_job(BLOOM), value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["faults", "network", "slow_links", "algorithm"])
+def test_what_is_no_setting_of_a_request_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} = 'ring': must be a"):
+        DeepRequest(plan=PLAN, **{name: "ring"})  # type: ignore[arg-type]

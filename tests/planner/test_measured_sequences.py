@@ -9,7 +9,7 @@ import pytest
 
 from planner.measured.runs import compare, job_of
 from simulator.attention_span import SlidingWindow
-from simulator.model import MixtureOfExperts
+from simulator.blocks import MixtureOfExperts
 from tests.planner.measured import simulated_row
 
 # A layout that may exist: gpt-oss-120b, of which every other layer looks back 128 tokens (arXiv 2508.10925).

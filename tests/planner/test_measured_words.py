@@ -635,7 +635,7 @@ class TestNotes:
         ("notes", "remark"),
         [
             ("CUDA graphs", "the host launches every kernel"),
-            ("MTP", "no layers are added"),
+            ("MTP", "taken as one module"),
             ("MoE layer every 2 layers", "experts are simulated in all layers"),
             ("Muon", "simulated as Adam"),
             ("power capped to 500 W", "full power"),

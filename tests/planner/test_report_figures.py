@@ -148,6 +148,24 @@ def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front(
     assert "beside the front" in own.note
 
 
+def test_offers_that_are_beaten_may_win_without_spares_too() -> None:
+    """Rent is all of the cost: the other offer wins when what it costs is less by more than the error of a step."""
+    spares = job().search.model_copy(update={"with_spares": (True, False), "num_refinements": 0})
+    both = rented(job(), h100=1.0, a100=0.9).model_copy(update={"search": spares})
+    answer = recommend(both, seed=1, tracking=False, with_report=False)
+    best, other = (
+        best_of_answer(recommend(asked, seed=1, tracking=False, with_report=False))
+        for asked in (both, both.model_copy(update={"offers": both.offers[1:]}))
+    )
+    assert (best.accelerator, other.accelerator) == ("h100-sxm5-80gb", "a100-sxm4-80gb")
+    assert best.plan.num_spare_nodes == other.plan.num_spare_nodes == 0
+    own = next(each for each in flips_of(both, answer).ranges if each.label == f"rent of {best.accelerator}")
+    error = accuracy_of_best(both, best).mean_absolute_error_fraction
+    expected = other.cost_usd / best.cost_usd / (1.0 - error)
+    # A quote is tried up to four times, in a stretch that is halved ten times.
+    assert 1.0 + own.marks[-1].value == pytest.approx(expected, abs=3.0 / 2**9)
+
+
 def best_of_answer(answer: Recommendation) -> Design:
     assert answer.recommendation is not None
     return answer.recommendation

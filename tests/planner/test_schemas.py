@@ -19,6 +19,8 @@ from tests.json_schema import problems
 from tests.simulator.deep.traces import write_small
 from tests.support import H100_RENTED
 
+pytestmark = pytest.mark.usefixtures("pictures_drawn_once", "rows_simulated_once")
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = [*(ROOT / "examples").glob("*.yaml"), *(ROOT / "examples" / "perfsim").glob("*.yaml")]
 JOBS = sorted(path for path in EXAMPLES if path.stem != "fleet")  # jobs, not fleets

@@ -25,7 +25,7 @@ from studies import identity
 from studies.design_log import read_designs
 from studies.journal import Journal
 from studies.store import StudyStore, only_runner
-from tests.planner.studies_run import EVALUATIONS, NOW, job_of, keys_of, run, stop_after
+from tests.planner.studies_run import EVALUATIONS, NOW, job_of, keys_of, made, run, stop_after
 
 ROOT = Path(__file__).parents[2]
 
@@ -87,7 +87,7 @@ def test_a_study_killed_at_random_moments_loses_no_design_and_repeats_none(
 
 
 def test_a_running_study_can_be_looked_at_but_not_run_twice(tmp_path: Path) -> None:
-    path = run(tmp_path, should_stop=stop_after(2)).path
+    path = made(tmp_path, num_batches=2).path
     with only_runner(path):
         assert state_of(path).state == "running"
         assert status_of(path).num_designs == len(keys_of(path)) > 0
@@ -97,7 +97,7 @@ def test_a_running_study_can_be_looked_at_but_not_run_twice(tmp_path: Path) -> N
 
 
 def test_the_same_job_and_seed_are_the_same_study(tmp_path: Path) -> None:
-    path = run(tmp_path, should_stop=stop_after(1)).path
+    path = made(tmp_path, num_batches=1).path
     with pytest.raises(
         StudyError, match=rf"is there already.*capplan study resume {path.stem} --store {tmp_path}`"
     ):
@@ -106,7 +106,7 @@ def test_the_same_job_and_seed_are_the_same_study(tmp_path: Path) -> None:
 
 
 def test_other_code_does_not_go_on_with_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = run(tmp_path, should_stop=stop_after(1)).path
+    path = made(tmp_path, num_batches=1).path
     monkeypatch.setattr(identity, "code_hash", lambda *_: "0" * 16)
     with pytest.raises(StudyError, match="was begun by other code"):
         resume_study(path)
@@ -114,7 +114,7 @@ def test_other_code_does_not_go_on_with_a_study(tmp_path: Path, monkeypatch: pyt
 
 def test_a_study_under_other_limits_simulates_nothing_again(tmp_path: Path, whole: StudyAnswer) -> None:
     job = job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
-    first = run(tmp_path, job=job)
+    first = made(tmp_path, job=job)
     assert any("search.max_evaluations" in note for note in first.answer.warnings)
     tight = job.model_copy(update={"limits": Limits(budget_usd=1e9)})
     second = run(tmp_path, job=tight)
@@ -129,7 +129,7 @@ def test_a_study_under_other_limits_simulates_nothing_again(tmp_path: Path, whol
 def test_a_search_that_takes_over_some_designs_finds_what_it_would_have_found(
     tmp_path: Path, whole: StudyAnswer
 ) -> None:
-    other = run(tmp_path, seed=2)
+    other = made(tmp_path, seed=2)
     mixed = run(tmp_path, seed=1)
     assert 0 < mixed.counts.num_reused < mixed.answer.num_evaluated
     assert other.answer.num_evaluated == other.counts.num_simulated
@@ -197,7 +197,7 @@ def test_an_export_onto_a_full_disk_names_the_file_and_leaves_nothing(
 def test_an_export_of_a_damaged_study_leaves_nothing_and_one_into_a_missing_folder_makes_none(
     tmp_path: Path,
 ) -> None:
-    path = run(tmp_path, should_stop=stop_after(3)).path
+    path = made(tmp_path, num_batches=3).path
     with pytest.raises(StudyError, match=r"the folder .*missing does not exist: make it first"):
         export_designs(path, tmp_path / "missing" / "designs.csv")
     with sqlite3.connect(path) as database:
@@ -243,7 +243,7 @@ def test_resuming_an_answered_study_without_its_store_gives_the_answer_and_the_r
 
 
 def test_designs_that_a_search_no_longer_asks_for_are_an_error_not_a_mixture(tmp_path: Path) -> None:
-    path = run(tmp_path, should_stop=stop_after(2)).path
+    path = made(tmp_path, num_batches=2).path
     with Journal.open(path) as journal:
         other = job_of(max_evaluations=2 * EVALUATIONS)
         its = identity.Identity.of(other, 1)

@@ -34,7 +34,7 @@ from studies.progress import Progress
 from studies.store import StudyStore
 from studies.store_address import asked_store
 from studies.tracking import StudyTracker
-from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, run, stop_after
+from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, made, run, stop_after
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
 
@@ -44,7 +44,7 @@ def test_sync_delivers_what_it_can_and_names_every_study_that_it_cannot(
 ) -> None:
     from planner.cli.commands import main
 
-    stopped = run(tmp_path, should_stop=stop_after(1), seed=2).path.stem
+    stopped = made(tmp_path, num_batches=1, seed=2).path.stem
     ended = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1.0)})).path.stem
     names = [stopped, "nobody", ended]
     assert main(["study", "sync", *names, "--store", str(tmp_path), "--tracking-uri", uri]) == 1
@@ -101,7 +101,7 @@ def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
 ) -> None:
     from planner.cli.commands import main
 
-    stopped = run(tmp_path, should_stop=stop_after(1), seed=2).path.stem
+    stopped = made(tmp_path, num_batches=1, seed=2).path.stem
     (tmp_path / "text.study").write_text("hello")
     asked = ["study", "sync", "--store", str(tmp_path), "--tracking-uri", uri]
     assert main(asked) == 1
@@ -192,7 +192,7 @@ def test_status_and_mlflow_say_the_same_of_the_front(
 
 
 def test_a_delivery_brings_each_design_once_and_marks_the_recommended_one(tmp_path: Path, uri: str) -> None:
-    study = run(tmp_path)
+    study = made(tmp_path)
     assert deliver(study.path, tracking_uri=uri).is_new
     assert not deliver(study.path, tracking_uri=uri).is_new
     parents, tags = runs_of(uri)
@@ -221,7 +221,7 @@ def test_a_study_whose_store_was_removed_is_delivered_again(
 
 def _delivered_to_a_removed_store(folder: Path, uri: str) -> StudyAnswer:
     """A study that was delivered to a store that is gone; MLflow would keep one open that this process had removed."""
-    study = run(folder)
+    study = made(folder)
     with Journal.open(study.path) as journal:
         journal.note({DELIVERED_TO: Target(tracking_uri=uri).place})
     return study
@@ -230,7 +230,7 @@ def _delivered_to_a_removed_store(folder: Path, uri: str) -> StudyAnswer:
 def test_resuming_a_study_whose_run_was_deleted_restores_it_with_every_design_once(
     tmp_path: Path, uri: str
 ) -> None:
-    study, target = run(tmp_path), Target(tracking_uri=uri)
+    study, target = made(tmp_path), Target(tracking_uri=uri)
     first = deliver(study.path, tracking_uri=uri).record
     assert first is not None
     client = MlflowClient(tracking_uri=uri)
@@ -249,7 +249,7 @@ def test_resuming_a_study_whose_run_was_deleted_restores_it_with_every_design_on
 def test_a_study_that_the_store_has_is_not_sent_and_nothing_changes(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = run(tmp_path)
+    study = made(tmp_path)
     deliver(study.path, tracking_uri=uri)
     files = (tmp_path / "mlflow.db", study.path)
     before = [file.read_bytes() for file in files]
@@ -261,7 +261,7 @@ def test_a_study_that_the_store_has_is_not_sent_and_nothing_changes(
 def test_a_store_that_is_away_is_one_error_and_the_journal_still_knows_of_the_delivery(
     tmp_path: Path, uri: str
 ) -> None:
-    study = run(tmp_path)
+    study = made(tmp_path)
     deliver(study.path, tracking_uri=uri)
     (tmp_path / "mlflow.db").write_bytes(b"nothing that SQLite knows" * 100)
     with pytest.raises(TrackingError, match=r"MLflow store sqlite:.*file is not a database"):
@@ -290,7 +290,7 @@ def _fail(study: Sending, answer: Recommendation) -> MlflowRecord:
 def test_studies_of_one_job_that_keep_all_and_fronts_are_two_in_their_folder_and_in_mlflow(
     tmp_path: Path, uri: str
 ) -> None:
-    every, fronts = (run(tmp_path, job=exhaustive_job(), keep=keep) for keep in KEEPS)
+    every, fronts = (made(tmp_path, job=exhaustive_job(), keep=keep) for keep in KEEPS)
     assert every.path.parent == fronts.path.parent
     assert every.answer.model_dump_json() == fronts.answer.model_dump_json()
     client = MlflowClient(tracking_uri=uri)
@@ -315,7 +315,7 @@ KEEPS: tuple[Keep, ...] = ("all", "front")
 def test_a_delivery_that_breaks_off_is_completed_by_the_next_one(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = run(tmp_path)
+    study = made(tmp_path)
     with monkeypatch.context() as broken:
         # Everything has reached MLflow, but the process ends before the journal knows.
         broken.setattr(Sending, "finish", _finish_and_fail)
@@ -406,7 +406,7 @@ def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_
 def test_one_filter_gives_the_front_and_another_one_what_cannot_be_told_from_the_best(
     tmp_path: Path, uri: str
 ) -> None:
-    study = run(tmp_path)
+    study = made(tmp_path)
     deliver(study.path, tracking_uri=uri)
     client = MlflowClient(tracking_uri=uri)
 

@@ -20,7 +20,7 @@ from simulator.errors import StudyError
 from simulator.limits import Limits
 from studies.journal import Journal
 from studies.store import StudyStore
-from tests.planner.studies_run import NOW, exhaustive_job, job_of, keys_of, run, stop_after
+from tests.planner.studies_run import NOW, exhaustive_job, job_of, keys_of, made, run, stop_after
 
 BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
 
@@ -30,7 +30,7 @@ def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
 ) -> None:
     from planner.cli.commands import main
 
-    study = run(tmp_path, job=exhaustive_job(), keep="front")
+    study = made(tmp_path, job=exhaustive_job(), keep="front")
     text, table = tmp_path / "kept.csv", tmp_path / "kept.parquet"
     command = ["study", "export", study.path.stem, "--store", str(tmp_path)]
     assert main([*command, str(text)]) == 0
@@ -51,7 +51,7 @@ def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
 
 
 def test_a_file_that_is_no_study_does_not_hide_the_others(tmp_path: Path) -> None:
-    study = run(tmp_path, should_stop=stop_after(0))
+    study = made(tmp_path, num_batches=0)
     (tmp_path / "broken.study").write_bytes(b"nothing that SQLite knows" * 100)
     states = {state.name: state.state for state in list_studies(StudyStore(tmp_path))}
     assert states == {"broken": "damaged", study.path.stem: "stopped"}
@@ -63,7 +63,7 @@ def test_the_list_tells_a_study_of_another_version_from_a_damaged_one_and_says_w
 ) -> None:
     from planner.cli.commands import main
 
-    older = run(tmp_path, should_stop=stop_after(0)).path
+    older = made(tmp_path, num_batches=0).path
     with sqlite3.connect(older) as database:
         database.execute("UPDATE facts SET value = 'capplan study 1' WHERE name = 'format'")
     database.close()
@@ -102,7 +102,7 @@ def test_a_study_whose_job_was_changed_in_its_file_is_damaged_for_every_command(
 
 @pytest.mark.parametrize("fact", ["job_hash", "study_hash", "code_hash", "seed"])
 def test_a_job_that_is_not_that_of_the_hashes_is_refused(tmp_path: Path, fact: str) -> None:
-    path = run(tmp_path, should_stop=stop_after(1)).path
+    path = made(tmp_path, num_batches=1).path
     with Journal.open(path) as journal:
         journal.note({fact: "7"})  # with a right checksum
     with pytest.raises(StudyError, match="damaged: its job, code and seed are not those of its hash"):
@@ -110,7 +110,7 @@ def test_a_job_that_is_not_that_of_the_hashes_is_refused(tmp_path: Path, fact: s
 
 
 def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Path) -> None:
-    first, second = run(tmp_path, seed=1), run(tmp_path, seed=2)
+    first, second = made(tmp_path, seed=1), made(tmp_path, seed=2)
     target = StudyStore(tmp_path).path_named("both")
     num_designs = merge_studies([first.path, second.path], target, NOW)
     union = np.union1d(keys_of(first.path), keys_of(second.path))
@@ -130,7 +130,7 @@ def test_merged_studies_hold_each_design_once_and_the_front_of_all(tmp_path: Pat
 
 
 def test_a_study_that_comes_in_by_two_ways_counts_once(tmp_path: Path) -> None:
-    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(3)).path for seed in (1, 2))
+    first, second = (made(tmp_path, seed=seed, num_batches=3).path for seed in (1, 2))
     both, again, other = (StudyStore(tmp_path).path_named(name) for name in ("both", "again", "other"))
     seconds = state_of(first).elapsed_s + state_of(second).elapsed_s
     merge_studies([first, second], both, NOW)
@@ -147,7 +147,7 @@ def test_a_study_that_comes_in_by_two_ways_counts_once(tmp_path: Path) -> None:
 
 
 def test_what_a_study_did_since_it_was_merged_comes_in_with_a_second_merger(tmp_path: Path) -> None:
-    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(2)).path for seed in (1, 2))
+    first, second = (made(tmp_path, seed=seed, num_batches=2).path for seed in (1, 2))
     both, again = (StudyStore(tmp_path).path_named(name) for name in ("both", "again"))
     merge_studies([first, second], both, NOW)
     resume_study(first, should_stop=stop_after(5))
@@ -167,7 +167,7 @@ def test_studies_of_one_seed_merge_into_one_of_that_seed(tmp_path: Path) -> None
 
 
 def test_a_merge_that_fails_leaves_nothing_where_the_new_study_was_to_be(tmp_path: Path) -> None:
-    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(2)).path for seed in (1, 2))
+    first, second = (made(tmp_path, seed=seed, num_batches=2).path for seed in (1, 2))
     with sqlite3.connect(second) as database:
         database.execute("UPDATE batches SET checksum = x'00' WHERE number = 1")
     database.close()
@@ -178,7 +178,7 @@ def test_a_merge_that_fails_leaves_nothing_where_the_new_study_was_to_be(tmp_pat
 
 
 def test_a_study_is_called_by_its_hash_or_the_start_of_it(tmp_path: Path) -> None:
-    path = run(tmp_path, should_stop=stop_after(0)).path
+    path = made(tmp_path, num_batches=0).path
     with Journal.read(path) as journal:
         whole_hash = journal.facts["study_hash"]
     store = StudyStore(tmp_path)
@@ -190,7 +190,7 @@ def test_a_study_is_called_by_its_hash_or_the_start_of_it(tmp_path: Path) -> Non
 
 
 def test_a_study_is_called_by_the_start_of_its_name_where_no_other_one_begins_so(tmp_path: Path) -> None:
-    first, second = (run(tmp_path, seed=seed, should_stop=stop_after(0)).path for seed in (1, 2))
+    first, second = (made(tmp_path, seed=seed, num_batches=0).path for seed in (1, 2))
     store = StudyStore(tmp_path)
     both = store.path_named("together")
     merge_studies([first, second], both, NOW)
@@ -216,7 +216,7 @@ def test_a_study_is_called_by_the_path_of_its_file_with_the_suffix_or_without(
 
 def test_a_file_that_is_not_called_like_a_study_is_said_to_lack_the_suffix(tmp_path: Path) -> None:
     copy = tmp_path / "backup.sqlite"
-    copy.write_bytes(run(tmp_path, should_stop=stop_after(0)).path.read_bytes())
+    copy.write_bytes(made(tmp_path, num_batches=0).path.read_bytes())
     with pytest.raises(StudyError, match=r"backup\.sqlite is a file, but not of a study: .* end in \.study"):
         StudyStore(tmp_path).find(str(copy))
 
@@ -264,7 +264,7 @@ def test_a_folder_of_studies_that_is_not_there_is_named_and_made_with_the_first_
 def test_a_file_that_was_cut_short_is_called_damaged_and_not_a_lack_of_space(
     tmp_path: Path, num_bytes: int
 ) -> None:
-    path = run(tmp_path, should_stop=stop_after(2)).path
+    path = made(tmp_path, num_batches=2).path
     path.write_bytes(path.read_bytes()[:num_bytes])
     with pytest.raises(StudyError, match="damaged, cut short, or no study") as raised:
         status_of(path)

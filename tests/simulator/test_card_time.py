@@ -55,7 +55,7 @@ def test_a_stream_beside_own_traffic_ends_when_both_are_played_piece_by_piece(
 ) -> None:
     own_s = own_fraction * pass_s
     longer_s = beside_own_traffic_s(
-        np.array([[stream_s]]), np.array([[pass_s]]), np.array([[own_s]]), num_pieces
+        np.array([[stream_s]]), np.array([[pass_s]]), np.array([[own_s]]), np.array([[num_pieces]])
     )
     end_s = streamed_end_s(0.0, pass_s, 0.0, float(longer_s[0, 0]), num_pieces)
     assert end_s == pytest.approx(played_end_s(pass_s, stream_s, own_s, num_pieces), rel=1e-9)
@@ -63,9 +63,16 @@ def test_a_stream_beside_own_traffic_ends_when_both_are_played_piece_by_piece(
 
 def test_no_stream_and_no_own_traffic_leave_everything_as_it_is() -> None:
     pass_s, none_s = np.full((1, 3), 0.1), np.zeros((1, 3))
-    stream_s = np.array([[0.0, 0.02, 0.3]])
-    assert (beside_own_traffic_s(stream_s, pass_s, none_s, 8) == stream_s).all()
-    assert beside_own_traffic_s(stream_s, pass_s, np.full((1, 3), 0.05), 8)[0, 0] == 0.0
+    stream_s, eight = np.array([[0.0, 0.02, 0.3]]), np.full((1, 3), 8)
+    assert (beside_own_traffic_s(stream_s, pass_s, none_s, eight) == stream_s).all()
+    assert beside_own_traffic_s(stream_s, pass_s, np.full((1, 3), 0.05), eight)[0, 0] == 0.0
+
+
+@pytest.mark.parametrize("num_pieces", [0, 1])
+def test_what_travels_behind_its_pass_meets_none_of_its_traffic(num_pieces: int) -> None:
+    stream_s, pass_s = np.array([[0.02, 0.3]]), np.full((1, 2), 0.1)
+    longer_s = beside_own_traffic_s(stream_s, pass_s, pass_s, np.full((1, 2), num_pieces))
+    np.testing.assert_allclose(longer_s, stream_s)
 
 
 class TestCardTime:

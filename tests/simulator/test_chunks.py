@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
+from simulator.blocks import MixtureOfExperts
 from simulator.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
 from simulator.memory import peak_memory
-from simulator.model import MixtureOfExperts, ModelShape
+from simulator.model import ModelShape
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from benchmarks.fit_dispatch import RATES, Rate
 from simulator import catalog
+from simulator.blocks import MixtureOfExperts
 from simulator.expert_exchange import expert_exchange_s, num_reached
 from simulator.hardware import Precision
 from simulator.layer_costs import expert_layer
-from simulator.model import MixtureOfExperts
 from simulator.network import all_to_all_s, forwarded_exchange_s
 from simulator.table import Floats
 from simulator.workload import Workload

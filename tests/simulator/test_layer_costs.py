@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from simulator import catalog
 from simulator.attention_costs import attention_products
+from simulator.blocks import MixtureOfExperts
 from simulator.compute import gemm_time_s
 from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
 from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import CORE_SHARE, exposed_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
-from simulator.model import MixtureOfExperts
+from simulator.moved_operators import moved_backward_bytes, moved_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer import Offer
 from simulator.plan import Plan, Recompute
@@ -74,10 +75,31 @@ class TestCompute:
         without = plain.model_copy(update={"model": plain.model.model_copy(update={"qk_norm": None})})
         normed, others = (dense_layer(rank_of(plan_of(tensor=2), each)) for each in (plain, without))
         constants = rank_of(plan_of(), plain).kernels
-        # 40 heads of 128 values in 16 bits, half of them on a rank, and two kernels; twice that backward.
-        moved_s = 2 * 2 * 4096 * 40 * 128 / 2 / (3.35e12 * constants.memory_fraction) + 2 * constants.launch_s
-        assert normed.forward_s - others.forward_s == pytest.approx(moved_s)
-        assert normed.backward_s - others.backward_s == pytest.approx(2 * moved_s)
+        # 40 heads of 128 values in 16 bits, half of them on a rank: a read and a write, backward a read more; two kernels, and
+        # four backward.
+        pass_s = 2 * 4096 * 40 * 128 / 2 / (3.35e12 * constants.memory_fraction)
+        assert normed.forward_s - others.forward_s == pytest.approx(2 * pass_s + 2 * constants.launch_s)
+        assert normed.backward_s - others.backward_s == pytest.approx(3 * pass_s + 4 * constants.launch_s)
+
+    @pytest.mark.parametrize(
+        ("is_gated", "is_fused", "backward_per_forward"),
+        # Llama 3 8B: 10 h + 2 (a + g) d + 3 f values forward, 12 h + 2 (a + g) d + 5 f backward.
+        [(True, True, 131_072 / 94_208), (True, False, 2), (False, True, 2)],
+    )
+    def test_small_operators_of_gated_blocks_move_what_each_of_them_reads_and_writes_backward(
+        self, backward_per_forward: float, *, is_gated: bool, is_fused: bool
+    ) -> None:
+        model = catalog.model("llama-3.1-8b").model_copy(update={"is_gated": is_gated})
+        workload = training(model).model_copy(update={"has_fused_operators": is_fused})
+        rank = rank_of(plan_of(), workload)
+        forward, backward = moved_bytes(rank, is_expert=False), moved_backward_bytes(rank, is_expert=False)
+        assert backward[0] / forward[0] == pytest.approx(backward_per_forward)
+
+    def test_small_operators_of_experts_move_more_backward_where_more_is_activated(self) -> None:
+        rank = rank_of(plan_of(tensor=2), training("mixtral-8x7b"))
+        more = moved_backward_bytes(rank, is_expert=True) - moved_backward_bytes(rank, is_expert=False)
+        # Two experts in the place of one block: 5 values of 14,336 more for each token, half of them on a rank.
+        assert more[0] == pytest.approx(2 * 5 * 14_336 * 4096 / 2)
 
     def test_grouped_key_value_heads_need_smaller_products(self) -> None:
         grouped = training("llama-3.1-8b")

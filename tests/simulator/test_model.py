@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.model import LatentAttention, MixtureOfExperts, ModelShape
+from simulator.blocks import LatentAttention, MixtureOfExperts
+from simulator.model import ModelShape
 from tests.simulator.builders import gpt
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -10,11 +11,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import get_num_threads, set_num_threads
 
 from benchmarks.pipeline_kernel import population, step_of
 from benchmarks.pipeline_reference import Step, play, play_without_network
+from simulator import threads
 from simulator.errors import InputError
+from simulator.pipeline import schedule
 from simulator.pipeline.schedule import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
 
 NAMES = tuple(PipelineTimes.__dataclass_fields__)
@@ -251,16 +253,23 @@ class TestBatches:
                 full = getattr(together, name)[row][: width[0]] if width else getattr(together, name)[row]
                 assert getattr(alone, name)[0].tobytes() == full.tobytes(), name
 
-    def test_the_number_of_threads_changes_no_byte(self) -> None:
-        columns, num_threads = population(60, seed=4), get_num_threads()
-        usual = play_pipelines(**columns)
-        try:
-            set_num_threads(1)
-            single = play_pipelines(**columns)
-        finally:
-            set_num_threads(num_threads)
+    def test_the_number_of_threads_changes_no_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        columns = population(60, seed=4)
+        shared: list[int] = []
+
+        def watched(function: Callable[[object], None], parts: Sequence[object]) -> None:
+            shared.append(len(parts))
+            threads.on_threads(function, parts)
+
+        single = play_pipelines(**columns)
+        monkeypatch.setattr(schedule, "OPERATIONS_PER_THREAD", 1)
+        monkeypatch.setattr(schedule, "on_threads", watched)
+        for module in (schedule, threads):
+            monkeypatch.setattr(module, "get_num_threads", lambda: 3)
+        several = play_pipelines(**columns)
+        assert shared == [3]
         for name in NAMES:
-            assert getattr(usual, name).tobytes() == getattr(single, name).tobytes()
+            assert getattr(several, name).tobytes() == getattr(single, name).tobytes()
 
     def test_the_population_of_the_benchmark_agrees_with_the_reference(self) -> None:
         columns = population(30, seed=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from simulator.record import Choice, Record
+from simulator.record import Choice, Record, meanings
 
 
 class Length(Record):
@@ -13,6 +13,14 @@ class Length(Record):
 
     length_m: float
     """How long it is, metres."""
+
+
+class Box(Length):
+    """What has a length and a width."""
+
+    width: Length
+    """How wide it is."""
+    name: str = ""
 
 
 class Colour(Choice):
@@ -44,6 +52,17 @@ def test_a_number_has_to_be_finite(value: float | str) -> None:
 
 def test_the_schema_describes_each_field_by_its_docstring() -> None:
     assert Length.model_json_schema()["properties"]["length_m"]["description"] == "How long it is, metres."
+
+
+def test_fields_mean_what_their_docstrings_say_those_of_the_base_too() -> None:
+    assert meanings(Box) == {"length_m": "How long it is, metres.", "width": "How wide it is."}
+
+
+def test_the_schema_describes_fields_of_bases_and_fields_that_are_records() -> None:
+    schema = Box.model_json_schema()
+    texts = {name: field.get("description") for name, field in schema["properties"].items()}
+    assert texts == {"length_m": "How long it is, metres.", "width": "How wide it is.", "name": None}
+    assert schema["$defs"]["Length"]["properties"]["length_m"]["description"] == texts["length_m"]
 
 
 @pytest.mark.parametrize("colour", Colour)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from numba import get_num_threads, set_num_threads
 
 from benchmarks.run_reference import (
     MONTE_CARLO,
@@ -23,7 +23,9 @@ from benchmarks.run_reference import (
     play_kinds_slowly,
     play_slowly,
 )
+from simulator import threads
 from simulator.errors import InputError
+from simulator.run import events
 from simulator.run import kernel as run_kernel
 from simulator.run.columns import RunOptions
 from simulator.run.draws import KIND, SURVIVAL, luck_of, uniform, unit_exponential
@@ -206,14 +208,21 @@ class TestReplications:
             assert getattr(first, name).tobytes() == getattr(again, name).tobytes()
         assert (first.wall_s != other.wall_s).all()
 
-    def test_the_number_of_threads_changes_no_byte(self) -> None:
-        usual, num_threads = simulate_runs(num_replications=9, seed=1, **columns()), get_num_threads()
-        try:
-            set_num_threads(1)
-            single = simulate_runs(num_replications=9, seed=1, **columns())
-        finally:
-            set_num_threads(num_threads)
-        assert usual.wall_s.tobytes() == single.wall_s.tobytes()
+    def test_the_number_of_threads_changes_no_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        shared: list[int] = []
+
+        def watched(function: Callable[[int], None], blocks: Sequence[int]) -> None:
+            shared.append(len(blocks))
+            threads.on_threads(function, blocks)
+
+        single = simulate_runs(num_replications=9, seed=1, **columns())
+        monkeypatch.setattr(events, "RUNS_PER_THREAD", 1)
+        monkeypatch.setattr(events, "on_threads", watched)
+        for module in (events, threads):
+            monkeypatch.setattr(module, "get_num_threads", lambda: 2)
+        several = simulate_runs(num_replications=9, seed=1, **columns())
+        assert shared == [2]
+        assert several.wall_s.tobytes() == single.wall_s.tobytes()
 
     def test_a_design_alone_or_in_a_batch_with_more_replications_meets_the_same_luck(self) -> None:
         alone = simulate_runs(num_replications=1, seed=5, **columns())

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.blocks import MixtureOfExperts
 from simulator.chunks import split_layers
 from simulator.deep.plan_items import seconds_of
 from simulator.deep.plan_parts import DENSE
 from simulator.deep.plan_step import parts_and_shape
 from simulator.lora import Lora, adapter_parameters
-from simulator.model import MixtureOfExperts, ModelShape, ShardedCopies
+from simulator.model import ModelShape, ShardedCopies
 from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.step import StepTable, simulate_step

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from simulator import catalog
 from simulator.chunks import can_split_layers, split_layers
+from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.network import all_reduce_s, point_to_point_s
 from simulator.offer import Offer
@@ -17,7 +18,7 @@ from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaGroup, tied_gradient_s
 from simulator.stage_sends import send_s
-from simulator.step import StepTable, simulate_step
+from simulator.step import NUM_OPTIMIZER_KERNELS, StepTable, simulate_step
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
@@ -153,17 +154,24 @@ def test_an_optimizer_step_takes_as_long_as_the_bytes_that_it_moves() -> None:
     def optimizer_s(step_bytes: float | None) -> float:
         return steps_of(job_of(EVEN.model_copy(update={"step_bytes": step_bytes})), plan_of()).optimizer_s[0]
 
-    # 34 bytes: the gradient twice, 12 bytes of states there and back, the 16-bit weight.
-    assert optimizer_s(34.0) == optimizer_s(None)
+    # 38 bytes: the gradient twice and back to zero, 12 bytes of states there and back, the 16-bit weight.
+    assert optimizer_s(38.0) == optimizer_s(None)
     slope_s = optimizer_s(82.0) - optimizer_s(34.0)
     assert slope_s == pytest.approx(optimizer_s(130.0) - optimizer_s(82.0))
     assert optimizer_s(82.0) / optimizer_s(34.0) == pytest.approx(82 / 34, rel=0.02)  # 50 launches beside it
 
 
 # By hand: a copy of a gradient of 16 bits is read (2) and written (4) once more; without it norm and update read 2 bytes each.
+# Each gradient is set to zero.
 @pytest.mark.parametrize(
     ("gradient_bytes", "update_bytes", "moved"),
-    [(2, None, 34.0 + 6.0), (2, 0.0, 34.0 - 4.0), (4, None, 34.0), (4, 0.0, 34.0), (6, None, 34.0)],
+    [
+        (2, None, 34.0 + 6 + 2),
+        (2, 0.0, 34.0 - 4 + 2),
+        (4, None, 34.0 + 4),
+        (4, 0.0, 34.0 + 4),
+        (6, None, 34.0 + 6),
+    ],
 )
 def test_gradients_of_sixteen_bits_are_copied_or_read_as_they_are(
     gradient_bytes: int, update_bytes: float | None, moved: float
@@ -286,17 +294,42 @@ class TestTiedEmbeddings:
 
 
 class TestOptimizer:
-    def test_it_moves_34_bytes_per_weight_of_the_fullest_stage(self) -> None:
+    def test_it_moves_34_bytes_per_weight_of_the_fullest_stage_and_sets_whole_gradients_to_zero(self) -> None:
         job = job_of(training("llama-3.1-8b", global_batch_size=8))
-        steps = steps_of(job, plan_of(zero=0), plan_of(data=8, zero=1))
+        steps = steps_of(job, *(plan_of(data=8, zero=zero) for zero in range(4)))
         # Read gradient twice (norm, update), read and write 12 bytes of states, write the 16-bit weight.
-        least_s = 34 * 8_030_261_248 / 3.35e12
-        assert least_s < steps.optimizer_s[0] < 1.5 * least_s
-        assert least_s / 8 < steps.optimizer_s[1] < 1.5 * least_s / 8
+        update, zeroed = 34 * 8_030_261_248, 4 * 8_030_261_248
+        moved = np.array([update + zeroed, update / 8 + zeroed, update / 8, update / 8])
+        expected_s = moved / self.bandwidth(job) + self.launches_s(job)
+        assert steps.optimizer_s == pytest.approx(expected_s, rel=1e-3)  # norms
+
+    def bandwidth(self, job: Job) -> float:
+        return 3.35e12 * float(Rank.of(job, table_of(plan_of())).kernels.memory_fraction[0])
+
+    def launches_s(self, job: Job) -> float:
+        return NUM_OPTIMIZER_KERNELS * float(Rank.of(job, table_of(plan_of())).kernels.launch_s[0])
+
+    @pytest.mark.parametrize("zero", [1, 2, 3])
+    def test_weights_of_layers_are_cast_once_per_step_where_they_are_whole(self, zero: int) -> None:
+        workload = training("llama-3.1-8b", global_batch_size=32)
+        rank = Rank.of(job_of(workload), table_of(plan_of(tensor=2, precision=Precision.FP8)))
+        plans = [
+            plan_of(tensor=2, data=8, zero=zero, precision=each) for each in (Precision.BF16, Precision.FP8)
+        ]
+        wide, narrow = steps_of(job_of(workload), *plans).optimizer_s
+        layers = 8_030_261_248 - 2 * 128_256 * 4096 - 4096
+        bandwidth = 3.35e12 * rank.kernels.memory_fraction[0]
+        expected_s = rank.cast_bytes[0] * layers / 2 / bandwidth if zero < 3 else 0.0
+        assert narrow - wide == pytest.approx(expected_s, rel=1e-2, abs=1e-12)
+
+    def test_a_given_step_has_its_zeros_among_its_bytes(self) -> None:
+        job = job_of(training("llama-3.1-8b").model_copy(update={"step_bytes": 82.0}))
+        expected_s = 82 * 8_030_261_248 / self.bandwidth(job) + self.launches_s(job)
+        assert steps_of(job, plan_of(zero=0)).optimizer_s[0] == pytest.approx(expected_s, rel=1e-3)
 
     def test_experts_are_updated_by_their_own_replicas(self) -> None:
         job = job_of(training("mixtral-8x7b", global_batch_size=64))
-        optimizer_s = steps_of(job, plan_of(tensor=2, expert=4, data=16)).optimizer_s[0]
+        optimizer_s = steps_of(job, plan_of(tensor=2, expert=4, data=16, zero=2)).optimizer_s[0]
         routed = 32 * 8 * 3 * 4096 * 14_336
         shared = 46_702_792_704 - routed
         # 1/2 of the shared weights over 16 replicas, 1/4 of the routed ones over 16 x 2 / 4 = 8.

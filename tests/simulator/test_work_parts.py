@@ -7,12 +7,14 @@ import pytest
 from numba import get_num_threads, set_num_threads
 
 import simulator.simulate as module
+import simulator.threads as threads_module
 import simulator.work_parts as parts_module
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from simulator.errors import StudyError
 from simulator.plan import LAYOUT_COLUMNS, PlanTable
 from simulator.simulate import simulate
-from simulator.work_parts import equal_parts, on_threads
+from simulator.threads import on_threads
+from simulator.work_parts import equal_parts
 from tests.support import H100_RENTED, job_with
 
 JOB = job_with({**H100_RENTED, "num_gpus": {"min": 8, "max": 64}})
@@ -79,7 +81,7 @@ def test_the_number_of_threads_changes_no_byte(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "LEAST_DESIGNS_PER_THREAD", 1000)
     monkeypatch.setattr(module, "on_threads", watched)
     monkeypatch.setattr(module, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(parts_module, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(threads_module, "get_num_threads", lambda: 2)
     together = simulate(JOB, plans)
     monkeypatch.setattr(module, "get_num_threads", lambda: 1)
     try:
@@ -95,7 +97,7 @@ def test_the_number_of_threads_changes_no_byte(monkeypatch: pytest.MonkeyPatch) 
 def test_kernels_on_threads_have_one_thread_each_and_what_is_raised_there_is_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(parts_module, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(threads_module, "get_num_threads", lambda: 2)
     assert on_threads(lambda number: (number, get_num_threads()), [5, 4, 3]) == [(5, 1), (4, 1), (3, 1)]
 
     def broken(number: int) -> int:

@@ -62,6 +62,13 @@ def test_what_a_front_gains_is_the_growth_of_its_volume() -> None:
     assert gained_fraction(now, now) == 0.0
     assert gained_fraction(np.zeros((0, 2)), now) == np.inf
     assert gained_fraction(np.zeros((0, 2)), np.zeros((0, 2))) == 0.0
+
+
+def test_what_costs_nothing_does_not_hide_what_the_rest_of_a_front_gains() -> None:
+    before, now = np.array([[2.0, 2.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
+    free = [np.insert(front, 1, 0.0, axis=1) for front in (before, now)]
+    assert gained_fraction(*free) == gained_fraction(before, now)
+    assert gained_fraction(np.zeros((1, 1)), np.zeros((1, 1))) == 0.0
     assert hypervolume(now, np.array([2.2, 2.2])) == pytest.approx(2 * 1.2 * 0.2 - 0.04)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from simulator.blocks import MixtureOfExperts
 from simulator.deep.described_network import NodesNetwork
 from simulator.job import Job
-from simulator.model import MixtureOfExperts, ModelShape
+from simulator.model import ModelShape
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training

@@ -88,6 +88,21 @@ def test_every_rank_has_its_collectives_with_their_true_bytes() -> None:
     assert len(export.nodes) == 4
 
 
+def test_keys_and_values_of_a_ring_are_all_there() -> None:
+    job = job_of(training("llama-3.1-8b", sequence_length=8192, global_batch_size=2))
+    export = export_plan(job, plan_of(context=4, data=2))
+    passed = [
+        node.number("comm_size")
+        for node in export.nodes[0]
+        if node.type is NodeType.COMM_COLL_NODE
+        and node.number("comm_type") == CommType.ALL_GATHER
+        and export.groups[int(str(node.attributes["pg_name"]))] == (0, 1, 2, 3)
+    ]
+    # A rank has 2,048 of the tokens, each with 8 keys and 8 values of 128 numbers of 2 bytes. In 32 layers they go round
+    # once forward, and twice backward, of which one time are gradients.
+    assert passed == [2048 * 2 * 8 * 128 * 2] * (32 * 3)
+
+
 def test_a_step_of_too_many_nodes_is_refused() -> None:
     job = job_of(training("llama-3.1-70b", sequence_length=8192, global_batch_size=4096))
     with pytest.raises(InputError, match="nodes; at most 4,000,000 are written"):

@@ -1,0 +1,71 @@
+"""What stands in the place of ordinary attention and of an ordinary feed-forward block? Latent attention, and experts."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from simulator.record import Record
+
+
+class MixtureOfExperts(Record):
+    """The routed part of a mixture-of-experts model."""
+
+    num_experts: PositiveInt
+    """Routed experts per layer."""
+    experts_per_token: PositiveInt
+    """Experts that each token is routed to (top-k)."""
+    expert_ffn_hidden_size: PositiveInt
+    """Feed-forward hidden size of one routed expert."""
+    shared_ffn_hidden_size: int = Field(default=0, ge=0)
+    """Feed-forward hidden size of all shared experts together; 0: none."""
+    num_dense_layers: int = Field(default=0, ge=0)
+    """Leading layers that have an ordinary feed-forward block instead of experts."""
+    layer_step: PositiveInt = 1
+    """Of so many layers one has experts, the last, where none is a leading one (Llama 4 Maverick: 2)."""
+    num_groups: PositiveInt = 1
+    """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
+    groups_per_token: PositiveInt = 1
+    """Groups from which a token's experts are chosen: it travels to no more nodes (DeepSeek: `topk_group`)."""
+    has_biases: bool = False
+    """Whether the products of routed experts have biases (gpt-oss; Megatron Core: `add_bias_linear`)."""
+
+    @model_validator(mode="after")
+    def _routes_to_existing_experts(self) -> Self:
+        if self.experts_per_token > self.num_experts:
+            raise ValueError(
+                f"experts_per_token ({self.experts_per_token}) must not exceed num_experts ({self.num_experts})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_are_equal_and_enough(self) -> Self:
+        if self.num_experts % self.num_groups:
+            raise ValueError(f"num_groups ({self.num_groups}) must divide num_experts ({self.num_experts})")
+        if self.groups_per_token > self.num_groups:
+            raise ValueError(
+                f"groups_per_token ({self.groups_per_token}) must not exceed num_groups ({self.num_groups})"
+            )
+        reachable = self.num_experts // self.num_groups * self.groups_per_token
+        if self.experts_per_token > reachable:
+            raise ValueError(
+                f"experts_per_token ({self.experts_per_token}) must not exceed the {reachable} experts "
+                f"of groups_per_token ({self.groups_per_token}) groups"
+            )
+        return self
+
+
+class LatentAttention(Record):
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys and values."""
+
+    query_rank: int = Field(ge=0)
+    """Rank of the query projection; 0: queries are projected directly."""
+    key_value_rank: PositiveInt
+    """Rank of the joint key-value projection."""
+    rope_head_dim: PositiveInt
+    """Part of a query or key head that carries the rotary position."""
+    nope_head_dim: PositiveInt
+    """Part of a query or key head without position."""
+    value_head_dim: PositiveInt
+    """Dimension of a value head."""

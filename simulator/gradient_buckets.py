@@ -1,0 +1,111 @@
+"""In how many pieces does the traffic of the replicas once per step travel, and how long does it take?
+
+Megatron Core cuts the weights of the first chunk of the first stage into buckets of at least max(40 million, 1 million for
+each replica) weights, and of whole tensors: that of the embedding is reduced last and gathered first. All other chunks are one
+bucket, since what their stages exchange is seldom waited for (`DistributedDataParallel`, `get_model`). Where a stage has many
+chunks, the gradients of each are reduced behind its last backward pass, those of the first chunk too (`align_grad_reduce`, the
+default, in `schedules.py`).
+
+From ZeRO-2 on, gradients travel part by part (FSDP2, Megatron-FSDP): layers, embedding and output layer are a piece each on
+every stage; of the first one as many as there are embeddings in its weights, at most. Under ZeRO-2 each of them has a start-up
+and a latency of its own, as what it reduces in passes has.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.expert_ranks import expert_ranks
+from simulator.layer_collectives import Directions
+from simulator.model_parts import ModelParts
+from simulator.plan import Schedule
+from simulator.rank import Rank
+from simulator.replica_sync import ReplicaTraffic
+from simulator.table import Floats, Integers
+from simulator.trained_weights import StepWeights
+
+BUCKET_WEIGHTS = 4e7
+"""Least weights of a bucket,"""
+BUCKET_WEIGHTS_PER_REPLICA = 1e6
+"""and for each replica, so that a message of a ring does not shrink to nothing (Megatron Core, `DistributedDataParallel`)."""
+FIRST_BY_PARTS = 2
+"""ZeRO stage from which on gradients travel part by part."""
+
+
+class Buckets(NamedTuple):
+    """Pieces in which the traffic of every chunk once per step hides behind its passes, `(n, C)`; 0: whole, behind nothing."""
+
+    gradients: Integers
+    parameters: Integers
+
+    @classmethod
+    def of(cls, rank: Rank, parts: ModelParts, weights: StepWeights) -> Buckets:
+        """Returns those of designs with the parts and the weights of their chunks."""
+        plans, workload = rank.plans, rank.workload
+        ahead = np.ones(parts.counts[0].shape, dtype=np.int64)
+        behind = ahead.copy()
+        ahead[:, 0] = _first_buckets(rank, weights)
+        is_aligned = (plans.virtual_pipeline > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
+        behind[:, 0] = np.where(is_aligned, 1, ahead[:, 0])
+        by_parts = plans.zero_stage >= FIRST_BY_PARTS
+        if by_parts.any():
+            num_parts = np.maximum(1, np.round(np.sum(parts.counts, axis=0))).astype(np.int64)
+            of_embeddings = _first_weights(rank, weights) / np.maximum(1.0, _embedding_weights(rank))
+            num_parts[:, 0] = np.clip(np.round(of_embeddings), 1, num_parts[:, 0])
+            ahead, behind = (np.where(by_parts[:, None], num_parts, each) for each in (ahead, behind))
+        return cls(
+            gradients=behind * workload.overlaps_gradient_sync,
+            parameters=ahead * workload.hides_parameter_gather,
+        )
+
+
+def _first_buckets(rank: Rank, weights: StepWeights) -> Integers:
+    """Buckets of the first chunk, `(n,)`; routed experts have buckets of their own, beside the others."""
+    plans = rank.plans
+    least = np.maximum(BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * plans.data_parallel)
+    least = np.maximum(least, _embedding_weights(rank))
+    most = weights.trained.shared_on_rank(plans)[:, 0]
+    if rank.workload.model.experts:
+        most = np.maximum(most, weights.trained.routed[:, 0] / expert_ranks(rank.workload, plans))
+    return np.asarray(np.maximum(1, np.ceil(most / least)), dtype=np.int64)
+
+
+def _first_weights(rank: Rank, weights: StepWeights) -> Floats:
+    """Weights of the first chunk on one rank, `(n,)`."""
+    routed = weights.trained.routed[:, 0] / expert_ranks(rank.workload, rank.plans)
+    return weights.trained.shared_on_rank(rank.plans)[:, 0] + routed
+
+
+def _embedding_weights(rank: Rank) -> Floats:
+    """Trained weights of the embedding on one rank, `(n,)`."""
+    is_trained = rank.workload.lora is None
+    return is_trained * rank.workload.model.embedding_parameters / rank.plans.tensor_parallel
+
+
+def once_per_step_s(
+    rank: Rank, parts: ModelParts, weights: StepWeights, by_parts: ReplicaTraffic | None
+) -> Directions:
+    """Returns gradients and weights once per step, `(n, C)` each, before anything hides them.
+
+    Args:
+        rank: ranks of the designs.
+        parts: the parts of their model.
+        weights: those of every chunk.
+        by_parts: traffic of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3. Copies of hybrid sharding
+            under ZeRO-3 have one start-up for each chunk.
+    """
+    traffic = ReplicaTraffic.of(rank, weights)
+    if by_parts is None:
+        return traffic.gradient_s, traffic.parameter_s
+    is_by_parts = rank.plans.zero_stage[:, None] == FIRST_BY_PARTS
+    gradient_s, parameter_s = (
+        # The copy of a tied embedding, on the last stage, is none of the parts.
+        np.where(is_by_parts, np.maximum(whole_s, parts.weighted(each_s.T)), whole_s)
+        for whole_s, each_s in (
+            (traffic.gradient_s, by_parts.gradient_s),
+            (traffic.parameter_s, by_parts.parameter_s),
+        )
+    )
+    return gradient_s, parameter_s
