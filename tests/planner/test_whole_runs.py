@@ -115,7 +115,14 @@ class TestColdRuns:
             "reliability.restart.initialize_s",
             "reliability.restart.warm_up_s",
         }
-        work = {"model", "tokens", "sequence_length", "global_batch_size"}
+        work = {
+            "model",
+            "model.name",
+            "model.num_mtp_layers",
+            "tokens",
+            "sequence_length",
+            "global_batch_size",
+        }
         hidden = {
             "overlaps_expert_exchange",
             "stage_layers",
