@@ -60,7 +60,7 @@ def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     backward twice forward, as do copies in 32 bits where operators run one by one.
     """
     model = rank.workload.model
-    if not (rank.workload.has_fused_operators and model.is_gated):
+    if not _counts_backward(rank):
         return BACKWARD_RATIO * moved_bytes(rank, is_expert=is_expert)
     hidden = (
         model.num_layer_norms * (NORM_BACKWARD_PASSES + SUM_PASSES) * rank.split_tokens * model.hidden_size
@@ -68,6 +68,10 @@ def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
     heads = (ROTARY_PASSES + (NORM_BACKWARD_PASSES if model.qk_norm else 0.0)) * _head_values(rank)
     activated = rank.tokens * _activated_values(rank, is_expert=is_expert) / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * (hidden + heads + GATED_BACKWARD_PASSES * activated))
+
+
+def _counts_backward(rank: Rank) -> bool:
+    return rank.workload.has_fused_operators and rank.workload.model.is_gated
 
 
 def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
@@ -102,6 +106,13 @@ def norm_bytes(rank: Rank) -> Floats:
     """Returns what of it is one norm of the residual stream."""
     per_value = NORM_BYTES if is_counted(rank) else NORM_PASSES * ACTIVATION_BYTES
     return per_value * rank.split_tokens * rank.workload.model.hidden_size
+
+
+def norm_backward_bytes(rank: Rank) -> Floats:
+    """Returns the same of its backward pass."""
+    if not _counts_backward(rank):
+        return BACKWARD_RATIO * norm_bytes(rank)
+    return NORM_BACKWARD_PASSES / NORM_PASSES * norm_bytes(rank)
 
 
 def rotary_bytes(rank: Rank) -> Floats:

@@ -30,7 +30,7 @@ from simulator.host_time import BACKWARD_RATIO
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, leaving_s
 from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer
-from simulator.moved_operators import norm_bytes
+from simulator.moved_operators import norm_backward_bytes, norm_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.predicted_tokens import NUM_INPUTS, plans_of_modules, repeats_projection
 from simulator.products import ENTERING
@@ -137,7 +137,9 @@ def _moved_s(rank: Rank) -> Directions:
     ordered = is_split * 2.0 * rank.hidden_bytes
     return (
         rank.memory_bound_s(norms + copied + ordered, NUM_NORMS + NUM_COPIES + is_split),
-        rank.memory_bound_s(BACKWARD_RATIO * norms + copied, BACKWARD_RATIO * NUM_NORMS + NUM_COPIES),
+        rank.memory_bound_s(
+            NUM_NORMS * norm_backward_bytes(rank) + copied, BACKWARD_RATIO * NUM_NORMS + NUM_COPIES
+        ),
     )
 
 
