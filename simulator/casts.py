@@ -139,13 +139,11 @@ def weight_cast_shares(recipe: CastRecipe, precision: Precision, family: str) ->
     Weights are scaled by tensor, or by square blocks, so that rows can be turned into columns (`_create_transpose` of
     Transformer Engine); products that read either layout need no second.
     """
-    is_4_bit, has_one = (
-        precision is Precision.FP4,
-        recipe in SCALED_BY_TENSOR and family in FAMILIES_WITH_ANY_LAYOUT,
-    )
-    num_reads = NUM_READS_IN_4_BITS if is_4_bit else NUM_READS[recipe]
-    x = PRODUCT_BYTES[precision] + (0.0 if is_4_bit else SCALE_BYTES[recipe])
-    needs_one = has_one and not is_4_bit
+    if precision is Precision.FP4:
+        num_reads, x, needs_one = NUM_READS_IN_4_BITS, PRODUCT_BYTES[precision], False
+    else:
+        num_reads, x = NUM_READS[recipe], PRODUCT_BYTES[precision] + SCALE_BYTES[recipe]
+        needs_one = recipe in SCALED_BY_TENSOR and family in FAMILIES_WITH_ANY_LAYOUT
     whole = _moved_bytes(num_reads, (1.0 if needs_one else NUM_LAYOUTS) * x)
     return _moved_bytes(num_reads, x) / whole, 0.0 if needs_one else TRANSPOSE_PASSES * x / whole
 

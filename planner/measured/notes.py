@@ -68,6 +68,10 @@ _GRADIENTS_BESIDE = (
     r"\b(?:dp|data[- ]parallel|grad(?:ient)?s?(?:[ _-](?:reduce|sync|reduction))?)[ _-](?:comm\w*[ _-])?overlap"
     r"|\boverlap(?:s|ped|ping)?[ _-](?:of[ _-])?(?:the[ _-])?(?:dp\b|data[- ]parallel|grad)"
 )
+_CAST_GATHERS = (
+    r"\b(?:fp8|float8|8[- ]?bit)[-_ ](?:(?:param(?:eter)?s?|weights?)[-_ ])?(?:all)?[-_ ]?gather"
+    r"|\benable_fsdp_float8_all_gather\b"
+)
 _WHOLE_GRAPHS = (
     r"\bcuda[-_ ]?graphs?(?: (?!off|no|none|disabled)\w+)? ?[\[(]?full[-_ ]iteration\b"
     r"|\bfull[-_ ]iteration (?:cuda[-_ ]?)?graphs?\b"
@@ -104,6 +108,11 @@ def hides_tensor_traffic(notes: str) -> bool | None:
 def hides_gradient_traffic(notes: str) -> bool | None:
     """Returns whether replicas send gradients beside the backward pass; `None` where nothing is said."""
     return _is_on(_GRADIENTS_BESIDE, notes)
+
+
+def gathers_cast_weights(notes: str) -> bool | None:
+    """Returns whether ranks that share weights gather them in 8 bits; `None` where nothing is said."""
+    return _is_on(_CAST_GATHERS, notes)
 
 
 def virtual_pipeline(notes: str) -> int | None:

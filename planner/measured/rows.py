@@ -50,7 +50,7 @@ from planner.measured.sharding import (
 )
 from planner.measured.software_families import software_family
 from planner.measured.told import CannotModelError, Told
-from planner.measured.told_habits import UNTOLD_HABITS, told_habits
+from planner.measured.told_habits import GATHERED_CASTS, UNTOLD_HABITS, told_habits
 from planner.measured.unmodelled import (
     leave_out_unknown_words,
     refuse_unlike_a_decoder,
@@ -277,9 +277,10 @@ class _Translation:
     ) -> dict[str, object]:
         notes = self.told.text("notes")
         again = self._recomputed_of_a_chunk(layout, num_layers)
-        told_overlaps = {
+        told = {
             "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
             "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
+            "gathers_cast_weights": measured_notes.gathers_cast_weights(notes),
         }
         return {
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
@@ -300,9 +301,8 @@ class _Translation:
             "activation_offload_fraction": activation_offload_fraction(self.told, num_layers),
             "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
             **{name: getattr(habits, name) for name in UNTOLD_HABITS},
-            "gathers_cast_inputs": habits.gathers_cast_inputs or self._gathers_tensor_scaled(),
-            "gathers_cast_weights": habits.gathers_cast_weights or self._gathers_tensor_scaled(),
-            **{name: is_on for name, is_on in told_overlaps.items() if is_on is not None},
+            **{name: getattr(habits, name) or self._gathers_tensor_scaled() for name in GATHERED_CASTS},
+            **{name: is_on for name, is_on in told.items() if is_on is not None},
             **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
             **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
             **adapter_cells(self.told, self.kind, has_experts=has_experts(self.told, self.known)),

@@ -37,6 +37,8 @@ UNTOLD_HABITS = (
     "frees_stage_inputs",
 )
 """Fields of a workload that are as in `told_habits`, since no other column of a measured run says anything of them."""
+GATHERED_CASTS = ("gathers_cast_inputs", "gathers_cast_weights")
+"""What is gathered behind its cast: a habit for all recipes, or for scales of whole tensors alone."""
 _SHARDED_BY_PYTORCH = "FSDP"
 _ONLY_NEAR = re.compile(r"[- ](style|like)\b", re.IGNORECASE)
 """Behind the name of a framework that is not the one, but resembles it."""
