@@ -56,7 +56,7 @@ class StepBoundTable(Table):
     step_time_s: Floats
     """No simulated step is shorter."""
     compute_s: Floats
-    """Computation of the average accelerator; exact."""
+    """Computation of the average accelerator; exact but for copies and casts of weights that passes gather."""
     communication_s: Floats
     """Exposed collectives of tensor, context and expert parallelism of the average accelerator; exact."""
 

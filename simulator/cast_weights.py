@@ -43,7 +43,7 @@ def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
     shared, routed = _cast_weights(workload, plans, weights)
     if not np.any(is_cast(plans)):
         return np.zeros_like(shared)
-    one, transposed = (each[:, None] for each in rank.weight_cast_bytes)
+    one, transposed = (each[:, None] for each in _cast_bytes(rank))
     ranks, routed_ranks = _shards(workload, plans)
     by_shares = one * (shared / ranks + routed / routed_ranks) + transposed * (shared + routed)
     is_by_shares = (gathers_cast_weights(workload, plans) & (plans.zero_stage >= 1))[:, None]
@@ -56,7 +56,7 @@ def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
     workload, plans = rank.workload, rank.plans
     shared, routed = (each.T for each in _cast_weights(workload, plans, weights))
     ranks, routed_ranks = (each.T for each in _shards(workload, plans))
-    one, transposed = rank.weight_cast_bytes
+    one, transposed = _cast_bytes(rank)
     is_by_shares = gathers_cast_weights(workload, plans)
     of_one = one * np.where(is_by_shares, shared / ranks + routed / routed_ranks, shared + routed)
     turned = np.where(is_by_shares, transposed * (shared + routed), 0.0)
@@ -72,6 +72,12 @@ def _in_passes_s(rank: Rank, num_bytes: Floats) -> Floats:
         constants=rank.kernels,
         num_kernels=is_sharded * num_kernels,
     )
+
+
+def _cast_bytes(rank: Rank) -> tuple[Floats, Floats]:
+    """Bytes moved to cast a weight to one layout, and to make the other of it, `(n,)` each."""
+    one, transposed = rank.constants.weight_cast_shares[rank.constants.pair(rank.plans)].T
+    return rank.cast_bytes * one, rank.cast_bytes * transposed
 
 
 def _cast_weights(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> tuple[Floats, Floats]:

@@ -12,7 +12,6 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.order_statistics import expected_maximum
 from simulator.record import Record
 from simulator.table import Floats, Integers
 
@@ -102,6 +101,8 @@ def slowest_replica(
         num_replicas: Replicas D, `(n,)`.
         num_sequences: Sequences of a replica in one step, `(n,)`.
     """
+    from simulator.order_statistics import expected_maximum  # SciPy is not loaded with the catalogue
+
     normal, roots = expected_maximum(num_replicas), np.sqrt(np.maximum(num_sequences, 1))
     bent = np.clip(skewness / roots, 0.0, MOST_SKEWNESS) / 6.0 * (normal**2 + 1.0 / (1.0 + normal**2) - 1.0)
     excess = spread * (normal + bent) / roots

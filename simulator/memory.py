@@ -262,8 +262,8 @@ def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Float
     model = workload.model
     dense, expert = _shared_of_layers(model, plans)
     routed = stage.expert_layers * _num_experts(model) * model.expert_parameters
-    shared = stage.dense_layers * dense + stage.expert_layers * expert
-    shared = shared + stage.modules * model.mtp_parameters / plans.tensor_parallel
+    projections = stage.modules * model.mtp_parameters / plans.tensor_parallel
+    shared = stage.dense_layers * dense + stage.expert_layers * expert + projections
     return np.asarray(shared + routed / expert_ranks(workload, plans))
 
 
@@ -320,10 +320,7 @@ def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> F
 
 
 def _gathered_bytes(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
-    """Weights that ZeRO-3 gathers: the layer at work and, prefetching backward, the next one, if the stage has one.
-
-    With `most_gathered_weights` it gathers product by product.
-    """
+    """Bytes that ZeRO-3 gathers: the layer at work, one more if it prefetches; product by product if `most_gathered_weights`."""
     model, output = workload.model, _output_weights(workload, plans, stage)
     is_cast = workload.lora is None and workload.gradient_bytes >= FULL_GRADIENT_BYTES
     shared, routed = _copied(workload, plans, is_cast=is_cast)

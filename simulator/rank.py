@@ -221,12 +221,6 @@ class Rank:
         return np.asarray(self.kernels.cast_bytes_per_element * self.training.cast_ratio)
 
     @cached_property
-    def weight_cast_bytes(self) -> tuple[Floats, Floats]:
-        """Bytes moved to cast a weight to one layout, and to make the other of it."""
-        one, transposed = self.constants.weight_cast_shares[self.constants.pair(self.plans)].T
-        return self.cast_bytes * one, self.cast_bytes * transposed
-
-    @cached_property
     def kernels_per_cast(self) -> Floats:
         """Kernels that cast one input of a matrix product."""
         return num_cast_kernels(self.workload, self.plans, np.ones(len(self.plans)))

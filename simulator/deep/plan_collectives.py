@@ -236,3 +236,15 @@ def message(num_bytes: float, links: LinkConstants) -> Message:
         near_bytes=near_bytes,
         far_bytes=far_bytes,
     )
+
+
+def pieces_of(whole: tuple[Collective, ...], count: int, *, is_late: bool) -> list[tuple[Collective, ...]]:
+    """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
+
+    Start-ups of reductions are behind the last piece, so that it ends as late as the whole; those of gathers are before the
+    first.
+    """
+    bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
+    full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
+    pieces = [bare] * (count - 1)
+    return [*pieces, full] if is_late else [full, *pieces]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.deep.plan_collectives import Collective, Operation
+from simulator.deep.plan_collectives import Collective, Operation, pieces_of
 from simulator.deep.plan_items import (
     BACKWARD,
     FORWARD,
@@ -336,7 +336,7 @@ class PlanGraph:
         """Cuts collectives of a chunk into pieces that follow each other; ZeRO-2 has a start-up for each part."""
         count = max(1, num_buckets)
         if self.shape.zero_stage != FIRST_BY_PARTS:
-            return _pieces(whole, count, is_late=is_late)
+            return pieces_of(whole, count, is_late=is_late)
         num_starts = len(self.parts.kinds[chunk]) / count
         return [tuple(each.scaled(1.0 / count).with_rest(num_starts * each.rest_s) for each in whole)] * count
 
@@ -394,15 +394,3 @@ class PlanGraph:
         return (
             self._stage(0) != self._stage(pipeline.num_chunks - 1) and self.parts.rank.workload.lora is None
         )
-
-
-def _pieces(whole: tuple[Collective, ...], count: int, *, is_late: bool) -> list[tuple[Collective, ...]]:
-    """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
-
-    Start-ups of reductions are behind the last piece, so that it ends as late as
-    the whole; those of gathers are before the first.
-    """
-    bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
-    full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
-    pieces = [bare] * (count - 1)
-    return [*pieces, full] if is_late else [full, *pieces]

@@ -15,6 +15,7 @@ from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knob
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import Block, Space, pruned_space
 from constraints.step_bound import bound_step
+from simulator.hardware import Precision
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable, Schedule
@@ -254,7 +255,10 @@ def test_the_bound_of_a_step_is_near_the_step(name: str) -> None:
 def test_computation_and_collectives_of_the_bound_are_those_of_the_step(name: str) -> None:
     layouts, _ = sample(name)
     steps, least = simulate(JOBS[name], layouts).steps, bound_step(JOBS[name], layouts)
-    np.testing.assert_allclose(least.compute_s, steps.compute_s, rtol=1e-12)
+    casts_in_passes = (layouts.zero_stage == 3) & (layouts.precision == Precision.FP8.code)
+    is_exact, compute_s = ~casts_in_passes, steps.compute_s
+    np.testing.assert_allclose(least.compute_s[is_exact], compute_s[is_exact], rtol=1e-12)
+    assert (least.compute_s[casts_in_passes] <= compute_s[casts_in_passes]).all()
     np.testing.assert_allclose(least.communication_s, steps.tensor_comm_s + steps.expert_comm_s, rtol=1e-12)
 
 

@@ -244,7 +244,7 @@ def test_cards_of_torchtitan_and_scales_of_rows_are_open(
         **DENSE,
         "framework": "torchtitan (2025) + torch.compile",
         "zero_stage_or_fsdp": "FSDP2",
-        "seq_len": 2048,
+        "seq_len": 8192,
     }
     row, changed = (row_of(tmp_path, said, **each) for each in (cells, {**cells, **other}))
     assert ({"gpu", "fp8_recipe"} & set(row["assumed"].split()) != set()) == is_open

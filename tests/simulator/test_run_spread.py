@@ -114,7 +114,8 @@ def test_the_risk_of_a_quantile_is_what_lies_beyond_it(
     replays = replicate(job, plans, outcomes, num_replications=4000, seed=5)
     limit_s = np.quantile(replays.wall_s, probability, axis=1) + outcomes.run.initialization_s
     risk = miss_probability(job, plans, outcomes.steps, outcomes.run, limit_s)
-    assert risk == pytest.approx([1 - probability] * 2, abs=0.06)
+    # Up to 0.05 off where the spread is skewed, and 0.02 that 4,000 replays leave open.
+    assert risk == pytest.approx([1 - probability] * 2, abs=0.07)
 
 
 def test_risks_fall_with_the_time_that_is_left_and_never_to_nothing() -> None:
