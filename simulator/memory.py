@@ -320,7 +320,7 @@ def _gradients_at_work(workload: Workload, plans: PlanTable, stage: _Stage) -> F
 
 
 def _gathered_bytes(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:
-    """Bytes that ZeRO-3 gathers: the layer at work, one more if it prefetches; product by product if `most_gathered_weights`."""
+    """Bytes that ZeRO-3 gathers: of the layer at work and, prefetching backward, of one more; or of products, if it says so."""
     model, output = workload.model, _output_weights(workload, plans, stage)
     is_cast = workload.lora is None and workload.gradient_bytes >= FULL_GRADIENT_BYTES
     shared, routed = _copied(workload, plans, is_cast=is_cast)
