@@ -31,6 +31,12 @@ def gathered_weight_bytes(
     workload: Workload, plans: PlanTable, weights: ChunkWeights
 ) -> tuple[Floats, Floats]:
     """Returns the bytes of a rank's shared and routed weights as they are gathered, `(n, C)` each."""
+    if not workload.gathers_cast_weights:
+        shared, routed = (
+            weights.shared_on_rank(plans),
+            weights.routed / expert_ranks(workload, plans)[:, None],
+        )
+        return WEIGHT_BYTES * shared, WEIGHT_BYTES * routed
     value_bytes = gathered_weight_value_bytes(workload, plans)[:, None]
     never_cast = weights.never_cast_on_rank(plans)
     shared, routed = _cast_weights(workload, plans, weights)
@@ -41,8 +47,6 @@ def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
     """Returns the bytes that a rank moves to cast its weights once per step, `(n, C)`; none where passes gather them."""
     workload, plans = rank.workload, rank.plans
     shared, routed = _cast_weights(workload, plans, weights)
-    if not np.any(is_cast(plans)):
-        return np.zeros_like(shared)
     one, transposed = (each[:, None] for each in _cast_bytes(rank))
     ranks, routed_ranks = _shards(workload, plans)
     by_shares = one * (shared / ranks + routed / routed_ranks) + transposed * (shared + routed)

@@ -255,6 +255,12 @@ class ChunkWeights:
         """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
         return held_by_rank(self.shared, self.whole, plans.tensor_parallel[:, None])
 
+    def of_chunk(self, chunk: int) -> ChunkWeights:
+        """Returns those of one chunk alone, `(n, 1)`."""
+        names, one = ("shared", "routed", "whole", "never_cast"), slice(chunk, chunk + 1)
+        columns = {name: np.asarray(getattr(self, name)) for name in names}
+        return ChunkWeights(**{name: each[:, one] if each.ndim else each for name, each in columns.items()})
+
     def never_cast_on_rank(self, plans: PlanTable) -> Floats:
         """Returns those of them that are never cast, `(n, C)`."""
         return np.asarray(self.never_cast / plans.tensor_parallel[:, None])

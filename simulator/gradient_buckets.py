@@ -45,14 +45,14 @@ class Buckets(NamedTuple):
         """Returns those of designs with the parts and the weights of their chunks."""
         plans, workload = rank.plans, rank.workload
         ahead = np.ones(parts.counts[0].shape, dtype=np.int64)
-        behind = ahead.copy()
-        ahead[:, 0] = _first_buckets(rank, weights)
+        behind, first = ahead.copy(), _first_weights(rank, weights)
+        ahead[:, 0] = _first_buckets(rank, first)
         is_aligned = (plans.virtual_pipeline > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
         behind[:, 0] = np.where(is_aligned, 1, ahead[:, 0])
         by_parts = plans.zero_stage >= FIRST_BY_PARTS
         if by_parts.any():
             num_parts = np.maximum(1, np.round(np.sum(parts.counts, axis=0))).astype(np.int64)
-            of_embeddings = _first_weights(rank, weights) / np.maximum(1.0, _embedding_weights(rank))
+            of_embeddings = (first[0] + first[1]) / np.maximum(1.0, _embedding_weights(rank))
             num_parts[:, 0] = np.clip(np.round(of_embeddings), 1, num_parts[:, 0])
             ahead, behind = (np.where(by_parts[:, None], num_parts, each) for each in (ahead, behind))
         return cls(
@@ -61,21 +61,20 @@ class Buckets(NamedTuple):
         )
 
 
-def _first_buckets(rank: Rank, weights: StepWeights) -> Integers:
-    """Buckets of the first chunk, `(n,)`; routed experts have buckets of their own, beside the others."""
-    plans = rank.plans
-    least = np.maximum(BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * plans.data_parallel)
+def _first_buckets(rank: Rank, first: tuple[Floats, Floats]) -> Integers:
+    """Buckets of the first chunk with so many shared and routed weights; those of routed experts are beside the others."""
+    least = np.maximum(BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * rank.plans.data_parallel)
     least = np.maximum(least, _embedding_weights(rank))
-    most = weights.trained.shared_on_rank(plans)[:, 0]
-    if rank.workload.model.experts:
-        most = np.maximum(most, weights.trained.routed[:, 0] / expert_ranks(rank.workload, plans))
-    return np.asarray(np.maximum(1, np.ceil(most / least)), dtype=np.int64)
+    return np.asarray(np.maximum(1, np.ceil(np.maximum(*first) / least)), dtype=np.int64)
 
 
-def _first_weights(rank: Rank, weights: StepWeights) -> Floats:
-    """Weights of the first chunk on one rank, `(n,)`."""
-    routed = weights.trained.routed[:, 0] / expert_ranks(rank.workload, rank.plans)
-    return weights.trained.shared_on_rank(rank.plans)[:, 0] + routed
+def _first_weights(rank: Rank, weights: StepWeights) -> tuple[Floats, Floats]:
+    """Shared and routed weights of the first chunk on one rank, `(n,)` each."""
+    first = weights.trained.of_chunk(0)
+    return (
+        first.shared_on_rank(rank.plans)[:, 0],
+        first.routed[:, 0] / expert_ranks(rank.workload, rank.plans),
+    )
 
 
 def _embedding_weights(rank: Rank) -> Floats:

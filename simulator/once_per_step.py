@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.cast_weights import once_per_step_cast_bytes
+from simulator.casts import is_cast
 from simulator.chunks import Chunks
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
@@ -30,4 +31,6 @@ def once_per_step_bytes(
     workload, plans = rank.workload, rank.plans
     has_zeros = (plans.zero_stage < 2) & (workload.step_bytes is None)
     zeroed = np.where(has_zeros, float(workload.gradient_bytes), 0.0) * trained
+    if not np.any(is_cast(plans)):
+        return zeroed
     return zeroed + chunks.on_stage(once_per_step_cast_bytes(rank, weights.together), stages)

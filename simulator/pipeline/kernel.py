@@ -28,6 +28,7 @@ from simulator.pipeline.state import (
     FOUR_LANES,
     NUM_LANES,
     TWO_LANES,
+    FloatArray,
     IntArray,
     Lanes,
     PipelineBatch,
@@ -205,13 +206,13 @@ def streamed_end_s(
 
 
 @compiled
-def _stage_end_s(lanes: Lanes, stage: int, lane: int) -> float:
-    """Returns when a stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
-    end_s = max(float(lanes.last_end_s[stage, lane]), float(lanes.network_free_s[stage, lane]))
+def _write_stage_ends(lanes: Lanes, ends_s: FloatArray, lane: int) -> None:
+    """Writes when each stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
+    for stage in range(len(lanes.last_end_s)):
+        ends_s[stage] = max(lanes.last_end_s[stage, lane], lanes.network_free_s[stage, lane])
     for chunk in range(len(lanes.stages)):
-        if lanes.stages[chunk] == stage and lanes.num_overlap_buckets[chunk, lane] == 0:
-            end_s += lanes.sync_s[chunk, lane]
-    return end_s
+        if lanes.num_overlap_buckets[chunk, lane] == 0:
+            ends_s[lanes.stages[chunk]] += lanes.sync_s[chunk, lane]
 
 
 @compiled
@@ -227,11 +228,10 @@ def _write_results(
     """Writes a played design into its row of the results; the twin has the ends that traffic does not delay."""
     c, m = order.shape.num_chunks, order.shape.num_micro_batches
     step_s = undelayed_s = 0.0
+    _write_stage_ends(lanes, results.stage_end_s[row], lane)
     for stage in range(order.shape.num_stages):
-        end_s = _stage_end_s(lanes, stage, lane)
-        step_s = max(step_s, end_s)
+        step_s = max(step_s, results.stage_end_s[row, stage])
         undelayed_s = max(undelayed_s, lanes.last_end_s[stage, twin])
-        results.stage_end_s[row, stage] = end_s
         results.peak_in_flight[row, stage] = order.peak_in_flight[stage]
     results.step_s[row] = step_s
     results.exposed_sync_s[row] = step_s - undelayed_s
