@@ -34,9 +34,19 @@ def test_published_models_are_cut_as_published(
     assert chunks.num_layers.tolist() == [layers]
 
 
-@given(layers=st.integers(1, 200), pipeline=st.integers(1, 32), virtual=st.integers(1, 8))
-def test_every_layer_stands_on_one_chunk(layers: int, pipeline: int, virtual: int) -> None:
+@given(
+    pipeline=st.integers(1, 32),
+    virtual=st.integers(1, 8),
+    each=st.integers(1, 8),
+    fewer=st.sampled_from([0, 2]),
+    more=st.integers(0, 31),
+)
+def test_every_layer_stands_on_one_chunk(
+    pipeline: int, virtual: int, each: int, fewer: int, more: int
+) -> None:
     plans = table_of(plan_of(pipeline=pipeline, virtual=virtual))
+    # Over any stages with one chunk each, else evenly but for the ends.
+    layers = max(each * pipeline + more if virtual == 1 else each * pipeline * virtual - fewer, 1)
     assume(can_split_layers(layers, plans.pipeline_parallel, plans.virtual_pipeline)[0])
     chunks = split_layers(gpt(num_layers=layers), plans)
     assert chunks.num_layers.sum() == layers
