@@ -1,7 +1,8 @@
 """What do weights take whose products are in 8 or 4 bits? Their casts, and the bytes in which ranks gather them.
 
 Up to ZeRO-2 a rank casts the weights of its layers to both layouts once per step and keeps them so, as copies or as the weights
-themselves. Under ZeRO-3 it casts what it gathered in every pass, to the layout that the pass needs (torchao, `Float8Linear`).
+themselves. Where passes gather (`simulator.weight_gathers`) it casts what they gathered, to the layout that each needs
+(torchao, `Float8Linear`).
 
 Ranks that cast ahead of their gathers (`gathers_cast_weights`) cast a share each, which travels in 8 bits, and turn rows into
 columns where products need both. Blocks of MXFP8 cannot be turned: once per step they travel in 16 bits (Megatron Core,
@@ -31,16 +32,11 @@ def gathered_weight_bytes(
     workload: Workload, plans: PlanTable, weights: ChunkWeights
 ) -> tuple[Floats, Floats]:
     """Returns the bytes of a rank's shared and routed weights as they are gathered, `(n, C)` each."""
-    if not workload.gathers_cast_weights:
-        shared, routed = (
-            weights.shared_on_rank(plans),
-            weights.routed / expert_ranks(workload, plans)[:, None],
-        )
-        return WEIGHT_BYTES * shared, WEIGHT_BYTES * routed
+    if not workload.gathers_cast_weights:  # all in 16 bits, which the search asks for often
+        return WEIGHT_BYTES * weights.shared_on_rank(plans), WEIGHT_BYTES * _routed(workload, plans, weights)
     value_bytes = gathered_weight_value_bytes(workload, plans)[:, None]
-    never_cast = weights.never_cast_on_rank(plans)
     shared, routed = _cast_weights(workload, plans, weights)
-    return WEIGHT_BYTES * never_cast + value_bytes * shared, value_bytes * routed
+    return WEIGHT_BYTES * weights.never_cast_on_rank(plans) + value_bytes * shared, value_bytes * routed
 
 
 def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
@@ -87,7 +83,12 @@ def _cast_bytes(rank: Rank) -> tuple[Floats, Floats]:
 def _cast_weights(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> tuple[Floats, Floats]:
     """Shared and routed weights of a rank that may be cast, whole, `(n, C)` each."""
     shared = weights.shared_on_rank(plans) - weights.never_cast_on_rank(plans)
-    return shared, weights.routed / expert_ranks(workload, plans)[:, None]
+    return shared, _routed(workload, plans, weights)
+
+
+def _routed(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> Floats:
+    """Routed weights of a rank, whole, `(n, C)`."""
+    return weights.routed / expert_ranks(workload, plans)[:, None]
 
 
 def _shards(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
