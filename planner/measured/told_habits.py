@@ -21,7 +21,6 @@ UNTOLD_HABITS = (
     "kernel_launch",
     "has_fused_operators",
     "overlaps_tensor_comm",
-    "gathers_cast_inputs",
     "overlaps_gradient_sync",
     "overlaps_parameter_gather",
     "gradient_bytes",
