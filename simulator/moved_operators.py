@@ -26,12 +26,10 @@ from simulator.layer_collectives import Directions, num_blocks
 from simulator.rank import Rank
 from simulator.table import Floats
 
-SUM_BYTES = 6.0
-"""Two reads and a write of a value."""
 NORM_PASSES, NORM_BACKWARD_PASSES = 2.0, 3.0
 """Reads and writes of a fused norm; backward its input, the gradient of its output and that of its input."""
 SUM_PASSES = 3.0
-"""Those of a residual addition, and backward of the sum of gradients of residual stream and norm."""
+"""Those of a residual addition, of a sum of two blocks, and backward of the gradients of residual stream and norm."""
 ROTARY_PASSES = 2.0
 """Those of rotary positions, in either direction."""
 GATED_BACKWARD_PASSES = 5.0
@@ -98,7 +96,8 @@ def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
     """
     is_partial = num_blocks(rank, is_expert=is_expert) > 1
     tokens = rank.tokens if is_partial else rank.split_tokens
-    sum_s = rank.memory_bound_s(SUM_BYTES * tokens * rank.workload.model.hidden_size, 0.0)
+    num_bytes = SUM_PASSES * ACTIVATION_BYTES * tokens * rank.workload.model.hidden_size
+    sum_s = rank.memory_bound_s(num_bytes, 0.0)
     return sum_s, sum_s if rank.workload.model.num_layer_norms == 1 else np.zeros_like(sum_s)
 
 
