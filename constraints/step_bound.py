@@ -21,21 +21,14 @@ from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
 from simulator.compiled import compiled
 from simulator.job import Job
-from simulator.layer_costs import (
-    PartTimes,
-    dense_layer,
-    embedding,
-    expert_layer,
-    kept_layer_times,
-    output_layer,
-)
+from simulator.layer_costs import PartTimes
+from simulator.model_parts import part_times
+from simulator.parts import Part, counts_of_parts
 from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
 from simulator.rank import Rank
-from simulator.recomputed_layers import KeptLayers
 from simulator.row_sums import sum_columns
 from simulator.simulate import LAYOUTS_PER_BLOCK
 from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
-from simulator.token_prediction import module
 
 OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
 """Columns on which the times of the parts of a model do not depend: how many stages and replicas there are."""
@@ -67,10 +60,10 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     Of what ZeRO shards only whole gradients are priced here (`Rank.weight_gradient_s`); stages 1 and 2 share their bounds.
     """
     cut_layouts, cut = _distinct(layouts, CUT_COLUMNS)
-    cuts, has_kept = _cuts(job, cut_layouts)
+    kinds, cuts = _cuts(job, cut_layouts)
     sharded = replace(layouts, zero_stage=np.maximum(layouts.zero_stage, 2))
     priced_layouts, priced = _distinct(sharded, _part_columns(job))
-    times = _part_times(job, priced_layouts, has_kept=has_kept).take(priced)
+    times = _part_times(job, priced_layouts, kinds).take(priced)
     pipelines = _Pipelines(
         num_stages=layouts.pipeline_parallel,
         num_micro_batches=num_micro_batches(job.workload, layouts),
@@ -123,34 +116,19 @@ class _PartTimes(Table):
     communication_s: Floats
 
 
-def _cuts(job: Job, layouts: PlanTable) -> tuple[_Cuts, bool]:
-    """The parts of every chunk in the order of `_parts`, and whether layers that keep their activations are among them."""
+def _cuts(job: Job, layouts: PlanTable) -> tuple[tuple[Part, ...], _Cuts]:
+    """The kinds of parts of the model, and how often every chunk has them."""
     chunks = split_layers(job.workload.model, layouts, job.workload.stage_layers)
-    kept = KeptLayers.of(job.workload, layouts, chunks)
-    num_sorts = 2 if job.workload.model.experts else 1
-    layers = [chunks.num_dense_layers, chunks.num_expert_layers][:num_sorts]
-    own = [kept.dense, kept.expert][:num_sorts] if kept else []
-    if own:
-        layers = [all_ - its for all_, its in zip(layers, own, strict=True)]
-    ends = [chunks.is_first.astype(np.float64), chunks.is_last.astype(np.float64)]
-    modules = [chunks.num_mtp_layers] if chunks.modules else []
-    counts = np.stack([*own, layers[0], *ends, *layers[1:], *modules], axis=2)
-    return _Cuts(counts=counts, stages=chunks.stages), bool(own)
+    counts = counts_of_parts(job.workload, layouts, chunks)
+    return tuple(counts), _Cuts(counts=np.stack(list(counts.values()), axis=2), stages=chunks.stages)
 
 
-def _part_times(job: Job, layouts: PlanTable, *, has_kept: bool) -> _PartTimes:
+def _part_times(job: Job, layouts: PlanTable, kinds: Sequence[Part]) -> _PartTimes:
     """The times of the parts of layouts, as many at once as the cache holds."""
     starts = range(0, max(1, len(layouts)), LAYOUTS_PER_BLOCK)
     blocks = [layouts.take(slice(start, start + LAYOUTS_PER_BLOCK)) for start in starts]
     ranks = [Rank.of(job, block) for block in blocks]
-    return _PartTimes.concatenate([_columns_of(_parts(rank, has_kept=has_kept)) for rank in ranks])
-
-
-def _parts(rank: Rank, *, has_kept: bool) -> list[PartTimes]:
-    parts = kept_layer_times(rank) if has_kept else []
-    parts += [dense_layer(rank), embedding(rank), output_layer(rank)]
-    parts += [expert_layer(rank)] if rank.workload.model.experts else []
-    return parts + ([module(rank)] if rank.workload.model.num_mtp_layers else [])
+    return _PartTimes.concatenate([_columns_of([part_times(rank, kind) for kind in kinds]) for rank in ranks])
 
 
 def _columns_of(parts: Sequence[PartTimes]) -> _PartTimes:

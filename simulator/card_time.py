@@ -14,6 +14,7 @@ as long as all of it leaves the link domain; the scale-up links, over which none
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -29,10 +30,10 @@ from simulator.layer_collectives import (
     repeated_s,
 )
 from simulator.links import LinkConstants
+from simulator.parts import Part, rank_of_part
 from simulator.plan import Recompute
 from simulator.predicted_tokens import plans_of_modules
 from simulator.rank import Rank, members_in_domain
-from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import repeats_block, repeats_exchange
 from simulator.table import Booleans, Floats, Integers
 from simulator.token_prediction import projection_card_s
@@ -45,23 +46,21 @@ def uses_cards(rank: Rank) -> bool:
     return bool(np.any((plans.tensor_parallel * plans.context_parallel > domain) | has_far_experts))
 
 
-def parts_card_s(rank: Rank, num_parts: int) -> list[Directions]:
-    """Returns the seconds of card time of one micro-batch in each part of the model, forward and backward, `(n,)`.
-
-    Parts stand in the order of the step: dense layer, embedding, output layer, layer with experts if any, those layers again
-    where some keep what others recompute, and modules of multi-token prediction.
-    """
+def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
+    """Returns the seconds of card time of one micro-batch in parts of the model, forward and backward, `(n,)`."""
     cards = _over_cards_alone(rank)
-    kinds = [False, True] if rank.workload.model.experts else [False]
-    dense_s, *expert_s = (_layer_card_s(cards, is_expert=is_expert) for is_expert in kinds)
-    forward_s, backward_s = entering_s(cards)
-    number = rank.workload.model.num_predicted_tokens
-    own_s = [dense_s, leaving_s(cards), (number * forward_s, number * backward_s), *expert_s]
-    has_modules = rank.workload.model.num_mtp_layers > 0
-    if num_parts > len(own_s) + has_modules:
-        kept = replace(cards, plans=without_recompute(rank.plans))
-        own_s += [_layer_card_s(kept, is_expert=is_expert) for is_expert in kinds]
-    return [*own_s, _module_card_s(cards)] if has_modules else own_s
+    return [_part_card_s(cards, kind) for kind in kinds]
+
+
+def _part_card_s(cards: Rank, kind: Part) -> Directions:
+    if kind is Part.EMBEDDING:
+        return leaving_s(cards)
+    if kind is Part.OUTPUT:
+        number, (forward_s, backward_s) = cards.workload.model.num_predicted_tokens, entering_s(cards)
+        return number * forward_s, number * backward_s
+    if kind is Part.MODULE:
+        return _module_card_s(cards)
+    return _layer_card_s(rank_of_part(cards, kind), is_expert=kind.has_experts)
 
 
 def _module_card_s(cards: Rank) -> Directions:

@@ -17,7 +17,7 @@ import numpy as np
 from simulator.casts import gathered_weight_value_bytes, gathers_cast_weights, is_cast
 from simulator.chunks import ChunkWeights
 from simulator.compute import memory_bound_time_s
-from simulator.expert_ranks import expert_ranks, routed_shard_group
+from simulator.expert_ranks import routed_shard_group
 from simulator.host_time import NUM_PRODUCTS
 from simulator.layer_collectives import Directions
 from simulator.memory import WEIGHT_BYTES
@@ -33,7 +33,9 @@ def gathered_weight_bytes(
 ) -> tuple[Floats, Floats]:
     """Returns the bytes of a rank's shared and routed weights as they are gathered, `(n, C)` each."""
     if not workload.gathers_cast_weights:  # all in 16 bits, which the search asks for often
-        return WEIGHT_BYTES * weights.shared_on_rank(plans), WEIGHT_BYTES * _routed(workload, plans, weights)
+        return WEIGHT_BYTES * weights.shared_on_rank(plans), WEIGHT_BYTES * weights.routed_on_rank(
+            workload, plans
+        )
     value_bytes = gathered_weight_value_bytes(workload, plans)[:, None]
     shared, routed = _cast_weights(workload, plans, weights)
     return WEIGHT_BYTES * weights.never_cast_on_rank(plans) + value_bytes * shared, value_bytes * routed
@@ -83,12 +85,7 @@ def _cast_bytes(rank: Rank) -> tuple[Floats, Floats]:
 def _cast_weights(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> tuple[Floats, Floats]:
     """Shared and routed weights of a rank that may be cast, whole, `(n, C)` each."""
     shared = weights.shared_on_rank(plans) - weights.never_cast_on_rank(plans)
-    return shared, _routed(workload, plans, weights)
-
-
-def _routed(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> Floats:
-    """Routed weights of a rank, whole, `(n, C)`."""
-    return weights.routed / expert_ranks(workload, plans)[:, None]
+    return shared, weights.routed_on_rank(workload, plans)
 
 
 def _shards(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:

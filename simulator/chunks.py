@@ -27,9 +27,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.compiled import compiled
+from simulator.expert_ranks import expert_ranks
 from simulator.model import ModelShape, StageLayers
 from simulator.plan import PlanTable, Schedule, has_split_ends
 from simulator.table import Booleans, Floats, Integers
+from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +256,10 @@ class ChunkWeights:
     def shared_on_rank(self, plans: PlanTable) -> Floats:
         """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
         return held_by_rank(self.shared, self.whole, plans.tensor_parallel[:, None])
+
+    def routed_on_rank(self, workload: Workload, plans: PlanTable) -> Floats:
+        """Returns the weights of routed experts that one rank of each design holds, `(n, C)`."""
+        return self.routed / expert_ranks(workload, plans)[:, None]
 
     def of_chunk(self, chunk: int) -> ChunkWeights:
         """Returns those of one chunk alone, `(n, 1)`."""

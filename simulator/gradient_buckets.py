@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.expert_ranks import expert_ranks
 from simulator.layer_collectives import Directions
 from simulator.model_parts import ModelParts
+from simulator.parts import Part
 from simulator.plan import Schedule
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaTraffic
-from simulator.table import Floats, Integers
+from simulator.table import Floats, Integers, total
 from simulator.trained_weights import StepWeights
 
 BUCKET_WEIGHTS = 4e7
@@ -44,14 +44,14 @@ class Buckets(NamedTuple):
     def of(cls, rank: Rank, parts: ModelParts, weights: StepWeights) -> Buckets:
         """Returns those of designs with the parts and the weights of their chunks."""
         plans, workload = rank.plans, rank.workload
-        ahead = np.ones(parts.counts[0].shape, dtype=np.int64)
+        ahead = np.ones(parts.counts[Part.OUTPUT].shape, dtype=np.int64)
         behind, first = ahead.copy(), _first_weights(rank, weights)
         ahead[:, 0] = _first_buckets(rank, first)
         is_aligned = (plans.virtual_pipeline > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
         behind[:, 0] = np.where(is_aligned, 1, ahead[:, 0])
         by_parts = plans.zero_stage >= FIRST_BY_PARTS
         if by_parts.any():
-            num_parts = np.maximum(1, np.round(np.sum(parts.counts, axis=0))).astype(np.int64)
+            num_parts = np.maximum(1, np.round(total(parts.counts.values()))).astype(np.int64)
             of_embeddings = (first[0] + first[1]) / np.maximum(1.0, _embedding_weights(rank))
             num_parts[:, 0] = np.clip(np.round(of_embeddings), 1, num_parts[:, 0])
             ahead, behind = (np.where(by_parts[:, None], num_parts, each) for each in (ahead, behind))
@@ -73,7 +73,7 @@ def _first_weights(rank: Rank, weights: StepWeights) -> tuple[Floats, Floats]:
     first = weights.trained.of_chunk(0)
     return (
         first.shared_on_rank(rank.plans)[:, 0],
-        first.routed[:, 0] / expert_ranks(rank.workload, rank.plans),
+        first.routed_on_rank(rank.workload, rank.plans)[:, 0],
     )
 
 

@@ -35,7 +35,6 @@ from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
 from simulator.products import ENTERING, LEAVING, Batch
 from simulator.rank import Rank
-from simulator.recomputed_layers import without_recompute
 from simulator.recomputed_modules import (
     SHARED_EXPERTS,
     modules_s,
@@ -96,12 +95,6 @@ def dense_layer(rank: Rank) -> PartTimes:
 def expert_layer(rank: Rank) -> PartTimes:
     """Returns the times of a layer with routed experts on the most loaded rank."""
     return _layer(rank, is_expert=True)
-
-
-def kept_layer_times(rank: Rank) -> list[PartTimes]:
-    """Returns the times of layers that keep all activations whatever is recomputed: a dense one, one with experts if any."""
-    kept = replace(rank, plans=without_recompute(rank.plans))
-    return [dense_layer(kept), *([expert_layer(kept)] if rank.workload.model.experts else [])]
 
 
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:

@@ -14,8 +14,11 @@ import numpy as np
 
 from simulator.eager_operators import (
     GATED_ACTIVATION_BYTES,
+    GATED_ACTIVATION_KERNELS,
     NORM_BYTES,
+    NORM_KERNELS,
     ROTARY_BYTES,
+    ROTARY_KERNELS,
     eager_bytes,
     is_counted,
 )
@@ -38,17 +41,18 @@ GATED_BACKWARD_PASSES = 5.0
 
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
     """Returns the memory-bound operators of a layer, forward and backward: norms, residuals, positions and activations."""
-    is_plain = rank.workload.has_fused_operators or is_counted(rank)
-    ratio = 1.0 if is_plain else rank.training.separate_operators_ratio
-    forward, backward = (
-        moved_bytes(rank, is_expert=is_expert),
-        moved_backward_bytes(rank, is_expert=is_expert),
-    )
     num_kernels = num_forward_kernels(rank)
     return (
-        rank.memory_bound_s(ratio * forward, num_kernels),
-        rank.memory_bound_s(ratio * backward, BACKWARD_RATIO * num_kernels),
+        operators_s(rank, moved_bytes(rank, is_expert=is_expert), num_kernels),
+        operators_s(rank, moved_backward_bytes(rank, is_expert=is_expert), BACKWARD_RATIO * num_kernels),
     )
+
+
+def operators_s(rank: Rank, num_bytes: Floats, num_kernels: float) -> Floats:
+    """Returns how long some of them take that move so many bytes, `(n,)`."""
+    is_plain = rank.workload.has_fused_operators or is_counted(rank)
+    ratio = 1.0 if is_plain else rank.training.separate_operators_ratio
+    return rank.memory_bound_s(ratio * num_bytes, num_kernels)
 
 
 def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
@@ -117,6 +121,21 @@ def norm_backward_bytes(rank: Rank) -> Floats:
 def rotary_bytes(rank: Rank) -> Floats:
     """Returns what of it are the rotary positions."""
     return (ROTARY_BYTES if is_counted(rank) else ROTARY_PASSES * ACTIVATION_BYTES) * _head_values(rank)
+
+
+def norm_kernels(rank: Rank) -> float:
+    """Returns the launches of one norm."""
+    return NORM_KERNELS if is_counted(rank) else 1.0
+
+
+def rotary_kernels(rank: Rank) -> float:
+    """Returns those of the positions of queries and keys."""
+    return 2.0 * (ROTARY_KERNELS if is_counted(rank) else 1.0)
+
+
+def activation_kernels(rank: Rank) -> float:
+    """Returns those of an activation function."""
+    return GATED_ACTIVATION_KERNELS if is_counted(rank) else 1.0
 
 
 def _head_values(rank: Rank) -> Floats:

@@ -16,6 +16,7 @@ from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
 from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
+from simulator.parts import Part, rank_of_part
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -27,20 +28,18 @@ HOST_UPDATE_FRACTION = 0.43
 have 256 GB/s, with gradients of 2 bytes (ZeRO-Offload, arXiv 2101.06840, table 4)."""
 
 
-def activation_copies_s(rank: Rank, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Returns the way of one layer's activations of one micro-batch to the host, and as long back, `(n,)` each.
-
-    First a layer with an ordinary feed-forward block, then one with routed experts. `plans` says what is recomputed in it.
-    """
-    dense_bytes, expert_bytes = kept_per_layer(rank.workload, plans)
-    fraction, rate = rank.workload.activation_offload_fraction, rank.offers.host_copy_bytes_per_s
-    return fraction * dense_bytes / rate, fraction * expert_bytes / rate
-
-
-def module_copies_s(rank: Rank) -> Floats:
-    """Returns the same of a module of multi-token prediction, `(n,)`."""
-    kept = kept_per_module(rank.workload, rank.plans)
+def part_copies_s(rank: Rank, kind: Part) -> Floats:
+    """Returns the way of activations of one micro-batch in a part of the model to the host, and as long back, `(n,)`."""
+    kept = _kept_bytes(rank_of_part(rank, kind), kind)
     return np.asarray(rank.workload.activation_offload_fraction * kept / rank.offers.host_copy_bytes_per_s)
+
+
+def _kept_bytes(rank: Rank, kind: Part) -> Floats:
+    if not kind.has_layer:
+        return np.zeros(len(rank.plans))
+    if kind is Part.MODULE:
+        return kept_per_module(rank.workload, rank.plans)
+    return kept_per_layer(rank.workload, rank.plans)[kind.has_experts]
 
 
 def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:

@@ -15,11 +15,13 @@ from simulator.attention_costs import up_projections_s
 from simulator.layer_collectives import Directions, num_blocks
 from simulator.moved_operators import (
     activation_bytes,
+    activation_kernels,
     dense_values,
-    moved_bytes,
-    moved_operators_s,
     norm_bytes,
+    norm_kernels,
+    operators_s,
     rotary_bytes,
+    rotary_kernels,
     routed_values,
     shared_values,
 )
@@ -41,10 +43,8 @@ def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is
         is_expert: Whether the layer has experts.
     """
     products_s = _attention_products_s(rank) + _block_products_s(rank, block, is_expert=is_expert)
-    moved_s, _ = moved_operators_s(rank, is_expert=is_expert)
-    share = _moved_again_bytes(rank, is_expert=is_expert) / moved_bytes(rank, is_expert=is_expert)
     core_again_s = core_s if "core_attn" in rank.workload.modules_again else 0.0
-    return core_again_s + products_s * rank.compute_slowdown + share * moved_s
+    return core_again_s + products_s * rank.compute_slowdown + _moved_again_s(rank, is_expert=is_expert)
 
 
 def repeats_block(rank: Rank, *, is_expert: bool) -> Booleans:
@@ -79,14 +79,18 @@ def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert:
     return none_s
 
 
-def _moved_again_bytes(rank: Rank, *, is_expert: bool) -> Floats:
-    """What memory-bound operators of a layer move once more, `(n,)`."""
+def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
+    """Memory-bound operators of a layer that run once more, `(n,)`."""
     modules, has_latents = rank.workload.modules_again, rank.workload.model.latent_attention is not None
-    norms = float(has_latents and "layernorm" in modules) + float(
+    num_norms = float(has_latents and "layernorm" in modules) + float(
         ("layernorm" if is_expert else "mlp") in modules
     )
-    moved = norms * norm_bytes(rank) + activation_bytes(rank, _activated_again(rank, is_expert=is_expert))
-    return moved + rotary_bytes(rank) if has_latents and "mla_up_proj" in modules else moved
+    activated = _activated_again(rank, is_expert=is_expert)
+    num_bytes = num_norms * norm_bytes(rank) + activation_bytes(rank, activated)
+    num_kernels = num_norms * norm_kernels(rank) + np.any(activated) * activation_kernels(rank)
+    if has_latents and "mla_up_proj" in modules:
+        num_bytes, num_kernels = num_bytes + rotary_bytes(rank), num_kernels + rotary_kernels(rank)
+    return operators_s(rank, num_bytes, num_kernels)
 
 
 def _activated_again(rank: Rank, *, is_expert: bool) -> Floats | float:

@@ -165,7 +165,7 @@ class ReplicaTraffic:
             traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
         if rank.workload.model.experts is None:
             return traffic
-        routed = weights.routed / expert_ranks(rank.workload, plans)[:, None]
+        routed = weights.routed_on_rank(rank.workload, plans)
         shards = ReplicaGroup.of_routed(rank)
         traffic += cls._in(shards, zero_stage, routed, routed_bytes, (in_passes, at_end))
         if is_hybrid:

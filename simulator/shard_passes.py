@@ -27,6 +27,7 @@ from simulator.activations import num_micro_batches
 from simulator.compiled import compiled, inner
 from simulator.layer_collectives import CORE_SHARE, Directions
 from simulator.model_parts import ModelParts
+from simulator.parts import Part
 from simulator.plan import PlanTable, Schedule
 from simulator.rank import Rank
 from simulator.replica_sync import ReplicaTraffic
@@ -47,15 +48,14 @@ def shards_s(
         traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
         cards_s: seconds in which the collectives of each part keep the cards from the shards, `(n,)`; `None`: none do.
     """
-    shown_s = np.zeros_like(parts.counts[0]), np.zeros_like(parts.counts[0])
+    shown_s = np.zeros_like(parts.counts[Part.OUTPUT]), np.zeros_like(parts.counts[Part.OUTPUT])
     if traffic is None:
         return shown_s
     prefetch = rank.workload.weight_prefetch
     gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
     _add_shown(
         shown_s,
-        parts.in_order(),
-        np.stack(parts.counts),
+        np.stack(list(parts.counts.values())),
         _covers_s(parts, cards_s),
         (traffic.forward_s, gathered_back_s, traffic.backward_s - gathered_back_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
@@ -92,8 +92,8 @@ def reduces_in_every_pass(plans: PlanTable) -> Booleans:
 
 def _covers_s(parts: ModelParts, cards_s: list[Directions] | None) -> Directions:
     """Time of every part that traffic of shards may hide behind, `(k, n)` a way."""
-    forward_s = np.stack([times.forward_s for times in parts.times])
-    backward_s = np.stack([times.backward_s for times in parts.times])
+    forward_s = np.stack([times.forward_s for times in parts.times.values()])
+    backward_s = np.stack([times.backward_s for times in parts.times.values()])
     if cards_s is None:
         return forward_s, backward_s
     forward_cards_s, backward_cards_s = (np.stack(way) for way in zip(*cards_s, strict=True))
@@ -103,7 +103,6 @@ def _covers_s(parts: ModelParts, cards_s: list[Directions] | None) -> Directions
 @compiled
 def _add_shown(
     shown_s: Directions,
-    order: Integers,
     counts: Floats,
     covers_s: Directions,
     traffic_s: tuple[Floats, Floats, Floats],
@@ -114,9 +113,10 @@ def _add_shown(
 ) -> None:
     """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
 
-    Counts of parts are `(k, n, C)`.
+    Counts of parts, which follow each other in the order of the model, are `(k, n, C)`.
     """
     gathers_s, gathers_back_s, reductions_s = traffic_s
+    order = np.arange(len(counts))
     backward = order[::-1]
     for row in range(shown_s[0].shape[0]):
         cover_s, cover_back_s = covers_s[0][:, row], covers_s[1][:, row]
@@ -128,7 +128,7 @@ def _add_shown(
             number = counts[:, row, chunk]
             is_back = False
             shown_s[0][row, chunk] += _pass_s(order, number, cover_s, gather_s, none, prefetches[0], is_back)
-            last = _last(order, number)
+            last = _last(number)
             if last < 0:
                 continue
             back_s = gather_back_s[last]
@@ -148,10 +148,10 @@ def _add_shown(
 
 
 @inner
-def _last(order: Integers, number: Floats) -> int:
+def _last(number: Floats) -> int:
     """Returns the last kind of part of a chunk, -1 where it has none."""
     found = -1
-    for kind in order:
+    for kind in range(len(number)):
         if number[kind] > 0.0:
             found = kind
     return found

@@ -21,7 +21,7 @@ import numpy as np
 from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
 from simulator.casts import is_cast
 from simulator.compute import memory_bound_time_s
-from simulator.expert_ranks import expert_ranks, routed_shard_group
+from simulator.expert_ranks import routed_shard_group
 from simulator.layer_costs import PartTimes
 from simulator.memory import WEIGHT_BYTES
 from simulator.plan import shard_group
@@ -58,7 +58,7 @@ def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = F
 def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
     """Returns the copies of the gradients of trained weights `(1, k)`, which come in 16 bits, `(k, n)`."""
     per_weight, trained = float(WEIGHT_BYTES + rank.workload.wire_bytes), weights.trained
-    routed = trained.routed / expert_ranks(rank.workload, rank.plans)[:, None]
+    routed = trained.routed_on_rank(rank.workload, rank.plans)
     shared = trained.shared_on_rank(rank.plans)
     return _copies_s(
         rank, per_weight * shared, per_weight * routed, gathers_in_passes(rank.workload, rank.plans)

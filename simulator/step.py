@@ -27,12 +27,11 @@ from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
 from simulator.model_parts import ExposedTimes, ModelParts
-from simulator.offload import activation_copies_s, gradient_copies_s, host_update_s, module_copies_s
+from simulator.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.once_per_step import once_per_step_bytes
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 from simulator.plan import shard_group, splits_backward
 from simulator.rank import Rank
-from simulator.recomputed_layers import without_recompute
 from simulator.replica_sync import ReplicaTraffic, tied_gradient_s
 from simulator.row_sums import sum_columns
 from simulator.shard_passes import shards_s
@@ -158,7 +157,7 @@ class _Made:
         parts = ModelParts.of(rank, chunks)
         weights = StepWeights.of(rank.workload, rank.plans, chunks)
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-        parts_s = parts_card_s(rank, len(parts.counts)) if uses_cards(rank) else None
+        parts_s = parts_card_s(rank, parts.kinds) if uses_cards(rank) else None
         cards_s = _own_card_s(parts, parts_s)
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
@@ -269,21 +268,12 @@ def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: F
     workload = rank.workload
     if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
         return np.zeros_like(forward_s), np.zeros_like(backward_s)
-    copies_s = parts.weighted(_copies_s(rank, len(parts.counts)))
+    copies_s = parts.weighted(part_copies_s(rank, kind) for kind in parts.kinds)
     gradients_s = parts.weighted(gradient_copies_s(rank, parts.weights.trained).T)
     behind_s, shown_s = copies_s, gradients_s
     if workload.overlaps_gradient_sync:
         behind_s, shown_s = copies_s + gradients_s, np.zeros_like(gradients_s)
     return np.maximum(0.0, copies_s - forward_s), shown_s + np.maximum(0.0, behind_s - backward_s)
-
-
-def _copies_s(rank: Rank, num_parts: int) -> list[Floats]:
-    """Copies of each part of the model, `(n,)`, in the order of `ModelParts`."""
-    none_s, num_kinds = np.zeros(len(rank.plans)), 2 if rank.workload.model.experts else 1
-    dense_s, *expert_s = activation_copies_s(rank, rank.plans)[:num_kinds]
-    kept_s = activation_copies_s(rank, without_recompute(rank.plans))[:num_kinds]
-    modules_s = [module_copies_s(rank)] if rank.workload.model.num_mtp_layers else []
-    return [*[dense_s, none_s, none_s, *expert_s, *kept_s][: num_parts - len(modules_s)], *modules_s]
 
 
 def _added(*times_s: Directions) -> Directions:

@@ -35,6 +35,7 @@ from simulator.deep.tasks import MOST_TASKS, NONE, TaskGraphBuilder
 from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.lent_cores import replicas_core_share
+from simulator.parts import Part
 from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
 from simulator.table import Floats, Integers
 
@@ -186,7 +187,7 @@ class PlanGraph:
             return 0.0
         return sum(each.alone_s for each in self._reduced_last(later)) / pipeline.num_stages
 
-    def _items(self, direction: int, kind: int) -> Items:
+    def _items(self, direction: int, kind: Part) -> Items:
         """What a part does; under zero-bubble schedules gradients of weights are left for later."""
         passes = self.parts.passes[kind]
         if direction == FORWARD:

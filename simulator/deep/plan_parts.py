@@ -1,13 +1,8 @@
-"""What does every chunk of a plan's pipeline compute, send and share? Passes, weights and traffic of replicas by part.
-
-A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
-in the backward pass come before those that keep their activations, dense ones before those with experts. Modules of
-multi-token prediction come behind all layers; the output layer has the logits of all of them.
-"""
+"""What does every chunk of a plan's pipeline compute, send and share? Passes, weights and traffic of replicas by part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,15 +16,13 @@ from simulator.deep.plan_operators import embedding_passes, layer_passes, module
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.lora import adapter_parameters
+from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_part
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
-from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
 from simulator.whole_gradients import copies_s, summed_bytes
 
-EMBEDDING, OUTPUT, DENSE, EXPERT, KEPT_DENSE, KEPT_EXPERT, MODULE = range(7)
-"""Kinds of parts."""
 COPIES = "copies of sharded weights"
 """How the copies of FSDP2 are called."""
 CASTS = "casts of sharded weights"
@@ -73,40 +66,28 @@ class PlanParts:
     chunks: Chunks
 
     @cached_property
-    def kinds(self) -> tuple[tuple[int, ...], ...]:
+    def kinds(self) -> tuple[tuple[Part, ...], ...]:
         """Kinds of the parts of each chunk, in the order of the model."""
-        return tuple(tuple(self._kinds(chunk)) for chunk in range(int(self.chunks.num_chunks[0])))
-
-    def _kinds(self, chunk: int) -> Iterator[int]:
-        kept = KeptLayers.of(self.rank.workload, self.rank.plans, self.chunks)
-        if self.chunks.is_first[0, chunk]:
-            yield EMBEDDING
-        for again, keeps, all_layers, kept_layers in (
-            (DENSE, KEPT_DENSE, self.chunks.num_dense_layers, kept.dense if kept else None),
-            (EXPERT, KEPT_EXPERT, self.chunks.num_expert_layers, kept.expert if kept else None),
-        ):
-            num_kept = 0 if kept_layers is None else round(kept_layers[0, chunk])
-            yield from [again] * (round(all_layers[0, chunk]) - num_kept) + [keeps] * num_kept
-        if self.chunks.is_last[0, chunk]:
-            yield from [MODULE] * self.chunks.modules
-            yield OUTPUT
+        counts = counts_of_parts(self.rank.workload, self.rank.plans, self.chunks)
+        return tuple(
+            tuple(kind for kind, count in counts.items() for _ in range(round(count[0, chunk])))
+            for chunk in range(int(self.chunks.num_chunks[0]))
+        )
 
     @cached_property
-    def passes(self) -> dict[int, PartPasses]:
+    def passes(self) -> dict[Part, PartPasses]:
         """Passes by kind."""
-        rank = self.rank
-        keeping = replace(rank, plans=without_recompute(rank.plans))
-        made = {
-            EMBEDDING: lambda: embedding_passes(rank),
-            OUTPUT: lambda: output_passes(rank),
-            MODULE: lambda: module_passes(rank),
-            DENSE: lambda: layer_passes(rank, is_expert=False),
-            EXPERT: lambda: layer_passes(rank, is_expert=True),
-            KEPT_DENSE: lambda: layer_passes(keeping, is_expert=False),
-            KEPT_EXPERT: lambda: layer_passes(keeping, is_expert=True),
-        }
         found = {kind for chunk in self.kinds for kind in chunk}
-        return {kind: self._with_copies(kind, made[kind]()) for kind in found}
+        return {kind: self._with_copies(kind, self._passes_of(kind)) for kind in found}
+
+    def _passes_of(self, kind: Part) -> PartPasses:
+        if kind is Part.EMBEDDING:
+            return embedding_passes(self.rank)
+        if kind is Part.OUTPUT:
+            return output_passes(self.rank)
+        if kind is Part.MODULE:
+            return module_passes(self.rank)
+        return layer_passes(rank_of_part(self.rank, kind), is_expert=kind.has_experts)
 
     @cached_property
     def num_items(self) -> int:
@@ -118,7 +99,7 @@ class PlanParts:
             for items in (each.forward, each.backward)
         )
 
-    def _with_copies(self, kind: int, passes: PartPasses) -> PartPasses:
+    def _with_copies(self, kind: Part, passes: PartPasses) -> PartPasses:
         """Adds the copies of what the passes gather and of the gradients that they leave."""
         trained, frozen = (each.as_columns for each in self.weights_of(kind))
         weights = StepWeights(trained=trained, frozen=frozen)
@@ -132,29 +113,14 @@ class PlanParts:
             backward=(*again, *casts[1], *passes.backward, *reduced),
         )
 
-    def weights_of(self, kind: int) -> tuple[Weights, Weights]:
+    def weights_of(self, kind: Part) -> tuple[Weights, Weights]:
         """Returns the trained and the frozen weights of a part."""
         model, lora = self.rank.workload.model, self.rank.workload.lora
-        experts = float(model.experts.num_experts * model.expert_parameters) if model.experts else 0.0
-        layer = Weights(shared=model.dense_layer_parameters, whole=model.dense_layer_whole_parameters)
-        expert_layer = Weights(
-            shared=model.expert_layer_shared_parameters,
-            routed=experts,
-            whole=model.expert_layer_whole_parameters,
-        )
-        all_weights = {
-            EMBEDDING: _never_cast(model.embedding_parameters),
-            OUTPUT: _never_cast(model.output_parameters),
-            MODULE: Weights(**model.mtp_weights._asdict()),
-            DENSE: layer,
-            KEPT_DENSE: layer,
-            EXPERT: expert_layer,
-            KEPT_EXPERT: expert_layer,
-        }[kind]
+        of_part = Weights(**weights_of_part(model, kind)._asdict())
         if lora is None:
-            return all_weights, Weights(shared=0.0)
-        is_layer = kind not in (EMBEDDING, OUTPUT)
-        return _never_cast(adapter_parameters(model, lora) if is_layer else 0.0), all_weights
+            return of_part, Weights(shared=0.0)
+        adapters = float(kind.has_layer) * adapter_parameters(model, lora)
+        return Weights(shared=adapters, never_cast=adapters), of_part
 
     def chunk_weights(self, chunk: int) -> Weights:
         """Returns the trained weights of a chunk, the copy of a tied embedding included."""
@@ -270,7 +236,3 @@ class PlanParts:
             near_bytes=near.near_bytes,
             far_bytes=far.far_bytes,
         )
-
-
-def _never_cast(weights: float) -> Weights:
-    return Weights(shared=weights, never_cast=weights)

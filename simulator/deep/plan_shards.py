@@ -20,10 +20,11 @@ import numpy as np
 
 from simulator.deep.plan_collectives import Collective, Operation
 from simulator.deep.plan_items import BACKWARD, FORWARD, WEIGHT_GRADIENT, Items, cover_s, work
-from simulator.deep.plan_parts import OUTPUT, PlanParts
+from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import NONE, TaskGraphBuilder
 from simulator.layer_collectives import CORE_SHARE
+from simulator.parts import Part
 from simulator.pipeline.turns import PipelineShape
 from simulator.shard_passes import IS_AHEAD, IS_WHOLE, first_gathers, reduces_in_every_pass
 from simulator.table import Integers
@@ -74,7 +75,7 @@ class Shards:
             gate = self.graph.add("prefetch", after=[np.full(begin.shape, NONE)]).reshape(begin.shape)
             self._gates[direction, chunk], self._begins = gate, (gate,)
 
-    def before_part(self, kind: int, after: After) -> After:
+    def before_part(self, kind: Part, after: After) -> After:
         """Adds the gather of a part; returns what its first operator waits for."""
         gathers = self._gathers_of(kind) if self._gathers and not self._is_whole(kind) else ()
         if not gathers:
@@ -91,7 +92,7 @@ class Shards:
         self._begins = (*after, *done)
         return self._begins
 
-    def after_part(self, kind: int, after: After) -> After:
+    def after_part(self, kind: Part, after: After) -> After:
         """Adds the reduction of a part's gradients; returns what the next part waits for."""
         if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
             return after
@@ -115,7 +116,7 @@ class Shards:
         self._reduced.setdefault(self._stage, []).extend(done)
         return done
 
-    def lent(self, passes: list[tuple[int, Items]]) -> list[Items]:
+    def lent(self, passes: list[tuple[Part, Items]]) -> list[Items]:
         """Returns what each part of a pass takes longer because traffic beside it takes cores.
 
         Args:
@@ -127,7 +128,7 @@ class Shards:
             for place, (_, items) in enumerate(passes)
         ]
 
-    def _beside_s(self, kinds: list[int], place: int) -> float:
+    def _beside_s(self, kinds: list[Part], place: int) -> float:
         """Traffic beside a part: the reduction of the one before it, and the gather of the one behind it."""
         traffic_s = self._reduction_s(kinds[place - 1]) if place else 0.0
         if place + 1 < len(kinds):
@@ -191,20 +192,24 @@ class Shards:
         chosen = self.parts.rank.workload.weight_prefetch
         return chosen in ("both", "backward" if direction else "forward")
 
-    def _is_whole(self, kind: int) -> bool:
+    def _is_whole(self, kind: Part) -> bool:
         """Whether a part is still whole from the forward pass that has just ended."""
-        return self._direction > 0 and kind == OUTPUT and first_gathers(self.parts.rank.plans)[0] == IS_WHOLE
+        return (
+            self._direction > 0
+            and kind is Part.OUTPUT
+            and first_gathers(self.parts.rank.plans)[0] == IS_WHOLE
+        )
 
-    def _gathers_of(self, kind: int) -> tuple[Collective, ...]:
+    def _gathers_of(self, kind: Part) -> tuple[Collective, ...]:
         return self.parts.gathers(*(part for part in self.parts.weights_of(kind) if part.is_any))
 
-    def _prefetched_s(self, kind: int, direction: int) -> float:
+    def _prefetched_s(self, kind: Part, direction: int) -> float:
         """The gather of a part, where it is ahead of its turn."""
         if not (self._gathers_in(direction) and self._prefetches_in(direction)):
             return 0.0
         return sum(each.alone_s for each in self._gathers_of(kind))
 
-    def _reduction_s(self, kind: int) -> float:
+    def _reduction_s(self, kind: Part) -> float:
         """The reduction of a part in every backward pass, the mean where only some reduce."""
         trained, _ = self.parts.weights_of(kind)
         if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN or not trained.is_any:

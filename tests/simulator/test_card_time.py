@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
 from simulator.chunks import split_layers
+from simulator.parts import Part
 from simulator.pipeline.kernel import streamed_end_s
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
@@ -21,7 +22,6 @@ CARD_BYTES_PER_S = 50e9 * 0.96
 """The node's share of one H100 at 400 Gbit/s, times what rings through InfiniBand reach (aliyun/SimAI, nic_ratio.csv)."""
 DENSE = training("llama-3.1-70b", sequence_length=4096, global_batch_size=64)
 ROUTED = training("deepseek-v3", sequence_length=4096, global_batch_size=1024)
-LAYER, EMBEDDING, OUTPUT, EXPERT_LAYER = range(4)
 
 
 def rank_of(workload: Workload, *plans: Plan) -> Rank:
@@ -78,7 +78,7 @@ def test_what_travels_behind_its_pass_meets_none_of_its_traffic(num_pieces: int)
 class TestCardTime:
     def test_tensor_parallelism_of_two_nodes_moves_its_rings_over_all_cards(self) -> None:
         rank = rank_of(DENSE, plan_of(tensor=16, data=4))
-        forward_s, backward_s = parts_card_s(rank, 3)[LAYER]
+        forward_s, backward_s = parts_card_s(rank, [Part.DENSE])[0]
         # A gather and a scatter around each of two blocks: 15/16 of 4096 x 8192 bf16 values over eight cards.
         ring_s = 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
         assert forward_s[0] == pytest.approx(4 * ring_s)
@@ -86,22 +86,21 @@ class TestCardTime:
 
     def test_experts_of_eight_nodes_send_what_leaves_the_node_over_their_own_card(self) -> None:
         rank = rank_of(ROUTED, plan_of(expert=64, data=64))
-        forward_s, _ = parts_card_s(rank, 4)[EXPERT_LAYER]
+        forward_s, _ = parts_card_s(rank, [Part.EXPERT])[0]
         # Dispatch and combine of eight copies of 7168 bf16 values, 56 of 64 of them to other nodes.
         exchange_s = 56 / 64 * 8 * 2 * 4096 * 7168 / CARD_BYTES_PER_S
         assert forward_s[0] == pytest.approx(2 * exchange_s)
 
     def test_full_recomputation_sends_everything_of_the_forward_pass_again(self) -> None:
         plans = [plan_of(expert=64, data=64, recompute=choice) for choice in (Recompute.NONE, Recompute.FULL)]
-        forward_s, backward_s = parts_card_s(rank_of(ROUTED, *plans), 4)[EXPERT_LAYER]
+        forward_s, backward_s = parts_card_s(rank_of(ROUTED, *plans), [Part.EXPERT])[0]
         assert backward_s[1] == pytest.approx(backward_s[0] + forward_s[0])
 
     def test_what_stays_in_a_node_needs_no_card(self) -> None:
-        near = plan_of(tensor=8, data=8), plan_of(tensor=2, context=4, data=8)
-        assert not uses_cards(rank_of(DENSE, *near))
-        assert all(
-            (times_s == 0.0).all() for part in parts_card_s(rank_of(DENSE, *near), 3) for times_s in part
-        )
+        near = rank_of(DENSE, plan_of(tensor=8, data=8), plan_of(tensor=2, context=4, data=8))
+        assert not uses_cards(near)
+        parts_s = parts_card_s(near, (Part.EMBEDDING, Part.DENSE, Part.OUTPUT))
+        assert all((times_s == 0.0).all() for part in parts_s for times_s in part)
 
 
 def test_gradients_carry_the_last_send_of_all_chunks_but_the_first() -> None:

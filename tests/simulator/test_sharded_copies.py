@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from simulator.blocks import MixtureOfExperts
 from simulator.chunks import split_layers
 from simulator.deep.plan_items import seconds_of
-from simulator.deep.plan_parts import DENSE
 from simulator.deep.plan_step import parts_and_shape
 from simulator.lora import Lora, adapter_parameters
 from simulator.model import ModelShape, ShardedCopies
+from simulator.parts import Part
 from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.step import StepTable, simulate_step
@@ -94,5 +94,5 @@ def test_the_deep_depth_copies_as_long() -> None:
     (none, _), (copied, _) = (parts_and_shape(job_of(workload_of(way)), plan) for way in ("none", "fsdp-2"))
     weights = MODEL.dense_layer_parameters / 2
     for name, bytes_per_weight, launches in (("forward", 4, 1), ("backward", 10, 2)):
-        before_s, behind_s = (seconds_of(getattr(parts.passes[DENSE], name)) for parts in (none, copied))
+        before_s, behind_s = (seconds_of(getattr(parts.passes[Part.DENSE], name)) for parts in (none, copied))
         assert behind_s - before_s == pytest.approx(moved_s(bytes_per_weight * weights, launches, plan))

@@ -14,7 +14,6 @@ from simulator.activations import kept_per_layer, kept_per_module
 from simulator.blocks import MixtureOfExperts
 from simulator.chunks import can_cut, chunk_weights, split_layers
 from simulator.deep.plan_items import Items, collectives_of, works_of
-from simulator.deep.plan_parts import MODULE
 from simulator.deep.plan_step import parts_and_shape, plan_step
 from simulator.hardware import Precision
 from simulator.huggingface.shape import shape_from_config
@@ -23,6 +22,7 @@ from simulator.lora import Lora
 from simulator.loss_memory import logits_bytes
 from simulator.memory import memory_by_stage
 from simulator.model import ModelShape
+from simulator.parts import Part
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.predicted_tokens import kept_and_again_bytes
 from simulator.replica_sync import tied_gradient_s
@@ -296,7 +296,7 @@ class TestDeepDepth:
         workload = trained(model, 1, has_sequence_parallel=is_split)
         plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, recompute=recompute)
         parts, _ = parts_and_shape(job_of(workload), plan)
-        times, passes = module(parts.rank), parts.passes[MODULE]
+        times, passes = module(parts.rank), parts.passes[Part.MODULE]
         for items, way in ((passes.forward, "forward"), (passes.backward, "backward")):
             assert sum(_seconds(items)) == pytest.approx(float(getattr(times, f"{way}_s")[0]))
 

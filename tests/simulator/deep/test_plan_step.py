@@ -13,14 +13,13 @@ from simulator.blocks import LatentAttention
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Group, Operation, ring
 from simulator.deep.plan_items import collectives_of, seconds_of
-from simulator.deep.plan_parts import DENSE, EMBEDDING, EXPERT, OUTPUT
 from simulator.deep.plan_roles import block_size, folded
 from simulator.deep.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.waits import waits
 from simulator.errors import InputError
 from simulator.hardware import Precision
-from simulator.layer_costs import dense_layer, embedding, expert_layer, output_layer
 from simulator.model import ModelShape
+from simulator.model_parts import part_times
 from simulator.plan import Schedule
 from simulator.step import step_parts
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
@@ -160,9 +159,8 @@ class TestDepths:
         plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, precision=Precision.FP8)
         case = Case(job=job_of(workload), plan=plan)
         parts, _ = parts_and_shape(case.job, case.plan)
-        priced = {EMBEDDING: embedding, OUTPUT: output_layer, EXPERT: expert_layer, DENSE: dense_layer}
         for kind, passes in parts.passes.items():
-            times = priced[kind](parts.rank)
+            times = part_times(parts.rank, kind)
             assert seconds_of(passes.forward) == pytest.approx(
                 float(times.forward_compute_s[0]), rel=ROUNDING
             )
