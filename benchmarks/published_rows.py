@@ -20,6 +20,7 @@ from rich.table import Table
 
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, STEPS_FILE, Comparison, Row, compare, read_rows
+from simulator.workload import Workload
 
 SHIPPED_FILE = Path(__file__).parents[1] / "planner" / STEPS_FILE
 READ = (
@@ -50,8 +51,14 @@ def read_twice(rows: Sequence[Row], measured: Path) -> list[tuple[Row, Row]]:
 
 def renewed(shipped: Row, listed: Row) -> Row:
     """Returns a shipped row with the cells of `READ` from the list."""
-    cells = {name: listed.get(name, "").removesuffix(".0") for name in READ}
-    return {**shipped, **{name: "" if cell == "false" else cell for name, cell in cells.items()}}
+    return {**shipped, **{name: _told(name, listed.get(name, "")) for name in READ}}
+
+
+def _told(name: str, cell: str) -> str:
+    """Returns a cell, empty where it says what a job without it says."""
+    field = Workload.model_fields.get(name)
+    is_default = field is not None and isinstance(field.default, bool) and cell == str(field.default).lower()
+    return "" if is_default else cell.removesuffix(".0")
 
 
 def as_csv(rows: Sequence[Row], known: Sequence[str]) -> str:
