@@ -233,9 +233,10 @@ class _StateBytes:
         def held(bytes_per_weight: float, zero_stage: int) -> Floats:
             return bytes_per_weight * split((stage.shared_weights, stage.routed_weights), zero_stage)
 
-        own_master = is_its_own_master(workload, plans)
+        # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
+        is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)
         on_device = 1.0 - workload.optimizer_offload_fraction
-        weights = np.where(own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
+        weights = np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
         if stage.frozen_weights:
             weights = weights + WEIGHT_BYTES * split(stage.frozen_weights, 3)
         if workload.keeps_cast_weights:
@@ -243,20 +244,17 @@ class _StateBytes:
         return cls(
             weights=weights,
             gradients=_gradient_bytes(workload, plans, held),
-            optimizer=on_device * (held(workload.optimizer_bytes, 1) - own_master * held(MASTER_BYTES, 3)),
+            optimizer=on_device
+            * (held(workload.optimizer_bytes, 1) - np.where(is_its_own_master, held(MASTER_BYTES, 3), 0.0)),
             update=on_device * held(copied_gradient_bytes(workload), 1),
         )
 
 
-def is_its_own_master(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether weights are their own master copy: fully sharded in 32 bits, as their gradients are, `(n,)`."""
-    return np.asarray((plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES))
-
-
 def copied_gradient_bytes(workload: Workload) -> float:
     """Returns the bytes of the copies that the optimizer makes of one gradient."""
-    usual = FULL_GRADIENT_BYTES if workload.gradient_bytes < FULL_GRADIENT_BYTES else 0.0
-    return usual if workload.update_bytes is None else workload.update_bytes
+    if workload.update_bytes is not None:
+        return workload.update_bytes
+    return FULL_GRADIENT_BYTES if workload.gradient_bytes < FULL_GRADIENT_BYTES else 0.0
 
 
 def _layer_weights(workload: Workload, plans: PlanTable, stage: _Stage) -> Floats:

@@ -8,7 +8,7 @@ gradient that they read and o those of the states:
     norm             g
     clipping         2 g                     whatever the norm is: it stays on the accelerator
     Adam             g + 2 o
-    16-bit weight    4 + 2                   from its master; none under ZeRO-3 in 32 bits, whose gathers cast
+    16-bit weight    4 + 2                   from its master; none where passes gather shards of 32 bits, which cast
 
 Megatron Core clips gradients of any norm since April 2026, and those above the bound before; PyTorch (`clip_grad_norm_`) and
 DeepSpeed (`unscale_and_clip_grads`) any. `fuses_update`: norm and Adam alone, which clips gradients and writes the 16 bits
@@ -25,10 +25,10 @@ from simulator.memory import (
     MASTER_BYTES,
     WEIGHT_BYTES,
     copied_gradient_bytes,
-    is_its_own_master,
 )
 from simulator.plan import PlanTable
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
+from simulator.weight_gathers import gathers_in_passes
 from simulator.workload import Workload
 
 
@@ -44,5 +44,10 @@ def update_bytes(workload: Workload, plans: PlanTable) -> Floats:
     if workload.fuses_update:
         return np.full(len(plans), fused + WEIGHT_BYTES)
     unscaled = np.where(plans.precision == Precision.FP16.code, 2.0 * read, 0.0)
-    written = np.where(is_its_own_master(workload, plans), 0.0, MASTER_BYTES + WEIGHT_BYTES)
+    written = np.where(gathers_masters(workload, plans), 0.0, MASTER_BYTES + WEIGHT_BYTES)
     return np.asarray(fused + 2.0 * read + unscaled + written)
+
+
+def gathers_masters(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether passes gather weights from shards in 32 bits, the format of their gradients, `(n,)`."""
+    return gathers_in_passes(workload, plans) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)

@@ -18,6 +18,8 @@ WORKLOAD = training("llama-3.1-8b")
         ({}, 1, 4 + 8 + 28 + 6),
         # PyTorch's FSDP: 16 bits are written where weights are gathered.
         ({}, 3, 4 + 8 + 28),
+        ({"regathers_weights": True}, 2, 4 + 8 + 28),
+        ({}, 2, 4 + 8 + 28 + 6),
         # A copy of 16 bits in 32 is read by norm, clipping and Adam in place of the gradient.
         ({"gradient_bytes": 2}, 1, 6 + 4 + 8 + 28 + 6),
         ({"gradient_bytes": 2, "update_bytes": 0.0}, 1, 2 + 4 + 26 + 6),
