@@ -29,6 +29,9 @@ READ = (
     "fp8_recipe",
     "gathers_cast_weights",
     "fills_expert_rows",
+    "checks_gradients",
+    "divides_gradients",
+    "fuses_update",
     "update_bytes",
 )
 """Columns that follow from what a list says of software and precision, not from what was measured."""
@@ -44,8 +47,7 @@ def read_twice(rows: Sequence[Row], measured: Path) -> list[tuple[Row, Row]]:
         measured: the list.
     """
     listed = {row["row_id"]: row for row in read_measured(measured) if not isinstance(row, Unmodelled)}
-    judged = [row for row in rows if row["left_out_because"] in ("", OUT_OF_MEMORY)]
-    named = [(row, row["row_id"].split("+")[0]) for row in judged]
+    named = [(row, row["row_id"].split("+")[0]) for row in rows]
     return [(row, listed[name]) for row, name in named if name in listed]
 
 
@@ -102,7 +104,7 @@ def main(*, measured: Path, write: bool) -> None:
         columns = list(rows[0])
         rows = [by_id.get(row["row_id"], row) for row in rows]
         SHIPPED_FILE.write_text(as_csv(rows, columns), encoding="utf-8")
-    pairs = read_twice(rows, measured)
+    pairs = read_twice([row for row in rows if row["left_out_because"] in ("", OUT_OF_MEMORY)], measured)
     table = table_of(pairs)
     console = Console()
     console.print(table)

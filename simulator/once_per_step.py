@@ -1,7 +1,9 @@
 """What does a rank do with all of its weights once per step, however many ranks share the optimizer's states?
 
-It sets the buffer of its gradients to zero, and casts weights whose products are in 8 or 4 bits, as long as gradients and
-weights are whole on it. DeepSpeed's step in fp16, whose bytes are given (`step_bytes`), has its zeros among them.
+As long as gradients are whole on it, it sets their buffer to zero, reads it once for a norm that tells of NaN, and divides it
+by the number of replicas ahead of the reduction (Megatron Core, `start_grad_sync` of `param_and_grad_buffer.py`: both on the
+stream of the computation). While weights are, it casts those whose products are in 8 or 4 bits. DeepSpeed's step in fp16, whose
+bytes are given (`step_bytes`), has what it does of this among them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import numpy as np
 from simulator.cast_weights import once_per_step_cast_bytes
 from simulator.casts import is_cast
 from simulator.chunks import Chunks
+from simulator.hardware import Precision
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 from simulator.trained_weights import StepWeights
@@ -28,9 +31,19 @@ def once_per_step_bytes(
         weights: weights of the chunks, `(n, C)`.
         trained: the trained ones of these stages on the rank, whole, `(s, n)`.
     """
+    passed = _whole_gradient_bytes(rank) * trained
+    if not np.any(is_cast(rank.plans)):
+        return passed
+    return passed + chunks.on_stage(once_per_step_cast_bytes(rank, weights.together), stages)
+
+
+def _whole_gradient_bytes(rank: Rank) -> Floats:
+    """Bytes that zeros, norm and division move for a gradient that is whole on a rank, `(n,)`.
+
+    Loss scaling finds NaN itself (Megatron, `arguments.py`).
+    """
     workload, plans = rank.workload, rank.plans
-    has_zeros = (plans.zero_stage < 2) & (workload.step_bytes is None)
-    zeroed = np.where(has_zeros, float(workload.gradient_bytes), 0.0) * trained
-    if not np.any(is_cast(plans)):
-        return zeroed
-    return zeroed + chunks.on_stage(once_per_step_cast_bytes(rank, weights.together), stages)
+    is_whole = (plans.zero_stage < 2) & (workload.step_bytes is None)
+    is_checked = workload.checks_gradients & (plans.precision != Precision.FP16.code)
+    is_divided = workload.divides_gradients & (plans.data_parallel * plans.context_parallel > 1)
+    return np.asarray(is_whole * workload.gradient_bytes * (1.0 + is_checked + 2.0 * is_divided))

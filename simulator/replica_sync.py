@@ -36,6 +36,7 @@ from simulator.memory import reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain
+from simulator.shard_streams import stream_copies_s
 from simulator.table import Booleans, Floats, Integers
 from simulator.trained_weights import StepWeights
 from simulator.weight_gathers import regathers
@@ -137,8 +138,20 @@ class ReplicaTraffic:
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
         """Returns the traffic of weights under the layout and ZeRO stage of each design."""
-        trained = cls._of_trained(rank, weights.trained).regathered(regathers(rank.workload, rank.plans))
-        return trained if weights.frozen is None else trained + cls._of_frozen(rank, weights.frozen)
+        traffic = cls._of_trained(rank, weights.trained).regathered(regathers(rank.workload, rank.plans))
+        if weights.frozen is not None:
+            traffic += cls._of_frozen(rank, weights.frozen)
+        return traffic if rank.workload.sharded_copies == "none" else traffic.with_copies(rank, weights)
+
+    def with_copies(self, rank: Rank, weights: StepWeights) -> Self:
+        """Returns the same with what the streams of collectives copy and cast."""
+        ahead_s, behind_s = stream_copies_s(rank, weights)
+        again_s = np.where(rank.plans.zero_stage[:, None] == 3, ahead_s, 0.0)
+        return replace(
+            self,
+            forward_s=self.forward_s + ahead_s,
+            backward_s=self.backward_s + again_s + behind_s,
+        )
 
     @classmethod
     def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:

@@ -25,7 +25,6 @@ from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
 from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
-from simulator.memory import FULL_GRADIENT_BYTES, WEIGHT_BYTES, copied_gradient_bytes
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.once_per_step import once_per_step_bytes
@@ -38,8 +37,8 @@ from simulator.shard_passes import shards_s
 from simulator.stage_sends import send_card_s, send_s, sends_block
 from simulator.table import Floats, Table, total
 from simulator.trained_weights import StepWeights
+from simulator.update_bytes import update_bytes
 from simulator.whole_gradients import whole_gradient_s
-from simulator.workload import Workload
 
 NUM_OPTIMIZER_KERNELS = 50.0
 """Launches of one fused optimizer step with gradient norm and clipping; estimate."""
@@ -296,24 +295,11 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
     )
     most = np.max(updated, axis=0)
     on_device = 1.0 - workload.optimizer_offload_fraction
-    passed_bytes = _fused_bytes(workload) if workload.step_bytes is None else workload.step_bytes
     whole_bytes = once_per_step_bytes(rank, chunks, stages, weights, shared + routed)
     device_s = memory_bound_time_s(
-        num_bytes=np.max(passed_bytes * on_device * updated + whole_bytes, axis=0),
+        num_bytes=np.max(update_bytes(workload, plans) * on_device * updated + whole_bytes, axis=0),
         memory_bytes_per_s=rank.offers.memory_bytes_per_s,
         constants=rank.kernels,
         num_kernels=NUM_OPTIMIZER_KERNELS,
     )
     return device_s if on_device == 1.0 else np.maximum(device_s, host_update_s(rank, most))
-
-
-def _fused_bytes(workload: Workload) -> float:
-    """Bytes of a weight: norm and update read the gradient, the update reads and writes the states and writes the weight.
-
-    Both read a copy of gradients of 16 bits in 32, unless the optimizer makes none.
-    """
-    is_narrow = workload.gradient_bytes < FULL_GRADIENT_BYTES
-    has_copy = is_narrow and copied_gradient_bytes(workload) > 0.0
-    read_bytes = workload.gradient_bytes if is_narrow and not has_copy else FULL_GRADIENT_BYTES
-    copied_bytes = workload.gradient_bytes + FULL_GRADIENT_BYTES if has_copy else 0.0
-    return 2.0 * read_bytes + copied_bytes + 2.0 * workload.optimizer_bytes + WEIGHT_BYTES

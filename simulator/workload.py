@@ -72,6 +72,12 @@ class Workload(Record):
     """Bytes of one accumulated gradient (4: fp32 as in Megatron; 2: 16-bit; 6: both, DeepSpeed's BF16 optimizer)."""
     sync_bytes: WireBytes | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
+    checks_gradients: bool = True
+    """Whether a norm of all gradients that a rank has whole is taken ahead of their reduction, to find NaN, up to ZeRO stage 1
+    and not in fp16 (Megatron without `--no-check-for-nan-in-loss-and-grad`; recipes of NeMo for measuring speed do not)."""
+    divides_gradients: bool = True
+    """Whether they are divided by the number of replicas ahead of it, too (Megatron), or in the collective (NeMo's recipes;
+    `--ddp-average-in-collective`)."""
     selective_recompute: SelectiveRecompute = "attention"
     """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
     attention core and half of the products (operator-wise checkpointing of torchtitan)."""
@@ -112,10 +118,12 @@ class Workload(Record):
     master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
     update_bytes: float | None = Field(default=None, ge=0, le=16)
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
+    fuses_update: bool = False
+    """Whether one kernel clips gradients, updates states and writes weights of 16 bits (apex, `DistributedFusedAdam`), or one
+    each (Megatron, PyTorch)."""
     step_bytes: float | None = Field(default=None, ge=0, le=1000)
-    """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: 10 + 2 `optimizer_bytes`,
-    6 more where gradients of 16 bits are copied to 32, 4 less where they are not, and up to ZeRO-1 `gradient_bytes` for each
-    weight of the rank to set its gradient to zero."""
+    """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: as counted for separate or fused
+    kernels, with what is done to whole gradients once per step up to ZeRO-1."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
     """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
     stage_layers: StageLayers = None

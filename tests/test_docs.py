@@ -77,7 +77,6 @@ NO_MODEL = {
     "simulator.deep.plan_graph": "rounding",
     "simulator.deep.plan_items": "names of passes",
     "simulator.deep.plan_operators": "names of traffic, rounding",
-    "simulator.deep.plan_parts": "kinds of parts",
     "simulator.deep.plan_shards": "names of ZeRO stages",
     "simulator.deep.plan_step": "most accelerators that are played one by one",
     "simulator.deep.play_kernel": "codes of the event loop, rounding",

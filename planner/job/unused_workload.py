@@ -142,6 +142,21 @@ WORKLOAD_RULES = (
         paths=_paths("regathers_weights"),
     ),
     UnusedRule(
+        is_used=lambda job: min(job.search.zero_stages) < 2,
+        why="ZeRO stages 0 and 1 are not allowed",
+        paths=_paths("checks_gradients", "divides_gradients"),
+    ),
+    UnusedRule(
+        is_used=lambda job: set(job.workload.precisions) != {Precision.FP16},
+        why="in fp16 loss scaling finds NaN",
+        paths=_paths("checks_gradients"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.step_bytes is None,
+        why="step_bytes is given",
+        paths=_paths("checks_gradients", "divides_gradients", "fuses_update"),
+    ),
+    UnusedRule(
         is_used=lambda job: not {1, 2}.isdisjoint(job.search.zero_stages),
         why="neither ZeRO stage 1 nor 2 is allowed",
         paths=_paths("overlaps_parameter_gather"),

@@ -45,6 +45,9 @@ class Habits:
     overlaps_parameter_gather: bool | None = None
     gradient_bytes: int = 4
     sync_bytes: int = 4
+    checks_gradients: bool = False
+    divides_gradients: bool = False
+    fuses_update: bool = False
     zero_stage: int = 1
     pipeline_zero_stage: int | None = None
     """The stage that full sharding comes to in a pipeline, whose stages keep gathered weights: 2, or 1 where gradients are

@@ -19,6 +19,7 @@ from simulator.lora import adapter_parameters
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_part
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
+from simulator.shard_streams import stream_copies_s
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
 from simulator.whole_gradients import copies_s, summed_bytes
@@ -101,8 +102,7 @@ class PlanParts:
 
     def _with_copies(self, kind: Part, passes: PartPasses) -> PartPasses:
         """Adds the copies of what the passes gather and of the gradients that they leave."""
-        trained, frozen = (each.as_columns for each in self.weights_of(kind))
-        weights = StepWeights(trained=trained, frozen=frozen)
+        weights = self._step_weights(kind)
         gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
         again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
         reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
@@ -112,6 +112,21 @@ class PlanParts:
             forward=(*gathered, *casts[0], *passes.forward),
             backward=(*again, *casts[1], *passes.backward, *reduced),
         )
+
+    def _step_weights(self, kind: Part) -> StepWeights:
+        trained, frozen = (each.as_columns for each in self.weights_of(kind))
+        return StepWeights(trained=trained, frozen=frozen)
+
+    def part_gathers(self, kind: Part) -> tuple[Collective, ...]:
+        """Returns the gathering of a part in a pass, with what the stream of collectives copies ahead of it."""
+        gathers = self.gathers(*(part for part in self.weights_of(kind) if part.is_any))
+        return _longer(gathers, float(stream_copies_s(self.rank, self._step_weights(kind))[0][0, 0]))
+
+    def part_reductions(self, kind: Part) -> tuple[Collective, ...]:
+        """Returns the reduction of the gradients of a part behind a pass, with what the stream of collectives adds up."""
+        trained, _ = self.weights_of(kind)
+        reductions = self.gradients(Operation.REDUCE_SCATTER, trained) if trained.is_any else ()
+        return _longer(reductions, float(stream_copies_s(self.rank, self._step_weights(kind))[1][0, 0]))
 
     def weights_of(self, kind: Part) -> tuple[Weights, Weights]:
         """Returns the trained and the frozen weights of a part."""
@@ -236,3 +251,10 @@ class PlanParts:
             near_bytes=near.near_bytes,
             far_bytes=far.far_bytes,
         )
+
+
+def _longer(collectives: tuple[Collective, ...], by_s: float) -> tuple[Collective, ...]:
+    """Returns collectives of which the first takes longer."""
+    return tuple(
+        each if number else each.with_rest(each.rest_s + by_s) for number, each in enumerate(collectives)
+    )

@@ -18,7 +18,7 @@ from math import ceil
 
 import numpy as np
 
-from simulator.deep.plan_collectives import Collective, Operation
+from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_items import BACKWARD, FORWARD, WEIGHT_GRADIENT, Items, cover_s, work
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_traffic import After, PlanTraffic
@@ -77,7 +77,7 @@ class Shards:
 
     def before_part(self, kind: Part, after: After) -> After:
         """Adds the gather of a part; returns what its first operator waits for."""
-        gathers = self._gathers_of(kind) if self._gathers and not self._is_whole(kind) else ()
+        gathers = self.parts.part_gathers(kind) if self._gathers and not self._is_whole(kind) else ()
         if not gathers:
             self._begins = after
             return after
@@ -96,8 +96,7 @@ class Shards:
         """Adds the reduction of a part's gradients; returns what the next part waits for."""
         if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
             return after
-        trained, _ = self.parts.weights_of(kind)
-        reductions = self.parts.gradients(Operation.REDUCE_SCATTER, trained) if trained.is_any else ()
+        reductions = self.parts.part_reductions(kind)
         before = self._scattered[-1] if self._scattered else ()
         ready = after
         if self._gathers and reductions:
@@ -200,22 +199,17 @@ class Shards:
             and first_gathers(self.parts.rank.plans)[0] == IS_WHOLE
         )
 
-    def _gathers_of(self, kind: Part) -> tuple[Collective, ...]:
-        return self.parts.gathers(*(part for part in self.parts.weights_of(kind) if part.is_any))
-
     def _prefetched_s(self, kind: Part, direction: int) -> float:
         """The gather of a part, where it is ahead of its turn."""
         if not (self._gathers_in(direction) and self._prefetches_in(direction)):
             return 0.0
-        return sum(each.alone_s for each in self._gathers_of(kind))
+        return sum(each.alone_s for each in self.parts.part_gathers(kind))
 
     def _reduction_s(self, kind: Part) -> float:
         """The reduction of a part in every backward pass, the mean where only some reduce."""
-        trained, _ = self.parts.weights_of(kind)
-        if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN or not trained.is_any:
+        if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
             return 0.0
-        scatters = self.parts.gradients(Operation.REDUCE_SCATTER, trained)
-        return sum(each.alone_s for each in scatters) * self._reductions_of_a_pass
+        return sum(each.alone_s for each in self.parts.part_reductions(kind)) * self._reductions_of_a_pass
 
     @property
     def _reductions_of_a_pass(self) -> float:

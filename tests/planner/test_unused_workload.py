@@ -27,11 +27,13 @@ JOBS: Mapping[str, Job] = {
         H100_RENTED, search={"zero_stages": [1], "recompute": ["full"], "recompute_num_layers": [2]}
     ),
     "dense, ZeRO 2, optimizer offload": job_with(
-        H100_RENTED, workload={"optimizer_offload_fraction": 0.5}, search={"zero_stages": [2]}
+        H100_RENTED, workload={"optimizer_offload_fraction": 0.005}, search={"zero_stages": [2]}
     ),
     "dense, ZeRO 3, fp8": job_with(
         H100_RENTED, workload={"precisions": ["fp8"]}, search={"zero_stages": [3]}
     ),
+    "dense, fp16": job_with(H100_RENTED, workload={"precisions": ["fp16"]}),
+    "dense, given step": job_with(H100_RENTED, workload={"step_bytes": 82.0}, search={"zero_stages": [0, 1]}),
     "no sequence parallelism": job_with(H100_RENTED, workload={"has_sequence_parallel": False}),
     "experts": job_with(H100_RENTED, workload={"model": "mixtral-8x7b"}),
     "experts out of balance, fp8": job_with(
@@ -59,6 +61,9 @@ CHANGES: Mapping[str, object] = {
     "gathers_cast_inputs": False,
     "copies_shared_heads": True,
     "overlaps_parameter_gather": False,
+    "checks_gradients": False,
+    "divides_gradients": False,
+    "fuses_update": True,
     "offloads_gradients": True,
     "keeps_cast_weights": True,
     "gathers_cast_weights": True,

@@ -1,0 +1,110 @@
+"""What FSDP2 copies and casts on its streams of collectives, against counts by hand of `_fsdp_collectives.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.blocks import MixtureOfExperts
+from simulator.chunks import ChunkWeights, split_layers
+from simulator.deep.plan_step import parts_and_shape
+from simulator.model import ModelShape
+from simulator.model_parts import ModelParts
+from simulator.parts import Part
+from simulator.plan import Plan
+from simulator.rank import Rank
+from simulator.replica_sync import ReplicaTraffic
+from simulator.shard_streams import stream_copies_s
+from simulator.step import simulate_step
+from simulator.trained_weights import StepWeights
+from simulator.workload import Workload
+from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+
+MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
+EXPERTS = MixtureOfExperts(num_experts=8, experts_per_token=2, expert_ffn_hidden_size=4096)
+MIXTURE = MODEL.model_copy(update={"experts": EXPERTS})
+FSDP_2 = training(MODEL, global_batch_size=64).model_copy(update={"sharded_copies": "fsdp-2"})
+
+
+def copies_of(
+    plan: Plan, shared: float, routed: float = 0.0, workload: Workload = FSDP_2
+) -> tuple[float, float]:
+    """Bytes moved with a gather and with a reduction of weights, launches left out."""
+    rank = Rank.of(job_of(workload), table_of(plan))
+    columns = ChunkWeights(shared=np.array([[shared]]), routed=np.array([[routed]]))
+    copies = stream_copies_s(rank, StepWeights(trained=columns))
+    rate = 3.35e12 * float(rank.kernels.memory_fraction[0])
+    launch_s = float(rank.kernels.launch_s[0])
+    ahead, behind = (float(each[0, 0]) for each in copies)
+    kinds = 1 + (routed > 0.0)
+    return (ahead - 2 * kinds * launch_s) * rate, (behind - kinds * launch_s) * rate
+
+
+# Sixteen micro-batches: cast 4 + 2, copy 2 + 2; sum 4 + 4 + 4 in fifteen of them. Gradients on the wire in 16 bits are cast.
+@pytest.mark.parametrize(("sync_bytes", "cast"), [(4, 0), (2, 2 + 4)])
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_share_is_cast_copied_and_added_up(zero: int, sync_bytes: int, cast: float) -> None:
+    workload = FSDP_2.model_copy(update={"sync_bytes": sync_bytes, "regathers_weights": True})
+    ahead, behind = copies_of(plan_of(tensor=2, data=4, zero=zero), 8e9, workload=workload)
+    assert ahead == pytest.approx((4 + 2 + 2 + 2) * 8e9 / 2 / 4)
+    assert behind == pytest.approx((cast + 12 * 15 / 16) * 8e9 / 2 / 4)
+
+
+def test_weights_of_experts_are_shared_by_fewer_ranks() -> None:
+    workload = training(MIXTURE, global_batch_size=64).model_copy(update={"sharded_copies": "fsdp-2"})
+    ahead, behind = copies_of(plan_of(expert=4, data=8, zero=3), 8e9, 16e9, workload)
+    share = 8e9 / 8 + 16e9 / 4 / 2
+    assert ahead == pytest.approx(10 * share)
+    assert behind == pytest.approx(12 * 7 / 8 * share)
+
+
+def test_gradients_of_sixteen_bits_are_added_up_in_them() -> None:
+    workload = FSDP_2.model_copy(update={"gradient_bytes": 2})
+    ahead, behind = copies_of(plan_of(data=4, zero=3), 8e9, workload=workload)
+    assert ahead == pytest.approx(8 * 2e9)
+    assert behind == pytest.approx(6 * 15 / 16 * 2e9)
+
+
+@pytest.mark.parametrize(
+    "plan", [plan_of(zero=3), plan_of(data=8, zero=1), plan_of(pipeline=2, data=4, zero=2)]
+)
+def test_there_are_none_where_passes_share_nothing(plan: Plan) -> None:
+    rank = Rank.of(job_of(FSDP_2), table_of(plan))
+    columns = ChunkWeights(shared=np.array([[8e9]]), routed=np.array([[0.0]]))
+    assert not any(each.any() for each in stream_copies_s(rank, StepWeights(trained=columns)))
+
+
+def step_s(plan: Plan, **changes: object) -> float:
+    workload = FSDP_2.model_copy(update=changes)
+    rank = Rank.of(job_of(workload), table_of(plan))
+    return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
+
+
+def test_they_show_where_traffic_does() -> None:
+    plan = plan_of(data=8, zero=3)
+    rank = Rank.of(job_of(FSDP_2), table_of(plan))
+    columns = ChunkWeights(shared=np.array([[float(MODEL.num_parameters)]]), routed=np.array([[0.0]]))
+    ahead_s, behind_s = (each[0, 0] for each in stream_copies_s(rank, StepWeights(trained=columns)))
+    hidden_s, shown_s = (
+        step_s(plan, sharded_copies="fsdp-2", weight_prefetch=way)
+        - step_s(plan, sharded_copies="none", weight_prefetch=way)
+        for way in ("both", "none")
+    )
+    # Gathers that nothing hides are longer by their copies in both passes of the eight micro-batches.
+    assert shown_s - hidden_s > 0.6 * 8 * 2 * ahead_s
+    assert shown_s - hidden_s < 1.1 * 8 * (2 * ahead_s + behind_s)
+
+
+@pytest.mark.parametrize("model", [MODEL, MIXTURE])
+def test_the_deep_depth_takes_as_long(model: ModelShape) -> None:
+    workload = training(model, global_batch_size=64).model_copy(update={"sharded_copies": "fsdp-2"})
+    plan = plan_of(tensor=2, data=4, zero=3)
+    deep, _ = parts_and_shape(job_of(workload), plan)
+    parts = ModelParts.of(deep.rank, deep.chunks)
+    traffic = ReplicaTraffic.of(deep.rank, parts.weights)
+    kind = Part.DENSE if model is MODEL else Part.EXPERT
+    place = parts.kinds.index(kind)
+    gathered_s = sum(each.alone_s for each in deep.part_gathers(kind))
+    reduced_s = sum(each.alone_s for each in deep.part_reductions(kind))
+    assert gathered_s == pytest.approx(float(traffic.forward_s[0, place]))
+    assert gathered_s + reduced_s == pytest.approx(float(traffic.backward_s[0, place]))
