@@ -109,25 +109,21 @@ def attention_core_s(rank: Rank) -> Directions:
 
 def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:
     """Fused kernels, mean over the layers."""
-    kernels = num_core_kernels(rank)
+    kernels, ramps = num_core_kernels(rank), ring_steps(rank)
     return total(
         share
         * attention_time_s(
             **_core_shape(rank, tokens), num_ramps=ramps, num_kernels=kernels, backward=is_backward
         )
-        for share, tokens, ramps in _core_spans(rank, is_backward=is_backward)
+        for share, tokens in _core_spans(rank)
     )
 
 
-def _core_spans(rank: Rank, *, is_backward: bool) -> list[tuple[float, Floats | float, Floats]]:
-    """Share of the layers, what a token sees in them, and how often kernels begin for it."""
-    steps = ring_steps(rank)
-    if rank.workload.chosen_exchange != "all_gather":
-        return [(span.share, span.kernel_tokens, steps) for span in layer_spans(rank.workload.sequence_shape)]
-    return [
-        (span.share, span.kernel_tokens, span.key_visits if is_backward else steps)
-        for span in gathered_spans(rank)
-    ]
+def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
+    """Share of the layers, and what a token sees in them."""
+    if rank.workload.chosen_exchange == "all_gather":
+        return [(span.share, span.kernel_tokens) for span in gathered_spans(rank)]
+    return [(span.share, span.kernel_tokens) for span in layer_spans(rank.workload.sequence_shape)]
 
 
 def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:

@@ -210,7 +210,7 @@ def attention_time_s(
         constants: Constants of the family; their attention columns are the same for every number format.
         causal: Whether a token sees only those before it.
         backward: Whether to price the backward pass instead of the forward one.
-        num_ramps: Times that kernels begin with a query, or backward with a key, over the query tokens.
+        num_ramps: Times that kernels begin with each query.
         num_kernels: Kernels that share out the work, as the steps of a ring do.
     """
     flop = 4.0 * tokens * sequence_length * num_heads * head_dim * np.where(causal, 0.5, 1.0)

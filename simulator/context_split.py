@@ -8,8 +8,7 @@ those in between. The rank with most is waited for, since all meet in the next l
     each document    rank r has the pieces r and 2c - 1 - r of every document (Transformer Engine): the mean over lengths
     the sequence     pieces end wherever they do in documents (Llama 3): the mean over micro-batches that are drawn
 
-A rank with few queries reads many keys. Forward kernels go through the keys of each query, and begin anew with a query;
-backward ones go through the queries of each key, and begin anew with a key (FlashAttention-2, arXiv 2307.08691, section 3.2).
+A rank with few queries reads many keys, whose gradients it adds up (`simulator.context_copies`).
 """
 
 from __future__ import annotations
