@@ -6,8 +6,6 @@ The core is a fused kernel, or separate ones, over what a token sees (`simulator
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -21,36 +19,15 @@ from simulator.compute import (
     attention_time_s,
     unfused_attention_time_s,
 )
+from simulator.context_copies import context_copies_s
 from simulator.context_exchange import num_core_kernels, ring_steps
+from simulator.context_split import gathered_spans
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.products import ENTERING, LEAVING, ONE_PRODUCT
 from simulator.rank import Rank
 from simulator.table import Floats, total
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merge:
-    """What a step of a ring reads and writes to merge its results with those before, in bytes for each of their values."""
-
-    output: float
-    query_gradient: float
-    key_gradient: float
-    """Of keys and of values."""
-    key: float = 0.0
-    """Of keys and values themselves, in either direction."""
-
-
-MERGES: Mapping[str, Merge] = {
-    "sixteen_bit": Merge(output=6.0, query_gradient=6.0, key_gradient=6.0),
-    "compiled": Merge(output=10.0, query_gradient=10.0, key_gradient=10.0),
-    "eager": Merge(output=38.0, query_gradient=10.0, key_gradient=21.0, key=4.0),
-}
-"""Two reads and a write in 16 bits (TransformerEngine, `context_parallel.py`); PyTorch's with sums in 32 bits (`_cp_options`):
-compiled to one kernel, or operator by operator on the rank that has most of it. There outputs are cast 6, subtracted 12,
-scaled 8 and subtracted 12 (`_SDPAMerger`); gradients of keys are added to the half that they are for 5, put together with the
-other 8 (`_partial_update`), and with those of values 8, as are keys with values 4 (`torch.cat`)."""
 
 
 def projections_s(rank: Rank) -> Directions:
@@ -118,23 +95,35 @@ def attention_core_s(rank: Rank) -> Directions:
     """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
 
     The mean over the layers, of which some may look back less far than others; of packed documents, on the replica that
-    has most to do. Separate kernels compute what masks hide.
+    has most to do; and of a sequence whose keys are gathered, on the rank that has. Separate kernels compute what masks hide.
     """
     if rank.workload.attention in SEPARATE_KERNELS:
         return _unfused_core(rank, SEPARATE_KERNELS[rank.workload.attention])
-    kernels = num_core_kernels(rank)
+    imbalance, copies_s = _document_imbalance(rank), context_copies_s(rank)
     forward_s, backward_s = (
-        total(
-            span.share
-            * attention_time_s(
-                **_core_shape(rank, span.kernel_tokens), num_kernels=kernels, backward=is_backward
-            )
-            for span in layer_spans(rank.workload.sequence_shape)
-        )
+        imbalance * _fused_core_s(rank, is_backward=is_backward) + copies_s[is_backward]
         for is_backward in (False, True)
     )
-    imbalance, (forward_merge_s, backward_merge_s) = _document_imbalance(rank), _ring_merges(rank)
-    return imbalance * forward_s + forward_merge_s, imbalance * backward_s + backward_merge_s
+    return forward_s, backward_s
+
+
+def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:
+    """Fused kernels, mean over the layers."""
+    kernels, ramps = num_core_kernels(rank), ring_steps(rank)
+    return total(
+        share
+        * attention_time_s(
+            **_core_shape(rank, tokens), num_ramps=ramps, num_kernels=kernels, backward=is_backward
+        )
+        for share, tokens in _core_spans(rank)
+    )
+
+
+def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
+    """Share of the layers, and what a token sees in them."""
+    if rank.workload.chosen_exchange == "all_gather":
+        return [(span.share, span.kernel_tokens) for span in gathered_spans(rank)]
+    return [(span.share, span.kernel_tokens) for span in layer_spans(rank.workload.sequence_shape)]
 
 
 def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
@@ -155,7 +144,7 @@ def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
     return forward_s, backward_s
 
 
-def _core_shape(rank: Rank, span: float) -> _CoreShape:
+def _core_shape(rank: Rank, span: Floats | float) -> _CoreShape:
     """What the core computes on one rank where a token sees as much as in a plain sequence of `span` tokens."""
     model = rank.workload.model
     return {
@@ -174,28 +163,6 @@ def _document_imbalance(rank: Rank) -> Floats:
     return rank.workload.sequence_shape.imbalance(replicas, rank.workload.global_batch_size // replicas)
 
 
-def _ring_merges(rank: Rank) -> Directions:
-    """Sums over the steps of a ring: outputs forward, gradients of queries, keys and values backward."""
-    model, t, steps, merge = rank.workload.model, rank.plans.tensor_parallel, ring_steps(rank), _merge(rank)
-    qk_dim, value_dim = model.attention_dims
-    heads, kv_heads = model.num_heads / t, np.maximum(1.0, rank.workload.attended_kv_heads / t)
-    keys_and_values = rank.tokens * kv_heads * (qk_dim + value_dim)
-    forward_bytes = merge.output * rank.tokens * heads * value_dim + merge.key * keys_and_values
-    gradient_bytes = merge.query_gradient * rank.tokens * heads * qk_dim
-    backward_bytes = gradient_bytes + (merge.key + merge.key_gradient) * keys_and_values
-    merges = np.where(steps > 1.0, steps, 0.0)
-    return (
-        rank.memory_bound_s(merges * forward_bytes, 0.0),
-        rank.memory_bound_s(merges * backward_bytes, 0.0),
-    )
-
-
-def _merge(rank: Rank) -> Merge:
-    if rank.workload.chosen_exchange != "gathered_ring":
-        return MERGES["sixteen_bit"]
-    return MERGES["compiled" if rank.workload.has_fused_operators else "eager"]
-
-
 def _attention_constants(rank: Rank) -> KernelConstants:
     if rank.workload.attention == "flash-1":
         return with_first_flash(
@@ -211,7 +178,7 @@ def _mean_head_dim(rank: Rank) -> float:
 
 class _CoreShape(TypedDict):
     tokens: Floats
-    sequence_length: float
+    sequence_length: Floats | float
     num_heads: Floats
     head_dim: float
     bf16_flop_per_s: Floats

@@ -93,39 +93,38 @@ class SequenceShape:
 @lru_cache(maxsize=256)
 def layer_spans(shape: SequenceShape) -> tuple[Span, ...]:
     """Returns the span of every kind of layer: full ones, and those with a window where there are any."""
-    lengths, frequencies = _pieces(shape)
+    lengths, frequencies = pieces(shape)
     tokens = float(frequencies @ lengths)
     return tuple(
         Span(
             share=share,
             tokens=float(frequencies @ _pairs(lengths, kind)) / tokens,
-            kernel_tokens=float(frequencies @ (_pairs(lengths, kind) + _masked_pairs(lengths, kind)))
-            / tokens,
+            kernel_tokens=float(frequencies @ kernel_pairs(lengths, kind)) / tokens,
         )
-        for share, kind in _kinds(shape)
+        for share, kind in window_kinds(shape)
     )
 
 
 @lru_cache(maxsize=256)
 def _spread(shape: SequenceShape) -> tuple[float, float, float]:
     """Standard deviation of the work of a sequence over the mean, its skewness, and the heaviest one over the mean."""
-    lengths, frequencies = _pieces(shape)
-    work = total(share * _pairs(lengths, kind) for share, kind in _kinds(shape))
+    lengths, frequencies = pieces(shape)
+    work = total(share * _pairs(lengths, kind) for share, kind in window_kinds(shape))
     per_token = np.divide(work, lengths, out=np.zeros_like(work), where=lengths > 0.0)
     most = float(per_token.max() * (frequencies @ lengths) / (frequencies @ work))
     return *spread_of_work(lengths, frequencies, work, float(shape.tokens)), most
 
 
-def _kinds(shape: SequenceShape) -> list[tuple[float, SlidingWindow | None]]:
-    """Share of the layers, and the window, of every kind of layer."""
+def window_kinds(shape: SequenceShape) -> list[tuple[float, SlidingWindow | None]]:
+    """Returns share of the layers, and the window, of every kind of layer."""
     if shape.window is None:
         return [(1.0, None)]
     full = shape.window.num_full_layers(shape.num_layers) / shape.num_layers
     return [(share, kind) for share, kind in ((full, None), (1.0 - full, shape.window)) if share > 0.0]
 
 
-def _pieces(shape: SequenceShape) -> tuple[Floats, Floats]:
-    """Lengths of what attends to itself, and how often each occurs."""
+def pieces(shape: SequenceShape) -> tuple[Floats, Floats]:
+    """Returns lengths of what attends to itself, and how often each occurs."""
     if shape.documents is None:
         return np.array([float(shape.tokens)]), np.ones(1)
     return shape.documents.pieces(float(shape.tokens))
@@ -140,6 +139,11 @@ def _pairs(lengths: Floats, window: SlidingWindow | None) -> Floats:
         return np.asarray(whole * float(window.window_tokens) ** 2 + rest * rest)
     near = np.minimum(lengths, float(window.window_tokens))
     return np.asarray(near * (2.0 * lengths - near))
+
+
+def kernel_pairs(lengths: Floats, window: SlidingWindow | None) -> Floats:
+    """Returns twice the pairs that kernels compute, in documents `(k,)`."""
+    return np.asarray(_pairs(lengths, window) + _masked_pairs(lengths, window))
 
 
 def _masked_pairs(lengths: Floats, window: SlidingWindow | None) -> Floats:

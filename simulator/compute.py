@@ -192,6 +192,7 @@ def attention_time_s(
     constants: KernelConstants,
     causal: Flags = True,
     backward: Flags = False,
+    num_ramps: Numbers = 1.0,
     num_kernels: Numbers = 1.0,
 ) -> Floats:
     """Returns seconds `(n,)` of one flash-attention pass, in bf16 whatever the products around it use.
@@ -209,7 +210,8 @@ def attention_time_s(
         constants: Constants of the family; their attention columns are the same for every number format.
         causal: Whether a token sees only those before it.
         backward: Whether to price the backward pass instead of the forward one.
-        num_kernels: Kernels that share out the sequence, as the steps of a ring do.
+        num_ramps: Times that kernels begin with each query.
+        num_kernels: Kernels that share out the work, as the steps of a ring do.
     """
     flop = 4.0 * tokens * sequence_length * num_heads * head_dim * np.where(causal, 0.5, 1.0)
     flop = flop * np.where(backward, FLASH_BACKWARD_FLOP_RATIO, 1.0)
@@ -221,7 +223,7 @@ def attention_time_s(
     speed_fraction = (
         constants.attention_peak_fraction
         * np.where(backward, constants.attention_backward_fraction, 1.0)
-        / (1.0 + ramp_tokens * num_kernels / sequence_length)
+        / (1.0 + ramp_tokens * num_ramps / sequence_length)
         / (1.0 + constants.attention_ramp_head_dim / head_dim)
         / (1.0 + fill_rows / (tokens * num_heads))
     )

@@ -6,7 +6,8 @@ computed as by a ring, round which their gradients go (PyTorch's `context_parall
 the sequence for heads, and back (DeepSpeed Ulysses, arXiv 2309.14509); or both: heads inside a link domain, a ring between
 domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u form a ring, one rank moves
 
-    ring            (c - 1)/c   x K = 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that
+    ring            (c - 1)/c   x K = 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that, 1/c of K each
+                                behind the first and the last kernel
     all_gather      the same, before the core; backward once more, and the gradients are scattered
     gathered_ring   the same, behind the first of c kernels; backward once more, and 2 K of gradients behind the others
     all_to_all      (u - 1)/u   x 2 T (a + g) (d_qk + d_v) / t bytes, before and after the core, in each direction
@@ -66,7 +67,8 @@ def num_core_kernels(rank: Rank) -> Floats:
 def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
     """Returns what the exchange takes longer than the attention core, for what of it travels behind that.
 
-    A ring goes on one time less than it computes.
+    A ring goes on one time less than it computes; backward keys and values behind all steps but the last, gradients behind
+    all but the first.
 
     Args:
         rank: Ranks of the designs.
@@ -77,9 +79,11 @@ def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
         return gather_s, 2.0 * gather_s
     if rank.workload.chosen_exchange == "gathered_ring":
         return _gathered_ring_s(rank, _gathered_s(rank), core_s)
-    traffic_s = _passed_on_s(rank, *passed_on(rank))
-    cover_s, backward_cover_s = (_but_one_step(rank) * pass_s for pass_s in core_s)
-    forward_s, backward_s = exposed_s(traffic_s, cover_s), exposed_s(2.0 * traffic_s, backward_cover_s)
+    forward_s = exposed_s(_passed_on_s(rank, *passed_on(rank)), _but_one_step(rank) * core_s[0])
+    backward_s = total(
+        exposed_s(_passed_on_s(rank, num_bytes, num_steps), num_steps / ring_steps(rank) * core_s[1])
+        for num_bytes, num_steps in passed_back(rank)
+    )
     if rank.workload.chosen_exchange == "ring":
         return forward_s, backward_s
     heads_s = _heads_s(rank)
@@ -118,6 +122,18 @@ def gradient_rounds(rank: Rank) -> tuple[Floats, Floats]:
 def passed_on(rank: Rank) -> tuple[Floats, Floats]:
     """Returns what a rank passes on of the keys and values that go round, and in how many steps."""
     return _but_one_step(rank) * keys_and_values_bytes(rank), ring_steps(rank) - 1.0
+
+
+def passed_back(rank: Rank) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Returns what goes round backward, and in how many steps: in the first and the last one, and in those between.
+
+    Keys and values alone in the first, their gradients alone in the last, and both in one message in between
+    (`AttnFuncWithCPAndKVP2P` of Transformer Engine).
+    """
+    steps = ring_steps(rank)
+    step_bytes = keys_and_values_bytes(rank) / steps
+    outer, between = np.where(steps > 1.0, 2.0, 0.0), np.maximum(0.0, steps - 2.0)
+    return (outer * step_bytes, outer), (2.0 * between * step_bytes, between)
 
 
 def _passed_on_s(rank: Rank, num_bytes: Floats, num_steps: Floats) -> Floats:

@@ -37,6 +37,10 @@ class Documents(Record):
     imbalance: float | None = Field(default=None, ge=1, le=1e6)
     """Work in attention of the replica that has most over that of the average one. 1: documents are dealt out so that
     all have the same (WLB-LLM, arXiv 2503.17924); left out: what chance makes of the lengths."""
+    is_split_each: bool = False
+    """Whether context-parallel ranks that gather keys share out every document (packed sequences of Transformer Engine,
+    WLB-LLM), or the sequence, whatever documents it has (Llama 3), and the rank with most is waited for. Where keys go round in
+    a ring every document is, and ranks that exchange heads have the whole sequence."""
 
     @model_validator(mode="after")
     def _lengths_are_given_once(self) -> Self:

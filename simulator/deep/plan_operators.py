@@ -20,16 +20,10 @@ import numpy as np
 
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, each_projection_s
-from simulator.context_exchange import (
-    gradient_rounds,
-    head_ranks,
-    heads_bytes,
-    keys_and_values_bytes,
-    passed_on,
-)
-from simulator.deep.plan_collectives import Collective, Group, Operation, all_to_all, circle, ring
+from simulator.deep.plan_collectives import Collective
+from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic
-from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, stretched, work, works_of
+from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
 from simulator.layer_collectives import num_blocks, num_ends
@@ -61,7 +55,7 @@ from simulator.weight_gradients import (
     output_layer_weight_gradients_s,
 )
 
-TENSOR, CONTEXT, EXPERT = "tensor traffic", "context traffic", "expert traffic"
+TENSOR, EXPERT = "tensor traffic", "expert traffic"
 """How sentences call the traffic inside a replica."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """How they call the memory-bound operators of a layer."""
@@ -299,53 +293,8 @@ class _Layer:
     def _attention(self, way: int) -> Items:
         names = ("attention projections", "attention output product")
         before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
-        return (*before, *self._core(way), *behind)
-
-    def _core(self, way: int) -> Items:
-        """The core, with what context-parallel ranks exchange around it or beside it."""
-        rank, core = self.rank, self._work(way, "attention core")
-        degree, tensor = int(rank.plans.context_parallel[0]), int(rank.plans.tensor_parallel[0])
-        if degree == 1:
-            return core
-        exchanged = int(head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)[0])
-        around = Group.of(rank, tensor * exchanged, degree // exchanged)
-        num_bytes = float(keys_and_values_bytes(rank)[0])
-        gather, scatter = (
-            ring(f"context {operation.value}", operation, num_bytes, around, rank.links)
-            for operation in (Operation.ALL_GATHER, Operation.REDUCE_SCATTER)
-        )
-        if rank.workload.chosen_exchange == "gathered_ring":
-            return self._gathered_ring(way, core, gather, around)
-        if rank.workload.chosen_exchange == "all_gather":
-            return (*moves(gather), *core) if way == 0 else (*moves(gather), *core, *moves(scatter))
-        sent = circle("context ring", *_pair(passed_on(rank), 1.0), around, rank.links)
-        last = 1.0 / around.size
-        during = stretched(core, 1.0 - last)
-        core = (
-            *beside((sent,) if way == 0 else (sent, sent), during, lent_to=CONTEXT),
-            *stretched(core, last),
-        )
-        if exchanged == 1:
-            return core
-        heads = Group.of(rank, tensor, exchanged)
-        before, behind = (
-            moves(all_to_all("context all-to-all", float(size[0]), heads, rank.links))
-            for size in heads_bytes(rank)
-        )
-        return (*before, *core, *behind) if way == 0 else (*behind, *core, *before)
-
-    def _gathered_ring(self, way: int, core: Items, gather: Collective, around: Group) -> Items:
-        """What is gathered comes during the first kernel; gradients go on during the next ones, but for the last time."""
-        rounds = circle("context gradients", *_pair(gradient_rounds(self.rank), 1.0), around, self.rank.links)
-        if self.rank.workload.has_fused_operators:
-            return (*moves(gather), *core, *moves(*(() if way == 0 else (rounds,))))
-        share = 1.0 / around.size
-        first = beside((gather,), stretched(core, share), lent_to=CONTEXT)
-        others = stretched(core, 1.0 - share)
-        if way == 0:
-            return (*first, *others)
-        others = beside((rounds.scaled(1.0 - share),), others, lent_to=CONTEXT)
-        return (*first, *others, *moves(rounds.scaled(share)))
+        core = context_core(self.rank, self._work(way, "attention core"), way)
+        return (*before, *core, *behind)
 
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and behind those of the experts."""
