@@ -36,7 +36,8 @@ _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-
 def connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
     """Opens the file of a study and looks whether it is one; raises `StudyError` where it is not, or of another version."""
     if not path.is_file():
-        raise StudyError(f"there is no study {path}")
+        other = f"{path} is no file, and so no study" if path.exists() else f"there is no study {path}"
+        raise StudyError(other)
     with failures(path):
         try:
             # Also readers may write: only so can the last one to close the file take its log files away.
@@ -107,7 +108,7 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
     form = repr(found[0]) if found else "no version at all"
     raise OtherVersionError(
         f"{path} holds a study of another version: {form} instead of {FORMAT!r}: read it with the version of capplan that "
-        "wrote it, or study the job anew"
+        "wrote it, or move it away and study the job anew"
     )
 
 

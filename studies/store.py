@@ -51,17 +51,14 @@ class StudyStore:
         """Makes the file of a new study and returns it.
 
         Raises:
-            StudyError: the same job was begun before, to keep the same with this seed by the same code, or the folder
-                cannot be used.
+            StudyError: the same job was begun before, to keep the same with this seed by the same code, another file
+                stands in its place, or the folder cannot be used.
         """
         self._check_folder()
         identity = Identity.of(job, seed, keep)
         path = self.path_for(job, seed, keep)
         if path.exists():
-            raise StudyError(
-                f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
-                f"{called(path)}`, or go on with `capplan study resume {called(path)}`"
-            )
+            raise _taken(path, identity)
         facts = {
             "job": job.model_dump_json(),
             "seed": str(seed),
@@ -148,6 +145,20 @@ class StudyStore:
         simulation = _fact(path, "simulation_hash")
         others = [other for other in self.paths() if other.resolve() != path.resolve()]
         return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
+
+
+def _taken(path: Path, identity: Identity) -> StudyError:
+    """The error of a new study whose file is there; raises it where that file is no study that can be read."""
+    with Journal.read(path) as journal:
+        is_same = journal.facts.get("study_hash") == identity.study
+    if is_same:
+        return StudyError(
+            f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
+            f"{called(path)}`, or go on with `capplan study resume {called(path)}`"
+        )
+    return StudyError(
+        f"{path} is there already and holds another study, though it is called as this one would be: rename it"
+    )
 
 
 def _file_at(written: str) -> Path | None:
