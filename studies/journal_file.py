@@ -64,8 +64,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+GO_ON = "what was written before is kept: see that there is space and the right to write, then resume"
+BEGIN_AGAIN = "nothing of it is there yet: see that there is space and the right to write, then try again"
+"""Ways out where a study that is there cannot be written, and where a new one cannot."""
+
+
 @contextmanager
-def failures(path: Path) -> Iterator[None]:
+def failures(path: Path, way_out: str = GO_ON) -> Iterator[None]:
     """Inside it whatever SQLite or the file system refuses is a StudyError that says what stays."""
     try:
         yield
@@ -73,10 +78,7 @@ def failures(path: Path) -> Iterator[None]:
         if _is_damage(error):
             raise damaged(path, f"the file is damaged, cut short, or no study ({error})") from error
         reason = getattr(error, "strerror", None) or error
-        raise StudyError(
-            f"study {path}: {reason}; what was written before is kept: see that there is space and the right to write, "
-            "then resume"
-        ) from error
+        raise StudyError(f"study {path}: {reason}; {way_out}") from error
 
 
 def damaged(path: Path, what: str) -> StudyError:

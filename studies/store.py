@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from simulator.catalog import catalog_hash
-from simulator.errors import StudyError
+from simulator.errors import StudyError, system_reason
 from simulator.job import Job
 from studies.identity import Identity, Keep
 from studies.journal import Journal
@@ -231,7 +231,9 @@ def _locked(lock: Path) -> int:
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StudyError(f"study {lock.stem}: {error}; see that the folder can be written to") from error
+            raise StudyError(
+                f"study {Path(lock.stem).stem}: {lock.parent}: {system_reason(error)}; see that the folder can be written to"
+            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(file), lock.stat()):
@@ -241,4 +243,4 @@ def _locked(lock: Path) -> int:
         except BlockingIOError:
             time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
         os.close(file)
-    raise StudyError(f"study {lock.stem} is being run by another process: wait for it, or stop it")
+    raise StudyError(f"study {Path(lock.stem).stem} is being run by another process: wait for it, or stop it")

@@ -278,7 +278,7 @@ def test_another_file_in_the_place_of_a_study_is_not_called_the_same_job(
     store = StudyStore(tmp_path)
     path = store.path_for(job_of(), 1)
     path.write_bytes(content)
-    with pytest.raises(StudyError, match="or no study .*move it away and run the job as a new study"):
+    with pytest.raises(StudyError, match=r"or no study .*move it away and run the job as a new study"):
         run(tmp_path)
     assert path.read_bytes() == content
 
