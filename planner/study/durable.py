@@ -145,8 +145,8 @@ def resume_study(
     path = path_given(path, of="a study")
     _check_means(store, target, progress, should_stop, engine_for)
     store = store or StudyStore(path.parent)
-    if target is None and (told := _told_again(path)):
-        return told
+    if target is None and (ended := _told_again(path)):
+        return ended
     with only_runner(path), Journal.open(path) as journal:
         facts = journal.facts
         if ANSWER in facts:
