@@ -11,6 +11,7 @@ CapplanError                 everything capplan raises on purpose
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -65,6 +66,11 @@ class TrackingError(StudyError):
 
 class EngineError(StudyError):
     """The cluster that simulates designs cannot be used; the message names its address and the reason."""
+
+
+def system_reason(error: OSError) -> str:
+    """Returns what the system says of an error, such as `No space left on device`, however a library words it."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def refusal(source: object, rule: str) -> InputError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from simulator.errors import StudyError
+from simulator.errors import StudyError, system_reason
 from studies.behind import Behind
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class DesignLog:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StudyError(f"{self._title} cannot be kept there: {error}") from error
+            raise StudyError(f"{self._title} cannot be kept there: {system_reason(error)}") from error
 
     @property
     def num_designs(self) -> int:
@@ -119,7 +119,7 @@ class DesignLog:
                 self._writer.close()
             self._partial.replace(self.path)
         except OSError as error:
-            raise StudyError(f"{self._title} cannot be completed: {error}") from error
+            raise StudyError(f"{self._title} cannot be completed: {system_reason(error)}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +146,7 @@ class DesignLog:
             if tables:
                 self._writer.write_table(pa.concat_tables(tables).combine_chunks())
         except OSError as error:
-            raise StudyError(f"{self._title} cannot be written: {error}") from error
+            raise StudyError(f"{self._title} cannot be written: {system_reason(error)}") from error
 
 
 def read_designs(path: Path | str) -> dict[str, npt.NDArray[np.generic]]:

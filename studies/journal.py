@@ -23,7 +23,16 @@ from simulator.errors import StudyError
 from simulator.job import Job
 from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
-from studies.journal_file import FORMAT, TABLES, connected, failures, there_already, transaction
+from studies.journal_file import (
+    BEGIN_AGAIN,
+    FORMAT,
+    GO_ON,
+    TABLES,
+    connected,
+    failures,
+    there_already,
+    transaction,
+)
 from studies.payload import Parts, encode, from_bytes
 from studies.plan_keys import Keys, plan_keys
 from studies.reduction import Reduction, is_reduction, read_reduction
@@ -72,9 +81,10 @@ class Batch:
 class Journal:
     """The file of one study; a context manager. Reading is possible while another process writes."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        """Takes over an open file; `create`, `open` and `read` open one."""
+    def __init__(self, path: Path, connection: sqlite3.Connection, way_out: str = GO_ON) -> None:
+        """Takes over an open file; `create`, `open` and `read` open one. Errors of writing end with the way out."""
         self.path = path
+        self._way_out = way_out
         self._connection = connection
 
     @classmethod
@@ -93,23 +103,23 @@ class Journal:
             StudyError: there is one already, or the folder cannot be written to.
         """
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        with failures(path):
+        with failures(path, BEGIN_AGAIN):
             if path.exists():
                 raise there_already(path)
             path.parent.mkdir(parents=True, exist_ok=True)
             draft.unlink(missing_ok=True)
         try:
-            with failures(path):
+            with failures(path, BEGIN_AGAIN):
                 connection = sqlite3.connect(draft, isolation_level=None)
-            with cls(path, connection) as journal:
-                with failures(path):
+            with cls(path, connection, BEGIN_AGAIN) as journal:
+                with failures(path, BEGIN_AGAIN):
                     connection.executescript(f"BEGIN;{TABLES}")
                     written = {"format": FORMAT, **facts}
                     connection.executemany("INSERT INTO facts VALUES (?, ?)", written.items())
                     write_seal(connection, Seal(facts=facts_checksum(written)))
                     connection.execute("COMMIT")
                 yield journal
-            with failures(path):
+            with failures(path, BEGIN_AGAIN):
                 try:
                     path.hardlink_to(draft)
                 except FileExistsError:  # somebody was quicker
@@ -142,12 +152,12 @@ class Journal:
     @property
     def facts(self) -> dict[str, str]:
         """What the study is and has come to, by name; raises `StudyError` where that is damaged."""
-        with failures(self.path):
+        with failures(self.path, self._way_out):
             return sealed_facts(self._connection, self.path)
 
     def note(self, facts: Mapping[str, str]) -> None:
         """Adds facts, all or none; one that is known gets its new value. Raises where the others are damaged."""
-        with failures(self.path), transaction(self._connection):
+        with failures(self.path, self._way_out), transaction(self._connection):
             checksum = facts_checksum({**sealed_facts(self._connection, self.path), **facts})
             self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", list(facts.items()))
             write_seal(self._connection, replace(read_seal(self._connection, self.path), facts=checksum))
@@ -177,7 +187,7 @@ class Journal:
 
     def batch(self, number: int) -> Batch | None:
         """Returns one batch; `None` behind the last one. Raises as `batches` does."""
-        with failures(self.path):
+        with failures(self.path, self._way_out):
             written = sealed_batch(self._connection, self.path, number)
         if written is None:
             return None
@@ -193,7 +203,7 @@ class Journal:
 
     def design_keys(self) -> Iterator[tuple[int, Keys]]:
         """Yields number and design keys `(n,)` of every batch, without reading the designs."""
-        with failures(self.path):
+        with failures(self.path, self._way_out):
             for number, keys in self._connection.execute("SELECT number, keys FROM batches ORDER BY number"):
                 yield number, np.frombuffer(keys, dtype=np.uint64)
 
@@ -225,7 +235,7 @@ class Journal:
         self.close()
 
     def _whole(self) -> Seal:
-        with failures(self.path):
+        with failures(self.path, self._way_out):
             return whole_seal(self._connection, self.path)
 
     def _insert(
@@ -233,7 +243,7 @@ class Journal:
     ) -> None:
         head = (number, stage, num_designs, float(elapsed_s))
         key_bytes = keys.tobytes()
-        with failures(self.path), transaction(self._connection):
+        with failures(self.path, self._way_out), transaction(self._connection):
             seal = read_seal(self._connection, self.path)
             if number != seal.num_batches:
                 raise StudyError(f"study {self.path} is being run by another process: let only one go on")

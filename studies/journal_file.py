@@ -36,7 +36,8 @@ _SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-
 def connected(path: Path, *, is_for_writing: bool) -> sqlite3.Connection:
     """Opens the file of a study and looks whether it is one; raises `StudyError` where it is not, or of another version."""
     if not path.is_file():
-        raise StudyError(f"there is no study {path}")
+        other = f"{path} is no file, and so no study" if path.exists() else f"there is no study {path}"
+        raise StudyError(other)
     with failures(path):
         try:
             # Also readers may write: only so can the last one to close the file take its log files away.
@@ -63,8 +64,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+GO_ON = "what was written before is kept: see that there is space and the right to write, then resume"
+BEGIN_AGAIN = "nothing of it is there yet: see that there is space and the right to write, then try again"
+"""Ways out where a study that is there cannot be written, and where a new one cannot."""
+
+
 @contextmanager
-def failures(path: Path) -> Iterator[None]:
+def failures(path: Path, way_out: str = GO_ON) -> Iterator[None]:
     """Inside it whatever SQLite or the file system refuses is a StudyError that says what stays."""
     try:
         yield
@@ -72,10 +78,7 @@ def failures(path: Path) -> Iterator[None]:
         if _is_damage(error):
             raise damaged(path, f"the file is damaged, cut short, or no study ({error})") from error
         reason = getattr(error, "strerror", None) or error
-        raise StudyError(
-            f"study {path}: {reason}; what was written before is kept: see that there is space and the right to write, "
-            "then resume"
-        ) from error
+        raise StudyError(f"study {path}: {reason}; {way_out}") from error
 
 
 def damaged(path: Path, what: str) -> StudyError:
@@ -107,7 +110,7 @@ def _checked(path: Path, options: str) -> sqlite3.Connection:
     form = repr(found[0]) if found else "no version at all"
     raise OtherVersionError(
         f"{path} holds a study of another version: {form} instead of {FORMAT!r}: read it with the version of capplan that "
-        "wrote it, or study the job anew"
+        "wrote it, or move it away and study the job anew"
     )
 
 

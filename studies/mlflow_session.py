@@ -46,6 +46,10 @@ MAX_REASON_CHARACTERS = 500
 
 STORE_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "file", "databricks")
 """Stores that MLflow has of itself; databases may name their driver, too, as in `postgresql+psycopg://`."""
+_IN_MEMORY = re.compile(
+    r"sqlite(\+\w+)?:/*(:memory:|file::memory:.*|.*[?&]mode=memory.*)?(\?.*)?", re.IGNORECASE
+)
+"""Addresses of stores that end with the process that made them."""
 _SCHEME = re.compile(r"([a-z][\w.-]+)(\+[\w.-]+)?:", re.IGNORECASE)
 """Beginning of an address; paths have none, and the letter of a drive is none."""
 
@@ -93,12 +97,17 @@ def without_password(uri: str) -> str:
 
 
 def check_scheme(uri: str, source: str) -> None:
-    """Raises an InputError for the address of a store that MLflow cannot have; whether it is there is looked at later.
+    """Raises an InputError for the address of a store that MLflow cannot have, or that would not outlive the command.
+
+    Whether it is there is looked at later.
 
     Args:
         uri: the address.
         source: where it was given.
     """
+    if _IN_MEMORY.fullmatch(uri):
+        rule = "is a store in memory, of which nothing stays: must name a file, such as sqlite:///mlflow.db"
+        raise InputError([Problem(path=source, value=uri, rule=rule)])
     found = _SCHEME.match(uri)
     if found is None or found[1].lower() in STORE_SCHEMES:
         return

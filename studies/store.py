@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from simulator.catalog import catalog_hash
-from simulator.errors import StudyError
+from simulator.errors import StudyError, system_reason
 from simulator.job import Job
 from studies.identity import Identity, Keep
 from studies.journal import Journal
@@ -51,17 +51,14 @@ class StudyStore:
         """Makes the file of a new study and returns it.
 
         Raises:
-            StudyError: the same job was begun before, to keep the same with this seed by the same code, or the folder
-                cannot be used.
+            StudyError: the same job was begun before, to keep the same with this seed by the same code, another file
+                stands in its place, or the folder cannot be used.
         """
         self._check_folder()
         identity = Identity.of(job, seed, keep)
         path = self.path_for(job, seed, keep)
         if path.exists():
-            raise StudyError(
-                f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
-                f"{called(path)}`, or go on with `capplan study resume {called(path)}`"
-            )
+            raise _taken(path, identity)
         facts = {
             "job": job.model_dump_json(),
             "seed": str(seed),
@@ -150,6 +147,20 @@ class StudyStore:
         return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
 
 
+def _taken(path: Path, identity: Identity) -> StudyError:
+    """The error of a new study whose file is there; raises it where that file is no study that can be read."""
+    with Journal.read(path) as journal:
+        is_same = journal.facts.get("study_hash") == identity.study
+    if is_same:
+        return StudyError(
+            f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
+            f"{called(path)}`, or go on with `capplan study resume {called(path)}`"
+        )
+    return StudyError(
+        f"{path} is there already and holds another study, though it is called as this one would be: rename it"
+    )
+
+
 def _file_at(written: str) -> Path | None:
     """The file of a study whose path was written without the suffix; `None` where nothing is there.
 
@@ -220,7 +231,9 @@ def _locked(lock: Path) -> int:
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StudyError(f"study {lock.stem}: {error}; see that the folder can be written to") from error
+            raise StudyError(
+                f"study {Path(lock.stem).stem}: {lock.parent}: {system_reason(error)}; see that the folder can be written to"
+            ) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(file), lock.stat()):
@@ -230,4 +243,4 @@ def _locked(lock: Path) -> int:
         except BlockingIOError:
             time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
         os.close(file)
-    raise StudyError(f"study {lock.stem} is being run by another process: wait for it, or stop it")
+    raise StudyError(f"study {Path(lock.stem).stem} is being run by another process: wait for it, or stop it")

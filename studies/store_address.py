@@ -18,7 +18,7 @@ def asked_store(tracking_uri: str | None = None) -> str:
     """Returns the address of the store: the argument, else MLFLOW_TRACKING_URI, else the default file.
 
     Raises:
-        InputError: MLflow has no such kind of store.
+        InputError: MLflow has no such kind of store, or it is one in memory.
     """
     uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
     check_scheme(uri, "--tracking-uri" if tracking_uri else TRACKING_URI_VARIABLE)
@@ -31,7 +31,7 @@ def resolve_tracking_uri(tracking_uri: str | None = None) -> str:
     The path of an SQLite file is made absolute, so that it means the same from every folder.
 
     Raises:
-        InputError: MLflow has no such kind of store.
+        InputError: MLflow has no such kind of store, or it is one in memory.
         TrackingError: the address is none.
     """
     uri = asked_store(tracking_uri)

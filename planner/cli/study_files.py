@@ -56,7 +56,7 @@ def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
 @store_option
 @json_option
 def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> None:
-    """Join studies that differ in seed or search only: each design once, and the front of all."""
+    """Join studies that differ in seed, search or the name of the job only: each design once, and the front of all."""
     from planner.answer import utc_now
     from planner.json_forms import StudyMerge
     from planner.study.merge import merge_studies

@@ -145,6 +145,8 @@ def resume_study(
     path = path_given(path, of="a study")
     _check_means(store, target, progress, should_stop, engine_for)
     store = store or StudyStore(path.parent)
+    if target is None and (ended := _told_again(path)):
+        return ended
     with only_runner(path), Journal.open(path) as journal:
         facts = journal.facts
         if ANSWER in facts:
@@ -207,6 +209,13 @@ def _check_exhaustive(job: Job) -> None:
             f"keep front needs an exhaustive search, and search.algorithm is {algorithm.value}: set it to exhaustive, or "
             "keep all"
         )
+
+
+def _told_again(path: Path) -> StudyAnswer | None:
+    """The answer of a study that has ended, for which nothing is written; `None` where it has not."""
+    with Journal.read(path) as journal:
+        facts = journal.facts
+        return _answered(journal, facts, None) if ANSWER in facts else None
 
 
 def _answered(journal: Journal, facts: dict[str, str], target: Target | None) -> StudyAnswer:

@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.json_forms import StudyExport
 from planner.study.facts import job_of, keep_of
-from simulator.errors import StudyError
+from simulator.errors import StudyError, system_reason
 from studies.archive import Archive
 from studies.design_log import DesignLog
 from studies.design_table import design_columns
@@ -95,4 +95,4 @@ def _as_csv(table: Path, file: Path) -> Path:
 
 
 def _not_written(file: Path, error: OSError) -> StudyError:
-    return StudyError(f"{file} cannot be written: {error.strerror or error}")
+    return StudyError(f"{file} cannot be written: {system_reason(error)}")

@@ -53,7 +53,7 @@ def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> 
         missing = "" if folder.is_dir() else ", which is not there yet"
         console.print(Text(f"No studies in {folder}{missing}; begin one with `capplan study run JOB.yaml`."))
         return
-    table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun")
+    table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun (UTC)")
     for study in studies:
         _add_row(
             table,
@@ -63,7 +63,7 @@ def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> 
             human.duration(study.elapsed_s),
             "" if study.seed is None else str(study.seed),
             "yes" if study.delivered_to else "no",
-            study.created_at[:16].replace("T", " "),
+            _minute(study.created_at),
         )
     console.print(table)
     if failures := [f"{study.name}: {study.failure}" for study in studies if study.failure]:
@@ -79,7 +79,7 @@ def show_status(study: StudyStatus, console: Console, called: str) -> None:
     seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
     rows = [
         ("job", f"{study.job}, {seeds}"),
-        ("begun", study.created_at),
+        ("begun", f"{_minute(study.created_at)} UTC"),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
         ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
@@ -115,6 +115,11 @@ def show_counts(name: str, counts: Counts, console: Console) -> None:
     ]
     sentences(console, [f"Designs of {name}:"])
     grid(console, rows)
+
+
+def _minute(moment: str) -> str:
+    """A moment, ISO 8601 in UTC, to the minute; empty where none is known."""
+    return moment[:16].replace("T", " ")
 
 
 def _near(num_front: int, num_not_dominated: int) -> str:

@@ -21,7 +21,7 @@ from planner.report.designs import cloud_of_table
 from planner.report.files import write_page, write_pictures
 from planner.study.facts import keep_of
 from planner.tracking.content import asked_params, finish, inputs_profile, record_of, study_tags
-from simulator.errors import TrackingError
+from simulator.errors import TrackingError, system_reason
 from simulator.job import Job
 from studies.archive import Archive
 from studies.design_parts import PARTS, DesignParts
@@ -83,7 +83,7 @@ class Sending:
             files = [write_job(self.job, self.folder), *write_answer(answer, self.folder, "csv"), page]
             pictures = write_pictures(drawn, self.folder / PICTURE_FOLDER, "png")
         except OSError as error:
-            raise TrackingError(f"the files for MLflow cannot be written: {error}") from error
+            raise TrackingError(f"the files for MLflow cannot be written: {system_reason(error)}") from error
         finish(self.recording, answer, files, pictures, finished_children(self.tracker))
         if self.recording.failure:
             raise TrackingError(self.recording.failure)

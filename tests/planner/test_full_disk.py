@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.output import answer_json
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.reports import state_of
 from planner.tracking.sending import Target
@@ -143,13 +144,68 @@ def test_a_study_that_may_only_be_read_can_be_looked_at_and_says_why_it_does_not
     resumed = capplan("study", "resume", path.stem, "--no-tracking")
     assert resumed.returncode == 1
     (message,) = resumed.stderr.splitlines()
-    assert "see that the folder can be written to" in message
+    place = f"Error: study {path.stem}: {store}: "
+    assert message in [
+        f"{place}{reason}; see that the folder can be written to"
+        for reason in ("Permission denied", "Read-only file system")
+    ]
     begun = capplan("study", "run", "examples/llama-3.1-70b.yaml", "--no-tracking")
     assert begun.returncode == 1
     (message,) = begun.stderr.splitlines()
-    assert "see that there is space and the right to write" in message
+    assert (
+        "nothing of it is there yet: see that there is space and the right to write, then try again"
+        in message
+    )
     store.chmod(0o755)
     assert [file.name for file in store.iterdir()] == [path.name]
     assert path.read_bytes() == before
     path.chmod(0o644)
     assert resume_study(path).answer.model_dump_json() == whole.answer.model_dump_json()
+
+
+def test_the_answer_of_a_study_that_may_only_be_read_is_shown_again(
+    tmp_path: Path, whole: StudyAnswer
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    path = store / whole.path.name
+    path.write_bytes(whole.path.read_bytes())
+    path.chmod(0o444)
+    store.chmod(0o555)
+    code = "import sys; from planner.cli.commands import main; sys.exit(main())"
+    resume = ["study", "resume", path.stem, "--store", str(store), "--no-tracking", "--json"]
+    shown = subprocess.run(
+        [*AS_ANYBODY, sys.executable, "-c", code, *resume],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    store.chmod(0o755)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == answer_json(whole.answer)
+    assert list(store.iterdir()) == [path]
+
+
+def test_a_merged_study_without_space_says_that_nothing_of_it_is_there(
+    tmp_path: Path, whole: StudyAnswer
+) -> None:
+    store = StudyStore(tmp_path)
+    calls = iter([False] * 2)
+    other = run_study_of(
+        job(), seed=2, store=store, clock=lambda: NOW, should_stop=lambda: next(calls, True)
+    ).path
+    code = (
+        "import resource, sys\nfrom datetime import UTC, datetime\nfrom pathlib import Path\n"
+        "from planner.study.merge import merge_studies\nfrom simulator.errors import StudyError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))\n"
+        "paths = [Path(text) for text in sys.argv[1:]]\n"
+        "try:\n    merge_studies(paths[:2], paths[2], datetime(2026, 1, 2, tzinfo=UTC))\n"
+        "except StudyError as error:\n    print(error)\n"
+    )
+    both = tmp_path / "both.study"
+    command = [sys.executable, "-c", code, str(whole.path), str(other), str(both)]
+    merged = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert merged.returncode == 0, merged.stderr
+    assert "nothing of it is there yet" in merged.stdout
+    assert list(tmp_path.iterdir()) == [other]

@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.cli.output import rendered
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.export import export_designs
 from planner.study.facts import ANSWER
 from planner.study.merge import merge_studies
 from planner.study.reports import front_of, list_studies, state_of, status_of
+from planner.study.view import show_list, show_status
 from planner.tracking.sending import Target
 from simulator.errors import StudyError
 from simulator.limits import Limits
@@ -152,6 +154,16 @@ def test_the_reports_agree_with_the_answer(whole: StudyAnswer) -> None:
     assert status.created_at == NOW.isoformat()
     assert front_of(whole.path).front == whole.answer.front
     assert [study.name for study in list_studies(StudyStore(whole.path.parent))] == [whole.path.stem]
+
+
+def test_status_and_list_say_when_a_study_was_begun_and_in_which_time(whole: StudyAnswer) -> None:
+    told = rendered(lambda console: show_status(status_of(whole.path), console, whole.path.stem))
+    assert "  begun        2026-01-02 03:04 UTC\n" in told
+    folder = whole.path.parent
+    listed = rendered(lambda console: show_list(list_studies(StudyStore(folder)), folder, console))
+    heading, row = listed.splitlines()
+    assert heading.split("  ")[-1].strip() == "begun (UTC)"
+    assert row.endswith("2026-01-02 03:04")
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])

@@ -269,3 +269,30 @@ def test_a_file_that_was_cut_short_is_called_damaged_and_not_a_lack_of_space(
     with pytest.raises(StudyError, match="damaged, cut short, or no study") as raised:
         status_of(path)
     assert "space" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"a letter\n", b"\x89PNG\r\n" + bytes(4096)])
+def test_another_file_in_the_place_of_a_study_is_not_called_the_same_job(
+    tmp_path: Path, content: bytes
+) -> None:
+    store = StudyStore(tmp_path)
+    path = store.path_for(job_of(), 1)
+    path.write_bytes(content)
+    with pytest.raises(StudyError, match=r"or no study .*move it away and run the job as a new study"):
+        run(tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_in_the_place_of_a_study_is_called_no_file(tmp_path: Path) -> None:
+    path = StudyStore(tmp_path).path_for(job_of(), 1)
+    path.mkdir()
+    with pytest.raises(StudyError, match=rf"^{path} is no file, and so no study$"):
+        run(tmp_path)
+
+
+def test_another_study_under_the_name_of_a_new_one_is_not_called_the_same_job(tmp_path: Path) -> None:
+    other = made(tmp_path, num_batches=1, seed=2).path
+    path = other.rename(StudyStore(tmp_path).path_for(job_of(), 1))
+    with pytest.raises(StudyError, match="holds another study, though it is called as this one would be"):
+        run(tmp_path)
+    assert state_of(path).seed == 2

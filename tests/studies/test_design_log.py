@@ -185,3 +185,17 @@ def test_importing_the_room_does_not_import_the_heavy_libraries() -> None:
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True
     )
     assert result.stdout == "[]\n"
+
+
+def test_a_full_disk_is_told_in_the_words_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object, **__: object) -> None:
+        # As pyarrow words it.
+        raise OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", no_space)
+    log = DesignLog(tmp_path / "designs.parquet", title="designs.parquet")
+    log.append(batch(0, 3))
+    with pytest.raises(StudyError, match=r"^designs\.parquet cannot be written: No space left on device$"):
+        log.close()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from simulator.errors import StudyError, TrackingError
+from simulator.errors import InputError, StudyError, TrackingError
 from studies import bulk_rows, tracking
 from studies.run_table import RunTable
 from studies.store_address import resolve_tracking_uri
@@ -238,7 +238,22 @@ def test_a_relative_address_means_the_same_from_every_folder(
     monkeypatch.chdir(tmp_path)
     assert resolve_tracking_uri("sqlite:///a/b.db") == f"sqlite:///{tmp_path}/a/b.db"
     assert resolve_tracking_uri("sqlite:///a.db?timeout=3") == f"sqlite:///{tmp_path}/a.db?timeout=3"
-    assert resolve_tracking_uri("sqlite:///:memory:") == "sqlite:///:memory:"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite+pysqlite://",
+        "sqlite:///file::memory:?cache=shared&uri=true",
+        "sqlite:///file:runs?mode=memory&uri=true",
+    ],
+)
+def test_a_store_in_memory_is_refused_since_nothing_of_it_stays(address: str) -> None:
+    with pytest.raises(InputError, match=r"--tracking-uri = sqlite.*must name a file, such as sqlite:///"):
+        resolve_tracking_uri(address)
 
 
 def test_the_store_of_the_working_folder_needs_no_address(
