@@ -25,9 +25,9 @@ from simulator.casts import (
     gathered_cast_shares,
     is_cast,
     num_cast_kernels,
+    one_layout_shares,
     product_bytes,
     sums_largest,
-    weight_cast_shares,
 )
 from simulator.compute import (
     NARROW_ACCUMULATE_BYTES,
@@ -43,6 +43,7 @@ from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.latest import remembering_latest
 from simulator.links import LinkConstants, link_constants
+from simulator.lora import AdaptedProduct
 from simulator.network import Group, all_gather_s, all_reduce_s
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -63,8 +64,8 @@ class OfferConstants:
     sustained_fraction: Floats
     gathered_cast_shares: Floats
     """Of own values and of all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
-    weight_cast_shares: Floats
-    """Of one layout of a weight and of its transposition, `(n, 2)` (`casts.weight_cast_shares`)."""
+    one_layout_shares: Floats
+    """Of rows alone, and of the transposition of those of a weight, `(n, 2)` (`casts.one_layout_shares`)."""
 
     def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
         """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
@@ -239,29 +240,46 @@ class Rank:
     def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
         """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.
 
-        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of a block in 16 bits, so that
-        all of it is cast, and frozen weights need no columns.
+        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of their product in 16 bits, so
+        that all of it is cast. Frozen weights need no columns.
         """
         cast_bytes, num_kernels = (
             self.cast_bytes * batch.num_gemms * m,
             self.kernels_per_cast * batch.num_casts,
         )
-        if not (self._gathers_cast and batch.gathered is not Gathered.NOTHING):
-            return (
-                self.memory_bound_s(cast_bytes * k, num_kernels),
-                self.memory_bound_s(cast_bytes * n, num_kernels),
-            )
-        own_share, transposed_share = self._gathered_cast_shares
-        is_input, is_frozen = batch.gathered is Gathered.INPUT, self.workload.lora is not None
-        input_share = own_share if is_input and not is_frozen else 1.0
-        gradient_share = 1.0 if is_input else own_share
-        transposed = (0.0 if is_frozen else transposed_share) * (k if is_input else n)
+        shares, transposed = self._cast_shares(batch), self._transposed_share(batch)
+        turned = transposed * (k if batch.gathered is Gathered.INPUT else n)
         return (
-            self.memory_bound_s(cast_bytes * k * input_share, num_kernels),
-            self.memory_bound_s(
-                cast_bytes * (n * gradient_share + transposed), num_kernels + (transposed > 0.0)
-            ),
+            self.memory_bound_s(cast_bytes * k * shares[0], num_kernels),
+            self.memory_bound_s(cast_bytes * (n * shares[1] + turned), num_kernels + (turned > 0.0)),
         )
+
+    def _cast_shares(self, batch: Batch) -> tuple[Floats | float, Floats | float]:
+        """Bytes over those of a cast of all tokens to both layouts, of the input forward and of the gradient backward."""
+        whole = self._rows_alone_share if self.workload.lora else 1.0
+        if not self._gathers_cast or batch.gathered is Gathered.NOTHING:
+            return whole, whole
+        own = self._own_rows_share if self.workload.lora else self._gathered_cast_shares[0]
+        if batch.gathered is Gathered.GRADIENT:
+            return whole, own
+        return (whole if self.is_adapted(batch.name) else own), whole
+
+    def _transposed_share(self, batch: Batch) -> Floats | float:
+        """Bytes over those of such a cast to make columns of the rows that were gathered."""
+        is_whole = batch.gathered is Gathered.NOTHING or not self._gathers_cast
+        return 0.0 if is_whole or self.workload.lora else self._gathered_cast_shares[1]
+
+    @cached_property
+    def _rows_alone_share(self) -> Floats:
+        return np.asarray(self.constants.one_layout_shares[self.constants.pair(self.plans), 0])
+
+    @cached_property
+    def _own_rows_share(self) -> Floats:
+        return self._rows_alone_share / self.plans.tensor_parallel
+
+    def is_adapted(self, product: AdaptedProduct | None) -> bool:
+        """Returns whether a product of a layer has an adapter."""
+        return self.workload.lora is not None and product in self.workload.lora.targets
 
     @cached_property
     def _gathered_cast_shares(self) -> tuple[Floats, Floats]:
@@ -346,7 +364,7 @@ def _constants(job: Job, training: TrainingConstants) -> OfferConstants:
         training=training,
         sustained_fraction=_sustained(job, training),
         gathered_cast_shares=np.array([gathered_cast_shares(recipe, *pair) for pair in pairs]),
-        weight_cast_shares=np.array([weight_cast_shares(recipe, *pair) for pair in pairs]),
+        one_layout_shares=np.array([one_layout_shares(recipe, *pair) for pair in pairs]),
     )
 
 
