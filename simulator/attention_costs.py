@@ -25,7 +25,7 @@ from simulator.context_split import gathered_spans
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
-from simulator.products import ENTERING, LEAVING, ONE_PRODUCT
+from simulator.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
 from simulator.rank import Rank
 from simulator.table import Floats, total
 
@@ -42,7 +42,7 @@ def each_projection_s(rank: Rank) -> list[Directions]:
     Of latent attention what comes from all ranks enters the products up to heads.
     """
     mla = rank.workload.model.latent_attention
-    down, up = ONE_PRODUCT, ENTERING
+    down, up = ONE_PRODUCT, INTO_ATTENTION
     batches = [up, LEAVING] if mla is None else [*([down] if mla.query_rank else []), up, down, up, LEAVING]
     products = zip(attention_products(rank), batches, strict=True)
     return [rank.gemm_s(*product, batch) for product, batch in products]

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from simulator.adapter_exchange import adapter_exchange_s
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import expert_exchange_s
 from simulator.expert_ranks import expert_ranks
@@ -30,12 +31,13 @@ from simulator.layer_collectives import (
     repeated_s,
 )
 from simulator.links import LinkConstants
+from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.parts import Part, rank_of_part
 from simulator.plan import Recompute
 from simulator.predicted_tokens import plans_of_modules
 from simulator.rank import Rank, members_in_domain
 from simulator.recomputed_modules import repeats_block, repeats_exchange
-from simulator.table import Booleans, Floats, Integers
+from simulator.table import Booleans, Floats, Integers, total
 from simulator.token_prediction import projection_card_s
 
 
@@ -74,15 +76,18 @@ def _module_card_s(cards: Rank) -> Directions:
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     """One layer, what hides behind its computation included."""
     none_s = np.zeros(len(cards.plans))
-    tensor_s = layer_s(cards, is_expert=is_expert)
+    tensor_s, adapters_s = (
+        layer_s(cards, is_expert=is_expert),
+        adapter_exchange_s(cards, tuple(AdaptedProduct)),
+    )
     context_s = context_exchange_s(cards, (none_s, none_s))
     expert_s = expert_exchange_s(cards, none_s, none_s, (none_s, none_s)) if is_expert else (none_s, none_s)
     forward_s, backward_s = (
-        tensor + context + expert
-        for tensor, context, expert in zip(tensor_s, context_s, expert_s, strict=True)
+        total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
     )
     is_full = cards.plans.recompute == Recompute.FULL.code
-    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * repeated_s(cards)
+    block_s = repeated_s(cards) + adapter_exchange_s(cards, FEED_FORWARD_PRODUCTS)[0]
+    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * block_s
     if is_expert:
         again_s = again_s + repeats_exchange(cards) * expert_s[0]
     return forward_s, backward_s + again_s

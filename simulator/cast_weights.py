@@ -78,7 +78,7 @@ def _in_passes_s(rank: Rank, num_bytes: Floats) -> Floats:
 
 def _cast_bytes(rank: Rank) -> tuple[Floats, Floats]:
     """Bytes moved to cast a weight to one layout, and to make the other of it, `(n,)` each."""
-    one, transposed = rank.constants.weight_cast_shares[rank.constants.pair(rank.plans)].T
+    one, transposed = rank.constants.one_layout_shares[rank.constants.pair(rank.plans)].T
     return rank.cast_bytes * one, rank.cast_bytes * transposed
 
 

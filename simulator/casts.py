@@ -133,8 +133,8 @@ def gathered_cast_shares(recipe: CastRecipe, precision: Precision, family: str) 
     return _moved_bytes(NUM_READS[recipe], x) / whole, 0.0 if has_one else TRANSPOSE_PASSES * x / whole
 
 
-def weight_cast_shares(recipe: CastRecipe, precision: Precision, family: str) -> tuple[float, float]:
-    """Returns what a cast of weights to one layout moves over `cast_ratio`, and what it moves to make the other of that.
+def one_layout_shares(recipe: CastRecipe, precision: Precision, family: str) -> tuple[float, float]:
+    """Returns what a cast to rows alone moves over `cast_ratio`, and what it moves to make columns of those of weights.
 
     Weights are scaled by tensor, or by square blocks, so that rows can be turned into columns (`_create_transpose` of
     Transformer Engine); products that read either layout need no second.
@@ -176,15 +176,15 @@ def gathered_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats
 
     The input of a block is gathered by rows. Its gradient is needed by rows and, for the gradient of weights, by columns;
     blocks by columns are not made of those by rows, so that both are gathered, unless pieces are gathered beside products:
-    then those by columns come later, behind a product. Adapters take the input of a block in 16 bits, and frozen weights have
-    no gradient (Transformer Engine, `layernorm_linear.py` and `linear.py`).
+    then those by columns come later, behind a product. Frozen weights have no gradient (Transformer Engine,
+    `layernorm_linear.py` and `linear.py`).
     """
     is_16_bit, one_layout = ~is_cast(plans), _cast_bytes(workload, plans)
     is_frozen = workload.lora is not None
     has_blocks = (plans.precision != Precision.FP8.code) | (workload.fp8_recipe not in SCALED_BY_TENSOR)
     gathers_both = has_blocks & (not (is_frozen or workload.overlaps_tensor_comm))
     return (
-        np.where(is_16_bit | is_frozen, SIXTEEN_BIT_BYTES, one_layout),
+        np.where(is_16_bit, SIXTEEN_BIT_BYTES, one_layout),
         np.where(is_16_bit, SIXTEEN_BIT_BYTES, np.where(gathers_both, NUM_LAYOUTS, 1.0) * one_layout),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from simulator.adapter_exchange import adapter_traffic
 from simulator.compute import SEPARATE_KERNELS
 from simulator.eager_operators import NUM_SEPARATE_PRODUCTS, eager_kernels, is_counted
 from simulator.lora import AdaptedProduct
@@ -85,13 +86,15 @@ def _num_forward_launches(rank: Rank) -> Floats:
     collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
     separate = SEPARATE_KERNELS.get(rank.workload.attention)
     attention = separate.num_forward if separate else 1.0
-    own = num_forward_kernels(rank) + _num_products(rank) + attention + _num_adapter_launches(rank)
-    return np.asarray(own + collectives)
+    own = num_forward_kernels(rank) + _num_products(rank) + attention
+    return np.asarray(own + collectives + _num_adapter_launches(rank))
 
 
-def _num_adapter_launches(rank: Rank) -> float:
+def _num_adapter_launches(rank: Rank) -> Floats | float:
     """Returns what the adapters of a layer launch forward; where products are separate, each has its own adapter."""
     if rank.workload.lora is None:
         return 0.0
     merged = MERGED_PRODUCTS if is_counted(rank) else {}
-    return NUM_ADAPTER_LAUNCHES * sum(merged.get(product, 1.0) for product in rank.workload.lora.targets)
+    number = sum(merged.get(product, 1.0) for product in rank.workload.lora.targets)
+    num_collectives = adapter_traffic(rank, tuple(AdaptedProduct))[0].num_collectives
+    return NUM_ADAPTER_LAUNCHES * number + np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)

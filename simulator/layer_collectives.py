@@ -11,10 +11,10 @@ Korthikanti et al., arXiv 2205.05198):
     sequence      all-gather      reduce-scatter       reduce-scatter   all-gather
 
 With sequence parallelism the backward pass gathers the block's input once more, behind the product for the input's
-gradient. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`); the embedding and the
-output layer gather 16 bits. Blocks that read the same input (`ModelShape.parallel_block`) are left once, since their results
-are added up first, and entered once where one norm makes one input of both. What enters latent attention is in
-`simulator.latent_exchange`.
+gradient. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`); the embedding, the
+output layer and products that have an adapter gather 16 bits. Blocks that read the same input (`ModelShape.parallel_block`)
+are left once, since their results are added up first, and entered once where one norm makes one input of both. What enters
+latent attention is in `simulator.latent_exchange`, what adapters exchange in `simulator.adapter_exchange`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.latent_exchange import entering_latents_s
+from simulator.lora import SPLIT_OUTPUTS, AdaptedProduct
 from simulator.rank import Rank
-from simulator.table import Floats
+from simulator.table import Floats, total
 
 CORE_SHARE = 0.15
 """Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
@@ -48,30 +49,46 @@ def leaving_s(rank: Rank) -> Directions:
 
 def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
     """Returns the collectives of all blocks of a layer."""
-    num_entered, num_left = num_ends(rank, is_expert=is_expert)
-    in_s, out_s = _block_ends_s(rank)
+    _, num_left = num_ends(rank, is_expert=is_expert)
+    out_s = _block_leaving_s(rank)
+    in_s = [block_entering_s(rank, each) for each in entered_products(rank, is_expert=is_expert)]
     latents_s = entering_latents_s(rank)
     return (
-        latents_s[0] + num_entered * in_s[0] + num_left * out_s[0],
-        latents_s[1] + num_entered * in_s[1] + num_left * out_s[1],
+        total([latents_s[0], *(forward_s for forward_s, _ in in_s), num_left * out_s[0]]),
+        total([latents_s[1], *(backward_s for _, backward_s in in_s), num_left * out_s[1]]),
     )
 
 
 def repeated_s(rank: Rank) -> Floats:
     """Returns those of the second block that recomputing it repeats: blocks side by side are left behind it, together."""
-    in_s, out_s = _block_ends_s(rank)
+    in_s, out_s = block_entering_s(rank, (AdaptedProduct.FC1,)), _block_leaving_s(rank)
     return in_s[0] + out_s[0] if rank.workload.model.num_blocks_in_turn > 1 else in_s[0]
 
 
-def _block_ends_s(rank: Rank) -> tuple[Directions, Directions]:
-    """Collectives where a block of a layer is entered and left; only what is gathered may be in 8 or 4 bits."""
+def entered_products(rank: Rank, *, is_expert: bool) -> list[tuple[AdaptedProduct, ...]]:
+    """Returns the first products behind each gather of a layer; both of blocks that one norm makes the input of."""
+    blocks, model = num_blocks(rank, is_expert=is_expert), rank.workload.model
+    if model.latent_attention:
+        return [(AdaptedProduct.FC1,)] * (blocks - 1)
+    if model.num_layer_norms < blocks:
+        return [SPLIT_OUTPUTS]
+    return [(each,) for each in SPLIT_OUTPUTS[:blocks]]
+
+
+def block_entering_s(rank: Rank, products: tuple[AdaptedProduct, ...]) -> Directions:
+    """Returns the collectives where a block of a layer is entered by these products; adapters read 16 bits of their input."""
     if not rank.workload.has_sequence_parallel:
-        return entering_s(rank), leaving_s(rank)
-    forward_s, backward_s = rank.block_gather_s
-    return (
-        (rank.largest_s + forward_s, rank.hidden_gather_s),
-        (rank.hidden_gather_s, rank.largest_s + backward_s),
-    )
+        return entering_s(rank)
+    if any(map(rank.is_adapted, products)):
+        return rank.hidden_gather_s, rank.hidden_gather_s
+    return rank.largest_s + rank.block_gather_s[0], rank.hidden_gather_s
+
+
+def _block_leaving_s(rank: Rank) -> Directions:
+    """Collectives where it is left; only what is gathered may be in 8 or 4 bits."""
+    if not rank.workload.has_sequence_parallel:
+        return leaving_s(rank)
+    return rank.hidden_gather_s, rank.largest_s + rank.block_gather_s[1]
 
 
 def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
@@ -102,9 +119,8 @@ def num_ends(rank: Rank, *, is_expert: bool) -> tuple[int, int]:
 
     Latent attention is entered by latents of its own (`simulator.latent_exchange`), and not counted among the former.
     """
-    blocks, model = num_blocks(rank, is_expert=is_expert), rank.workload.model
-    num_entered = blocks - 1 if model.latent_attention else min(blocks, model.num_layer_norms)
-    return num_entered, min(blocks, model.num_blocks_in_turn)
+    num_left = min(num_blocks(rank, is_expert=is_expert), rank.workload.model.num_blocks_in_turn)
+    return len(entered_products(rank, is_expert=is_expert)), num_left
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:

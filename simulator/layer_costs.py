@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.adapter_costs import adapters_s
+from simulator.adapter_exchange import adapter_exchange_s
 from simulator.attention_costs import attention_core_s, projections_s
 from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
@@ -31,9 +32,10 @@ from simulator.layer_collectives import (
     num_blocks,
     repeated_s,
 )
+from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
-from simulator.products import ENTERING, LEAVING, Batch
+from simulator.products import INTO_FEED_FORWARD, LEAVING, Batch
 from simulator.rank import Rank
 from simulator.recomputed_modules import (
     SHARED_EXPERTS,
@@ -167,7 +169,7 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
         sums_s = block_sums_s(rank, is_expert=is_expert)
         forward_s, backward_s = forward_s + sums_s[0], backward_s + sums_s[1]
     if rank.workload.lora:
-        added_s = adapters_s(rank, rank.workload.lora)
+        added_s = adapters_s(rank)
         forward_s, backward_s = forward_s + added_s[0], backward_s + added_s[1]
     return forward_s, backward_s, (core[0] * rank.compute_slowdown, core[1] * rank.compute_slowdown)
 
@@ -182,12 +184,16 @@ def _layer_collectives(
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
     has_context = rank.plans.context_parallel > 1
-    return (
+    shown_s = (
         beside_products(rank, tensor_forward_s, forward_s - has_context * core_s[0]) + context_forward_s,
         beside_products(rank, tensor_backward_s, backward_s - has_context * core_s[1])
         + context_backward_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )
+    if rank.workload.lora is None:
+        return shown_s
+    of_adapters_s = adapter_exchange_s(rank, tuple(AdaptedProduct))
+    return shown_s[0] + of_adapters_s[0], shown_s[1] + of_adapters_s[1]
 
 
 def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -> Floats:
@@ -196,7 +202,8 @@ def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -
     if not is_again.any():
         return np.zeros_like(forward_s)
     cover_s = forward_s / num_blocks(rank, is_expert=is_expert)
-    return is_again * beside_products(rank, repeated_s(rank), cover_s)
+    shown_s = beside_products(rank, repeated_s(rank), cover_s)
+    return is_again * (shown_s + adapter_exchange_s(rank, FEED_FORWARD_PRODUCTS)[0])
 
 
 def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directions]:
@@ -208,7 +215,7 @@ def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directio
 
 
 def _ffn(
-    rank: Rank, tokens: Floats, width: Floats, batches: tuple[Batch, Batch] = (ENTERING, LEAVING)
+    rank: Rank, tokens: Floats, width: Floats, batches: tuple[Batch, Batch] = (INTO_FEED_FORWARD, LEAVING)
 ) -> tuple[Floats, Floats]:
     """A feed-forward block: its input matrices as one product, then its output matrix."""
     h = np.full(len(rank.plans), float(rank.workload.model.hidden_size))

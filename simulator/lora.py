@@ -27,6 +27,11 @@ class AdaptedProduct(Choice):
 
 ATTENTION_PRODUCTS = (AdaptedProduct.QKV, AdaptedProduct.PROJ)
 """Products of the attention block."""
+FEED_FORWARD_PRODUCTS = (AdaptedProduct.FC1, AdaptedProduct.FC2)
+"""Those of the feed-forward block."""
+SPLIT_OUTPUTS = (AdaptedProduct.QKV, AdaptedProduct.FC1)
+"""Products whose outputs tensor parallelism splits, and that a block is entered by; of the others it splits the inputs
+(Megatron-LM)."""
 
 
 class Lora(Record):
@@ -36,6 +41,9 @@ class Lora(Record):
     """Inner size of an adapter (r)."""
     targets: tuple[AdaptedProduct, ...] = Field(default=tuple(AdaptedProduct), min_length=1)
     """Products that have one."""
+    exchanges_by_all_to_all: bool = False
+    """Whether all-to-alls exchange what adapters beside `linear_proj` and `linear_fc2` give between tensor-parallel ranks,
+    where it is gathered otherwise (NeMo and Megatron-Bridge: `a2a_experimental`); needs sequence parallelism."""
 
 
 def product_sizes(model: ModelShape, product: AdaptedProduct) -> tuple[int, int]:
@@ -60,6 +68,6 @@ def adapters_rule(model: ModelShape, lora: Lora) -> str | None:
         return "lora.targets names a product twice; once is enough"
     if model.latent_attention:
         return "lora is modelled for ordinary and grouped-query attention, not for latent attention"
-    if model.experts and {AdaptedProduct.FC1, AdaptedProduct.FC2} & set(lora.targets):
+    if model.experts and set(FEED_FORWARD_PRODUCTS) & set(lora.targets):
         return "lora.targets linear_fc1 and linear_fc2 are not modelled for routed experts; name linear_qkv and linear_proj"
     return None

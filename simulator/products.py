@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from simulator.lora import AdaptedProduct
 from simulator.table import Floats
 
 
@@ -28,8 +29,13 @@ class Batch:
     """Tensors whose casts to 8 or 4 bits are launched with them in each direction, the input or its gradient."""
     gathered: Gathered = Gathered.NOTHING
     """What tensor-parallel ranks gather of it with sequence parallelism."""
+    name: AdaptedProduct | None = None
+    """Which of the products that may have an adapter it is; `None`: none of them."""
 
 
 ONE_PRODUCT = Batch()
 ENTERING, LEAVING = Batch(gathered=Gathered.INPUT), Batch(gathered=Gathered.GRADIENT)
 """The first and the last product of a block that tensor-parallel ranks share out."""
+INTO_ATTENTION = Batch(gathered=Gathered.INPUT, name=AdaptedProduct.QKV)
+INTO_FEED_FORWARD = Batch(gathered=Gathered.INPUT, name=AdaptedProduct.FC1)
+"""The first products of both blocks of a layer."""

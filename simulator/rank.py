@@ -9,41 +9,28 @@ from typing import Self
 import numpy as np
 
 from simulator.activations import micro_batch_tokens
-from simulator.attention_kernels import with_attention_kernel, with_head_width
-from simulator.calibrated import (
-    calibrated_kernels,
-    calibrated_links,
-    calibrated_sustained,
-    calibrated_training,
-)
 from simulator.casts import (
-    BLOCKWISE_SLOWDOWN,
-    FAMILIES_WITH_BLOCK_SCALES,
     LARGEST_BYTES,
-    cast_ratio,
     gathered_bytes,
-    gathered_cast_shares,
     is_cast,
     num_cast_kernels,
     product_bytes,
     sums_largest,
-    weight_cast_shares,
 )
 from simulator.compute import (
     NARROW_ACCUMULATE_BYTES,
     OUTPUT_BYTES,
     KernelConstants,
     gemm_time_s,
-    kernel_constants,
-    kernels_of,
     memory_bound_time_s,
 )
 from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
-from simulator.latest import remembering_latest
-from simulator.links import LinkConstants, link_constants
+from simulator.links import LinkConstants
+from simulator.lora import AdaptedProduct
 from simulator.network import Group, all_gather_s, all_reduce_s
+from simulator.offer_constants import OfferConstants, offer_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.power import slowdown_under_cap
@@ -51,31 +38,6 @@ from simulator.products import ONE_PRODUCT, Batch, Gathered
 from simulator.table import Booleans, Floats, Integers
 from simulator.training import TrainingConstants, training_constants
 from simulator.workload import Workload
-
-
-@dataclass(frozen=True, kw_only=True)
-class OfferConstants:
-    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
-
-    kernels: KernelConstants
-    links: LinkConstants
-    training: TrainingConstants
-    sustained_fraction: Floats
-    gathered_cast_shares: Floats
-    """Of own values and of all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
-    weight_cast_shares: Floats
-    """Of one layout of a weight and of its transposition, `(n, 2)` (`casts.weight_cast_shares`)."""
-
-    def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
-        """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
-        pair = self.pair(plans)
-        slowest = self.training.slowest_of(plans.num_gpus)
-        return self.kernels.take(pair), self.sustained_fraction[pair] / slowest
-
-    @staticmethod
-    def pair(plans: PlanTable) -> Integers:
-        """Returns the row of the offer and number format of plans, `(n,)`."""
-        return plans.offer * len(Precision) + plans.precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +63,7 @@ class Rank:
 
         What the job's calibration says holds in the place of them.
         """
-        constants = _constants(job, training or training_constants())
+        constants = offer_constants(job, training or training_constants())
         offers = OfferTable.from_job(job).take(plans.offer)
         kernels, sustained_fraction = constants.of_products(plans)
         return cls(
@@ -239,29 +201,46 @@ class Rank:
     def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
         """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.
 
-        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of a block in 16 bits, so that
-        all of it is cast, and frozen weights need no columns.
+        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of their product in 16 bits, so
+        that all of it is cast. Frozen weights need no columns.
         """
         cast_bytes, num_kernels = (
             self.cast_bytes * batch.num_gemms * m,
             self.kernels_per_cast * batch.num_casts,
         )
-        if not (self._gathers_cast and batch.gathered is not Gathered.NOTHING):
-            return (
-                self.memory_bound_s(cast_bytes * k, num_kernels),
-                self.memory_bound_s(cast_bytes * n, num_kernels),
-            )
-        own_share, transposed_share = self._gathered_cast_shares
-        is_input, is_frozen = batch.gathered is Gathered.INPUT, self.workload.lora is not None
-        input_share = own_share if is_input and not is_frozen else 1.0
-        gradient_share = 1.0 if is_input else own_share
-        transposed = (0.0 if is_frozen else transposed_share) * (k if is_input else n)
+        shares, transposed = self._cast_shares(batch), self._transposed_share(batch)
+        turned = transposed * (k if batch.gathered is Gathered.INPUT else n)
         return (
-            self.memory_bound_s(cast_bytes * k * input_share, num_kernels),
-            self.memory_bound_s(
-                cast_bytes * (n * gradient_share + transposed), num_kernels + (transposed > 0.0)
-            ),
+            self.memory_bound_s(cast_bytes * k * shares[0], num_kernels),
+            self.memory_bound_s(cast_bytes * (n * shares[1] + turned), num_kernels + (turned > 0.0)),
         )
+
+    def _cast_shares(self, batch: Batch) -> tuple[Floats | float, Floats | float]:
+        """Bytes over those of a cast of all tokens to both layouts, of the input forward and of the gradient backward."""
+        whole = self._rows_alone_share if self.workload.lora else 1.0
+        if not self._gathers_cast or batch.gathered is Gathered.NOTHING:
+            return whole, whole
+        own = self._own_rows_share if self.workload.lora else self._gathered_cast_shares[0]
+        if batch.gathered is Gathered.GRADIENT:
+            return whole, own
+        return (whole if self.is_adapted(batch.name) else own), whole
+
+    def _transposed_share(self, batch: Batch) -> Floats | float:
+        """Bytes over those of such a cast to make columns of the rows that were gathered."""
+        is_whole = batch.gathered is Gathered.NOTHING or not self._gathers_cast
+        return 0.0 if is_whole or self.workload.lora else self._gathered_cast_shares[1]
+
+    @cached_property
+    def _rows_alone_share(self) -> Floats:
+        return np.asarray(self.constants.one_layout_shares[self.constants.pair(self.plans), 0])
+
+    @cached_property
+    def _own_rows_share(self) -> Floats:
+        return self._rows_alone_share / self.plans.tensor_parallel
+
+    def is_adapted(self, product: AdaptedProduct | None) -> bool:
+        """Returns whether a product of a layer has an adapter."""
+        return self.workload.lora is not None and product in self.workload.lora.targets
 
     @cached_property
     def _gathered_cast_shares(self) -> tuple[Floats, Floats]:
@@ -333,66 +312,3 @@ def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers |
     is_rack = domain > offers.gpus_per_node
     together = np.where(is_rack, size // num_racks, np.gcd(stride * size, domain) // stride)
     return np.maximum(together, 1).astype(np.float64)
-
-
-@remembering_latest
-def _constants(job: Job, training: TrainingConstants) -> OfferConstants:
-    """Returns the constants of a job, its calibration included."""
-    training, recipe = calibrated_training(training, job.calibration), job.workload.fp8_recipe
-    pairs = [(precision, offer.accelerator.family) for offer in job.offers for precision in Precision]
-    return OfferConstants(
-        kernels=_kernels(job, training),
-        links=_links(job, OfferTable.from_job(job), training),
-        training=training,
-        sustained_fraction=_sustained(job, training),
-        gathered_cast_shares=np.array([gathered_cast_shares(recipe, *pair) for pair in pairs]),
-        weight_cast_shares=np.array([weight_cast_shares(recipe, *pair) for pair in pairs]),
-    )
-
-
-def _sustained(job: Job, training: TrainingConstants) -> Floats:
-    """Sustained fraction of every offer with every number format, `(offers * formats,)`."""
-    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
-    chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
-    return calibrated_sustained(training.sustained(chips, formats), job.calibration, chips, formats)
-
-
-def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
-    """Constants of every offer with every number format, one row each."""
-    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
-    chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
-    families = [chip.family for chip in chips]
-    published = kernel_constants(
-        [kernels_of(chip) for chip in chips],
-        [precision.value for precision in formats],
-        ceiling_fractions=np.array([chip.matmul_ceiling_fraction for chip in chips]),
-    )
-    published = with_attention_kernel(
-        published, job.workload.attention, families, first_flash_fraction=training.first_flash_fraction
-    )
-    if job.workload.fp8_recipe == "blockwise":
-        is_slower = [
-            precision is Precision.FP8 and chip.family not in FAMILIES_WITH_BLOCK_SCALES
-            for chip, precision in pairs
-        ]
-        slower = published.gemm_peak_fraction / np.where(is_slower, BLOCKWISE_SLOWDOWN, 1.0)
-        published = replace(published, gemm_peak_fraction=slower)
-    kernels = calibrated_kernels(published, job.calibration, chips, formats)
-    ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
-    kernels = replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
-    return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
-
-
-def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkConstants:
-    """Constants of every offer, one row each."""
-    published = link_constants(
-        [offer.accelerator.family for offer in job.offers],
-        [offer.fabric.kind for offer in job.offers],
-        intra_bytes_per_s=table.scale_up_bytes_per_s,
-        inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
-        gpus_per_domain=table.link_domain_size.astype(np.float64),
-        gpus_per_node=np.minimum(table.gpus_per_node, table.link_domain_size),
-        gpus_per_card=np.array([offer.node.accelerators_per_network_card for offer in job.offers]),
-        shared_card_fraction=training.shared_card_fraction,
-    )
-    return calibrated_links(published, job.calibration, [offer.accelerator for offer in job.offers])

@@ -1,8 +1,8 @@
 """How long does it take to compute the modules of selective recomputation again, and which of their traffic comes again?
 
 The products and memory-bound operators of a module are those of its forward pass (`simulator.recompute_modules`). Ordinary
-checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too. Low-rank adapters inside
-modules are small, and not counted again.
+checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too; with low-rank
+adapters beside its products.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import up_projections_s
 from simulator.layer_collectives import Directions, num_blocks
+from simulator.lora import FEED_FORWARD_PRODUCTS
 from simulator.moved_operators import (
     activation_bytes,
     activation_kernels,
@@ -43,8 +45,12 @@ def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is
         is_expert: Whether the layer has experts.
     """
     products_s = _attention_products_s(rank) + _block_products_s(rank, block, is_expert=is_expert)
-    core_again_s = core_s if "core_attn" in rank.workload.modules_again else 0.0
-    return core_again_s + products_s * rank.compute_slowdown + _moved_again_s(rank, is_expert=is_expert)
+    modules = rank.workload.modules_again
+    core_again_s = core_s if "core_attn" in modules else 0.0
+    has_block = not is_expert and "mlp" in modules
+    adapters_again_s = adapters_s(rank, FEED_FORWARD_PRODUCTS)[0] if has_block else 0.0
+    moved_again_s = _moved_again_s(rank, is_expert=is_expert)
+    return core_again_s + products_s * rank.compute_slowdown + moved_again_s + adapters_again_s
 
 
 def repeats_block(rank: Rank, *, is_expert: bool) -> Booleans:

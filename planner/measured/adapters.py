@@ -26,7 +26,8 @@ _ALL_WEIGHTS = re.compile(
 def adapter_cells(told: Told, kind: str, *, has_experts: bool) -> dict[str, object]:
     """Returns rank and products of low-rank adapters, where a row has them: NeMo's where it does not say which.
 
-    Those of MLPerf are the ones of its benchmark, whose name stands in the source more often than in the model.
+    Those of MLPerf are the ones of its benchmark, whose name stands in the source more often than in the model; NVIDIA's and
+    AMD's submissions exchange their results by all-to-alls (`LORA_A2A=1`).
     """
     notes, model = told.text("notes"), told.name("model")
     benchmark = f"{told.name('source')}; {model}; {kind}" if _MLPERF_MODEL.search(model) else ""
@@ -38,7 +39,8 @@ def adapter_cells(told: Told, kind: str, *, has_experts: bool) -> dict[str, obje
     rank = lora_rank(notes)
     if rank is None:
         rank = MLPERF_LORA_RANK if is_of_mlperf else told.default("lora_rank", USUAL_LORA_RANK)
-    return {"lora_rank": rank, "lora_targets": " ".join(product.value for product in products)}
+    targets = " ".join(product.value for product in products)
+    return {"lora_rank": rank, "lora_targets": targets, "lora_all_to_all": is_of_mlperf}
 
 
 def _trains_adapters(names: str, notes: str) -> bool:

@@ -337,7 +337,11 @@ def _workload(row: Row) -> Workload:
         "documents": documents,
     }
     if row.get("lora_rank"):
-        given["lora"] = {"rank": row["lora_rank"], "targets": row["lora_targets"].split()}
+        given["lora"] = {
+            "rank": row["lora_rank"],
+            "targets": row["lora_targets"].split(),
+            "exchanges_by_all_to_all": row["lora_all_to_all"],
+        }
     if row.get("stage_layers"):
         given["stage_layers"] = tuple(map(int, row["stage_layers"].split()))
     if row.get("recompute_modules"):

@@ -49,7 +49,11 @@ LORA_RUN = KnownRun(
         *_published(
             _SCRIPT,
             workload__model="llama-2-70b",
-            workload__lora={"rank": 16, "targets": ["linear_qkv", "linear_proj"]},
+            workload__lora={
+                "rank": 16,
+                "targets": ["linear_qkv", "linear_proj"],
+                "exchanges_by_all_to_all": True,
+            },
             workload__sequence_length=_SEQUENCE,
             workload__global_batch_size=BATCH,
             plan__tp=4,

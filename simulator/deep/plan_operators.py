@@ -20,13 +20,14 @@ import numpy as np
 
 from simulator.adapter_costs import adapters_s
 from simulator.attention_costs import attention_core_s, each_projection_s
+from simulator.deep.adapter_traffic import adapter_collectives
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
-from simulator.layer_collectives import num_blocks, num_ends
+from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
     PartTimes,
@@ -37,6 +38,7 @@ from simulator.layer_costs import (
     output_layer,
     selected_s,
 )
+from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.plan import Recompute
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
@@ -177,7 +179,7 @@ class _Layer:
         if rank.workload.model.parallel_block:
             found[SUM] = _pair(block_sums_s(rank, is_expert=self.is_expert), 1.0)
         if rank.workload.lora:
-            found["adapters"] = _pair(adapters_s(rank, rank.workload.lora), 1.0)
+            found["adapters"] = _pair(adapters_s(rank), 1.0)
         return found
 
     def _work(self, way: int, *names: str) -> Items:
@@ -207,14 +209,16 @@ class _Layer:
 
     def _selected(self) -> Items:
         """What selective recomputation repeats: operators, with the traffic around those of a whole block."""
-        ends = TensorEnds.of_block(self.rank)
+        ends = TensorEnds.of_block(self.rank, AdaptedProduct.FC1)
         is_block = bool(repeats_block(self.rank, is_expert=self.is_expert)[0])
         block = self._repeated_block()
         block_s = sum(each.duration_s for each in works_of(block) if not each.label.startswith(LENT))
         leaving = () if self._is_side_by_side else ends.leaving[0]
         around = (ends.entering[0], leaving) if is_block else ((), ())
+        adapters = adapter_collectives(self.rank, FEED_FORWARD_PRODUCTS)[0] if is_block else ()
         rest_s = _beyond(self._selected_s(), block_s)
-        return (*work("recomputed operators", rest_s), *self._around(around[0], block, around[1]))
+        rest = work("recomputed operators", rest_s)
+        return (*rest, *self._around(around[0], block, around[1]), *adapters)
 
     def _repeated_block(self) -> Items:
         """Products of the second block that are repeated between its collectives."""
@@ -231,11 +235,18 @@ class _Layer:
 
     def _side_by_side(self, way: int) -> Items:
         """Both blocks between their collectives; half of the memory-bound operators on either side."""
-        ends, (num_entered, _) = TensorEnds.of_block(self.rank), num_ends(self.rank, is_expert=self.is_expert)
-        entering, leaving, norms = num_entered * ends.entering[way], ends.leaving[way], self._work(way, NORMS)
+        ends, norms = TensorEnds.of_block(self.rank), self._work(way, NORMS)
+        entered = entered_products(self.rank, is_expert=self.is_expert)
+        entering = tuple(
+            each for names in entered for each in TensorEnds.of_block(self.rank, *names).entering[way]
+        )
+        leaving = ends.leaving[way]
         if self.rank.workload.model.latent_attention:
             entering = (*TensorEnds.of_attention(self.rank).entering[way], *entering)
-        blocks, sums = (self._attention(way), self._experts(way)), self._work(way, "adapters", SUM)
+        blocks, sums = (
+            (self._attention(way), self._experts(way)),
+            (*self._adapters(way), *self._work(way, SUM)),
+        )
         if way == 0:
             items = (*norms, *self._around(entering, (*blocks[0], *blocks[1], *sums), leaving), *norms)
         else:
@@ -245,7 +256,7 @@ class _Layer:
     def _forward(self) -> Items:
         if self._is_side_by_side:
             return self._side_by_side(0)
-        ends, experts = TensorEnds.of_block(self.rank), self._experts(0)
+        ends, experts = TensorEnds.of_block(self.rank, AdaptedProduct.FC1), self._experts(0)
         attention = (
             *self._work(0, NORMS),
             *self._around(
@@ -257,18 +268,20 @@ class _Layer:
         feed_forward = (
             *self._work(0, NORMS),
             *self._around(around[0], experts, around[1]),
-            *self._work(0, "adapters", SUM),
+            *self._adapters(0),
+            *self._work(0, SUM),
         )
         return self._hidden_exchange((*attention, *feed_forward), way=0)
 
     def _backward(self) -> Items:
         if self._is_side_by_side:
             return self._side_by_side(1)
-        ends, experts = TensorEnds.of_block(self.rank), self._experts(1)
+        ends, experts = TensorEnds.of_block(self.rank, AdaptedProduct.FC1), self._experts(1)
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
         around = (ends.leaving[1], ends.entering[1]) if split else ((), ())
         feed_forward = (
-            *self._work(1, SUM, "adapters"),
+            *self._work(1, SUM),
+            *self._adapters(1),
             *self._around(around[0], experts, around[1]),
             *self._work(1, NORMS),
         )
@@ -279,6 +292,13 @@ class _Layer:
             *self._work(1, NORMS),
         )
         return self._hidden_exchange((*feed_forward, *attention), way=1)
+
+    def _adapters(self, way: int) -> Items:
+        """The adapters of a layer, and behind them what they exchange."""
+        return (
+            *self._work(way, "adapters"),
+            *adapter_collectives(self.rank, tuple(AdaptedProduct))[way],
+        )
 
     def _around(self, first: tuple[Collective, ...], items: Items, last: tuple[Collective, ...]) -> Items:
         """A block between its collectives, of which software may run a share in pieces beside the products."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from simulator.deep.plan_collectives import Collective, Group, Operation, ring
 from simulator.deep.plan_items import moves
 from simulator.latent_exchange import NUM_LATENTS, latent_bytes
+from simulator.lora import AdaptedProduct
 from simulator.predicted_tokens import NUM_INPUTS
 from simulator.rank import Rank
 from simulator.table import Floats
@@ -25,9 +26,12 @@ class TensorEnds:
         return cls._of(rank, (rank.hidden_bytes, rank.hidden_bytes))
 
     @classmethod
-    def of_block(cls, rank: Rank) -> TensorEnds:
-        """Returns those of a block of a layer."""
-        return cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
+    def of_block(cls, rank: Rank, *products: AdaptedProduct) -> TensorEnds:
+        """Returns those of a block of a layer that these products enter, which gather 16 bits if they have adapters."""
+        ends = cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
+        if not any(map(rank.is_adapted, products)):
+            return ends
+        return replace(ends, entering=cls.of(rank).entering)
 
     @classmethod
     def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
@@ -38,7 +42,7 @@ class TensorEnds:
     @classmethod
     def of_attention(cls, rank: Rank) -> TensorEnds:
         """Returns those of the attention block, which latents enter where there are any."""
-        ends = cls.of_block(rank)
+        ends = cls.of_block(rank, AdaptedProduct.QKV)
         if rank.workload.model.latent_attention is None:
             return ends
         gathered, summed = latent_bytes(rank)

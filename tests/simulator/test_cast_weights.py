@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from simulator import catalog
 from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes, once_per_step_cast_bytes
-from simulator.casts import weight_cast_shares
+from simulator.casts import one_layout_shares
 from simulator.chunks import chunk_weights, split_layers
 from simulator.deep.plan_items import seconds_of
 from simulator.deep.plan_step import parts_and_shape
@@ -122,7 +122,7 @@ class TestCasts:
     def test_one_layout_and_its_transposition(
         self, recipe: CastRecipe, family: str, one: float, turned: float
     ) -> None:
-        assert weight_cast_shares(recipe, Precision.FP8, family) == pytest.approx((one, turned))
+        assert one_layout_shares(recipe, Precision.FP8, family) == pytest.approx((one, turned))
 
     def once(self, plan: Plan, **choices: object) -> float:
         """Weights that a rank casts once per step, those to one layout and turned ones counting as what they move."""

@@ -20,9 +20,16 @@ from simulator.layer_costs import dense_layer, feed_forward_operators, output_la
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import CastRecipe
-from simulator.network import all_reduce_s
+from simulator.network import all_gather_s, all_reduce_s
 from simulator.plan import Plan
-from simulator.products import ENTERING, LEAVING, ONE_PRODUCT
+from simulator.products import (
+    ENTERING,
+    INTO_ATTENTION,
+    INTO_FEED_FORWARD,
+    LEAVING,
+    ONE_PRODUCT,
+    Batch,
+)
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step_error import step_error
@@ -145,15 +152,41 @@ class TestRecipes:
         for batch in (ENTERING, LEAVING):
             assert rank.gemm_s(*shape, batch) == rank.gemm_s(*shape)
 
-    # Adapters read what enters a block in 16 bits, all of which is cast then; frozen weights need no columns.
-    def test_beside_adapters_the_input_is_cast_whole_and_nothing_transposed(self) -> None:
-        workload = scaled("tensorwise").model_copy(update={"lora": Lora(rank=8, targets=ATTENTION_PRODUCTS)})
-        rank = Rank.of(job_of(workload), table_of(plan_of(tensor=8, precision=Precision.FP8)))
-        shape = (np.array([8192.0]), np.array([1280.0]), np.array([16384.0]))
-        whole, entering, leaving = (rank.gemm_s(*shape, batch) for batch in (ONE_PRODUCT, ENTERING, LEAVING))
-        assert entering == whole
-        own_bytes = rank.cast_bytes * 8192.0 * 1280.0 * (1 - 5 / 6 / 8)
-        assert whole[1] - leaving[1] == pytest.approx(rank.memory_bound_s(own_bytes, 0.0))
+    # Adapters read what enters their product in 16 bits, all of which is cast then; frozen weights need no columns.
+    @pytest.mark.parametrize(
+        ("recipe", "accelerator", "rows", "both"),
+        [
+            ("tensorwise", "h100-sxm5-80gb", 4 + 1, 4 + 2),
+            ("tensorwise", "b200-sxm-180gb", 4 + 1, 4 + 1),
+            ("mxfp8", "b200-sxm-180gb", 2 + 33 / 32, 2 + 2 * 33 / 32),
+        ],
+    )
+    def test_beside_frozen_weights_rows_alone_are_cast(
+        self, recipe: CastRecipe, accelerator: str, rows: float, both: float
+    ) -> None:
+        plan = plan_of(tensor=8, precision=Precision.FP8)
+        frozen = scaled(recipe).model_copy(update={"lora": Lora(rank=8, targets=ATTENTION_PRODUCTS)})
+        rank = Rank.of(job_of(frozen, rented(accelerator)), table_of(plan))
+        m, n, k = (np.array([each]) for each in (8192.0, 1280.0, 16384.0))
+        launches_s = rank.memory_bound_s(0.0 * m, rank.kernels_per_cast)
+        byte_s = rank.memory_bound_s(rank.cast_bytes / both, 0.0)
+        product_s = rank.gemm_s(m, n, k, Batch(num_casts=0.0))[0] - byte_s * m * k * rows
+        cast_s = {
+            batch: rank.gemm_s(m, n, k, batch)[0] - product_s - launches_s
+            for batch in (ONE_PRODUCT, INTO_ATTENTION, INTO_FEED_FORWARD, LEAVING)
+        }
+        whole_s = byte_s * m * k * rows
+        assert cast_s[ONE_PRODUCT] == cast_s[INTO_ATTENTION] == cast_s[LEAVING] == pytest.approx(whole_s)
+        assert cast_s[INTO_FEED_FORWARD] == pytest.approx(whole_s / 8)
+        leaving_s = rank.gemm_s(m, n, k, ONE_PRODUCT)[1] - rank.gemm_s(m, n, k, LEAVING)[1]
+        assert leaving_s == pytest.approx(byte_s * m * n * rows * 7 / 8)
+
+    def test_only_products_with_an_adapter_gather_their_input_in_sixteen_bits(self) -> None:
+        plan = plan_of(tensor=8, precision=Precision.FP8)
+        frozen = scaled("mxfp8").model_copy(update={"lora": Lora(rank=8, targets=ATTENTION_PRODUCTS)})
+        rank = Rank.of(job_of(frozen, rented("b200-sxm-180gb")), table_of(plan))
+        gathered_s = all_gather_s(num_bytes=rank.hidden_bytes * 33 / 64, **rank.tensor_group)
+        assert layer_s(rank, is_expert=False)[0] == pytest.approx(3 * rank.hidden_gather_s + gathered_s)
 
     def test_four_bits_are_cast_to_both_layouts_ahead_of_a_gather(self) -> None:
         assert gathered_cast_shares("tensorwise", Precision.FP4, "blackwell") == (1.0, 0.0)
@@ -268,7 +301,12 @@ class TestGathers:
             ("tensorwise", {}, [1, 9 / 16, 2], [1, 2 * 9 / 16, 2]),
             ("mxfp8", {}, [33 / 32, 9 / 16, 2], [2 * 33 / 32, 2 * 9 / 16, 2]),
             ("blockwise", {"overlaps_tensor_comm": True}, [33 / 32, 9 / 16, 2], [33 / 32, 9 / 16, 2]),
-            ("mxfp8", {"lora": Lora(rank=16, targets=ATTENTION_PRODUCTS)}, [2, 2, 2], [33 / 32, 9 / 16, 2]),
+            (
+                "mxfp8",
+                {"lora": Lora(rank=16, targets=ATTENTION_PRODUCTS)},
+                [33 / 32, 9 / 16, 2],
+                [33 / 32, 9 / 16, 2],
+            ),
         ],
     )
     def test_tensor_parallel_ranks_gather_what_products_read(

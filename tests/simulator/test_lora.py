@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.activations import kept_per_layer
+from simulator.adapter_costs import adapters_s
+from simulator.adapter_exchange import adapter_exchange_s, adapter_traffic
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
 from simulator.layer_costs import dense_layer, embedding, output_layer
-from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct, Lora
+from simulator.lora import ATTENTION_PRODUCTS, FEED_FORWARD_PRODUCTS, AdaptedProduct, Lora
 from simulator.plan import CheckpointScheme, Plan, Recompute
 from simulator.rank import Rank
 from simulator.simulate import simulate
@@ -149,6 +151,70 @@ class TestTime:
         # Two gathers of 2 bytes a weight, and once reduced gradients of 4.
         assert few / full == pytest.approx(4 / 8, rel=0.05)
 
+    def test_results_of_adapters_beside_split_inputs_are_gathered(self) -> None:
+        # `ParallelLinearAdapter` of Megatron-Bridge: B by columns with `gather_output`; backward the scatter is a gather.
+        (gathered, summed), (back_gathered, back_summed) = self._traffic(Lora(rank=16))
+        tokens, hidden, small = 4096, 8192, 2 * 4096 * 16
+        assert gathered == [small, small, 2 * tokens * hidden, 2 * tokens * hidden]
+        assert (summed, back_summed) == ([small, small], 4 * [small])
+        assert back_gathered == 2 * [2 * tokens * hidden]
+
+    def test_gradients_of_what_enters_a_block_are_summed_for_adapters_too_without_sequence_parallelism(
+        self,
+    ) -> None:
+        (gathered, _), (back_gathered, back_summed) = self._traffic(
+            Lora(rank=16), has_sequence_parallel=False
+        )
+        small, whole = 2 * 4096 * 16, 2 * 4096 * 8192
+        assert gathered == [small, small, whole, whole]
+        assert (back_gathered, back_summed) == ([], [*4 * [small], whole, whole])
+
+    @staticmethod
+    def _traffic(lora: Lora, **changes: object) -> list[tuple[list[float], list[float]]]:
+        rank = rank_of(adapted(FULL.model_copy(update=changes), lora), plan_of(tensor=8))
+        return [
+            ([float(each[0]) for each in way.gathered], [float(each[0]) for each in way.summed])
+            for way in adapter_traffic(rank, tuple(AdaptedProduct))
+        ]
+
+    def test_all_to_alls_send_a_share_of_that(self) -> None:
+        lora = ATTENTION.model_copy(update={"exchanges_by_all_to_all": True})
+        rank = rank_of(adapted(lora=lora), plan_of(tensor=8))
+        for way in adapter_traffic(rank, tuple(AdaptedProduct)):
+            assert [float(each[0]) for each in way.exchanged] == [2 * 4096 * 8192 / 8]
+            assert all(each[0] == 2 * 4096 * 16 for each in (*way.gathered, *way.summed))
+
+    def test_one_rank_exchanges_nothing(self) -> None:
+        rank = rank_of(adapted(), plan_of())
+        assert [each[0] for each in adapter_exchange_s(rank, tuple(AdaptedProduct))] == [0.0, 0.0]
+
+    def test_results_of_adapters_are_scaled_and_added(self) -> None:
+        # A rank of one: what is left are both passes over the input and the output, and 5 passes over the output.
+        rank = rank_of(adapted(FULL, Lora(rank=1, targets=(AdaptedProduct.FC1,))), plan_of())
+        forward_s, _ = adapters_s(rank)
+        tokens, inner, output = 4096, 8192, 2 * 28672
+        memory_s = 2 * tokens * (inner + 6 * output) / (3.35e12 * rank.kernels.memory_fraction[0])
+        assert forward_s[0] == pytest.approx(memory_s, rel=0.05)
+
+    def test_computing_a_block_again_does_so_with_its_adapters(self) -> None:
+        modules = FULL.model_copy(update={"recompute_modules": ("mlp",), "kernel_launch": "graph"})
+        block = Lora(rank=64, targets=FEED_FORWARD_PRODUCTS)
+        again, once = (
+            dense_layer(rank_of(adapted(modules, block), plan_of(tensor=8, recompute=each)))
+            for each in (Recompute.SELECTIVE, Recompute.NONE)
+        )
+        without, bare = (
+            dense_layer(rank_of(adapted(modules, TINY), plan_of(tensor=8, recompute=each)))
+            for each in (Recompute.SELECTIVE, Recompute.NONE)
+        )
+        rank = rank_of(adapted(modules, block), plan_of(tensor=8))
+        more_s = again.backward_compute_s - once.backward_compute_s
+        plain_s = without.backward_compute_s - bare.backward_compute_s
+        assert more_s - plain_s == pytest.approx(adapters_s(rank)[0])
+        traffic_s = again.backward_tensor_comm_s - once.backward_tensor_comm_s
+        plain_s = without.backward_tensor_comm_s - bare.backward_tensor_comm_s
+        assert traffic_s - plain_s == pytest.approx(adapter_exchange_s(rank, FEED_FORWARD_PRODUCTS)[0])
+
     @staticmethod
     def _far_step(workload: Workload, node: dict[str, float]) -> StepTable:
         job, table = job_of(workload), table_of(plan_of(data=64, zero=3))
@@ -175,7 +241,8 @@ def test_adapters_never_need_more_than_full_fine_tuning(
     lora = Lora(rank=rank, targets=tuple(targets))
     few, full = (simulate(job_of(workload), table_of(plan)) for workload in (adapted(lora=lora), FULL))
     assert few.memory.peak_bytes < full.memory.peak_bytes
-    assert few.steps.step_time_s < full.steps.step_time_s
+    # What tensor-parallel ranks exchange for adapters may take longer than gradients of weights would.
+    assert few.steps.compute_s < full.steps.compute_s
     parts = sum(getattr(few.steps, name)[0] for name in StepTable.names() if name != "step_time_s")
     assert parts == pytest.approx(few.steps.step_time_s[0])
 

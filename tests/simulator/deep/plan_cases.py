@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from simulator.blocks import MixtureOfExperts
 from simulator.deep.described_network import NodesNetwork
 from simulator.job import Job
+from simulator.lora import Lora
 from simulator.model import ModelShape
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.workload import Workload
@@ -107,6 +108,16 @@ LARGE = {
     ),
     "70b cores recomputed": _large(
         "llama-3.1-70b", plan_of(tensor=4, pipeline=4, data=8, recompute=Recompute.SELECTIVE), batch=128
+    ),
+    "8b adapters": _large(
+        "llama-3.1-8b", plan_of(tensor=4, data=16), batch=128, lora=Lora(rank=16), kernel_launch="graph"
+    ),
+    "8b adapters that exchange, blocks recomputed": _large(
+        "llama-3.1-8b",
+        plan_of(tensor=4, data=16, recompute=Recompute.SELECTIVE),
+        batch=128,
+        lora=Lora(rank=16, exchanges_by_all_to_all=True),
+        recompute_modules=("mlp",),
     ),
     "405b": _large("llama-3.1-405b", plan_of(tensor=8, pipeline=16, data=16), batch=512),
     "mixtral experts near": _large("mixtral-8x7b", plan_of(expert=8, data=32), batch=256),
