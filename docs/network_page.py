@@ -11,7 +11,8 @@ NETWORK_INTRODUCTION = """\
 A network file says what joins accelerators at the [deep depth](deep.md): one of the usual networks by its sizes and cables, or
 any other one cable by cable. It is YAML, JSON or TOML, as job files are. All problems of its fields are reported at once, each
 with its path; ends that do not exist are looked for when the fields are right: first those of cables (ten are named), then
-those of slow links.
+those of slow links. `step.json` stands for the [trace of a step](how-to/traces.md#a-trace), and `astra` for a folder of
+[execution traces](how-to/traces.md#for-astra-sim):
 
 ```sh
 capplan trace simulate step.json --gpus 64 --network examples/networks/torus.yaml

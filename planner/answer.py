@@ -107,15 +107,12 @@ def recommend(
     check_functions(progress=progress, should_stop=should_stop, clock=clock)
     if tracking:
         _check_store(tracking_uri, experiment)
-    folder = None if output is None else path_given(output, "output", "a folder")
-    if folder is not None:
-        make_output_folder(folder)
+    folder = _made_folder(output)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
         tracker = parts = log = None
         if tracking:
-            progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
-            tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment))
+            tracker = stack.enter_context(_tracked(job, seed, tracking_uri, experiment, progress))
             parts = DesignParts(scratch / PARTS)
         if folder is not None:
             log = stack.enter_context(DesignLog(folder / DESIGN_TABLE))
@@ -127,6 +124,15 @@ def recommend(
             job=job, output=folder, scratch=scratch, front_format=front_format, tracker=tracker
         )
         return destination.deliver(answer, recording, log if with_report else None, progress)
+
+
+def _made_folder(output: str | Path | None) -> Path | None:
+    """The folder that was asked for, which is there then; raises `InputError` where it cannot be."""
+    if output is None:
+        return None
+    folder = path_given(output, "output", "a folder")
+    make_output_folder(folder)
+    return folder
 
 
 def _check_store(tracking_uri: str | None, experiment: str) -> None:
@@ -254,8 +260,11 @@ def _best_of(job: Job, seed: int) -> Evaluation | None:
 
 
 @contextmanager
-def _tracked(job: Job, seed: int, tracking_uri: str | None, experiment: str) -> Iterator[StudyTracker]:
+def _tracked(
+    job: Job, seed: int, tracking_uri: str | None, experiment: str, progress: Report
+) -> Iterator[StudyTracker]:
     """Inside it there is the MLflow run of a study, with what was asked; it is ended however that goes."""
+    progress(Progress(stage="opening the MLflow store", num_done=0, num_total=None))
     try:
         opened = StudyTracker.open(
             experiment=experiment,

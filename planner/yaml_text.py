@@ -62,7 +62,11 @@ def parse_value(text: str, *, source: str) -> object:
     return _parse_json(text, source) if is_json else _parse_yaml(text, source)
 
 
-_MARKS_OF_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_OTHER_CODES = (
+    ("UTF-32", re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|\0\0\0|[^\0]\0\0\0", re.DOTALL)),
+    ("UTF-16", re.compile(rb"\xff\xfe|\xfe\xff|\0|[^\0]\0", re.DOTALL)),
+)
+"""How a file in another code begins: with its mark, or with the zeros in which a first letter of ASCII is written."""
 
 
 def _error(rule: str, source: str) -> InputError:
@@ -82,9 +86,9 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _decode(content: bytes, source: str) -> str:
-    # Without its mark, every second byte of it is 0.
-    if b"\0" in content[:2] or content.startswith(_MARKS_OF_UTF_16):
-        raise _error("is not UTF-8 text: it looks like UTF-16; save it as UTF-8", source)
+    for code, beginning in _OTHER_CODES:
+        if beginning.match(content):
+            raise _error(f"is not UTF-8 text: it looks like {code}; save it as UTF-8", source)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -21,7 +21,7 @@ from simulator.job import Job
 from simulator.memory import MemoryTable, peak_memory
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, distinct_layouts
-from simulator.power import PowerTable, power_levels
+from simulator.power import power_levels
 from simulator.rank import Rank
 from simulator.run.events import RunReplications
 from simulator.run.stragglers import expected_straggler_slowdown
@@ -117,22 +117,15 @@ def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTabl
     checkpoints = checkpoint_costs(job, plans, offers, iteration_s, steps.optimizer_s)
     run = expected_run(job, plans, steps, checkpoints)
     energy = run_energy(job, plans, offers, steps, run, checkpoints)
+    summary = SummaryTable(
+        **_use_of_peak(job, plans, offers, steps),
+        peak_memory_bytes=memory.peak_bytes,
+        memory_capacity_bytes=offers.memory_bytes,
+        **vars(power_levels(job, plans, offers, checkpoints.extra_power_w)),
+        mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
+    )
     return Outcomes(
-        steps=steps,
-        memory=memory,
-        checkpoints=checkpoints,
-        run=run,
-        energy=energy,
-        summary=_summary(
-            job,
-            plans,
-            offers,
-            steps,
-            memory,
-            run,
-            energy,
-            power_levels(job, plans, offers, checkpoints.extra_power_w),
-        ),
+        steps=steps, memory=memory, checkpoints=checkpoints, run=run, energy=energy, summary=summary
     )
 
 
@@ -182,25 +175,9 @@ def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable
     return simulate_step(Rank.of(job, layouts), chunks), peak_memory(job.workload, layouts, chunks)
 
 
-def _summary(
-    job: Job,
-    plans: PlanTable,
-    offers: OfferTable,
-    steps: StepTable,
-    memory: MemoryTable,
-    run: RunTable,
-    energy: EnergyTable,
-    levels: PowerTable,
-) -> SummaryTable:
-    workload = job.workload
-    flop = trained_flop_per_token(workload) * workload.tokens_per_step
+def _use_of_peak(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable) -> dict[str, Floats]:
+    """Model FLOPs per second and accelerator, and what share of the peak they are, by fields of `SummaryTable`."""
+    flop = trained_flop_per_token(job.workload) * job.workload.tokens_per_step
     flop_per_s = flop / (steps.step_time_s * plans.num_gpus)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    return SummaryTable(
-        mfu_fraction=flop_per_s / peak,
-        model_flop_per_s_per_gpu=flop_per_s,
-        peak_memory_bytes=memory.peak_bytes,
-        memory_capacity_bytes=offers.memory_bytes,
-        **vars(levels),
-        mean_power_w=np.where(run.makes_progress, energy.total_j, np.nan) / run.wall_time_s,
-    )
+    return {"mfu_fraction": flop_per_s / peak, "model_flop_per_s_per_gpu": flop_per_s}

@@ -56,6 +56,12 @@ _SCHEME = re.compile(r"([a-z][\w.-]+)(\+[\w.-]+)?:", re.IGNORECASE)
 LOGGERS = ("mlflow", "alembic", "urllib3")
 """Who writes to a log what becomes an error here anyway."""
 
+_PACKAGES = {
+    "psycopg2": "pip install 'capplan[postgres]'",
+    "psycopg": "write postgresql+psycopg2:// and pip install 'capplan[postgres]', or pip install 'psycopg[binary]'",
+    "MySQLdb": "write mysql+pymysql:// and pip install pymysql, or pip install mysqlclient",
+}
+"""By a module that is not there, how its database can be reached, where its package is called otherwise."""
 _FOLDER_STORE = "filesystem tracking backend"
 """What MLflow calls a folder of runs where it refuses one."""
 _SETTINGS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
@@ -223,10 +229,8 @@ def _check_database(uri: str) -> None:
             uri, poolclass=sa.pool.NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT_S}
         )
     except ModuleNotFoundError as error:
-        extra = (
-            "pip install 'capplan[postgres]'" if uri.startswith("postgresql") else f"pip install {error.name}"
-        )
-        raise ImportError(f"its driver is not installed ({error}): {extra}") from error
+        way_out = _PACKAGES.get(error.name or "", f"pip install {error.name}")
+        raise ImportError(f"its driver is not installed ({error}): {way_out}") from error
     engine.connect().close()
 
 

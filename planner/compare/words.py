@@ -31,6 +31,8 @@ _RATES = {
     "_fraction_per_year": "a year, as a share",
     "_per_1000_node_days": "in 1,000 node-days",
 }
+_COUNTS = ("num_gpus", "data_parallel", "sequence_length", "global_batch_size")
+"""Ends of names of what is counted, often in thousands."""
 _OFFER = re.compile(r"offers\[(?P<name>[^\]]+)\](?:\.(?P<field>.+))?")
 
 
@@ -54,6 +56,8 @@ def value_words(name: str, value: str | None) -> str:
         return "-"
     if not value[:1].isdigit():
         return value
+    if name.endswith(_COUNTS) and value.isdecimal():
+        return human.count(int(value))
     for end, unit in _RATES.items():
         if name.endswith(end):
             return f"{value} {unit}"

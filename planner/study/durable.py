@@ -138,8 +138,8 @@ def resume_study(
 
     Raises:
         InputError: an argument is not what it is to be.
-        StudyError: there is no such study, another process is running it, it is a merged one, it was begun by other
-            code, or it cannot be written to.
+        StudyError: there is no such study, another process is running it, it is a merged one, it is damaged, it was begun
+            by other code, or it cannot be written to.
         EngineError: the engine cannot simulate; what was written is kept.
     """
     path = path_given(path, of="a study")
@@ -220,6 +220,7 @@ def _told_again(path: Path) -> StudyAnswer | None:
 
 def _answered(journal: Journal, facts: dict[str, str], target: Target | None) -> StudyAnswer:
     """The answer of a study that has ended; what killed it may have kept MLflow from the end of it."""
+    journal.check()
     answer, failure = stored_answer(facts), ""
     if target is not None:
         try:

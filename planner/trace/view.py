@@ -126,6 +126,10 @@ def _slow(answer: TraceAnswer) -> list[str]:
 
 def _show_memory(memory: MemoryUse, console: Console) -> None:
     title(console, "what does not fit")
+    if not memory.tensors:
+        used, whole = human.memory(memory.peak_bytes), human.memory(memory.capacity_bytes)
+        sentences(console, [f"Nothing: {used} of {whole} used at the peak."])
+        return
     tiers = [
         f"{human.memory(tier.peak_bytes)} on the {tier.tier}" for tier in memory.tiers if tier.peak_bytes
     ]

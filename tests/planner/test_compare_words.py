@@ -34,6 +34,8 @@ def test_names_are_words(name: str, words: str) -> None:
         ("reliability.failures_per_1000_node_days", "6.5", "6.5 in 1,000 node-days"),
         ("offers[a].other_rent_usd_per_gpu_hour", "2.08 (1.63 to 3.73)", "2.08 (1.63 to 3.73) USD/GPU-hour"),
         ("tensor_parallel", "8", "8"),
+        ("num_gpus", "16384", "16,384"),
+        ("workload.sequence_length", "131072", "131,072"),
         ("region", None, "-"),
     ],
 )

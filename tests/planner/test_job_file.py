@@ -18,6 +18,7 @@ from simulator.hardware import Site
 from simulator.offer import Estimate, GpuRange
 from simulator.reliability import RELIABILITY_PRESETS
 from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPrior, Stragglers
+from studies.identity import job_hash
 from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal
 
 # Accepted files
@@ -265,3 +266,8 @@ def test_a_range_between_two_numbers_of_nodes_is_refused(least: int, most: int, 
 
 def test_the_reference_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == job_file_reference(), "run: python -m docs.generate"
+
+
+def test_a_zero_below_zero_is_the_same_question_as_zero() -> None:
+    jobs = [parse_job(offered(rent_usd_per_gpu_hour=rent)) for rent in (0, 0.0, -0.0)]
+    assert len({job_hash(job) for job in jobs}) == 1

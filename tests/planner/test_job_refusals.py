@@ -108,6 +108,14 @@ def test_a_malformed_file_is_one_error_with_field_value_and_rule(name: str) -> N
         assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("code", ["UTF-16", "UTF-16-LE", "UTF-16-BE", "UTF-32", "UTF-32-LE", "UTF-32-BE"])
+def test_a_file_in_another_code_is_told_which_one_it_looks_like(code: str, tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("workload:\n", encoding=code)
+    with pytest.raises(InputError, match=f"it looks like {code[:6]}; save it as UTF-8"):
+        load_job(job)
+
+
 def test_all_problems_of_a_file_are_reported_together() -> None:
     document = changed(site="atlantis", reliability="perfect", limits={"budget": 1}, fabric="string")
     document["workload"] = {"model": "gpt-9", "tokens": "many", "sequence_length": 0}

@@ -108,6 +108,20 @@ def test_a_driver_that_is_missing_is_named_with_the_extra(monkeypatch: pytest.Mo
     assert "secret" not in str(caught.value)
 
 
+def test_a_database_named_without_its_driver_is_told_which_one_the_extra_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    rule = (
+        r"driver is not installed.*: write postgresql\+psycopg2:// and pip install 'capplan\[postgres\]', or"
+    )
+    uri = (
+        "postgresql+psycopg://ada@127.0.0.1/mlflow"  # which plain postgresql:// means from SQLAlchemy 2.1 on
+    )
+    with pytest.raises(TrackingError, match=rule), mlflow_at(uri):
+        check_usable(uri)
+
+
 def num_children(server: MlflowServer) -> int:
     """Runs of designs that are in a server's database."""
     with closing(sqlite3.connect(server.database)) as connection:

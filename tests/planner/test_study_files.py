@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -296,3 +299,33 @@ def test_another_study_under_the_name_of_a_new_one_is_not_called_the_same_job(tm
     with pytest.raises(StudyError, match="holds another study, though it is called as this one would be"):
         run(tmp_path)
     assert state_of(path).seed == 2
+
+
+def test_an_ended_study_with_damaged_designs_is_refused_by_all_that_reads_it(tmp_path: Path) -> None:
+    study = made(tmp_path)
+    with sqlite3.connect(study.path) as database:
+        database.execute("UPDATE batches SET payload = zeroblob(length(payload)) WHERE number = 1")
+    database.close()
+    for read in (status_of, front_of, resume_study):
+        with pytest.raises(StudyError, match="batch 1 is damaged"):
+            read(study.path)
+
+
+def test_a_new_study_takes_away_what_a_killed_process_left_and_nothing_else(tmp_path: Path) -> None:
+    killed = (
+        "import os\n"
+        "from pathlib import Path\n"
+        "from studies.journal import Journal\n"
+        f"with Journal.draft(Path({str(tmp_path)!r}) / 'other.study', {{'seed': '1'}}):\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", killed], check=False, timeout=60)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".other.study.")
+    of_a_living_process = left.with_name(left.name.replace(left.suffix, f".{os.getppid()}"))
+    of_another_machine = left.with_name(".other.study.elsewhere.1")
+    left.with_name(f"{left.name}-journal").touch()
+    of_a_living_process.touch()
+    of_another_machine.touch()
+    Journal.create(tmp_path / "new.study", {"seed": "1"}).close()
+    assert set(tmp_path.iterdir()) == {tmp_path / "new.study", of_a_living_process, of_another_machine}

@@ -162,6 +162,13 @@ class TestAnswer:
         assert "What does not fit" in words
         assert "tensor h" in words
 
+    def test_a_memory_that_holds_everything_is_said_to_leave_nothing_out(
+        self, small: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = told(capsys, small, "--gpus", "2", *SLOW_NET, "--offload", "memory=1e9,host=1e9")
+        assert "Nothing: 0.0 GiB of 0.9 GiB used at the peak." in words
+        assert "leave and come back" not in words
+
     def test_copies_stand_in_the_rows_of_their_accelerators(
         self, small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
