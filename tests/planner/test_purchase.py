@@ -355,7 +355,7 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert "In conflict\n  job_window: only" in capsys.readouterr().out
 
 
-def test_the_example_is_proven_and_cheaper_than_rent_and_its_room_binds() -> None:
+def test_the_example_is_proven_and_cheaper_than_rent_and_keeps_to_its_room() -> None:
     plan = plan_purchase(load_fleet(EXAMPLE), folder=EXAMPLE.parent)
     assert plan.status == "optimal"
     assert plan.cost_usd is not None
@@ -365,4 +365,3 @@ def test_the_example_is_proven_and_cheaper_than_rent_and_its_room_binds() -> Non
         plan.all_buy_usd is None
     )  # the room has power for six nodes or seven, which are too slow for the deadlines
     assert 0 < plan.peak_power_w <= 90e3
-    assert "site_power_w" in {rule.constraint for rule in plan.binding}

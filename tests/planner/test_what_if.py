@@ -210,7 +210,7 @@ class TestCases:
         offer = job.offers[0]
         made = 16 * offer.accelerator.embodied_kgco2e + 2 * offer.node.embodied_host_kgco2e
         assert saved > 0
-        assert f"made up for its making after {made / saved:.3g} calendar months" in case.note
+        assert f"made up for its making after {made / saved:#.3g} calendar months" in case.note
         assert case.note.endswith(
             "what the old one would sell for is not counted, since its age is not known"
         )

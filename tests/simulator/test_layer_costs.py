@@ -246,7 +246,8 @@ class TestContextParallelism:
         ring_s = forward_s / CORE_SHARE
         # K and V of 8 heads of 128 values: 131,072 x 2 x 1,024 x 2 bytes; 7 of 8 parts arrive over 450 GB/s.
         assert ring_s[0] > 131_072 * 2 * 1024 * 2 * 7 / 8 / 450e9
-        assert backward_s == pytest.approx(2 * forward_s)
+        # Keys and gradients go round together, in one message where both do.
+        assert backward_s == pytest.approx(2 * forward_s, rel=0.02)
 
     def test_what_the_core_does_not_hide_is_exposed(self) -> None:
         rank = rank_of(plan_of(context=8), training(sequence_length=131_072))
@@ -254,8 +255,10 @@ class TestContextParallelism:
         whole_s = context_exchange_s(rank, (none_s, none_s))
         # The last of 8 kernels hides nothing.
         half_hidden_s = context_exchange_s(rank, (whole_s[0] / 2 * 8 / 7, whole_s[1] / 2 * 8 / 7))
-        for shown_s, all_s in zip(half_hidden_s, whole_s, strict=True):
-            assert shown_s == pytest.approx(all_s * (0.5 + CORE_SHARE / 2))
+        assert half_hidden_s[0] == pytest.approx(whole_s[0] * (0.5 + CORE_SHARE / 2))
+        # Backward a kernel takes as long as one of 14 shares: keys alone hide behind the first kernel, gradients alone behind the
+        # last, and one share of the two behind each of the six between.
+        assert half_hidden_s[1] == pytest.approx(whole_s[1] * (6 + 8 * CORE_SHARE) / 14, rel=0.02)
 
     def test_grouped_heads_make_the_ring_lighter_in_proportion(self) -> None:
         workload = training(sequence_length=131_072)
