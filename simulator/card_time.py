@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.adapter_exchange import adapter_exchange_s
+from simulator.compiled import compiled
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import expert_exchange_s
 from simulator.expert_ranks import expert_ranks
@@ -109,21 +110,23 @@ def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pi
         own_s: w, likewise; 0 leaves the stream as it is.
         num_pieces: K, likewise; with 0 or 1 nothing travels beside the pass.
     """
-    rows = np.flatnonzero((own_s > 0.0).any(axis=1))
-    if len(rows) == 0:
-        return stream_s
-    result_s = stream_s.copy()
-    result_s[rows] = _longer_s(
-        stream_s[rows], pass_s[rows], own_s[rows], 1.0 / np.maximum(1, num_pieces[rows])
-    )
-    return result_s
+    stream_s, pass_s, own_s = (np.ascontiguousarray(times_s) for times_s in (stream_s, pass_s, own_s))
+    return _longer_s(stream_s, pass_s, own_s, np.ascontiguousarray(num_pieces))
 
 
-def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, piece: Floats) -> Floats:
-    waits_s = np.minimum(own_s, pass_s) * (1.0 - piece)
-    end_s = np.maximum(pass_s + piece * stream_s, piece * pass_s + stream_s + waits_s)
-    longer_s = np.minimum(end_s - piece * pass_s, (end_s - pass_s) / piece)
-    return np.where((stream_s > 0.0) & (own_s > 0.0), np.maximum(stream_s, longer_s), stream_s)
+@compiled
+def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integers) -> Floats:
+    longer_s = stream_s.copy()
+    for row in range(stream_s.shape[0]):
+        for chunk in range(stream_s.shape[1]):
+            if stream_s[row, chunk] > 0.0 and own_s[row, chunk] > 0.0:
+                alone_s, beside_s = stream_s[row, chunk], pass_s[row, chunk]
+                piece = 1.0 / max(1, num_pieces[row, chunk])
+                waits_s = np.minimum(own_s[row, chunk], beside_s) * (1.0 - piece)
+                end_s = np.maximum(beside_s + piece * alone_s, piece * beside_s + alone_s + waits_s)
+                turned_s = np.minimum(end_s - piece * beside_s, (end_s - beside_s) / piece)
+                longer_s[row, chunk] = np.maximum(alone_s, turned_s)
+    return longer_s
 
 
 def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:

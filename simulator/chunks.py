@@ -274,6 +274,8 @@ class ChunkWeights:
 
 def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel: Integers) -> Floats:
     """Returns what a tensor-parallel rank holds of shared weights, of which some are whole on every rank."""
+    if not np.any(whole):
+        return np.asarray(shared / tensor_parallel)
     return np.asarray((shared + (tensor_parallel - 1) * whole) / tensor_parallel)
 
 

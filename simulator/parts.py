@@ -66,7 +66,7 @@ def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dic
     """
     kept = KeptLayers.of(workload, plans, chunks)
     counts = {
-        Part.EMBEDDING: chunks.is_first.astype(np.float64),
+        Part.EMBEDDING: chunks.is_first.astype(np.float64, order="C"),
         Part.DENSE: chunks.num_dense_layers - kept.dense if kept else chunks.num_dense_layers,
     }
     if kept:
@@ -77,7 +77,7 @@ def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dic
             counts[Part.KEPT_EXPERT] = kept.expert
     if workload.model.num_mtp_layers:
         counts[Part.MODULE] = chunks.num_mtp_layers
-    return {**counts, Part.OUTPUT: chunks.is_last.astype(np.float64)}
+    return {**counts, Part.OUTPUT: chunks.is_last.astype(np.float64, order="C")}
 
 
 def weights_of_part(model: ModelShape, part: Part) -> PartWeights:

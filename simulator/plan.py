@@ -243,7 +243,8 @@ def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
 
 def splits_backward(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether weight gradients are computed later than what other stages wait for, `(n,)`."""
-    return np.isin(plans.pipeline_schedule, (Schedule.ZB_H1.code, Schedule.ZB_V.code))
+    schedule = plans.pipeline_schedule
+    return np.asarray((schedule == Schedule.ZB_H1.code) | (schedule == Schedule.ZB_V.code))
 
 
 _CHOICES: dict[str, type[Choice]] = {

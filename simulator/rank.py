@@ -138,7 +138,7 @@ class Rank:
             self.largest_bytes > 0.0, all_reduce_s(num_bytes=self.largest_bytes, **self.tensor_group), 0.0
         )
 
-    @property
+    @cached_property
     def _gathers_cast(self) -> bool:
         workload = self.workload
         is_asked = workload.gathers_cast_inputs and workload.has_sequence_parallel
@@ -149,7 +149,7 @@ class Rank:
         """All-reduce of it between tensor-parallel ranks."""
         return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
-    @property
+    @cached_property
     def tensor_group(self) -> Group:
         """The tensor-parallel ranks."""
         tensor = self.plans.tensor_parallel

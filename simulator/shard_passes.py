@@ -111,7 +111,7 @@ def _add_shown(
     share_behind: Floats,
     reduces_always: Booleans,
 ) -> None:
-    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
+    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)` of zeros.
 
     Counts of parts, which follow each other in the order of the model, are `(k, n, C)`.
     """
@@ -125,6 +125,10 @@ def _add_shown(
             continue
         none = np.zeros_like(reduce_s)
         for chunk in range(shown_s[0].shape[1]):
+            if chunk > 0 and _is_alike(counts, row, chunk):
+                for shown in shown_s:
+                    shown[row, chunk] = shown[row, chunk - 1]
+                continue
             number = counts[:, row, chunk]
             is_back = False
             shown_s[0][row, chunk] += _pass_s(order, number, cover_s, gather_s, none, prefetches[0], is_back)
@@ -145,6 +149,15 @@ def _add_shown(
             else:
                 back_s += _shown_s(np.sum(number * cover_back_s), np.sum(number * reduce_s))
             shown_s[1][row, chunk] += back_s
+
+
+@inner
+def _is_alike(counts: Floats, row: int, chunk: int) -> bool:
+    """Returns whether a chunk has as many parts of every kind as the one before it, as most chunks of a model have."""
+    num_unlike = 0
+    for kind in range(len(counts)):
+        num_unlike += counts[kind, row, chunk] != counts[kind, row, chunk - 1]
+    return num_unlike == 0
 
 
 @inner

@@ -6,15 +6,14 @@ import numpy as np
 
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import point_to_point_s
-from simulator.plan import Schedule
+from simulator.plan import splits_backward
 from simulator.rank import Rank
 from simulator.table import Booleans, Floats
 
 
 def sends_block(rank: Rank) -> Booleans:
     """Returns whether a stage stands still while it sends: with one chunk on a stage, but for zero-bubble schedules."""
-    is_plain = np.isin(rank.plans.pipeline_schedule, (Schedule.ONE_F_ONE_B.code, Schedule.GPIPE.code))
-    return np.asarray((rank.plans.virtual_pipeline == 1) & is_plain)
+    return np.asarray((rank.plans.virtual_pipeline == 1) & ~splits_backward(rank.plans))
 
 
 def send_s(rank: Rank) -> Floats:

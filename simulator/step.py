@@ -255,6 +255,9 @@ def _exposed_behind(
         is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
         cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
     shown_s = shards_s(rank, parts, by_parts, cards_s)
+    workload = rank.workload
+    if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
+        return shown_s, (np.zeros_like(shown_s[0]), np.zeros_like(shown_s[1]))
     return shown_s, _host_copies(rank, parts, *_added(layers_s, shown_s))
 
 
@@ -264,13 +267,10 @@ def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: F
     They go through copy engines and take no cores from the passes. Gradients hold up the backward pass where their
     synchronisation does: DeepSpeed copies on the stream of either (`reduce_ipg_grads`).
     """
-    workload = rank.workload
-    if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
-        return np.zeros_like(forward_s), np.zeros_like(backward_s)
     copies_s = parts.weighted(part_copies_s(rank, kind) for kind in parts.kinds)
     gradients_s = parts.weighted(gradient_copies_s(rank, parts.weights.trained).T)
     behind_s, shown_s = copies_s, gradients_s
-    if workload.overlaps_gradient_sync:
+    if rank.workload.overlaps_gradient_sync:
         behind_s, shown_s = copies_s + gradients_s, np.zeros_like(gradients_s)
     return np.maximum(0.0, copies_s - forward_s), shown_s + np.maximum(0.0, behind_s - backward_s)
 

@@ -27,6 +27,7 @@ from simulator.pipeline.state import (
     EIGHT_LANES,
     FOUR_LANES,
     NUM_LANES,
+    SIXTEEN_LANES,
     TWO_LANES,
     FloatArray,
     IntArray,
@@ -62,13 +63,15 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
     longer for that. Reductions delay no operation, so that a design that gathers nothing is its own twin.
     """
     order = pipeline_order(shape_of(batch, rows[0]), False, False)  # noqa: FBT003  (numba takes no keywords here)
-    num_wanted = 0
+    num_left = 0
     for row in rows:
-        num_wanted += num_lanes_of(batch, row)
-    num_lanes = lanes_for(num_wanted)
-    lanes = new_lanes(order.shape, num_lanes, order.num_rows, 0, 1)
+        num_left += num_lanes_of(batch, row)
+    lanes = new_lanes(order.shape, lanes_for(num_left), order.num_rows, 0, 1)
     first = 0
     while first < len(rows):
+        num_lanes = lanes_for(num_left)
+        if num_lanes < len(lanes.send_s):  # the last of them fill fewer lanes
+            lanes = new_lanes(order.shape, num_lanes, order.num_rows, 0, 1)
         last, num_used = first, 0
         while last < len(rows) and num_used + num_lanes_of(batch, rows[last]) <= num_lanes:
             num_own = num_lanes_of(batch, rows[last])
@@ -77,6 +80,7 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
             num_used += num_own
             last += 1
         play_lanes(order, lanes)
+        num_left -= num_used
         num_used = 0
         for place in range(first, last):
             num_own = num_lanes_of(batch, rows[place])
@@ -85,7 +89,7 @@ def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) 
         first = last
 
 
-@compiled
+@compiled_uncounted
 def num_lanes_of(batch: PipelineBatch, row: int) -> int:
     """Returns 2 for a design that gathers parameters, else 1."""
     for chunk in range(batch.num_stages[row] * batch.num_chunks_per_stage[row]):
@@ -125,6 +129,8 @@ def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
             _play_routine(lanes, stage, awaited, end, duration, kind, FOUR_LANES)
         elif num_lanes == EIGHT_LANES:
             _play_routine(lanes, stage, awaited, end, duration, kind, EIGHT_LANES)
+        elif num_lanes == SIXTEEN_LANES:
+            _play_routine(lanes, stage, awaited, end, duration, kind, SIXTEEN_LANES)
         else:
             _play_routine(lanes, stage, awaited, end, duration, kind, NUM_LANES)
 
@@ -205,7 +211,7 @@ def streamed_end_s(
     return max(consumer_free_s + consumer_s, first_piece_s, last_piece_s)
 
 
-@compiled
+@compiled_uncounted
 def _write_stage_ends(lanes: Lanes, ends_s: FloatArray, lane: int) -> None:
     """Writes when each stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
     for stage in range(len(lanes.last_end_s)):
@@ -215,7 +221,7 @@ def _write_stage_ends(lanes: Lanes, ends_s: FloatArray, lane: int) -> None:
             ends_s[lanes.stages[chunk]] += lanes.sync_s[chunk, lane]
 
 
-@compiled
+@compiled_uncounted
 def _write_results(
     batch: PipelineBatch,
     order: PipelineOrder,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.compiled import compiled
+from simulator.compiled import compiled, compiled_uncounted
 from simulator.pipeline.order import ALWAYS_THERE
 from simulator.pipeline.turns import PipelineShape, num_directions, stage_of
 
@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 NUM_LANES = 32
 """Designs played side by side,"""
-TWO_LANES, FOUR_LANES, EIGHT_LANES = 2, 4, 8
+TWO_LANES, FOUR_LANES, EIGHT_LANES, SIXTEEN_LANES = 2, 4, 8, 16
 """and where there are not as many of a shape."""
 
 
@@ -94,7 +94,9 @@ def lanes_for(num_wanted: int) -> int:
         return TWO_LANES
     if num_wanted <= FOUR_LANES:
         return FOUR_LANES
-    return EIGHT_LANES if num_wanted <= EIGHT_LANES else NUM_LANES
+    if num_wanted <= EIGHT_LANES:
+        return EIGHT_LANES
+    return SIXTEEN_LANES if num_wanted <= SIXTEEN_LANES else NUM_LANES
 
 
 @compiled
@@ -127,7 +129,7 @@ def new_lanes(
     return lanes
 
 
-@compiled
+@compiled_uncounted
 def reset(lanes: Lanes) -> None:
     """Puts every clock to the start of the step."""
     lanes.network_free_s[:] = 0.0
@@ -139,7 +141,7 @@ def reset(lanes: Lanes) -> None:
                 lanes.free_s[lanes.stages[chunk], lane] += lanes.gather_s[chunk, lane]
 
 
-@compiled
+@compiled_uncounted
 def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
     """Returns the shape of one row."""
     num_stages = batch.num_stages[row]
@@ -147,7 +149,7 @@ def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
     return PipelineShape(batch.schedule[row], num_stages, num_chunks, batch.num_micro_batches[row])
 
 
-@compiled
+@compiled_uncounted
 def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_network: bool) -> None:
     """Copies the durations of one row into a lane, with or without its data-parallel traffic; one stage sends nothing."""
     c = len(lanes.stages)

@@ -226,6 +226,19 @@ class TestAgainstTheReference:
         times = played(replace(step, sync_s=[0.0] * len(step.sync_s)))
         assert times.stage_end_s[0].tobytes() == last_s.tobytes()
 
+    @pytest.mark.parametrize("num_designs", [3, 7, 15, 17, 33, 41, 49])
+    def test_designs_of_one_shape_take_the_same_time_side_by_side_as_alone(self, num_designs: int) -> None:
+        # Every number of lanes that the last designs of a shape may fill; every third design gathers parameters.
+        steps = [
+            replace(equal_step(4, 8, 1), gather_s=[0.1 * number * (number % 3 == 0)] * 4)
+            for number in range(num_designs)
+        ]
+        together = play_pipelines(**columns_of(steps))
+        for row, step in enumerate(steps):
+            alone = played(step)
+            assert together.step_s[row] == alone.step_s[0]
+            assert together.exposed_sync_s[row] == alone.exposed_sync_s[0]
+
     @pytest.mark.parametrize("v", [1, 3])
     def test_thousands_of_micro_batches_take_the_time_of_their_closed_form(self, v: int) -> None:
         p, m = 8, 8_000
