@@ -256,8 +256,8 @@ class TestContextParallelism:
         # The last of 8 kernels hides nothing.
         half_hidden_s = context_exchange_s(rank, (whole_s[0] / 2 * 8 / 7, whole_s[1] / 2 * 8 / 7))
         assert half_hidden_s[0] == pytest.approx(whole_s[0] * (0.5 + CORE_SHARE / 2))
-        # Backward a kernel takes as long as one of 14 shares: keys alone hide behind the first kernel, gradients alone behind the
-        # last, and one share of the two behind each of the six between.
+        # Backward a kernel takes as long as one of 14 shares: keys alone hide behind the first kernel, gradients alone behind
+        # the last, and one share of the two behind each of the six between.
         assert half_hidden_s[1] == pytest.approx(whole_s[1] * (6 + 8 * CORE_SHARE) / 14, rel=0.02)
 
     def test_grouped_heads_make_the_ring_lighter_in_proportion(self) -> None:
