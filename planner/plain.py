@@ -62,9 +62,8 @@ def _plain_number(value: Real, location: Location, findings: Findings) -> float 
     except OverflowError:
         number = math.inf
     if math.isfinite(number):
-        return (
-            number + 0
-        )  # -0.0 is equal to 0.0, but its text is another, and so would be the hash of the job
+        # -0.0 is equal to 0.0, but its text is another, and so would be the hash of the job.
+        return number + 0
     findings.add(location, value, "must be a finite number")
     return None
 
