@@ -20,7 +20,12 @@ class UnusedRule:
 
 
 def is_set(job: Job, path: str) -> bool:
-    """Returns whether a field, named as `part.field`, differs from its default."""
-    part_name, field = path.split(".")
-    part: Record = getattr(job, part_name)
-    return bool(getattr(part, field) != type(part).model_fields[field].get_default(call_default_factory=True))
+    """Returns whether a field, named as `part.field`, or a part of it, is there and differs from its default."""
+    *parts, field = path.split(".")
+    record: Record | None = job
+    for part in parts:
+        record = getattr(record, part, None)
+    if record is None:
+        return False
+    default = type(record).model_fields[field].get_default(call_default_factory=True)
+    return bool(getattr(record, field) != default)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.job.unused_rule import UnusedRule
 from simulator.hardware import Precision
 from simulator.job import Job
+from simulator.lora import AdaptedProduct
 from simulator.plan import Plan, Recompute
 
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel", "expert_parallel")
@@ -179,7 +180,20 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "context_parallel"),
         why="context_parallel is 1",
-        paths=_paths("context_exchange"),
+        paths=_paths("context_exchange", "documents.is_split_each"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.chosen_exchange == "all_gather",
+        why="context_exchange is not all_gather",
+        paths=_paths("documents.is_split_each"),
+    ),
+    UnusedRule(
+        is_used=lambda job: (
+            job.workload.lora is None
+            or not {AdaptedProduct.PROJ, AdaptedProduct.FC2}.isdisjoint(job.workload.lora.targets)
+        ),
+        why="no adapter stands beside a product whose inputs are split",
+        paths=_paths("lora.exchanges_by_all_to_all"),
     ),
     UnusedRule(
         is_used=_shares_heads,
@@ -199,11 +213,16 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "tensor_parallel"),
         why="tensor_parallel is 1",
-        paths=_paths("overlaps_tensor_comm", "has_sequence_parallel", "gathers_cast_inputs"),
+        paths=_paths(
+            "overlaps_tensor_comm",
+            "has_sequence_parallel",
+            "gathers_cast_inputs",
+            "lora.exchanges_by_all_to_all",
+        ),
     ),
     UnusedRule(
         is_used=lambda job: job.workload.has_sequence_parallel,
         why="has_sequence_parallel is false",
-        paths=_paths("overlaps_tensor_comm", "gathers_cast_inputs"),
+        paths=_paths("overlaps_tensor_comm", "gathers_cast_inputs", "lora.exchanges_by_all_to_all"),
     ),
 )

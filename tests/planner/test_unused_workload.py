@@ -83,6 +83,32 @@ CHANGES: Mapping[str, object] = {
 """Another value of every field that a rule is about."""
 
 
+PARTS: Mapping[str, Mapping[str, object]] = {
+    "lora": {"exchanges_by_all_to_all": True},
+    "documents": {"is_split_each": True},
+}
+"""The same of parts of a workload."""
+WITH_PARTS: Mapping[str, Job] = {
+    "adapters": job_with(H100_RENTED, workload={"lora": {"rank": 16}}),
+    "adapters, data parallel": job_with(H100_RENTED, workload={"lora": {"rank": 16}}, search=ONE),
+    "adapters that sum": job_with(
+        H100_RENTED, workload={"lora": {"rank": 16}, "has_sequence_parallel": False}
+    ),
+    "adapters that enter blocks": job_with(
+        H100_RENTED, workload={"lora": {"rank": 16, "targets": ["linear_qkv", "linear_fc1"]}}
+    ),
+    "documents round a ring": job_with(H100_RENTED, workload={"documents": {"mean_tokens": 1000}}),
+    "documents whose keys are gathered": job_with(
+        H100_RENTED, workload={"documents": {"mean_tokens": 1000}, "context_exchange": "all_gather"}
+    ),
+    "documents on one rank": job_with(
+        H100_RENTED,
+        workload={"documents": {"mean_tokens": 1000}, "context_exchange": "all_gather"},
+        search=ONE,
+    ),
+}
+
+
 def plans_of(job: Job) -> PlanTable:
     """Designs with every decision on which a field of the workload depends."""
     search, lists = job.search, {}
@@ -110,9 +136,8 @@ def changed(job: Job, **fields: object) -> Job:
 
 
 def test_every_field_of_a_rule_is_tried() -> None:
-    assert {path for rule in WORKLOAD_RULES for path in rule.paths} == {
-        f"workload.{name}" for name in CHANGES
-    }
+    tried = {*CHANGES, *(f"{part}.{field}" for part, fields in PARTS.items() for field in fields)}
+    assert {path for rule in WORKLOAD_RULES for path in rule.paths} == {f"workload.{name}" for name in tried}
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -125,6 +150,19 @@ def test_a_field_is_told_as_unused_where_changing_it_changes_nothing(name: str) 
         other = changed(job, **{field: value})
         is_same = np.array_equal(before, told(other, plans), equal_nan=True)
         assert (f"workload.{field}" in unused_fields(other)) == is_same, (field, unused_fields(other))
+
+
+@pytest.mark.parametrize("name", WITH_PARTS)
+def test_so_is_a_field_of_a_part_that_is_there(name: str) -> None:
+    job, plans = WITH_PARTS[name], plans_of(WITH_PARTS[name])
+    before = told(job, plans)
+    for part, fields in PARTS.items():
+        if (record := getattr(job.workload, part)) is None:
+            continue
+        for field, value in fields.items():
+            other = changed(job, **{part: record.model_copy(update={field: value})})
+            is_same = np.array_equal(before, told(other, plans), equal_nan=True)
+            assert (f"workload.{part}.{field}" in unused_fields(other)) == is_same
 
 
 def test_one_plan_alone_is_told_what_it_does_not_use() -> None:
