@@ -1,9 +1,9 @@
 """How unequal is attention on context-parallel ranks that have gathered the keys, each for two pieces of a sequence?
 
 Of 2 c pieces rank r has r and 2c - 1 - r, which are equal work under a causal mask that nothing shortens (Llama 3, arXiv
-2407.21783, section 3.3.2). With P(x) the pairs of a query and a key among the first x tokens (`attention_span.pairs`), a piece
-from x to y is P(y) - P(x): the first piece has few keys to look back at, and a window leaves no more to the last one than to
-those in between. The rank with most is waited for, since all meet in the next layer.
+2407.21783, section 3.3.2). With P(x) the pairs of a query and a key among the first x tokens (`attention_span.kernel_pairs`),
+a piece from x to y is P(y) - P(x): the first piece has few keys to look back at, and a window leaves no more to the last one
+than to those in between. The rank with most is waited for, since all meet in the next layer.
 
     each document    rank r has the pieces r and 2c - 1 - r of every document (Transformer Engine): the mean over lengths
     the sequence     pieces end wherever they do in documents (Llama 3): the mean over micro-batches that are drawn
