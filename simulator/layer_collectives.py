@@ -49,7 +49,7 @@ def leaving_s(rank: Rank) -> Directions:
 
 def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
     """Returns the collectives of all blocks of a layer."""
-    _, num_left = num_ends(rank, is_expert=is_expert)
+    num_left = num_left_blocks(rank, is_expert=is_expert)
     out_s = _block_leaving_s(rank)
     in_s = [block_entering_s(rank, each) for each in entered_products(rank, is_expert=is_expert)]
     latents_s = entering_latents_s(rank)
@@ -66,7 +66,10 @@ def repeated_s(rank: Rank) -> Floats:
 
 
 def entered_products(rank: Rank, *, is_expert: bool) -> list[tuple[AdaptedProduct, ...]]:
-    """Returns the first products behind each gather of a layer; both of blocks that one norm makes the input of."""
+    """Returns the first products behind each gather of a layer; both of blocks that one norm makes the input of.
+
+    Latent attention is entered by latents of its own (`simulator.latent_exchange`), which are not among them.
+    """
     blocks, model = num_blocks(rank, is_expert=is_expert), rank.workload.model
     if model.latent_attention:
         return [(AdaptedProduct.FC1,)] * (blocks - 1)
@@ -114,13 +117,9 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
     return 2
 
 
-def num_ends(rank: Rank, *, is_expert: bool) -> tuple[int, int]:
-    """Returns how often they enter blocks of a layer, and how often they leave some.
-
-    Latent attention is entered by latents of its own (`simulator.latent_exchange`), and not counted among the former.
-    """
-    num_left = min(num_blocks(rank, is_expert=is_expert), rank.workload.model.num_blocks_in_turn)
-    return len(entered_products(rank, is_expert=is_expert)), num_left
+def num_left_blocks(rank: Rank, *, is_expert: bool) -> int:
+    """Returns how often tensor-parallel ranks leave a block of a layer."""
+    return min(num_blocks(rank, is_expert=is_expert), rank.workload.model.num_blocks_in_turn)
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
