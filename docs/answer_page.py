@@ -27,8 +27,8 @@ Every quantity has its unit in its name: seconds, bytes, watts, dollars, kg of C
 
 `--output DIR` also writes `front.csv` (`.parquet` with `--format parquet`), one line for each design of the front, and
 `designs.parquet`, one for each design that was evaluated; `design_id` is the same number in all of them. `report.html`
-beside them is [a page that explains the answer](report.md), and `job.json` the job with all names resolved. A folder that holds a file
-of one of these names is refused: nothing is overwritten.
+beside them is [a page that explains the answer](report.md), and `job.json` the job with all names resolved. A folder that
+holds a file of one of these names is refused: nothing is overwritten.
 
 This page is generated from the types: `python -m docs.generate`.
 """
@@ -100,7 +100,8 @@ its parts beside those of the fast depth and why they differ, who waits for whom
 
 - `--speed RANK=FACTOR` makes an accelerator slower or faster than the others; `--slow-link KIND:N=SHARE` leaves a link a
   share of its bandwidth: `scale-up:3` and `card:3` of accelerator 3, `leaf:0` from a leaf to the spine. Both may be repeated.
-- `--unfolded` plays every message of every accelerator, up to 1,024 of them; else those that do the same are played once.
+- `--unfolded` plays every message of every accelerator, up to 1,024 of them and 16 million tasks; else accelerators that do
+  the same are played once.
 - `--network FILE` plays the messages on the network of [a file](network-file.md) in the place of the offer's, by the algorithms
   of `--collectives`; `--slow-link` then takes its links, as in `gpu:3-switch:0=0.5`.
 - `--timeline FILE.json` writes every operator and every flow that was played.

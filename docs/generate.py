@@ -88,8 +88,8 @@ they save. Limits of the job are not applied: a sweep shows what there is.
 capplan sweep examples/studies/cluster-size-and-checkpointing.yaml --output rows.csv
 ```
 
-The picture on the terminal shows for every size and scheme the largest goodput and the interval that reaches it;
-`--output` and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
+The terminal shows for every size and scheme the largest goodput and the interval that reaches it; `--output` (a new CSV file)
+and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
 saves, tokens per second with and without interruptions, time, energy, cost and carbon.
 [The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.
 
