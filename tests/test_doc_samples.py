@@ -13,8 +13,11 @@ from docs.generate import INTRODUCTION, job_file_reference
 from docs.job_rules import EXAMPLES, JOB, refusals, rules_section
 from planner.job.file import parse_job
 from planner.job.schema import FORMS
+from planner.measured.rows import Unmodelled
+from planner.validation.report import as_json, report_of
 from simulator.options import Factors, InputFactors
 
+MEASURED = Path(__file__).parents[1] / "docs" / "measured-rows.md"
 PAGE = job_file_reference()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
 
@@ -78,6 +81,14 @@ class TestDefaultsAndTypes:
         assert (job.limits.budget_usd, job.offers[0].num_gpus.max) == (4e6, 512)
         assert job.site.power_usage_effectiveness == 1.1
         assert len(overrides) == 4
+
+
+def test_the_page_of_measured_rows_has_all_fields_of_a_row() -> None:
+    entries = [Unmodelled(row_id="a", group="b", reason="c", step_time_s="")]
+    (row,) = as_json(report_of(entries, {}), entries, whole_runs=None)["rows"]  # type: ignore[misc] # JSON of any kind
+    _, _, section = MEASURED.read_text(encoding="utf-8").partition("## What comes out")
+    told = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)))
+    assert row.keys() - {"id", "source"} <= set(told)
 
 
 class TestGettingStarted:
