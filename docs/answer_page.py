@@ -25,10 +25,10 @@ INTRODUCTION = """\
 `planner.recommend` returns it as a value. Two runs of the same job, version and seed differ in `created_at` only.
 Every quantity has its unit in its name: seconds, bytes, watts, dollars, kg of CO2 equivalents; fractions are 0..1.
 
-`--output DIR` also writes `front.csv` (or `.parquet`), one line for each design of the front, and `designs.parquet`,
-one for each design that was evaluated; `design_id` is the same number in all of them. `report.html` beside them is
-[a page that explains the answer](report.md), and `job.json` the job with all names resolved. A folder that holds a file
-of one of these names is refused: nothing is overwritten.
+`--output DIR` also writes `front.csv` (`.parquet` with `--format parquet`), one line for each design of the front, and
+`designs.parquet`, one for each design that was evaluated; `design_id` is the same number in all of them. `report.html`
+beside them is [a page that explains the answer](report.md), and `job.json` the job with all names resolved. A folder that
+holds a file of one of these names is refused: nothing is overwritten.
 
 This page is generated from the types: `python -m docs.generate`.
 """
@@ -58,8 +58,9 @@ the `plan` of any answer will do):
 Below *Configuration* the answer to a job prints the command that simulates its recommended design, with all that differs from
 these defaults.
 
-Two decisions can be typed beside the plan, and then count instead of those in it: `--scheme NAME` is its
-`checkpoint_scheme`, and `--interval` its `checkpoint_interval_s`, in seconds (`600`), in steps (`100steps`: as long as
+`--set` replaces values of the job ([how](job-file.md)), and `--calibration FILE.yaml` takes [constants of your
+cluster](calibrate.md). Two decisions can be typed beside the plan, and then count instead of those in it: `--scheme NAME` is
+its `checkpoint_scheme`, and `--interval` its `checkpoint_interval_s`, in seconds (`600`), in steps (`100steps`: as long as
 the run takes for them, stragglers included), or `auto` for the interval that loses least.
 
 A layout outside the offer's range of accelerators is simulated all the same; one that breaks another rule of layouts
@@ -99,7 +100,10 @@ its parts beside those of the fast depth and why they differ, who waits for whom
 
 - `--speed RANK=FACTOR` makes an accelerator slower or faster than the others; `--slow-link KIND:N=SHARE` leaves a link a
   share of its bandwidth: `scale-up:3` and `card:3` of accelerator 3, `leaf:0` from a leaf to the spine. Both may be repeated.
-- `--unfolded` plays every message of every accelerator, up to 1,024 of them; else those that do the same are played once.
+- `--unfolded` plays every message of every accelerator, up to 1,024 of them and 16 million tasks; else accelerators that do
+  the same are played once.
+- `--network FILE` plays the messages on the network of [a file](network-file.md) in the place of the offer's, by the algorithms
+  of `--collectives`; `--slow-link` then takes its links, as in `gpu:3-switch:0=0.5`.
 - `--timeline FILE.json` writes every operator and every flow that was played.
 - A layout that cannot run, and what this depth does not play, is an error that names it (exit code 2). Options about the run
   (`--scheme`, `--interval`, `--no-sensitivities`) do not go with it.
@@ -139,7 +143,10 @@ This page is generated from the types: `python -m docs.generate`.
 
 def simulate_reference() -> str:
     """Returns the page: one section for every type of this answer that the page on `recommend` does not hold."""
-    pairs = ", ".join(f"`{short}` for `{name}`" for short, name in SHORT_FORMS.items())
+    shorts: dict[str, list[str]] = {}
+    for short, name in SHORT_FORMS.items():
+        shorts.setdefault(name, []).append(f"`{short}`")
+    pairs = ", ".join(f"{' or '.join(names)} for `{name}`" for name, names in shorts.items())
     introduction = SIMULATE_INTRODUCTION.replace("{short_forms}", pairs)
     return "\n".join([introduction, *answer_sections(SimulatedDesign, DeepStep)])
 

@@ -7,6 +7,7 @@ python -m docs.generate --check    fails when a page on disk differs, and names 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from enum import Enum
@@ -35,6 +36,8 @@ from docs.explain_page import (
     PURCHASE_PAGE,
     constraint_tables,
 )
+from docs.getting_started import GETTING_STARTED, filled_getting_started
+from docs.job_rules import rules_section
 from docs.network_page import NETWORK_INTRODUCTION, NETWORK_PAGE
 from docs.perfsim_page import PAGE as PERFSIM_PAGE
 from docs.perfsim_page import perfsim_page
@@ -61,13 +64,15 @@ A job file says what is to be trained, what hardware is on offer, where, and wit
 unit in its name; fractions are 0..1; bytes, seconds, watts and dollars have no prefix: `30e6` is 30 MW.
 
 - `examples/` holds complete files.
+- `capplan init` asks a few questions and writes one; editors complete and check it by its [schema](schemas.md).
 - What is required must be given. `null` is the same as leaving a field out, unless the field says otherwise.
-- Values can be replaced from outside: `limits.budget_usd=4e6`, `offers[0].num_gpus.max=512`,
-  `site.power_usage_effectiveness=1.1`.
+- Commands replace values: `--set limits.budget_usd=4e6`, `--set offers[0].num_gpus.max=512` (offers are counted from 0),
+  `--set site.power_usage_effectiveness=1.1`, `--set limits.deadline_days=null`.
 - All problems of a file are reported at once, each with the path of its field; the exit code is 2.
-- Anchors, aliases and tags of YAML are refused, as are duplicate fields and files above 1 MB.
-- A range without a multiple of the node's accelerators, or a number format that nothing on offer has, is a problem,
-  too. Limits that turn out too tight are not: the study proves it and says what would help (exit code 3).
+- Anchors, aliases and tags of YAML are refused, as are duplicate fields, unknown ones, and files above 1 MB.
+- [Fields that need or exclude each other](#fields-that-need-or-exclude-each-other) are told, too. Fields that change nothing
+  are named in the answer (*Mind*, `warnings`).
+- Limits that turn out too tight are no problem of the file: the study proves it and says what would help (exit code 3).
 
 This page is generated from the types: `python -m docs.generate`.
 """
@@ -83,8 +88,8 @@ they save. Limits of the job are not applied: a sweep shows what there is.
 capplan sweep examples/studies/cluster-size-and-checkpointing.yaml --output rows.csv
 ```
 
-The picture on the terminal shows for every size and scheme the largest goodput and the interval that reaches it;
-`--output` and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
+The terminal shows for every size and scheme the largest goodput and the interval that reaches it; `--output` (a new CSV file)
+and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
 saves, tokens per second with and without interruptions, time, energy, cost and carbon.
 [The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.
 
@@ -127,7 +132,7 @@ def network_reference() -> str:
 
 def job_file_reference() -> str:
     """Returns the page: one section with a table for every type that a job file can hold."""
-    return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Job, []))])
+    return "\n".join([INTRODUCTION, *(_section(model) for model in models_in(Job, [])), rules_section()])
 
 
 def _section(model: type[Record]) -> str:
@@ -139,10 +144,19 @@ def _section(model: type[Record]) -> str:
 
 def _row(model: type[Record], name: str) -> str:
     field, form = model.model_fields.get(name), form_of(model, name)
-    written = form.written if form else _written(field)
+    written = _form_written(form, field) if form else _written(field)
     meaning = (form.meaning if form else "") or meanings(model).get(name, "")
     cells = (f"`{name}`", written, _default(field, form), " ".join(meaning.split()))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _form_written(form: Form, field: FieldInfo | None) -> str:
+    """Returns what a form says, with links to the types that it names and the bounds of its number."""
+    bounds = _bounds(field.metadata) if field is not None and _NUMBER.match(form.written) else ""
+    written = _TYPES.sub(lambda found: f"fields of [{found[1]}](#{found[1].lower()})", form.written)
+    return (
+        f"{written}{', ' if written in ('number', 'whole number') else '; '}{bounds}" if bounds else written
+    )
 
 
 def _written(field: FieldInfo | None) -> str:
@@ -177,6 +191,11 @@ def _words(annotation: object) -> str:
 
 
 _LONG_NUMBER = 1e6
+_EXPONENT = re.compile(r"e([+-])0*(?=[1-9])")
+_NUMBER = re.compile(r"(?:whole )?number\b(?!, or \{)")
+"""Forms of one number, the bounds of which are those of the field."""
+_TYPES = re.compile(r"\bfields of ([A-Z]\w+)")
+"""Types that a form names."""
 _WORDS: dict[object, str] = {
     object: "any value",
     int: "whole number",
@@ -190,7 +209,7 @@ _SIGNS = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}"}
 def _bounds(metadata: Sequence[object]) -> str:
     """Returns the bounds of a number, the lower one first; bounds of lengths only protect the program."""
     return ", ".join(
-        sign.format(f"{value:,.15g}")
+        sign.format(_short(f"{value:,.15g}"))
         for name, sign in _SIGNS.items()
         for limit in metadata
         if isinstance(value := getattr(limit, name, None), (int, float))
@@ -211,7 +230,7 @@ def _value(value: object) -> str:
         case None:
             return "not set"
         case Record():
-            return "the defaults below"
+            return _record(value)
         case bool():
             return f"`{str(value).lower()}`"
         case Enum():
@@ -221,9 +240,22 @@ def _value(value: object) -> str:
         case dict():
             return "`{}`"
         case float():
-            return f"`{value:.15g}`" if value < _LONG_NUMBER else f"`{value:g}`".replace("e+", "e")
+            return _short(f"`{value:.15g}`" if value < _LONG_NUMBER else f"`{value:g}`")
         case _:
             return f"`{value}`"
+
+
+def _record(value: Record) -> str:
+    """Returns what stands for a record as a default: its own defaults, where its type has some for all fields."""
+    if not any(field.is_required() for field in type(value).model_fields.values()) and value == type(value)():
+        return "the defaults below"
+    fields = (f"{name}: {_value(inner).strip('`')}" for name, inner in value.model_dump().items())
+    return f"`{{{', '.join(fields)}}}`"
+
+
+def _short(number: str) -> str:
+    """Returns a number whose exponent has no zeros in front: `1e+09` is `1e9`."""
+    return _EXPONENT.sub(lambda found: "e" + found[1].strip("+"), number)
 
 
 def main() -> int:
@@ -242,6 +274,7 @@ def main() -> int:
         NETWORK_PAGE: network_reference(),
         PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
+        GETTING_STARTED: filled_getting_started(),
         STUDY_PAGE: filled_page(all_rows()),
         **{SCHEMAS / f"{name}.schema.json": schema_text(name) for name in NAMES},
     }

@@ -154,15 +154,21 @@ class WhatIfCase(Record):
     case: str
     """What is otherwise."""
     time_to_train_days: float | None = None
-    """With the wait for a later start, which takes nothing else."""
+    """Wall time, with the wait for a later start, which takes nothing else."""
     cost_usd: float | None = None
+    """Cost of the run."""
     energy_kwh: float | None = None
+    """Energy of the facility."""
     carbon_kgco2e: float | None = None
+    """Operational and embodied greenhouse gases."""
     time_change_days: float | None = None
-    """These figures less those of the answer: below 0 is saved."""
+    """Wall time less that of the answer: below 0 is saved."""
     cost_change_usd: float | None = None
+    """The same of the cost,"""
     energy_change_kwh: float | None = None
+    """of the energy,"""
     carbon_change_kgco2e: float | None = None
+    """and of the greenhouse gases."""
     limits_broken: dict[str, float | None] = Field(default_factory=dict)
     """Limits of the job that do not hold then, memory and progress among them, and by which share each is exceeded; null
     where that has no bound."""

@@ -169,7 +169,8 @@ class Fabric(Record):
     """The network between the nodes."""
 
     kind: str = "infiniband-ndr"
-    """Link whose measured efficiency and latency apply; those of the catalogue's fabrics (`capplan catalog fabrics`)."""
+    """Kind of link (`capplan catalog fabrics`). Names that begin with `infiniband` have the efficiency and latency of
+    InfiniBand, all others those of RoCE and other networks; bandwidth is that of the node."""
     oversubscription: float = Field(default=1.0, ge=1.0, le=64.0)
     """Ratio of node bandwidth to bandwidth through the core; 1: full bisection."""
     switch_ports: int = Field(default=64, ge=4, le=100_000)

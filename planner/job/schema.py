@@ -63,7 +63,7 @@ FORMS = (
         field="catalog",
         written="path of a CSV file, or list of paths, relative to the job file",
         default="not set",
-        meaning="Own price list or region file, whose figures replace those of the catalogue "
+        meaning="Own prices, hardware, regions and factors, which replace those of the catalogue or are new entries "
         "(`docs/cost-energy-carbon.md`).",
     ),
     Form(
@@ -77,7 +77,7 @@ FORMS = (
     Form(
         model=Workload,
         field="model",
-        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape; with the first two "
+        written="model of the catalogue, {config: path of a config.json}, or the fields of ModelShape; beside the first two "
         "num_mtp_layers may stand: {name: model of the catalogue, num_mtp_layers: 1}",
     ),
     Form(
@@ -155,7 +155,7 @@ FORMS = (
     Form(
         model=Reliability,
         field="failures_per_1000_node_days",
-        written="number",
+        written="number, unless preset is given",
         default="the preset's",
     ),
     Form(

@@ -95,6 +95,13 @@ def _with_region(given: Fields, location: Location, findings: Findings) -> Field
         return given
     if region not in catalog.names(catalog.Kind.SITES) and not set(missing) & set(REQUIRED):
         return given
+    lacking = [name for name in REQUIRED if name in missing]
+    if region not in catalog.names(catalog.Kind.SITES) and len(lacking) < len(REQUIRED) - 1:
+        rule = f"is not in the catalogue, and a region of your own needs {', '.join(lacking)}, too"
+        findings.add((*location, "region"), region, rule)
+        for field in missing:
+            findings.hide((*location, field))
+        return given
     known = found(catalog.site, region, (*location, "region"), findings)
     if known is None:
         for field in missing:

@@ -15,7 +15,10 @@ first since October 2025 (pull request 1776); PyTorch does since 2.11, the first
 (`check_prefer_cudnn_attention` in `sdp_utils.cpp`)."""
 FUSED_ON_ALL_SINCE = 2023
 """Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
-FLASH_ON_REQUEST = r"^(?!.*(core(?!_?[rv])|transformer[- _]?engine|\bte\b)).*megatron-?(lm|deepspeed)"
+FLASH_ON_REQUEST = (
+    r"^(?!.*(core(?!_?[rv])|transformer[- _]?engine|\bte\b))"
+    r"(.*megatron-?(lm|deepspeed)|(?!.*fsdp).*deepspeed[- ]ulysses)"
+)
 FLASH_ON_REQUEST_YEAR = 2023
 """Year in which Megatron-LM, and DeepSpeed's fork of it, took FlashAttention on request only: `--use-flash-attn` is
 `store_true` since December 2022, and `--transformer-impl` was `local` until April 2024 (`arguments.py`). Transformer Engine,

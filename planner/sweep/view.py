@@ -69,12 +69,12 @@ def number(row: Row, name: str) -> float:
 
 
 def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """The rows by the values of the axes."""
+    """The rows by the values of the axes, with a heading each."""
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         found.setdefault(tuple(f"{axis} = {row[axis]}" for axis in sweep.axes), []).append(row)
     for key, point in found.items():
-        yield ", ".join(key) or sweep.name, point
+        yield f"at {', '.join(key)}" if key else "at every size", point
 
 
 def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:

@@ -116,6 +116,22 @@ def test_a_file_in_another_code_is_told_which_one_it_looks_like(code: str, tmp_p
         load_job(job)
 
 
+def test_reliability_without_a_preset_says_what_else_it_takes() -> None:
+    with pytest.raises(
+        InputError, match="failures_per_1000_node_days: is missing: number, unless preset is given"
+    ):
+        parse_job(changed(reliability={"repair_days": 1}))
+
+
+def test_a_region_of_ones_own_that_lacks_a_figure_names_it() -> None:
+    site = {"region": "hall 3", "grid_kgco2e_per_kwh": 0.1, "electricity_usd_per_kwh": 0.1}
+    with pytest.raises(InputError, match="of your own needs power_usage_effectiveness, too") as caught:
+        parse_job(changed(site=site))
+    assert len(caught.value.problems) == 1
+    with pytest.raises(InputError, match="is not among the catalogue's sites"):
+        parse_job(changed(site={"region": "us-iovva"}))
+
+
 def test_all_problems_of_a_file_are_reported_together() -> None:
     document = changed(site="atlantis", reliability="perfect", limits={"budget": 1}, fabric="string")
     document["workload"] = {"model": "gpt-9", "tokens": "many", "sequence_length": 0}

@@ -44,6 +44,8 @@ class TestReleases:
             ("NeMo 23.08", "ampere", "bf16", "unfused"),
             # Scripts of Megatron-DeepSpeed, examples_deepspeed/sequence_parallel: --use-flash-attn-triton, flash-attn 1.0.4.
             ("DeepSpeed-Ulysses (Megatron-DeepSpeed 2023)", "ampere", "bf16", "flash-1"),
+            ("DeepSpeed-Ulysses 2023", "ampere", "bf16", "flash-1"),
+            ("FSDP with DeepSpeed-Ulysses 2023", "ampere", "bf16", "flash-2"),
             # Submodule flash-attention: 1.0.5 until January 2024, 2.2.1 since.
             ("InternLM (2023)", "ampere", "bf16", "flash-1"),
             ("InternLM", "ampere", "bf16", "flash-1"),

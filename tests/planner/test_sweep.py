@@ -111,6 +111,7 @@ def test_sizes_at_which_nothing_fits_are_named() -> None:
     assert list(empty_points(sweep, rows)) == ["8 GPUs (workload.model = llama-3.1-405b)"]
     said = rendered(lambda console: show_sweep(sweep, rows, console))
     assert "test: 1 design\n" in said
+    assert "\nAt workload.model = llama-3.1-8b\n" in said
     assert "No layout fits the memory at 8 GPUs (workload.model = llama-3.1-405b)." in said
     assert "No layout" not in rendered(lambda console: show_sweep(sweep, rows, console, is_whole=False))
 
