@@ -7,17 +7,21 @@ each with its source.
 from __future__ import annotations
 
 import math
+from difflib import SequenceMatcher
 from typing import Self, assert_never
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from simulator.climate import Climate
 from simulator.embodied import Dies
 from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, require_plausible
+from simulator.links import INFINIBAND
 from simulator.record import Choice, Record
 
 MOST_PUE = 5.0
 """A facility that draws more for its cooling than that is a mistake in a figure."""
+NEARLY_ALIKE = 0.8
+"""Share of letters in common, in their order, from which on a word is another one misspelt."""
 FAMILIES_WITHOUT_BF16 = ("volta",)
 """Architectures whose 16-bit matrix products are fp16 only: V100 has no bf16 (`simulator/catalog/data/accelerators.csv`)."""
 
@@ -184,6 +188,15 @@ class Fabric(Record):
     August 2024: 1,900 USD per GPU in one tier, 4,200 in two, 6,600 in three)."""
     embodied_switch_kgco2e: float = Field(default=600.0, ge=0, le=1e6)
     """Greenhouse gases of making one switch (0.3 to 1 t; estimate, no published footprint was found)."""
+
+    @field_validator("kind")
+    @classmethod
+    def _is_not_nearly_infiniband(cls, kind: str) -> str:
+        start = kind[: len(INFINIBAND)]
+        alike = SequenceMatcher(None, start.casefold(), INFINIBAND).ratio()
+        if start != INFINIBAND and alike >= NEARLY_ALIKE:
+            raise ValueError(f"`{kind}` would not count as InfiniBand, whose kinds begin with `{INFINIBAND}`")
+        return kind
 
 
 LEAST_BYTES_PER_S = 1e6

@@ -50,6 +50,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "limit-below-every-offer.yaml": ("limits.num_gpus = 32", "must be at least 64"),
     "list-at-the-top.yaml": ('["workload", "offers"]', "must be a mapping"),
     "merge-key.yaml": ("line 1, column 7", "anchors (&)"),
+    "misspelt-kind-of-fabric.yaml": ("fabric.kind", "`infinband-ndr` would not count as InfiniBand"),
     "missing-batch.yaml": ("workload.global_batch_size: is missing", "global_batch_tokens"),
     "missing-offers.yaml": ("offers: is missing",),
     "missing-tokens.yaml": ("workload.tokens: is missing",),
