@@ -71,7 +71,9 @@ class Rate:
 
     def predicted_s(self) -> float:
         """What the simulator says of the mean of both, with the constants that its module has now."""
-        weights_bytes = NUM_TOKENS * WEIGHT_BYTES * EXPERTS_PER_RANK * min(self.num_ranks, self.ranks_per_domain)
+        weights_bytes = (
+            NUM_TOKENS * WEIGHT_BYTES * EXPERTS_PER_RANK * min(self.num_ranks, self.ranks_per_domain)
+        )
         return (self._exchange_s(TOKEN_BYTES + weights_bytes) + self._exchange_s(TOKEN_BYTES)) / 2.0
 
     def _exchange_s(self, num_bytes: float) -> float:

@@ -182,8 +182,8 @@ class TestExchange:
     def test_what_hybrid_ep_copies_from_python_is_what_sorting_reads_and_writes_in_its_place(
         self, num_ranks: int, domains: int, from_python: float, alone: float
     ) -> None:
-        # GB/s of combine on H100, 4,096 tokens of 7,168 values, 8 of 8 experts a rank (`README_Hybrid-EP.md`): without sorting it
-        # copies all that has arrived into the buffer of its kernel, which is all but a quarter of it.
+        # GB/s of combine on H100, 4,096 tokens of 7,168 values, 8 of 8 experts a rank (`README_Hybrid-EP.md`): without
+        # sorting it copies all that has arrived into the buffer of its kernel, which is all but a quarter of the difference.
         experts, token_bytes = routing(8 * num_ranks, 8), 4096 * 7168 * 2
         more_s = token_bytes * reached(experts, domains) * (1 / from_python - 1 / alone) / 1e9
         rank = rank_of(training("qwen3-30b-a3b"), plan_of(expert=8, data=8))
