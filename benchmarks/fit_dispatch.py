@@ -5,9 +5,12 @@ with the error of every platform predicted from the other two:
 
     python -m benchmarks.fit_dispatch
 
-The rates are those of deepseek-ai/DeepEP, branch hybrid-ep, `Hybrid-EP_Implementation.md`: 4,096 tokens of 7,168 values in
-16 bits, top 8 of 8 experts a rank, random routing; called from PyTorch, at the best number of cores. They count the copy
-for the rank's own node (H100) or rank (B200, GB200).
+The rates are those of deepseek-ai/DeepEP, branch hybrid-ep, `README_Hybrid-EP.md`: 4,096 tokens of 7,168 values in 16 bits,
+top 8 of 8 experts a rank, random routing; of the kernels alone, at the best number of cores. They count the copy for the
+rank's own node (H100) or rank (B200, GB200), and not the weights that are dispatched with a token, one in 32 bits for each
+expert of a domain. Called from PyTorch, as the page has it beside them, a dispatch also copies what has arrived out of the
+buffers of its kernel, and a combine into them (`test_hybrid_ep.py`: "dispatch_kernel + d2d + misc"). Where tokens are sorted
+by expert there are no such copies: sorting reads and writes those buffers.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from simulator.expert_exchange import num_reached
 from simulator.table import Floats
 from simulator.units import GIGA
 
-TOKEN_BYTES = 4096.0 * 7168.0 * 2.0
+NUM_TOKENS = 4096.0
+TOKEN_BYTES = NUM_TOKENS * 7168.0 * 2.0
+WEIGHT_BYTES = 4.0
 EXPERTS_PER_RANK = 8
 TOP_K = 8
 
@@ -65,11 +70,17 @@ class Rate:
         return float(num_reached(self.experts, np.array([float(parts)]))[0])
 
     def predicted_s(self) -> float:
-        """What the simulator says, with the constants that its module has now."""
+        """What the simulator says of the mean of both, with the constants that its module has now."""
+        weights_bytes = (
+            NUM_TOKENS * WEIGHT_BYTES * EXPERTS_PER_RANK * min(self.num_ranks, self.ranks_per_domain)
+        )
+        return (self._exchange_s(TOKEN_BYTES + weights_bytes) + self._exchange_s(TOKEN_BYTES)) / 2.0
+
+    def _exchange_s(self, num_bytes: float) -> float:
         members, domains = min(self.num_ranks, self.ranks_per_domain), self.num_domains
         time_s = network.forwarded_exchange_s(
-            near_bytes=TOKEN_BYTES * self.reached(self.num_ranks) * (members - 1) / members,
-            far_bytes=TOKEN_BYTES * self.reached(domains) * (domains - 1) / domains,
+            near_bytes=num_bytes * self.reached(self.num_ranks) * (members - 1) / members,
+            far_bytes=num_bytes * self.reached(domains) * (domains - 1) / domains,
             group_size=float(self.num_ranks),
             members_per_domain=float(members),
             links=links.link_constants(
@@ -108,15 +119,15 @@ def _blackwell(platform: str, num_ranks: int, dispatch: float, combine: float) -
 
 
 RATES = (
-    _h100(16, 57.74, 56.96),
-    _h100(32, 47.36, 52.53),
-    _h100(64, 41.46, 47.68),
-    _blackwell("B200", 8, 535.94, 530.86),
-    _blackwell("GB200", 8, 545.71, 568.94),
-    _blackwell("GB200", 16, 523.48, 521.55),
-    _blackwell("GB200", 24, 507.32, 483.76),
-    _blackwell("GB200", 32, 484.22, 464.54),
-    _blackwell("GB200", 36, 479.02, 447.89),
+    _h100(16, 76.80, 68.00),
+    _h100(32, 57.69, 57.46),
+    _h100(64, 50.55, 51.03),
+    _blackwell("B200", 8, 734.95, 673.84),
+    _blackwell("GB200", 8, 764.03, 737.13),
+    _blackwell("GB200", 16, 706.95, 666.26),
+    _blackwell("GB200", 24, 665.97, 639.80),
+    _blackwell("GB200", 32, 642.23, 605.15),
+    _blackwell("GB200", 36, 632.31, 596.99),
 )
 
 

@@ -29,6 +29,7 @@ READ = (
     "fp8_recipe",
     "gathers_cast_weights",
     "fills_expert_rows",
+    "gathers_routing_maps",
     "checks_gradients",
     "divides_gradients",
     "fuses_update",

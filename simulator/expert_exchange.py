@@ -17,11 +17,12 @@ from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s
 from simulator.rank import Rank, members_in_domain
+from simulator.routing_maps import map_gather_s, weight_value_bytes
 from simulator.table import Floats, total
 
 HIDDEN_EXCHANGE_SHARE = 0.5
 """Share of the traffic of experts that disappears behind another micro-batch. Qwen3-30B-A3B on 16 H100 was measured with
-and without the overlap (Megatron-Bridge): it saved 47 % of what the exchange takes with Hybrid-EP and 52 % of plain
+and without the overlap (Megatron-Bridge): it saved 57 % of what the exchange takes with Hybrid-EP and 52 % of plain
 all-to-alls."""
 CAST_DISPATCH_BYTES = 1.0 + 4.0 / 128.0
 """A value that is dispatched in 8 bits, with its part of the fp32 scale of 128 of them (DeepSeek-V3, arXiv 2412.19437,
@@ -33,7 +34,8 @@ def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_
 
     Exchanges run beside computations of another micro-batch (Megatron Core, DualPipe of DeepSeek-V3, arXiv 2412.19437); in each
     direction as much of them hides as that direction computes, so that faster kernels never lengthen a pass. Or they run beside
-    the shared experts of the same micro-batch (Megatron Core, `--moe-shared-expert-overlap`).
+    the shared experts of the same micro-batch (Megatron Core, `--moe-shared-expert-overlap`). Maps of the routing come ahead of
+    those, forward.
 
     Args:
         rank: Ranks of the designs.
@@ -41,37 +43,51 @@ def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_
         backward_s: The same backward.
         shared_s: What of it are shared experts, forward and backward.
     """
-    exchange_s = _exchange_s(rank)
+    gather_s, backward_exchange_s = map_gather_s(rank), _exchange_s(rank)
     if rank.workload.overlaps_shared_experts:
-        return exposed_s(exchange_s, shared_s[0]), exposed_s(exchange_s, shared_s[1])
+        shown_s = exposed_s(backward_exchange_s, shared_s[0]) + gather_s
+        return shown_s, exposed_s(backward_exchange_s, shared_s[1])
+    exchange_s = backward_exchange_s + gather_s
     if rank.workload.overlaps_expert_exchange:
-        most_s = HIDDEN_EXCHANGE_SHARE * exchange_s
-        return exchange_s - np.minimum(most_s, forward_s), exchange_s - np.minimum(most_s, backward_s)
-    return exchange_s, exchange_s
+        return _beside_another(exchange_s, forward_s), _beside_another(backward_exchange_s, backward_s)
+    return exchange_s, backward_exchange_s
+
+
+def _beside_another(exchange_s: Floats, pass_s: Floats) -> Floats:
+    """What is left of an exchange behind the computation of another micro-batch."""
+    return exchange_s - np.minimum(HIDDEN_EXCHANGE_SHARE * exchange_s, pass_s)
 
 
 def _exchange_s(rank: Rank) -> Floats:
     """Dispatch and combine in one direction; backward they are each other's mirror image, in the same formats."""
-    if rank.workload.dispatches_in_8_bits:
-        is_8_bit = rank.plans.precision == Precision.FP8.code
-        dispatch_bytes = np.where(is_8_bit, CAST_DISPATCH_BYTES, ACTIVATION_BYTES)
-        exchange_s = _dispatch_s(rank, dispatch_bytes) + _dispatch_s(rank, ACTIVATION_BYTES)
-    else:
-        exchange_s = 2.0 * _dispatch_s(rank, ACTIVATION_BYTES)
+    plain_s = _dispatch_s(rank, ACTIVATION_BYTES)
+    is_alike = not (rank.workload.dispatches_in_8_bits or rank.workload.routes_by_maps)
+    exchange_s = 2.0 * plain_s if is_alike else _dispatch_s(rank, dispatched_bytes(rank)) + plain_s
     if rank.workload.expert_tensor_parallel > 1:
         exchange_s = exchange_s + _copies_to_parts_s(rank)
     return exchange_s
 
 
+def dispatched_bytes(rank: Rank) -> Floats:
+    """Returns the bytes of each value of a token on its way to experts, and of the gradient on the way back, `(n,)`."""
+    is_8_bit = rank.workload.dispatches_in_8_bits & (rank.plans.precision == Precision.FP8.code)
+    value_bytes = np.where(is_8_bit, CAST_DISPATCH_BYTES, ACTIVATION_BYTES)
+    group, members = _group(rank)
+    return np.asarray(value_bytes + weight_value_bytes(rank, group / members))
+
+
+def _group(rank: Rank) -> tuple[Floats, Floats]:
+    """Ranks that have different experts, and how many of them are in one link domain."""
+    number = rank.plans.expert_parallel
+    members = members_in_domain(rank, rank.workload.expert_tensor_parallel, number)
+    return number.astype(np.float64), members
+
+
 def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
     """Every token of a micro-batch to its experts, which e ranks share; the most loaded rank is waited for."""
-    experts, plans = rank.workload.model.experts, rank.plans
+    experts = rank.workload.model.experts
     assert experts is not None
-    stride = rank.workload.expert_tensor_parallel
-    group, members = (
-        plans.expert_parallel.astype(np.float64),
-        members_in_domain(rank, stride, plans.expert_parallel),
-    )
+    group, members = _group(rank)
     if rank.workload.expert_dispatch == "all_to_all":
         return all_to_all_s(
             num_bytes=routed_bytes(rank, value_bytes) * experts.experts_per_token,

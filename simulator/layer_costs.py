@@ -43,6 +43,7 @@ from simulator.recomputed_modules import (
     repeats_block,
     repeats_exchange,
 )
+from simulator.routing_maps import map_scan_s, staging_passes
 from simulator.table import Floats, Table, total
 
 NUM_ROUTING_KERNELS = 24.0
@@ -243,7 +244,7 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
     parts = {
         ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
         "router": rank.in_16_bits.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
-        "permutation": (permutation_s, permutation_s),
+        "permutation": (permutation_s + map_scan_s(rank), permutation_s),
     }
     if experts.shared_ffn_hidden_size:
         parts[SHARED_EXPERTS] = _ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t)
@@ -323,7 +324,8 @@ def _permuted_bytes(rank: Rank) -> Floats:
     k = float(experts.experts_per_token)
     gathered = k * rank.workload.expert_tensor_parallel
     if rank.workload.expert_dispatch == "deduplicated":
-        passes = 2.0 * (num_reached(experts, rank.plans.expert_parallel.astype(np.float64)) + gathered)
+        reached = num_reached(experts, rank.plans.expert_parallel.astype(np.float64))
+        passes = 2.0 * (reached + gathered) + staging_passes(rank)
     else:
         has_several = experts.num_experts > rank.plans.expert_parallel
         passes = 2.0 * k + 2.0 + np.where(has_several, 4.0 * gathered, 0.0)

@@ -31,9 +31,9 @@ Numbers = float | Floats
 
 MEASURED_GROUP = 8.0
 """Largest group inside a domain that was measured: full efficiency, and the end of latency growing with n."""
-FORWARDED_FRACTION = 0.53
-"""Share of the scale-up bandwidth that deduplicated dispatch and combine reach, copies to and from buffers included."""
-FORWARDING_EXPONENT = 1.4
+FORWARDED_FRACTION = 0.72
+"""Share of the scale-up bandwidth that deduplicated dispatch and combine reach: of kernels alone."""
+FORWARDING_EXPONENT = 1.9
 """p of (near^p + far^p)^(1/p): 1 adds the two ways of such an exchange, a large one takes the longer."""
 
 

@@ -165,6 +165,9 @@ class Workload(Record):
     fills_expert_rows: bool = False
     """Whether tokens reach experts in whole groups of rows, so that `separate` products in 8 or 4 bits need no copies for it
     (Hybrid-EP in Megatron Core, `moe_router_padding_for_quantization`, inputs that are padded to the capacity of experts)."""
+    gathers_routing_maps: bool = False
+    """Whether ranks that share the experts gather where all of their tokens go ahead of a `deduplicated` dispatch, which then
+    carries a weight for each expert of a link domain with each token (Hybrid-EP)."""
     expert_tensor_parallel: int = Field(default=1, gt=0, le=10_000)
     """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)
@@ -262,6 +265,11 @@ class Workload(Record):
                 "overlaps_shared_experts excludes recompute_modules shared_experts; give one of them"
             )
         return self
+
+    @property
+    def routes_by_maps(self) -> bool:
+        """Whether the routing of all tokens is gathered ahead of their dispatch."""
+        return self.gathers_routing_maps and self.expert_dispatch == "deduplicated"
 
     @property
     def hides_parameter_gather(self) -> bool:

@@ -84,6 +84,7 @@ WORKLOAD_RULES = (
             "overlaps_shared_experts",
             "dispatches_in_8_bits",
             "fills_expert_rows",
+            "gathers_routing_maps",
             "expert_tensor_parallel",
             "expert_imbalance",
             "expert_capacity_factor",
@@ -93,6 +94,11 @@ WORKLOAD_RULES = (
         is_used=lambda job: job.workload.expert_products == "separate",
         why="expert_products is not separate",
         paths=_paths("fills_expert_rows"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.expert_dispatch == "deduplicated",
+        why="expert_dispatch is not deduplicated",
+        paths=_paths("gathers_routing_maps"),
     ),
     UnusedRule(
         is_used=_has_shared_experts,

@@ -167,6 +167,11 @@ def fills_expert_rows(notes: str) -> bool:
     return bool(affirmed(_UNHIDDEN_DISPATCHER, notes))
 
 
+def gathers_routing_maps(notes: str) -> bool:
+    """Returns whether ranks gather where the tokens of all go ahead of a dispatch, as for Hybrid-EP."""
+    return bool(affirmed(_UNHIDDEN_DISPATCHER, notes))
+
+
 def expert_tensor_parallel(notes: str) -> int | None:
     """Returns how many ranks share each expert."""
     found = _EXPERT_TENSOR.search(notes)

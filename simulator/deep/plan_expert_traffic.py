@@ -13,19 +13,37 @@ from simulator.deep.plan_collectives import (
     ring,
 )
 from simulator.deep.plan_items import moves
-from simulator.expert_exchange import CAST_DISPATCH_BYTES, copied_bytes, forwarded_bytes, routed_bytes
-from simulator.hardware import Precision
+from simulator.expert_exchange import copied_bytes, dispatched_bytes, forwarded_bytes, routed_bytes
+from simulator.expert_ranks import expert_ranks
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import FORWARDED_FRACTION
 from simulator.rank import Rank
+from simulator.routing_maps import map_bytes
 
 Traffic = tuple[Collective, ...]
 
 
-def expert_traffic(rank: Rank) -> tuple[Traffic, Traffic]:
-    """Returns what sends the tokens of a micro-batch to their experts, and what brings the results back."""
-    is_8_bit = rank.workload.dispatches_in_8_bits and rank.plans.precision[0] == Precision.FP8.code
-    sent = _dispatch(rank, "expert dispatch", CAST_DISPATCH_BYTES if is_8_bit else ACTIVATION_BYTES)
+def expert_traffic(rank: Rank, way: int) -> tuple[Traffic, Traffic]:
+    """Returns what sends the tokens of a micro-batch to their experts, and what brings the results back.
+
+    Args:
+        rank: A rank of the only design.
+        way: 0 forward, where maps of the routing come first; 1 backward, where gradients take both ways back.
+    """
+    sent, returned = _tokens(rank)
+    return (*map_traffic(rank, way), *sent), returned
+
+
+def map_traffic(rank: Rank, way: int) -> Traffic:
+    """Returns what gathers maps of the routing ahead of that, which nothing of the same micro-batch hides."""
+    if way == 1 or not rank.workload.routes_by_maps:
+        return ()
+    ranks = Group.of(rank, 1, int(expert_ranks(rank.workload, rank.plans)[0]))
+    return moves(ring("routing maps", Operation.ALL_GATHER, float(map_bytes(rank)[0]), ranks, rank.links))
+
+
+def _tokens(rank: Rank) -> tuple[Traffic, Traffic]:
+    sent = _dispatch(rank, "expert dispatch", float(dispatched_bytes(rank)[0]))
     returned = _dispatch(rank, "expert combine", ACTIVATION_BYTES)
     shares = rank.workload.expert_tensor_parallel
     if shares == 1:

@@ -23,7 +23,7 @@ from simulator.attention_costs import attention_core_s, each_projection_s
 from simulator.deep.adapter_traffic import adapter_collectives
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
-from simulator.deep.plan_expert_traffic import expert_traffic
+from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
@@ -320,13 +320,14 @@ class _Layer:
         """The products of the second block; tokens travel before and behind those of the experts."""
         if not self.is_expert:
             return self._work(way, "feed-forward products")
-        sent, returned = expert_traffic(self.rank)
+        sent, returned = expert_traffic(self.rank, way)
         if way == 1:
             sent, returned = returned, sent
         routing, shared = self._work(way, "router", "permutation"), self._work(way, SHARED_EXPERTS)
         if self.rank.workload.overlaps_shared_experts and shared:
-            shared = beside((*sent, *returned), shared, lent_to=EXPERT)
-            sent = returned = ()
+            maps = map_traffic(self.rank, way)
+            hidden = tuple(each for each in (*sent, *returned) if each not in maps)
+            shared, sent, returned = beside(hidden, shared, lent_to=EXPERT), maps, ()
         shown = 1.0 - self._hidden_share(way)
         sent, returned = (tuple(each.scaled(shown) for each in each_way) for each_way in (sent, returned))
         products = (*moves(*sent), *self._work(way, ROUTED_EXPERTS), *moves(*returned))
@@ -336,7 +337,7 @@ class _Layer:
         """Share of the traffic of experts in one direction that disappears behind another micro-batch."""
         if not (self.is_expert and self.rank.workload.overlaps_expert_exchange):
             return 0.0
-        exchange_s = sum(each.alone_s for each_way in expert_traffic(self.rank) for each in each_way)
+        exchange_s = sum(each.alone_s for each_way in expert_traffic(self.rank, way) for each in each_way)
         return min(HIDDEN_EXCHANGE_SHARE, self._total_s(way) / exchange_s) if exchange_s > 0.0 else 0.0
 
     def _hidden_exchange(self, items: Items, way: int) -> Items:
@@ -344,7 +345,7 @@ class _Layer:
         share = self._hidden_share(way)
         if share == 0.0:
             return items
-        sent, returned = expert_traffic(self.rank)
+        sent, returned = expert_traffic(self.rank, way)
         return beside(tuple(each.scaled(share) for each in (*sent, *returned)), items)
 
 

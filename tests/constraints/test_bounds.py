@@ -132,6 +132,7 @@ JOBS: Mapping[str, Job] = {
             "expert_tensor_parallel": 2,
             "expert_dispatch": "deduplicated",
             "dispatches_in_8_bits": True,
+            "gathers_routing_maps": True,
             "overlaps_shared_experts": True,
             "expert_products": "separate",
             "context_exchange": "hybrid",

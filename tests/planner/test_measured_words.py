@@ -721,6 +721,8 @@ class TestNotes:
         ({**MIXTURE, "notes": "no fp8 dispatch"}, "dispatches_in_8_bits", "false"),
         ({**MIXTURE, "notes": "DeepEP not used; all-to-all"}, "expert_dispatch", "all_to_all"),
         ({**MIXTURE, "notes": "dispatcher hybridep"}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "dispatcher hybridep"}, "gathers_routing_maps", "true"),
+        ({**MIXTURE, "notes": "DeepEP"}, "gathers_routing_maps", "false"),
         ({**MIXTURE, "notes": "tokendrop"}, "fills_expert_rows", "false"),
         ({**MIXTURE, "notes": "tokendrop", "framework": BRIDGE}, "fills_expert_rows", "true"),
         ({**MIXTURE, "notes": "tokendrop", "framework": BRIDGE}, "expert_dispatch", "all_to_all"),

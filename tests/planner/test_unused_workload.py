@@ -54,6 +54,7 @@ CHANGES: Mapping[str, object] = {
     "overlaps_shared_experts": True,
     "dispatches_in_8_bits": True,
     "fills_expert_rows": True,
+    "gathers_routing_maps": True,
     "expert_tensor_parallel": 2,
     "expert_imbalance": 1.75,
     "expert_capacity_factor": 1.25,

@@ -67,6 +67,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         documents=draw(DOCUMENTS),
         context_exchange=draw(st.none() | st.sampled_from(exchanges)),
         expert_dispatch=draw(st.sampled_from(["all_to_all", "deduplicated"])),
+        gathers_routing_maps=draw(st.booleans()),
         expert_products=draw(st.sampled_from(["grouped", "separate"])),
         expert_tensor_parallel=draw(st.sampled_from([1, 2])),
         dispatches_in_8_bits=draw(st.booleans()),

@@ -152,6 +152,14 @@ LARGE = {
         sequence=4096,
         expert_dispatch="deduplicated",
     ),
+    "deepseek by maps": _large(
+        "deepseek-v3",
+        plan_of(pipeline=16, expert=64, data=64),
+        batch=4096,
+        sequence=4096,
+        expert_dispatch="deduplicated",
+        gathers_routing_maps=True,
+    ),
 }
 """Plans of clusters, 32 to 2,048 accelerators."""
 
