@@ -30,6 +30,7 @@ NO_MODEL = {
     "simulator.checkpoints.schemes.NEVER_S": "infinity",
     "simulator.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
     "simulator.hardware.MOST_PUE": "what is taken for a mistake in a figure",
+    "simulator.hardware.NEARLY_ALIKE": "which words are taken for mistakes",
     "simulator.reliability.MOST_S": "what is taken for a mistake in a figure",
     "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",

@@ -13,7 +13,13 @@ from simulator.deep.plan_collectives import (
     ring,
 )
 from simulator.deep.plan_items import moves
-from simulator.expert_exchange import copied_bytes, dispatched_bytes, forwarded_bytes, routed_bytes
+from simulator.expert_exchange import (
+    RATE_IN_TRAINING,
+    copied_bytes,
+    dispatched_bytes,
+    forwarded_bytes,
+    routed_bytes,
+)
 from simulator.expert_ranks import expert_ranks
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import FORWARDED_FRACTION
@@ -30,8 +36,13 @@ def expert_traffic(rank: Rank, way: int) -> tuple[Traffic, Traffic]:
         rank: A rank of the only design.
         way: 0 forward, where maps of the routing come first; 1 backward, where gradients take both ways back.
     """
-    sent, returned = _tokens(rank)
+    sent, returned = (_in_training(each_way) for each_way in _tokens(rank))
     return (*map_traffic(rank, way), *sent), returned
+
+
+def _in_training(traffic: Traffic) -> Traffic:
+    """Returns collectives at the rate that they have where ranks wait for each other, as so many more bytes."""
+    return tuple(each.scaled(1.0 / RATE_IN_TRAINING) for each in traffic)
 
 
 def map_traffic(rank: Rank, way: int) -> Traffic:
@@ -39,7 +50,8 @@ def map_traffic(rank: Rank, way: int) -> Traffic:
     if way == 1 or not rank.workload.routes_by_maps:
         return ()
     ranks = Group.of(rank, 1, int(expert_ranks(rank.workload, rank.plans)[0]))
-    return moves(ring("routing maps", Operation.ALL_GATHER, float(map_bytes(rank)[0]), ranks, rank.links))
+    gather = ring("routing maps", Operation.ALL_GATHER, float(map_bytes(rank)[0]), ranks, rank.links)
+    return _in_training(moves(gather))
 
 
 def _tokens(rank: Rank) -> tuple[Traffic, Traffic]:

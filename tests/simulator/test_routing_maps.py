@@ -7,7 +7,7 @@ import pytest
 
 from simulator.blocks import MixtureOfExperts
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
-from simulator.expert_exchange import dispatched_bytes, expert_exchange_s
+from simulator.expert_exchange import RATE_IN_TRAINING, dispatched_bytes, expert_exchange_s
 from simulator.layer_costs import expert_layer
 from simulator.network import all_gather_s, forwarded_exchange_s
 from simulator.rank import Rank
@@ -77,7 +77,7 @@ class TestExchange:
     def test_maps_are_gathered_forward_and_weights_travel_once_each_way(self) -> None:
         rank = on_16(by_maps())
         forward_s, backward_s = expert_exchange_s(rank, NOTHING, NOTHING, (NOTHING, NOTHING))
-        assert forward_s - backward_s == pytest.approx(map_gather_s(rank))
+        assert forward_s - backward_s == pytest.approx(map_gather_s(rank) / RATE_IN_TRAINING)
         # A token reaches 6.6 of 16 ranks, seven of eight through the scale-up link, and the other node.
         reached = 16 * (1 - np.prod([(120 - i) / (128 - i) for i in range(8)]))
         far = 2 * (1 - np.prod([(64 - i) / (128 - i) for i in range(8)])) / 2
@@ -91,13 +91,13 @@ class TestExchange:
             )
             for token_bytes in (4096 + 256, 4096)
         )
-        assert backward_s == pytest.approx(both_s)
+        assert backward_s == pytest.approx(both_s / RATE_IN_TRAINING)
 
     def test_shared_experts_do_not_hide_the_maps(self) -> None:
         rank = on_16(by_maps("deepseek-v3", overlaps_shared_experts=True))
         endless = np.full(1, 1e3)
         forward_s, backward_s = expert_exchange_s(rank, NOTHING, NOTHING, (endless, endless))
-        assert forward_s - backward_s == pytest.approx(map_gather_s(rank))
+        assert forward_s - backward_s == pytest.approx(map_gather_s(rank) / RATE_IN_TRAINING)
 
     def test_both_depths_move_the_same(self) -> None:
         rank = on_16(by_maps())
@@ -105,7 +105,9 @@ class TestExchange:
         for way in (0, 1):
             played_s = sum(each.alone_s for ways in expert_traffic(rank, way) for each in ways)
             assert played_s == pytest.approx(float(fast_s[way][0]))
-        assert [each.num_bytes for each in map_traffic(rank, 0)] == [pytest.approx(16 * 4096 * 128)]
+        assert [each.num_bytes for each in map_traffic(rank, 0)] == [
+            pytest.approx(16 * 4096 * 128 / RATE_IN_TRAINING)
+        ]
         assert map_traffic(rank, 1) == ()
 
 
@@ -117,5 +119,5 @@ def test_a_layer_is_longer_by_maps_weights_and_staging() -> None:
         layers[0].backward_expert_comm_s - layers[1].backward_expert_comm_s
     )  # the same in both directions
     assert layers[0].backward_s - layers[1].backward_s == pytest.approx(staged_s + weights_s)
-    more_s = staged_s + weights_s + map_gather_s(rank) + map_scan_s(rank)
+    more_s = staged_s + weights_s + map_gather_s(rank) / RATE_IN_TRAINING + map_scan_s(rank)
     assert layers[0].forward_s - layers[1].forward_s == pytest.approx(more_s)
