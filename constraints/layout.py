@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
-from simulator.checkpoints.sizes import saved_bytes_per_parameter
+from simulator.checkpoints.sizes import expert_set_ranks, group_ranks, saved_bytes_per_parameter
 from simulator.chunks import can_cut
 from simulator.context_exchange import head_ranks
 from simulator.expert_ranks import expert_ranks
@@ -25,7 +25,6 @@ from simulator.plan import (
     PlanTable,
     Recompute,
     Schedule,
-    shard_group,
     splits_backward,
 )
 from simulator.table import Booleans, Floats, Integers, total
@@ -183,10 +182,10 @@ def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 def _live_replica(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     """From ZeRO-1 on every replica holds optimizer states that no other one has (Rajbhandari et al., SC 2020).
 
-    Under hybrid sharding each shard group has a whole copy.
+    Under hybrid sharding each shard group has a whole copy, but for experts that several groups hold together.
     """
-    copy_ranks = np.where(plans.zero_stage == 0, plans.context_parallel, shard_group(plans))
-    has_replica = plans.data_parallel * plans.context_parallel >= 2 * copy_ranks
+    copy_ranks = np.maximum(group_ranks(plans), expert_set_ranks(job.workload, plans))
+    has_replica = plans.num_gpus // plans.pipeline_parallel >= 2 * copy_ranks
     return _broken_by(plans, ~has_replica, CheckpointScheme.JUST_IN_TIME, CheckpointScheme.REPLICA_FT)
 
 
@@ -221,7 +220,7 @@ SCHEME_RULES = (
     LayoutRule(
         name="live_replica",
         sentence="checkpoint_scheme just_in_time or replica_ft needs another copy of the same state: data_parallel of 2 or "
-        "more and zero_stage 0, or shard_ranks of at most half of data_parallel x context_parallel",
+        "more and zero_stage 0, or shard_ranks of at most half of data_parallel x context_parallel, and every expert twice",
         excess=_live_replica,
     ),
     LayoutRule(

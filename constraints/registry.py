@@ -137,9 +137,9 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "checkpoint_scheme, checkpointing.peer_copies, or more nodes",
     ),
     "live_replica": _about(
-        "D >= 2 and zero_stage = 0, or D c >= 2 z",
+        "D >= 2 and zero_stage = 0, or D c >= 2 z; with experts also D c t >= 2 e t_e",
         f"{ZERO}: from stage 1 on no two replicas of a shard group hold the same optimizer states",
-        "checkpoint_scheme, data_parallel, zero_stage or shard_ranks",
+        "checkpoint_scheme, data_parallel, zero_stage, shard_ranks or expert_parallel",
     ),
     "gradient_mirror": _about(
         "D >= 2 and zero_stage <= 2",

@@ -21,6 +21,7 @@ from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.reliability import GPUS_PER_COUNTED_NODE
 from simulator.run.columns import Interruption
+from simulator.run.losses import probability_in_repair
 from simulator.table import Floats, Integers, Table, total
 from simulator.trained_weights import trained_flop_per_token
 from simulator.units import DAY
@@ -30,6 +31,8 @@ SPARE_CONFIDENCE = 0.99
 GUESSED_MFU_FRACTION = 0.4
 """Share of the peak at which `sufficient_spare_nodes` guesses the length of a run that is not simulated yet. A heuristic
 for a decision, not physics: how long the run takes, and how often it waits for a node, does not rest on it."""
+_NUM_HALVINGS = 24
+"""Of the range of spares: ten million of them to one."""
 _NO_FAILURE_MEAN = -math.log(SPARE_CONFIDENCE)
 """Mean number of failures with which there is none in `SPARE_CONFIDENCE` of all cases: e^-mean."""
 
@@ -116,9 +119,8 @@ def _nodes_waited_for(
 ) -> Floats:
     """Nodes whose replacement the job waits for, `(n, 4)`; none where other replicas go on meanwhile."""
     nodes = np.zeros_like(fast_survival)
-    num_nodes = np.ceil(plans.num_gpus / OfferTable.from_job(job).gpus_per_node[plans.offer])
     nodes[:, Interruption.NODE_FAULT] = 1.0
-    nodes[:, Interruption.DOMAIN_FAULT] = np.minimum(job.reliability.nodes_per_domain, num_nodes)
+    nodes[:, Interruption.DOMAIN_FAULT] = _domain_nodes(job, plans)
     goes_on = (checkpoints.missing_capacity_s > 0.0)[:, None] & (fast_survival == 1.0)
     return np.where(goes_on, 0.0, nodes)
 
@@ -132,21 +134,52 @@ def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
     ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
     # What has no step has no length either; the smaller of the two that is a number keeps its spares finite.
     in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
+    spares = _spares_for_losses(job, plans, in_repair)
+    return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
+
+
+def _spares_for_losses(job: Job, plans: PlanTable, in_repair: Floats) -> Floats:
+    """Returns the fewest spares with so many nodes in repair on average, `(n,)`; at least one."""
     # Below that mean one spare is enough, and the percentile of the continuous distribution would be negative.
     # The percentile takes a microsecond, and clusters of one size share it.
     means, inverse = np.unique(np.maximum(in_repair, _NO_FAILURE_MEAN), return_inverse=True)
     percentile = pdtrik(SPARE_CONFIDENCE, means)[inverse]
-    spares = np.where(in_repair <= _NO_FAILURE_MEAN, 1.0, np.ceil(percentile + 1.0))
-    return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
+    alone = np.where(in_repair <= _NO_FAILURE_MEAN, 1.0, np.ceil(percentile + 1.0))
+    if job.reliability.domain_failures_per_1000_domain_days == 0.0:
+        return alone
+    return _spares_for_domains(job, plans, in_repair, alone)
+
+
+def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Floats) -> Floats:
+    """Returns the same where domains fail, `(n,)`: all their nodes at once, for which as many spares have to stand by."""
+    rates, size = _rates_per_s(job, plans), _domain_nodes(job, plans)
+    node, domain = rates[Interruption.NODE_FAULT], rates[Interruption.DOMAIN_FAULT]
+    seconds = in_repair / (node + size * domain)
+    clusters, inverse = np.unique(np.stack([node, domain, size, seconds, alone]), axis=1, return_inverse=True)
+    node, domain, size, seconds, alone = clusters
+    low, high = np.zeros(len(node)), size * (alone + 1.0)
+    for _ in range(_NUM_HALVINGS):
+        middle = np.floor(0.5 * (low + high))
+        for_node, for_domain = (
+            probability_in_repair(middle - count + 1.0, node * seconds, domain * seconds, size)
+            for count in (1.0, size)
+        )
+        suffices = node * for_node + domain * for_domain <= (1.0 - SPARE_CONFIDENCE) * (node + domain)
+        low, high = np.where(suffices, low, middle), np.where(suffices, middle, high)
+    return np.asarray(high[inverse.reshape(-1)])
+
+
+def _domain_nodes(job: Job, plans: PlanTable) -> Floats:
+    """Returns the job's nodes in one failure domain, `(n,)`."""
+    num_nodes = np.ceil(plans.num_gpus / OfferTable.from_job(job).gpus_per_node[plans.offer])
+    return np.minimum(job.reliability.nodes_per_domain, num_nodes)
 
 
 def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Floats:
     """Returns the mean number of nodes that go out of service in a time, `(n,)`; process faults take none."""
     rates = _rates_per_s(job, plans)
-    in_domain = job.reliability.nodes_per_domain
-    return np.asarray(
-        time_s * (rates[Interruption.NODE_FAULT] + in_domain * rates[Interruption.DOMAIN_FAULT])
-    )
+    of_domains = _domain_nodes(job, plans) * rates[Interruption.DOMAIN_FAULT]
+    return np.asarray(time_s * (rates[Interruption.NODE_FAULT] + of_domains))
 
 
 def node_loss_share(job: Job, plans: PlanTable) -> Floats:

@@ -317,6 +317,12 @@ class ModelShape(Record):
         return layers + modules + self.embedding_parameters + self.output_parameters
 
     @property
+    def num_routed_parameters(self) -> int:
+        """Weights of all routed experts; 0 for a dense model."""
+        num_experts = self.experts.num_experts if self.experts else 0
+        return self._num_layers_of_each_kind[1] * num_experts * self.expert_parameters
+
+    @property
     def _num_layers_of_each_kind(self) -> tuple[int, int]:
         """Layers with an ordinary feed-forward block and with routed experts, those of multi-token prediction among them."""
         num_expert = self.num_expert_layers + self.has_expert_modules * self.num_mtp_layers

@@ -57,6 +57,11 @@ def num_trained_parameters(workload: Workload) -> int:
     return num_layers * adapter_parameters(workload.model, workload.lora)
 
 
+def num_trained_routed_parameters(workload: Workload) -> int:
+    """Returns the weights of routed experts that the optimizer updates; adapters have none."""
+    return workload.model.num_routed_parameters if workload.lora is None else 0
+
+
 def trained_flop_per_token(workload: Workload) -> float:
     """Returns the floating-point operations that training needs per token; gradients of frozen weights count nothing."""
     flop = workload.model_flop_per_token

@@ -163,7 +163,7 @@ _PLAN_FIGURES = {
     "recomputed_layers": ("recompute_num_layers", "recompute", "pipeline_parallel", "virtual_pipeline"),
     "shard_groups": ("shard_ranks", "context_parallel", "data_parallel"),
     "peer_memory": ("checkpoint_scheme", "num_gpus"),
-    "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage", "shard_ranks"),
+    "live_replica": ("checkpoint_scheme", "data_parallel", "zero_stage", "shard_ranks", "expert_parallel"),
     "gradient_mirror": ("checkpoint_scheme", "data_parallel", "zero_stage"),
     "server_memory": ("checkpoint_scheme",),
 }

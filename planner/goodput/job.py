@@ -29,7 +29,7 @@ from simulator.run.columns import NUM_KINDS, BackPressure, RunColumns, Runs
 from simulator.run.events import expected_goodput, optimal_interval_s
 from simulator.run.wall_time import run_columns
 from simulator.run.way_back import WayBack
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
 
 OF_THE_RUN = ("restart_s", "policy", "work_s")
 """Numbers that may be given for the run, whatever it saves with."""
@@ -120,9 +120,7 @@ class _Runs:
         schemes = tuple(scheme for scheme in candidates if scheme not in problems)
         plans = PlanTable.from_plans([plan, *(candidates[scheme] for scheme in schemes)])
         evaluation = evaluate(job, plans)
-        columns = _columns(job, evaluation)
-        if given:
-            columns = _with_numbers(columns, evaluation, given)
+        columns = _columns(job, evaluation, given)
         return cls(
             job=job,
             plan=plan,
@@ -231,35 +229,48 @@ class _Runs:
         return (*notes, *([note] if note else []), *calibration_notes(self.job))
 
 
-def _columns(job: Job, evaluation: Evaluation) -> RunColumns:
-    """Returns the runs as the recommendation has them: the work is that of all steps, stragglers included."""
+def _columns(job: Job, evaluation: Evaluation, given: Mapping[str, object]) -> RunColumns:
+    """Returns the runs as the recommendation has them, all steps with stragglers as work, with some numbers replaced."""
     outcomes = evaluation.outcomes
     work_s = outcomes.run.productive_s + outcomes.run.straggler_s
-    return run_columns(job, evaluation.plans, outcomes.steps, outcomes.checkpoints, work_s)
+    columns = run_columns(job, evaluation.plans, outcomes.steps, outcomes.checkpoints, work_s)
+    columns = _with_numbers(columns, evaluation.plans, given) if given else columns
+    is_own = evaluation.plans.checkpoint_scheme == evaluation.plans.checkpoint_scheme[0]
+    # With another commit time the scheme's own limit does not hold any more.
+    is_limited = ~(is_own & bool({"commit_s", "slots"} & set(given)))
+    return _with_best_intervals(job, columns, evaluation, is_limited)
 
 
-def _with_numbers(columns: RunColumns, evaluation: Evaluation, given: Mapping[str, object]) -> RunColumns:
-    """Returns the runs with some numbers replaced, and the intervals that were left open chosen anew."""
-    plans, num_rows = evaluation.plans, len(evaluation)
+def _with_numbers(columns: RunColumns, plans: PlanTable, given: Mapping[str, object]) -> RunColumns:
+    """Returns the runs with some numbers replaced."""
     is_own = plans.checkpoint_scheme == plans.checkpoint_scheme[0]
     changed = cast(dict[str, npt.ArrayLike], dict(columns))
     for name, value in given.items():
         number = BackPressure[str(value).upper()] if name == "policy" else value
-        kept = np.broadcast_to(np.asarray(changed[name], dtype=np.float64), num_rows)
+        kept = np.broadcast_to(np.asarray(changed[name], dtype=np.float64), len(plans))
         changed[name] = np.where(is_own | (name in OF_THE_RUN), np.asarray(number, dtype=np.float64), kept)
     if "restart_s" in given:
         # The number stands for the whole way back, whatever stopped the run.
         every_kind_s = np.repeat(np.asarray(changed["restart_s"])[:, None], NUM_KINDS, axis=1)
         changed |= {"kind_restart_s": every_kind_s} | dict.fromkeys(_WAYS_BACK, 0.0)
-    is_open = np.isnan(plans.checkpoint_interval_s) & (plans.checkpoint_scheme != CheckpointScheme.NONE.code)
-    names = changed.keys() - {"work_s", "interval_s", "policy"}
-    outcomes = evaluation.outcomes
-    is_limited = is_open & ~(is_own & bool({"commit_s", "slots"} & set(given)))
-    # With another commit time the scheme's own limit does not hold any more; what stands at `NONE` has to be finite.
-    least_s = np.where(is_limited, outcomes.checkpoints.minimum_interval_s, outcomes.steps.step_time_s)
-    best_s = optimal_interval_s(**{name: changed[name] for name in names}, minimum_interval_s=least_s)
-    changed["interval_s"] = np.where(is_open, best_s, changed["interval_s"])
     return cast(RunColumns, changed)
+
+
+def _with_best_intervals(
+    job: Job, columns: RunColumns, evaluation: Evaluation, is_limited: Booleans
+) -> RunColumns:
+    """Returns the runs at their best intervals, but that of the plan where it or its job says how often to save."""
+    plans, outcomes = evaluation.plans, evaluation.outcomes
+    is_open = plans.checkpoint_scheme != CheckpointScheme.NONE.code
+    is_open[0] &= np.isnan(plans.checkpoint_interval_s[0]) and not job.checkpointing.is_interval_given
+    # What stands where nothing is saved has to be finite.
+    least_s = np.where(
+        is_open & is_limited, outcomes.checkpoints.minimum_interval_s, outcomes.steps.step_time_s
+    )
+    options = {name: columns[name] for name in columns.keys() - {"work_s", "interval_s", "policy"}}  # type: ignore[literal-required]
+    best_s = optimal_interval_s(**options, minimum_interval_s=least_s)
+    best_s = np.maximum(least_s, np.minimum(best_s, job.checkpointing.longest_interval_s))
+    return {**columns, "interval_s": np.where(is_open, best_s, np.asarray(columns["interval_s"]))}
 
 
 def _or_none(value: float) -> float | None:

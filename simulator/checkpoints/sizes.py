@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.checkpoints.options import Checkpointing
+from simulator.expert_ranks import expert_ranks
 from simulator.hardware import Storage
 from simulator.job import Job
 from simulator.memory import WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
 from simulator.reliability import Reliability
-from simulator.table import Floats, Integers, Table
-from simulator.trained_weights import num_trained_parameters
+from simulator.table import Floats, Integers, Table, total
+from simulator.trained_weights import num_trained_parameters, num_trained_routed_parameters
+from simulator.workload import Workload
 
 Rows = NDArray[np.intp] | slice
 
@@ -26,12 +29,13 @@ class Designs(Table):
     """What saves depend on of the designs of one scheme, `(n,)`."""
 
     num_gpus: Integers
+    num_stages: Integers
     replicas: Integers
     """Ranks that hold the same weights, D c."""
-    num_copies: Integers
-    """Whole copies of the state: D without sharding, otherwise one in every shard group."""
-    copy_ranks: Integers
-    """Ranks of one stage that hold one of them together: t c without sharding, otherwise t z."""
+    expert_ranks: Integers
+    """Ranks of one stage that hold one set of routed experts together, e t_e; t c where the model has none."""
+    group_ranks: Integers
+    """Ranks of one stage that hold one copy of all else: t c without sharding, otherwise t z."""
     zero_stage: Integers
     num_spare_nodes: Integers
     gpus_per_node: Integers
@@ -43,17 +47,21 @@ class Designs(Table):
 
     @classmethod
     def of(
-        cls, plans: PlanTable, offers: OfferTable, step_time_s: Floats, optimizer_s: Floats, rows: Rows
+        cls,
+        workload: Workload,
+        plans: PlanTable,
+        offers: OfferTable,
+        step_time_s: Floats,
+        optimizer_s: Floats,
+        rows: Rows,
     ) -> Self:
         """Returns the designs in some rows of all plans; `offers` holds one row per plan."""
-        replicas = plans.data_parallel[rows] * plans.context_parallel[rows]
-        is_whole = plans.zero_stage[rows] == 0
-        ranks = np.where(is_whole, plans.context_parallel[rows], shard_group(plans)[rows])
         return cls(
             num_gpus=plans.num_gpus[rows],
-            replicas=replicas,
-            num_copies=replicas // ranks,
-            copy_ranks=plans.tensor_parallel[rows] * ranks,
+            num_stages=plans.pipeline_parallel[rows],
+            replicas=plans.data_parallel[rows] * plans.context_parallel[rows],
+            expert_ranks=expert_set_ranks(workload, plans)[rows],
+            group_ranks=group_ranks(plans)[rows],
             zero_stage=plans.zero_stage[rows],
             num_spare_nodes=plans.num_spare_nodes[rows],
             gpus_per_node=offers.gpus_per_node[rows],
@@ -65,6 +73,21 @@ class Designs(Table):
         )
 
     @property
+    def copy_ranks(self) -> Integers:
+        """Ranks of one stage that hold one whole copy of its state together."""
+        return np.maximum(self.group_ranks, self.expert_ranks)
+
+    @property
+    def num_copies(self) -> Integers:
+        """Whole copies of the state: D without sharding and experts, one in every shard group, one in every set of experts."""
+        return self.stage_ranks // self.copy_ranks
+
+    @property
+    def stage_ranks(self) -> Integers:
+        """Ranks of one stage, t c D; they are neighbours."""
+        return self.num_gpus // self.num_stages
+
+    @property
     def num_nodes(self) -> Floats:
         """Nodes that train; a part of one counts as one."""
         return np.asarray(np.ceil(self.num_gpus / self.gpus_per_node))
@@ -73,6 +96,19 @@ class Designs(Table):
     def overlap_s(self) -> Floats:
         """Forward and backward passes of one step, behind which a copy hides."""
         return self.step_time_s - self.optimizer_s
+
+
+def group_ranks(plans: PlanTable) -> Integers:
+    """Returns the ranks of one stage that hold one copy of all but routed experts: t c, or t z of a shard group, `(n,)`."""
+    ranks = np.where(plans.zero_stage == 0, plans.context_parallel, shard_group(plans))
+    return np.asarray(plans.tensor_parallel * ranks)
+
+
+def expert_set_ranks(workload: Workload, plans: PlanTable) -> Integers:
+    """Returns the ranks of one stage that hold one set of routed experts, `(n,)`; t c where the model has none."""
+    if workload.model.experts is None:
+        return plans.tensor_parallel * plans.context_parallel
+    return expert_ranks(workload, plans)
 
 
 def saved_bytes_per_parameter(job: Job) -> float:
@@ -91,6 +127,8 @@ class Saves:
     reliability: Reliability
     num_parameters: float
     """Weights that are trained."""
+    num_routed_parameters: float
+    """Those of routed experts among them."""
     bytes_per_parameter: float
     """What a save has of each."""
 
@@ -103,6 +141,7 @@ class Saves:
             storage=job.storage,
             reliability=job.reliability,
             num_parameters=float(num_trained_parameters(job.workload)),
+            num_routed_parameters=float(num_trained_routed_parameters(job.workload)),
             bytes_per_parameter=saved_bytes_per_parameter(job),
         )
 
@@ -110,30 +149,45 @@ class Saves:
         """Returns the sizes where all ranks write that hold something of their own, or everything is written."""
         if self.options.is_deduplicated:
             return self.sizes_of_one_copy()
-        return SaveSizes.of(self, _total_bytes(self), self.designs.num_gpus.astype(np.float64))
+        return SaveSizes.of(self, [(_total_bytes(self), self.designs.stage_ranks)])
 
     def sizes_of_one_copy(self) -> SaveSizes:
         """Returns the sizes where the ranks that hold one copy of the state together write it."""
-        num_same = np.where(self.designs.zero_stage == 0, self.designs.replicas, self.designs.num_copies)
-        return SaveSizes.of(self, self._unique_bytes, self.designs.num_gpus / num_same)
+        is_whole, others, experts = (
+            self.designs.zero_stage == 0,
+            self._tensor_ranks,
+            self.designs.expert_ranks,
+        )
+        group, copy = self.designs.group_ranks, self.designs.copy_ranks
+        return self._sizes(np.where(is_whole, others, group), np.where(is_whole, experts, copy))
 
     def sizes_of_one_writer(self) -> SaveSizes:
         """Returns the sizes where the ranks of one replica write everything, whatever the others hold."""
-        return SaveSizes.of(self, self._unique_bytes, self.designs.num_gpus / self.designs.replicas)
+        return self._sizes(self._tensor_ranks, self.designs.expert_ranks)
 
     @property
-    def _unique_bytes(self) -> Floats:
-        """The state without repetitions, `(n,)`."""
-        return np.full(len(self.designs), self.bytes_per_parameter * self.num_parameters)
+    def _tensor_ranks(self) -> Integers:
+        """Ranks of one stage of a replica that hold different weights, t."""
+        return self.designs.stage_ranks // self.designs.replicas
+
+    def _sizes(self, writers: Integers, expert_writers: Integers) -> SaveSizes:
+        """Returns the sizes of the state without repetitions where so many ranks of a stage write it, and its experts."""
+        routed = self.bytes_per_parameter * self.num_routed_parameters
+        others = self.bytes_per_parameter * self.num_parameters - routed
+        ones = np.ones(len(self.designs))
+        parts = [(others * ones, writers), (routed * ones, expert_writers)]
+        return SaveSizes.of(self, parts if routed else parts[:1])
 
 
 def _total_bytes(saves: Saves) -> Floats:
-    """Bytes of one save without deduplication, `(n,)`: every rank adds what is not split, every shard group all of it."""
+    """Bytes of one save without deduplication, `(n,)`: every rank adds what is not split, every copy all else."""
     designs, full_bytes = saves.designs, saves.bytes_per_parameter
     weights = min(WEIGHT_BYTES, full_bytes)
     repeated = np.array([full_bytes, weights, weights, 0.0])[designs.zero_stage]
-    split = (designs.num_copies - 1) * (full_bytes - repeated)
-    return np.asarray((full_bytes + (designs.replicas - 1) * repeated + split) * saves.num_parameters)
+    routed, others = saves.num_routed_parameters, saves.num_parameters - saves.num_routed_parameters
+    held = designs.replicas * others + designs.stage_ranks // designs.expert_ranks * routed
+    copies = designs.stage_ranks // designs.group_ranks * others + designs.num_copies * routed
+    return np.asarray(repeated * held + (full_bytes - repeated) * copies)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,11 +207,22 @@ class SaveSizes(Table):
     """From the file system."""
 
     @classmethod
-    def of(cls, saves: Saves, total_bytes: Floats, writers: Floats) -> Self:
-        """Returns the sizes where so many ranks write, `(n,)`."""
+    def of(cls, saves: Saves, parts: Sequence[tuple[Floats, Integers]]) -> Self:
+        """Returns the sizes of the rank and the node that write most, `(n,)`.
+
+        Args:
+            saves: the designs.
+            parts: bytes of a part of the state, and how many ranks of each stage write it.
+        """
         designs, storage = saves.designs, saves.storage
-        gpu_bytes = total_bytes / writers
-        node_bytes = total_bytes / np.maximum(1.0, writers / designs.gpus_per_node)
+        of_ranks = [num_bytes / (writers * designs.num_stages) for num_bytes, writers in parts]
+        of_nodes = [
+            gpu_bytes * _writers_of_node(designs, writers)
+            for gpu_bytes, (_, writers) in zip(of_ranks, parts, strict=True)
+        ]
+        total_bytes, gpu_bytes, node_bytes = (
+            total(values) for values in ((num_bytes for num_bytes, _ in parts), of_ranks, of_nodes)
+        )
         return cls(
             total_bytes=total_bytes,
             gpu_bytes=gpu_bytes,
@@ -170,3 +235,9 @@ class SaveSizes(Table):
                 node_bytes / storage.read_bytes_per_s_per_node, total_bytes / storage.read_bytes_per_s
             ),
         )
+
+
+def _writers_of_node(designs: Designs, writers: Integers) -> Floats:
+    """Returns how many of the neighbours that write in each stage sit on one node, `(n,)`: stages are t c D ranks apart."""
+    stages = np.clip(designs.gpus_per_node / designs.stage_ranks, 1.0, designs.num_stages)
+    return np.minimum(writers * stages, designs.gpus_per_node)

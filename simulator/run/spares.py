@@ -20,7 +20,8 @@ not depend on how repairs are distributed, so that in steady state, with r the r
 
 Waits make failures rarer, and rarer failures wait less: the mean wait is the one that leads to itself. Several
 nodes that fail at once are one of a mean number of nodes. In steady state the mean wait is that of the event loop
-within 1 % where as many nodes fail each time and restarts are short, within 15 % for mixtures. Where spares run
+within 1 % where as many nodes fail each time and restarts are short; for mixtures it is 9 % off on average over 60
+random ones, and never by more than 4 % of the up-time. Where spares run
 out and the up-time M is no longer than the way back, failures are no more independent of repairs: goodput comes
 out within 9 % of the event loop's at half an hour of up-time, within a third at ten minutes, and up to three times
 as large at one.
@@ -39,6 +40,8 @@ from simulator.table import Booleans, Floats, Table
 
 _LEAST_PROBABILITY = 1e-280
 """Less has no digits."""
+_ROUNDING = 1e-9
+"""Of a number of nodes over another one."""
 _FEW = 1e-12
 """Fewer nodes in repair than this are as good as none, and divide no more."""
 _SETTLED_FRACTION = 1e-3
@@ -62,6 +65,11 @@ def expected_replacement_wait_s(runs: Runs) -> Floats:
     if len(rows):
         next_s[rows] = _settled_wait_s(runs.take(rows), spare_wait_s[rows], can_run_out[rows])
     return next_s
+
+
+def _losses_that_leave_none(num_spares: Floats, num_nodes: Floats | float, at_once: Floats) -> Floats:
+    """Returns with how many losses in repair, of so many nodes each, too few spares are left for so many nodes, `(n,)`."""
+    return np.maximum(0.0, np.ceil((num_spares - num_nodes + 1.0) / at_once - _ROUNDING))
 
 
 def _apart_s(runs: Runs, wait_s: Floats) -> Floats:
@@ -111,7 +119,7 @@ def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
     failing = _Failing.of(runs, run_s, per_interruption / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):
-        enough = np.maximum(0.0, np.floor((runs.num_spares - runs.kind_nodes[:, kind]) / at_once) + 1.0)
+        enough = _losses_that_leave_none(runs.num_spares, runs.kind_nodes[:, kind], at_once)
         extra_s[:, kind] = np.where(can_run_out[:, kind], failing.mean_wait_s(enough), 0.0)
     return extra_s
 

@@ -180,6 +180,18 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
         {},
         {"num_gpus": 16, "zero_stage": 3, "shard_ranks": 16, "checkpoint_scheme": "torchft"},
     ),
+    # Eight replicas of all else hold one set of experts between them.
+    (
+        "live_replica",
+        MIXTRAL,
+        {
+            "num_gpus": 16,
+            "pipeline_parallel": 2,
+            "expert_parallel": 8,
+            "zero_stage": 0,
+            "checkpoint_scheme": "torchft",
+        },
+    ),
     ("gradient_mirror", {}, {**ONE_REPLICA, "checkpoint_scheme": "gradient_replica"}),
     ("gradient_mirror", {}, {"num_gpus": 16, "zero_stage": 3, "checkpoint_scheme": "flowcheck"}),
     # 16 bytes x 8.03e9 weights do not fit into 100 GB.

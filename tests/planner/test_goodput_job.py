@@ -117,6 +117,27 @@ def test_no_other_interval_makes_more_good(capsys: pytest.CaptureFixture[str]) -
         assert other.expected_goodput < best.expected_goodput
 
 
+@pytest.mark.parametrize("numbers", [(), ("--restart-s", "300")])
+def test_an_interval_of_the_job_is_that_of_its_run_and_no_schemes_best(
+    capsys: pytest.CaptureFixture[str], numbers: tuple[str, ...]
+) -> None:
+    best = answer(capsys, *numbers)
+    asked_s = 3.0 * best.optimal_interval_s
+    found = answer(capsys, *numbers, "--set", f"checkpointing.interval_s={asked_s}")
+    assert found.inputs.interval_s == pytest.approx(asked_s, rel=1e-12)
+    assert found.optimal_interval_s == pytest.approx(best.optimal_interval_s, rel=1e-12)
+    assert of_job(found).schemes == of_job(best).schemes
+
+
+@pytest.mark.parametrize("numbers", [(), ("--stall-s", "3")])
+def test_no_best_interval_is_longer_than_the_longest_of_the_job(
+    capsys: pytest.CaptureFixture[str], numbers: tuple[str, ...]
+) -> None:
+    longest = ("--set", "checkpointing.longest_interval_s=900")
+    found = answer(capsys, *numbers, *longest)
+    assert (found.inputs.interval_s, found.optimal_interval_s) == (900.0, 900.0)
+
+
 def test_a_run_that_never_saves_has_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(capsys, "--scheme", "none", "--set", "workload.tokens=1e9")
     none = scheme_of(found, CheckpointScheme.NONE)

@@ -20,7 +20,7 @@ from simulator.offer_table import OfferTable
 from simulator.plan import CheckpointScheme
 from simulator.run.columns import BackPressure
 from tests.simulator import checkpoint_jobs as jobs
-from tests.simulator.builders import plan_of, table_of
+from tests.simulator.builders import job_of, plan_of, table_of, training
 from tests.simulator.checkpoint_jobs import (
     COPY_S,
     GPU,
@@ -30,6 +30,7 @@ from tests.simulator.checkpoint_jobs import (
     STORE_S,
     TOTAL,
     WEIGHTS,
+    costs_of,
     costs_on_64,
     in_racks_of,
     reason,
@@ -80,7 +81,7 @@ class TestEveryScheme:
 
     def test_schemes_fill_columns_of_the_table_only(self) -> None:
         designs, ones = table_of(plan_of(data=64)), np.ones(1)
-        rows = Designs.of(designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
+        rows = Designs.of(JOB.workload, designs, OfferTable.from_job(JOB), ones, ones / 10, slice(None))
         for scheme, costs in SCHEMES.items():
             assert costs(Saves.of(JOB, rows)).keys() <= set(CheckpointTable.names()), scheme
 
@@ -174,6 +175,45 @@ class TestFiles:
         assert costs.stall_s - 0.6 == pytest.approx(8 * (COPY_S + STORE_S))
         assert costs.durable_load_s == pytest.approx(8 * STORE_S)
         assert costs.bytes_per_save == TOTAL
+
+    @pytest.mark.parametrize(
+        ("tensor", "pipeline", "num_writers"), [(8, 1, 8), (2, 4, 2), (1, 8, 1), (4, 1, 4)]
+    )
+    def test_the_writers_of_a_replica_sit_on_the_nodes_of_their_stages(
+        self, tensor: int, pipeline: int, num_writers: int
+    ) -> None:
+        # Stages are t c D ranks apart (Megatron Core): 64 accelerators of each on eight nodes of their own, the first t write.
+        plan = plan_of(
+            tensor=tensor, pipeline=pipeline, data=64 // tensor, scheme=CheckpointScheme.SYNC, zero=0
+        )
+        costs = costs_of(JOB, plan)
+        written = TOTAL / (tensor * pipeline)
+        assert costs.host_memory_bytes == pytest.approx(num_writers * written)
+        assert costs.stall_s - 0.6 == pytest.approx(written / 50e9 + num_writers * written / 2e9)
+
+    def test_stages_within_a_node_write_from_there(self) -> None:
+        # Two replicas of four stages on one node of eight: the four writers share it.
+        costs = costs_of(JOB, plan_of(pipeline=4, data=2, scheme=CheckpointScheme.SYNC, zero=0))
+        assert costs.host_memory_bytes == pytest.approx(TOTAL)
+
+    @pytest.mark.parametrize("scheme", [CheckpointScheme.SYNC, CheckpointScheme.SYNC_SHARDED])
+    def test_every_set_of_experts_is_written_by_the_ranks_that_hold_it(
+        self, scheme: CheckpointScheme
+    ) -> None:
+        # Mixtral 8x7B (arXiv 2401.04088): 8 experts of three matrices of 4,096 x 14,336 in each of 32 layers.
+        job = job_of(training("mixtral-8x7b"))
+        routed, weights = 32 * 8 * 3 * 4096 * 14336, job.workload.model.num_parameters
+        costs = costs_of(job, plan_of(data=64, expert=8, zero=0, scheme=scheme))
+        first = 14 * (weights - routed + routed / 8)
+        node = 14 * weights
+        assert costs.host_memory_bytes == pytest.approx(node)
+        assert costs.stall_s - 0.6 == pytest.approx(first / 50e9 + node / 2e9)
+
+    def test_without_deduplication_experts_are_written_once_for_each_set(self) -> None:
+        job = saving(job_of(training("mixtral-8x7b")), is_deduplicated=False)
+        routed, weights = 32 * 8 * 3 * 4096 * 14336, job.workload.model.num_parameters
+        costs = costs_of(job, plan_of(data=64, expert=8, zero=0))
+        assert costs.bytes_per_save == pytest.approx(14 * (64 * (weights - routed) + 8 * routed))
 
     def test_a_fault_of_a_process_finds_the_state_in_host_memory(self) -> None:
         # DLRover keeps it in shared memory; a lost node goes back to the file system.

@@ -119,6 +119,31 @@ class TestSpares:
             assert sufficient_spare_nodes(short, plans) == 0
             assert sufficient_spare_nodes(long, plans) >= 1
 
+    @pytest.mark.parametrize("domain_rate", [0.5, 10.0, 100.0])
+    @pytest.mark.parametrize("num_gpus", [16, 64, 512])
+    def test_spares_stand_by_for_whole_domains(self, domain_rate: float, num_gpus: int) -> None:
+        # Racks of four nodes fail at once. By drawing: at most one loss in a hundred finds fewer spares than it takes, and one
+        # spare less is too few. 400,000 draws know 1 % to 0.016 %.
+        job = with_reliability(job_of(ENDLESS), domain_failures_per_1000_domain_days=domain_rate)
+        nodes, size = num_gpus // 8, min(4, num_gpus // 8)
+        node_losses, domain_losses = nodes * 6.5 / 2, -(-nodes // 4) * domain_rate  # in 1000 days
+        draw = np.random.default_rng(1)
+        alone, together = (
+            draw.poisson(node_losses * 0.003, 400_000),
+            draw.poisson(domain_losses * 0.003, 400_000),
+        )
+        in_repair = alone + size * together
+
+        def without(spares: int) -> float:
+            for_node, for_domain = (np.mean(in_repair + taken > spares) for taken in (1, size))
+            return float(
+                (node_losses * for_node + domain_losses * for_domain) / (node_losses + domain_losses)
+            )
+
+        spares = int(sufficient_spare_nodes(job, table_of(plan_of(data=num_gpus)))[0])
+        assert without(spares) <= 0.0105
+        assert without(spares - 1) > 0.0095
+
     def test_where_no_node_ever_fails_no_spare_is_taken(self) -> None:
         job = with_reliability(job_of(ENDLESS), process_fault_fraction=1.0)
         assert sufficient_spare_nodes(job, table_of(plan_of(data=16_384))) == 0

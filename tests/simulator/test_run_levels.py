@@ -261,6 +261,23 @@ class TestSpares:
             assert waits == pytest.approx(0.5 * (60.0 + repair_s))
         assert wall_s(ledger)[0] == pytest.approx(runs.wall_s.mean(), rel=0.01)
 
+    @pytest.mark.parametrize("domain_share", [0.0, 1e-6, 1e-3])
+    def test_domains_that_hardly_fail_hardly_change_the_wait_for_a_spare(self, domain_share: float) -> None:
+        # Three spares and no queue: P(Y = 4) / (r P(Y <= 3)) on average, Erlang's loss system.
+        mtbf_s, repair_s = 50_000.0, 35_000.0
+        found = expected_ledger(
+            **columns(
+                work_s=1e4 * mtbf_s, mtbf_s=mtbf_s, interval_s=1000.0, stall_s=0.0, commit_s=0.0, restart_s=0.0,
+                kind_share=[0.0, 1.0 - domain_share, domain_share, 0.0], kind_nodes=[0, 1, 4, 1], num_spares=3,
+                repair_s=repair_s, queue_wait_s=1e9,
+            )
+        )  # fmt: skip
+        mean = repair_s / mtbf_s
+        wait_s = poisson.pmf(4, mean) / poisson.cdf(3, mean) * mtbf_s
+        # A domain takes one node more than stand by, and waits for it: a repair at most.
+        most_s = wait_s * (1.0 + 0.03) + domain_share * repair_s
+        assert wait_s * 0.97 <= found.replacement_wait_s[0] / found.num_failures[0] <= most_s
+
     @pytest.mark.parametrize("work", [0.5, 2.0, 20.0])
     @pytest.mark.parametrize("num_spares", [0, 2, 6])
     def test_waits_before_the_steady_state_are_those_of_the_loop(self, work: float, num_spares: int) -> None:

@@ -1,0 +1,31 @@
+"""How likely are so many nodes in repair at once, where some fail alone and others together with their domain?"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln, pdtrc, xlogy
+
+from simulator.table import Floats
+
+
+def probability_in_repair(num_nodes: Floats, alone: Floats, domains: Floats, domain_nodes: Floats) -> Floats:
+    """Returns the probability that at least so many nodes are in repair, `(n,)`.
+
+    With X nodes that failed alone and Y domains of k nodes, both Poisson (M/G/infinity),
+
+        P(X + k Y >= c) = sum over j of P(Y = j) P(X >= c - k j).
+
+    Args:
+        num_nodes: c, whole numbers.
+        alone: mean of X.
+        domains: mean of Y.
+        domain_nodes: k, whole numbers of at least 1.
+    """
+    enough = np.maximum(0.0, np.ceil(num_nodes / domain_nodes))
+    counts = np.arange(enough.max(initial=0.0))
+    missing = num_nodes[:, None] - domain_nodes[:, None] * counts
+    mean = domains[:, None]
+    of_count = np.exp(xlogy(counts, mean) - mean - gammaln(counts + 1.0))
+    reached = np.where(missing > 0.0, pdtrc(np.maximum(missing, 1.0) - 1.0, alone[:, None]), 0.0)
+    by_domains = np.where(enough > 0.0, pdtrc(np.maximum(enough, 1.0) - 1.0, domains), 1.0)
+    return np.asarray(by_domains + (of_count * reached).sum(axis=1))
