@@ -58,7 +58,8 @@ INPUTS_NOTE = """\
 ARITHMETIC_NOTE = """\
 GPU-hours x rated power (x PUE where the source says so). Agreeing with them confirms no model of energy. The hours of OPT are
 arithmetic themselves, 992 GPUs x 34 days, and so are those of GPT-3, 10,000 GPUs x 14.8 days; its 330 W are the mean power of
-a GPU with its share of the system, as the source gives it. The energy of OPT could not be checked in its source.
+a GPU with its share of the system, as the source gives it. The energy of OPT could not be checked in its source. Llama 2, 3 and
+3.1 publish hours, watts and tonnes of CO2e, no energy; the 350 W of the 34B are those of the paper (arXiv 2307.09288, table 2).
 """
 
 

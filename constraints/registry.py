@@ -83,7 +83,7 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "pipeline_parallel or virtual_pipeline",
     ),
     "interleaving": _about(
-        "v = 1, or p > 1 and p | B / (D b)",
+        "v = 1, or p > 1 and (p | B / (D b), or zb_v)",
         f"{MEGATRON_PIPELINE}, section 2.2",
         "virtual_pipeline, data_parallel or micro_batch_size",
     ),
@@ -303,7 +303,7 @@ PURCHASES = (
     ),
     _purchase(
         "capital_usd", "purchases must not take more money at once",
-        "sum of nodes bought x price <= capital_usd", "USD", "limits.capital_usd, or rent",
+        "sum of nodes bought x (price + network + installation) <= capital_usd", "USD", "limits.capital_usd, or rent",
     ),
 )  # fmt: skip
 """What a plan over several jobs must keep."""

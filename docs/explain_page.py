@@ -29,9 +29,9 @@ capplan explain examples/bloom-176b.yaml --fewest-gpus
 - `--plan` with `--balance`: the cut of the layers into stages with the shortest step that fits the memory, beside the present
   one ([how to](how-to/uneven-stages.md)).
 - A job alone: how many designs each constraint removes, and which limits bind: without which of them the least time, cost
-  or carbon of all designs that keep the others would be smaller, and by how much. These least values are exact, since
-  layouts are simulated in the order of their bounds until none can win. Where no design is left, the proof and the smallest
-  changes that help (exit code 3).
+  or carbon of all designs that keep the others would be smaller, and by how much. Spaces above `--simulate-up-to`, 200,000
+  designs, are counted by rules and bounds alone. The least values are exact, since layouts are simulated in the order of
+  their bounds until none can win. Where no design is left, the proof and the smallest changes that help (exit code 3).
 - `--fewest-gpus`: the smallest cluster that keeps every limit, a deadline for instance: CP-SAT gives the fewest
   accelerators that the bounds admit, simulation the fewest that do.
 - Where degrees of parallelism contradict each other, so that there is no layout at all, CP-SAT names a minimal set of rules
@@ -53,7 +53,11 @@ jobs end in time at the least cost within the horizon:
 
 ```sh
 capplan purchase examples/fleet.yaml
+capplan purchase examples/fleet.yaml --effort 60 --json
 ```
+
+`--effort` is how long CP-SAT may look for the plan, in deterministic seconds (20). Exit codes: 0 a plan, 3 proven that there
+is none, 1 none found with this effort, 2 broken input. From Python:
 
 ```python
 from planner.purchase.fleet import load_fleet
@@ -72,11 +76,11 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 **Costs.** A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest,
 maintenance, staff, its share of the building (with the formulas of [the model](model.md#cost), at a utilization of 1, since
 every hour is counted), and the electricity of an idle node with its share of the network and of cooling that never rests. A run
-adds the electricity above that, at the site's flat price with its demand charge, and the storage that is bought for it. Prices
-per node are those of a cluster of `max_nodes`. What a bought node is worth at the end of the
-horizon is not part of the cost, as only the use until then is; `capital_usd` is what has to be paid at once. A reservation
-costs its whole term; rent costs the run's whole hours. Durations are expected ones: leave slack before a hard deadline, or
-give the job a `deadline_probability` of its own.
+adds the electricity above that, at the site's flat price with its demand charge, and the storage that is bought for it.
+Network, building and idle power of a node are those of a cluster of `max_nodes`. What a bought node is worth at the end of the
+horizon is not part of the cost, as only the use until then is; `capital_usd` is what has to be paid at once: nodes, network
+and installation, without the building. A reservation costs its whole term; rent costs the run's whole hours. Durations are
+expected ones: leave slack before a hard deadline, or give the job a `deadline_probability` of its own.
 
 **What is proven.** `optimal` means that no plan over these candidates costs less; `feasible` that the effort ended first, and
 `gap_fraction` by how much at most the plan is above the cheapest. The plans all rented and all bought stand beside it. A

@@ -96,8 +96,8 @@ KNOWN_RUNS = (
         own_figures="none of its steps in the constants; its 419 interruptions in 54 days are the rate of failures "
         "(`frontier`); its storage",
         in_their_place="the rules",
-        note="hours hold all stages of training; 3.8e25 FLOP at the published 400 TFLOP/s are 26.4 M; energy is nameplate "
-        "arithmetic",
+        note="hours hold all stages of training; 3.8e25 FLOP at the published 400 TFLOP/s are 26.4 M; no energy is "
+        "published, but hours, watts and tonnes",
     ),
     KnownRun(
         row="run-030",

@@ -41,12 +41,13 @@ class PublishedRun:
     """Catalogue name."""
     gpu_hours: float
     energy_mwh: float | None
+    """None where the publisher gives none."""
     rated_w: float
     """Power with which the source multiplies hours, or the rating of the accelerator."""
     pue: float
     """PUE in the published energy; 1 where it has none."""
     energy_kind: str
-    """`arithmetic`: hours x power; `metered`; `none`."""
+    """`arithmetic`: hours x power, published as such or as hours and watts; `metered`; `none`."""
     source: str
     not_compared: str
     """Why the run is not predicted; empty where its layout is known."""
@@ -203,7 +204,7 @@ def _llmcarbon(run: KnownRun, published: PublishedRun) -> LlmCarbon:
 
 
 def arithmetic_runs() -> Iterator[PublishedRun]:
-    """Yields the runs whose published energy is arithmetic."""
+    """Yields the runs whose published energy is arithmetic, or that published hours and watts without an energy."""
     yield from (run for run in published_runs().values() if run.energy_kind == ARITHMETIC)
 
 

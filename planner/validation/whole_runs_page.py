@@ -91,16 +91,19 @@ def energy_table() -> str:
 
 
 def _energy_cells(run: Prediction) -> list[str]:
-    known = run.published.energy_mwh
     return [
         run.published.model,
-        "not published" if known is None else _mwh(known),
+        _published_mwh(run.published),
         *_energy_and_error(run.cold),
         *_energy_and_error(run.shipped),
         _mwh(run.llmcarbon.energy_mwh),
         f"{run.cold.power_w_per_gpu:,.0f}",
         run.note,
     ]
+
+
+def _published_mwh(run: PublishedRun) -> str:
+    return "not published" if run.energy_mwh is None else _mwh(run.energy_mwh)
 
 
 def _energy_and_error(run: Simulated) -> tuple[str, str]:
@@ -133,20 +136,15 @@ given the parameters that a token passes through."""
 
 
 def arithmetic_table() -> str:
-    """Returns published energies that are GPU-hours times a power."""
-    return table(
-        ("run", "published, MWh", "GPU-hours x W (x PUE), MWh", "off"),
-        (
-            [
-                run.model,
-                _mwh(run.energy_mwh),
-                f"{_factors(run)} = {_mwh(run.nameplate_mwh)}",
-                off(run.nameplate_mwh / run.energy_mwh - 1.0),
-            ]
-            for run in arithmetic_runs()
-            if run.energy_mwh is not None
-        ),
-    )
+    """Returns published energies that are GPU-hours times a power, and those that follow from published hours and watts."""
+    head = ("run", "published, MWh", "GPU-hours x W (x PUE), MWh", "off")
+    return table(head, map(_arithmetic_cells, arithmetic_runs()))
+
+
+def _arithmetic_cells(run: PublishedRun) -> list[str]:
+    product, known = run.nameplate_mwh, run.energy_mwh
+    error = "" if known is None else off(product / known - 1.0)
+    return [run.model, _published_mwh(run), f"{_factors(run)} = {_mwh(product)}", error]
 
 
 def _factors(run: PublishedRun) -> str:

@@ -104,6 +104,19 @@ def test_the_shipped_example_is_found_again_as_its_page_says(capsys: pytest.Capt
         assert values[name.value] == pytest.approx(truth, rel=0.1)
 
 
+def test_the_rows_that_the_page_shows_are_those_of_the_shipped_example() -> None:
+    page = (EXAMPLE.parents[2] / "docs" / "calibrate.md").read_text(encoding="utf-8")
+    shown = [
+        line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| id |", "| run-"))
+    ]
+    with EXAMPLE.open(encoding="utf-8") as file:
+        shipped = {row["id"]: row for row in csv.DictReader(file)}
+    head, *rows = shown
+    assert len(rows) == 2
+    for row in rows:
+        assert dict(zip(head, row, strict=True)) == {name: shipped[row[0]][name] for name in head}
+
+
 def test_steps_that_are_as_published_move_nothing_far(tmp_path: Path, rows: Rows) -> None:
     some = rows[::2]
     path = written(tmp_path, some)
