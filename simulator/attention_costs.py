@@ -21,7 +21,7 @@ from simulator.compute import (
 )
 from simulator.context_copies import context_copies_s
 from simulator.context_exchange import num_core_kernels, ring_steps
-from simulator.context_split import gathered_spans
+from simulator.context_split import slowest_ranks
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
@@ -122,7 +122,7 @@ def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:
 def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
     """Share of the layers, and what a token sees in them."""
     if rank.workload.chosen_exchange == "all_gather":
-        return [(span.share, span.kernel_tokens) for span in gathered_spans(rank)]
+        return [(span.share, span.kernel_tokens) for span in slowest_ranks(rank)]
     return [(span.share, span.kernel_tokens) for span in layer_spans(rank.workload.sequence_shape)]
 
 

@@ -17,7 +17,7 @@ from simulator.context_exchange import (
     keys_and_values_bytes,
     ring_steps,
 )
-from simulator.context_split import gathered_spans
+from simulator.context_split import slowest_ranks
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.rank import Rank
@@ -118,7 +118,7 @@ def _gather_s(rank: Rank) -> Directions:
 
 def _seen_share(rank: Rank) -> Floats:
     """Keys that the pieces of a rank see over those of the sequence, mean of the layers."""
-    visits = sum(span.share * span.key_visits for span in gathered_spans(rank))
+    visits = sum(span.share * span.key_visits for span in slowest_ranks(rank))
     return np.asarray(visits / rank.plans.context_parallel)
 
 

@@ -31,7 +31,7 @@ NO_MODEL = {
     "simulator.hardware.LEAST_BYTES_PER_S": "what is taken for a mistake in a figure",
     "simulator.hardware.MOST_PUE": "what is taken for a mistake in a figure",
     "simulator.reliability.MOST_S": "what is taken for a mistake in a figure",
-    "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
+    "simulator.model_states.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
     "simulator.pipeline.timeline": "longest timeline",
     "simulator.shard_passes": "codes of first gathers",

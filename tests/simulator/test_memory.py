@@ -15,8 +15,8 @@ from simulator.memory import (
     memory_by_stage,
     memory_of_stage,
     peak_memory,
-    reduced_fraction,
 )
+from simulator.model_states import reduced_fraction
 from simulator.pipeline.schedule import play_pipelines
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.workload import Workload
