@@ -26,10 +26,11 @@ from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
-from simulator.rank import Rank
+from simulator.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 
 
+@once_per_rank
 def projections_s(rank: Rank) -> Directions:
     """Returns the products before and after the attention core."""
     times_s = each_projection_s(rank)
@@ -91,6 +92,7 @@ def up_projections_s(rank: Rank) -> list[Directions]:
     return [times_s[1 if mla.query_rank else 0], times_s[-2]]
 
 
+@once_per_rank
 def attention_core_s(rank: Rank) -> Directions:
     """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.context_exchange import (
-    head_ranks,
+    head_ranks_of,
     heads_bytes,
     keys_and_values_bytes,
     ring_steps,
@@ -124,7 +124,7 @@ def _seen_share(rank: Rank) -> Floats:
 
 def _heads_s(rank: Rank) -> Floats:
     """Queries, keys, values and output, or their gradients, once each."""
-    exchanged = head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
+    exchanged = head_ranks_of(rank)
     has_others = (exchanged > 1).astype(np.float64)
     num_bytes = ORDER_BYTES / ACTIVATION_BYTES * sum(heads_bytes(rank))
     return rank.memory_bound_s(has_others * num_bytes, has_others * NUM_HEAD_KERNELS)
