@@ -62,11 +62,6 @@ class MemoryTable(Table):
         passes = self.activations_bytes + self.logits_bytes + self.workspace_bytes
         return np.asarray(states + np.maximum(passes, self.update_bytes))
 
-    @property
-    def reserved_bytes(self) -> Floats:
-        """Peak of the allocator, as `torch.cuda.max_memory_reserved` counts."""
-        return self.peak_bytes - self.framework_bytes
-
     def peak_of(self, kind: MemoryKind, capacity_bytes: Floats | float = math.inf) -> Floats:
         """Returns the peak as a publisher counted it on devices of a size, `(n,)` or one."""
         match kind:
