@@ -21,15 +21,16 @@ from simulator.compute import (
 )
 from simulator.context_copies import context_copies_s
 from simulator.context_exchange import num_core_kernels, ring_steps
-from simulator.context_split import gathered_spans
+from simulator.context_split import slowest_ranks
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
-from simulator.rank import Rank
+from simulator.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 
 
+@once_per_rank
 def projections_s(rank: Rank) -> Directions:
     """Returns the products before and after the attention core."""
     times_s = each_projection_s(rank)
@@ -91,6 +92,7 @@ def up_projections_s(rank: Rank) -> list[Directions]:
     return [times_s[1 if mla.query_rank else 0], times_s[-2]]
 
 
+@once_per_rank
 def attention_core_s(rank: Rank) -> Directions:
     """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
 
@@ -122,7 +124,7 @@ def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:
 def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
     """Share of the layers, and what a token sees in them."""
     if rank.workload.chosen_exchange == "all_gather":
-        return [(span.share, span.kernel_tokens) for span in gathered_spans(rank)]
+        return [(span.share, span.kernel_tokens) for span in slowest_ranks(rank)]
     return [(span.share, span.kernel_tokens) for span in layer_spans(rank.workload.sequence_shape)]
 
 

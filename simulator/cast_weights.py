@@ -20,7 +20,7 @@ from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import routed_shard_group
 from simulator.host_time import NUM_PRODUCTS
 from simulator.layer_collectives import Directions
-from simulator.memory import WEIGHT_BYTES
+from simulator.model_states import WEIGHT_BYTES
 from simulator.plan import PlanTable, shard_group
 from simulator.rank import Rank
 from simulator.table import Floats

@@ -253,6 +253,11 @@ class ChunkWeights:
     never_cast: Floats | float = 0.0
     """Shared weights whose products stay in 16 bits whatever the plan's format: embedding, output layer, adapters."""
 
+    @property
+    def is_any(self) -> bool:
+        """Whether any chunk of any design has some."""
+        return bool(np.any(self.shared) or np.any(self.routed))
+
     def shared_on_rank(self, plans: PlanTable) -> Floats:
         """Returns the shared weights that one tensor-parallel rank of each design holds, `(n, C)`."""
         return held_by_rank(self.shared, self.whole, plans.tensor_parallel[:, None])
@@ -270,6 +275,16 @@ class ChunkWeights:
     def never_cast_on_rank(self, plans: PlanTable) -> Floats:
         """Returns those of them that are never cast, `(n, C)`."""
         return np.asarray(self.never_cast / plans.tensor_parallel[:, None])
+
+
+def weights_on_stage(
+    workload: Workload, plans: PlanTable, chunks: Chunks, weights: ChunkWeights, stage: Integers
+) -> tuple[Floats, Floats]:
+    """Returns the shared and the routed weights that a rank of one stage holds, `(n,)` each, or of s stages, `(s, n)`."""
+    return (
+        chunks.on_stage(weights.shared_on_rank(plans), stage),
+        chunks.on_stage(weights.routed, stage) / expert_ranks(workload, plans),
+    )
 
 
 def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel: Integers) -> Floats:

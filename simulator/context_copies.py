@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.context_exchange import (
-    head_ranks,
+    head_ranks_of,
     heads_bytes,
     keys_and_values_bytes,
     ring_steps,
 )
-from simulator.context_split import gathered_spans
+from simulator.context_split import slowest_ranks
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions
 from simulator.rank import Rank
@@ -118,13 +118,13 @@ def _gather_s(rank: Rank) -> Directions:
 
 def _seen_share(rank: Rank) -> Floats:
     """Keys that the pieces of a rank see over those of the sequence, mean of the layers."""
-    visits = sum(span.share * span.key_visits for span in gathered_spans(rank))
+    visits = sum(span.share * span.key_visits for span in slowest_ranks(rank))
     return np.asarray(visits / rank.plans.context_parallel)
 
 
 def _heads_s(rank: Rank) -> Floats:
     """Queries, keys, values and output, or their gradients, once each."""
-    exchanged = head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
+    exchanged = head_ranks_of(rank)
     has_others = (exchanged > 1).astype(np.float64)
     num_bytes = ORDER_BYTES / ACTIVATION_BYTES * sum(heads_bytes(rank))
     return rank.memory_bound_s(has_others * num_bytes, has_others * NUM_HEAD_KERNELS)

@@ -29,7 +29,7 @@ from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import Group, all_gather_s, all_to_all_s, passed_on_s
 from simulator.plan import PlanTable
-from simulator.rank import Rank, members_in_domain
+from simulator.rank import Rank, members_in_domain, once_per_rank
 from simulator.table import Floats, Integers, total
 from simulator.workload import Workload
 
@@ -50,11 +50,18 @@ def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers)
     assert_never(workload.chosen_exchange)
 
 
+@once_per_rank
+def head_ranks_of(rank: Rank) -> Integers:
+    """Returns the same of the designs of a rank."""
+    return head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
+
+
+@once_per_rank
 def ring_steps(rank: Rank) -> Floats:
     """Returns the steps of the ring, each a kernel whose result is merged with the others, `(n,)`."""
     if rank.workload.chosen_exchange == "all_gather":
         return np.ones(len(rank.plans))
-    return np.asarray(rank.plans.context_parallel / _head_ranks(rank))
+    return np.asarray(rank.plans.context_parallel / head_ranks_of(rank))
 
 
 def num_core_kernels(rank: Rank) -> Floats:
@@ -146,18 +153,15 @@ def _passed_on_s(rank: Rank, num_bytes: Floats, num_steps: Floats) -> Floats:
     )
 
 
-def _head_ranks(rank: Rank) -> Integers:
-    return head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
-
-
 def _gathered_s(rank: Rank) -> Floats:
     """Keys and values of the whole sequence, gathered."""
     return all_gather_s(num_bytes=keys_and_values_bytes(rank), **_ring_group(rank))
 
 
+@once_per_rank
 def _ring_group(rank: Rank) -> Group:
     """The context-parallel ranks that do not exchange heads with each other."""
-    plans, exchanged = rank.plans, _head_ranks(rank)
+    plans, exchanged = rank.plans, head_ranks_of(rank)
     size = plans.context_parallel / exchanged
     return {
         "group_size": size,
@@ -166,10 +170,11 @@ def _ring_group(rank: Rank) -> Group:
     }
 
 
+@once_per_rank
 def keys_and_values_bytes(rank: Rank) -> Floats:
     """Returns the keys and values of the whole sequence, as many heads of them as one ring or gather has."""
     workload, plans = rank.workload, rank.plans
-    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel) / _head_ranks(rank)
+    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel) / head_ranks_of(rank)
     whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
     return np.asarray(ACTIVATION_BYTES * whole_tokens * kv_heads * sum(workload.model.attention_dims))
 
@@ -187,7 +192,7 @@ def heads_bytes(rank: Rank) -> tuple[Floats, Floats]:
 
 def _heads_s(rank: Rank) -> Floats:
     """Parts of the sequence for heads, queries, keys and values in one go, and the output back."""
-    t, exchanged = rank.plans.tensor_parallel, _head_ranks(rank)
+    t, exchanged = rank.plans.tensor_parallel, head_ranks_of(rank)
     return total(
         all_to_all_s(
             num_bytes=num_bytes,

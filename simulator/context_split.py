@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -34,28 +35,22 @@ NUM_PIECES = 2
 """Pieces of a sequence that a rank has, one from either end."""
 
 
+Value = TypeVar("Value", float, Floats)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SlowestRank:
-    """What the rank that has most does in some layers, for each of its own queries."""
+class SlowestRank(Generic[Value]):
+    """What the rank that has most does in some layers, for each of its own queries: of one design, or of all, `(n,)`."""
 
     share: float
     """Share of the layers."""
-    kernel_tokens: float
+    kernel_tokens: Value
     """What fused kernels compute for a query, as the length of a plain sequence."""
-    key_visits: float
+    key_visits: Value
     """Keys that they read, over its queries."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GatheredSpan:
-    """The same of every design, `(n,)`."""
-
-    share: float
-    kernel_tokens: Floats
-    key_visits: Floats
-
-
-def gathered_spans(rank: Rank) -> list[GatheredSpan]:
+def slowest_ranks(rank: Rank) -> list[SlowestRank[Floats]]:
     """Returns what the context-parallel rank that has most does in every kind of layer where keys are gathered."""
     shape, plans = rank.workload.sequence_shape, rank.plans
     pairs, rows = np.unique(
@@ -63,7 +58,7 @@ def gathered_spans(rank: Rank) -> list[GatheredSpan]:
     )
     found = [slowest_rank(shape, int(ranks), int(sequences)) for ranks, sequences in pairs.T]
     return [
-        GatheredSpan(
+        SlowestRank(
             share=kinds[0].share,
             kernel_tokens=np.array([kind.kernel_tokens for kind in kinds])[rows],
             key_visits=np.array([kind.key_visits for kind in kinds])[rows],
@@ -73,7 +68,7 @@ def gathered_spans(rank: Rank) -> list[GatheredSpan]:
 
 
 @lru_cache(maxsize=1024)
-def slowest_rank(shape: SequenceShape, num_ranks: int, num_sequences: int) -> tuple[SlowestRank, ...]:
+def slowest_rank(shape: SequenceShape, num_ranks: int, num_sequences: int) -> tuple[SlowestRank[float], ...]:
     """Returns the rank that has most, for every kind of layer.
 
     Args:

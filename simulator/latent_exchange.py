@@ -13,13 +13,14 @@ import numpy as np
 
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.rank import Rank
+from simulator.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 
 NUM_LATENTS = 2
 """Inputs of products up to heads: of queries, and of keys and values."""
 
 
+@once_per_rank
 def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
     """Returns the collectives in front of latent attention, forward and backward, `(n,)` each; 0 for any other attention."""
     none_s = np.zeros(len(rank.plans))

@@ -85,15 +85,17 @@ StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
 """Layers of every pipeline chunk (`simulator.chunks`)."""
 
 
-class ModuleWeights(NamedTuple):
-    """Weights of a module of multi-token prediction, of all ranks that share one copy."""
+class PartWeights(NamedTuple):
+    """Weights of one part of a model, of all ranks that share one copy; many of them are `simulator.chunks.ChunkWeights`."""
 
     shared: int
-    """Those that every token meets,"""
-    routed: int
-    """those of routed experts,"""
-    whole: int
-    """and those of the former that tensor-parallel ranks do not split."""
+    """Those that every token meets."""
+    routed: int = 0
+    """Those of routed experts."""
+    whole: int = 0
+    """Those of the former that tensor-parallel ranks do not split."""
+    never_cast: int = 0
+    """Those of them whose products stay in 16 bits whatever the plan's format."""
 
 
 class ModelShape(Record):
@@ -280,14 +282,14 @@ class ModelShape(Record):
         return 2 * self.hidden_size**2 + 3 * self.hidden_size
 
     @property
-    def mtp_weights(self) -> ModuleWeights:
+    def mtp_weights(self) -> PartWeights:
         """Weights of a module with its layer; embedding and output layer are those of the model."""
         if not self.has_expert_modules or self.experts is None:
             shared, routed, whole = self.dense_layer_parameters, 0, self.dense_layer_whole_parameters
         else:
             shared, whole = self.expert_layer_shared_parameters, self.expert_layer_whole_parameters
             routed = self.experts.num_experts * self.expert_parameters
-        return ModuleWeights(shared=shared + self.mtp_parameters, routed=routed, whole=whole)
+        return PartWeights(shared=shared + self.mtp_parameters, routed=routed, whole=whole)
 
     @property
     def copied_parameters(self) -> int:

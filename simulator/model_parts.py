@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.chunks import Chunks, ChunkWeights
+from simulator.chunks import Chunks
 from simulator.compiled import compiled
 from simulator.layer_costs import (
     PartTimes,
@@ -17,7 +17,6 @@ from simulator.layer_costs import (
     expert_layer,
     output_layer,
 )
-from simulator.lora import adapter_parameters
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.plan import splits_backward
 from simulator.rank import Rank
@@ -31,7 +30,6 @@ from simulator.weight_gradients import (
     expert_layer_weight_gradients_s,
     output_layer_weight_gradients_s,
 )
-from simulator.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ class ModelParts:
     def of(cls, rank: Rank, chunks: Chunks) -> ModelParts:
         """Returns the parts of the model under every design."""
         counts = counts_of_parts(rank.workload, rank.plans, chunks)
-        weights = _split(rank.workload, counts)
+        weights = weights_of_parts(rank.workload, counts)
         times = [part_times(rank, part) for part in counts]
         return cls(
             times=dict(zip(counts, with_copies(rank, times, weights), strict=True)),
@@ -155,14 +153,3 @@ _WEIGHT_GRADIENTS_S: Mapping[Part, Callable[[Rank], Floats]] = {
     Part.MODULE: module_weight_gradients_s,
     Part.OUTPUT: output_layer_weight_gradients_s,
 }
-
-
-def _split(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
-    """Weights of the parts of the model, `(1, k)`; adapters stand in the parts that have layers."""
-    weights = weights_of_parts(workload.model, kinds)
-    if workload.lora is None:
-        return StepWeights(trained=weights)
-    has_layers = np.array([[float(kind.has_layer) for kind in kinds]])
-    adapters = has_layers * adapter_parameters(workload.model, workload.lora)
-    trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
-    return StepWeights(trained=trained, frozen=weights)

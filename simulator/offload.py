@@ -14,7 +14,7 @@ from simulator.activations import kept_per_layer, kept_per_module, num_micro_bat
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
-from simulator.memory import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
+from simulator.model_states import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.parts import Part, rank_of_part
 from simulator.plan import PlanTable, shard_group

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 
 from simulator.chunks import Chunks, ChunkWeights
-from simulator.model import ModelShape
+from simulator.model import ModelShape, PartWeights
 from simulator.plan import PlanTable
 from simulator.rank import Rank
 from simulator.recomputed_layers import KeptLayers, without_recompute
 from simulator.table import Floats
+from simulator.trained_weights import StepWeights
 from simulator.workload import Workload
 
 
@@ -50,15 +50,6 @@ class Part(Enum):
         return self in (Part.KEPT_DENSE, Part.KEPT_EXPERT)
 
 
-class PartWeights(NamedTuple):
-    """Weights of a part, of all ranks together, named as in `ChunkWeights`."""
-
-    shared: float
-    routed: float = 0.0
-    whole: float = 0.0
-    never_cast: float = 0.0
-
-
 def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dict[Part, Floats]:
     """Returns how often every chunk has each kind of part, `(n, C)`, in the order of the model.
 
@@ -80,14 +71,24 @@ def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dic
     return {**counts, Part.OUTPUT: chunks.is_last.astype(np.float64, order="C")}
 
 
-def weights_of_part(model: ModelShape, part: Part) -> PartWeights:
-    """Returns the weights of one part; the copy of a tied embedding is none of them."""
+def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
+    """Returns the weights of k kinds of parts, `(1, k)`; adapters stand in those that have layers."""
+    rows = [_weights_of_part(workload.model, kind) for kind in kinds]
+    shared, routed, whole, never_cast = np.array(rows, dtype=np.float64).T[:, None]
+    weights = ChunkWeights(
+        shared=shared, routed=routed, whole=whole if whole.any() else 0.0, never_cast=never_cast
+    )
+    return StepWeights.adapted(workload, weights, np.array([[float(kind.has_layer) for kind in kinds]]))
+
+
+def _weights_of_part(model: ModelShape, part: Part) -> PartWeights:
+    """Weights of one part; the copy of a tied embedding is none of them."""
     if part is Part.EMBEDDING:
         return PartWeights(shared=model.embedding_parameters, never_cast=model.embedding_parameters)
     if part is Part.OUTPUT:
         return PartWeights(shared=model.output_parameters, never_cast=model.output_parameters)
     if part is Part.MODULE:
-        return PartWeights(*model.mtp_weights)
+        return model.mtp_weights
     if part.has_experts and model.experts:
         return PartWeights(
             shared=model.expert_layer_shared_parameters,
@@ -95,15 +96,6 @@ def weights_of_part(model: ModelShape, part: Part) -> PartWeights:
             whole=model.expert_layer_whole_parameters,
         )
     return PartWeights(shared=model.dense_layer_parameters, whole=model.dense_layer_whole_parameters)
-
-
-def weights_of_parts(model: ModelShape, kinds: Iterable[Part]) -> ChunkWeights:
-    """Returns the weights of k kinds of parts, `(1, k)`."""
-    columns = zip(*(weights_of_part(model, kind) for kind in kinds), strict=True)
-    shared, routed, whole, never_cast = (np.array([column], dtype=np.float64) for column in columns)
-    return ChunkWeights(
-        shared=shared, routed=routed, whole=whole if whole.any() else 0.0, never_cast=never_cast
-    )
 
 
 def rank_of_part(rank: Rank, part: Part) -> Rank:

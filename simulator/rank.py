@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Self
+from functools import cached_property, wraps
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -295,6 +296,23 @@ class Rank:
             constants=self.kernels,
             num_kernels=num_kernels,
         )
+
+
+Found = TypeVar("Found")
+
+
+def once_per_rank(find: Callable[[Rank], Found]) -> Callable[[Rank], Found]:
+    """Returns a function of a rank alone that is asked once: what it found stays with the rank, as a cached property does."""
+    name = f"{find.__module__}.{find.__qualname__}"
+
+    @wraps(find)
+    def found(rank: Rank) -> Found:
+        kept = vars(rank)
+        if name not in kept:
+            kept[name] = find(rank)
+        return kept[name]  # type: ignore[no-any-return]
+
+    return found
 
 
 def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:

@@ -32,7 +32,7 @@ from simulator.cast_weights import gathered_weight_bytes
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.links import LinkConstants
-from simulator.memory import reduced_fraction
+from simulator.model_states import reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group
 from simulator.rank import Rank, members_in_domain

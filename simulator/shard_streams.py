@@ -22,7 +22,7 @@ from simulator.chunks import ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import routed_shard_group
 from simulator.layer_collectives import Directions
-from simulator.memory import MASTER_BYTES, WEIGHT_BYTES
+from simulator.model_states import MASTER_BYTES, WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.table import Floats

@@ -23,7 +23,7 @@ from simulator.casts import is_cast
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import routed_shard_group
 from simulator.layer_costs import PartTimes
-from simulator.memory import WEIGHT_BYTES
+from simulator.model_states import WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.table import Booleans, Floats

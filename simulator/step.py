@@ -19,9 +19,9 @@ from simulator.card_time import (
     uses_cards,
     with_last_send_s,
 )
-from simulator.chunks import Chunks
+from simulator.chunks import Chunks, weights_on_stage
 from simulator.compute import memory_bound_time_s
-from simulator.expert_ranks import expert_ranks, routed_shard_group
+from simulator.expert_ranks import routed_shard_group
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
 from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
@@ -288,8 +288,7 @@ def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
     workload, plans = rank.workload, rank.plans
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
     stages = chunks.unlike_stages()
-    shared = chunks.on_stage(weights.trained.shared_on_rank(plans), stages)
-    routed = chunks.on_stage(weights.trained.routed, stages) / expert_ranks(workload, plans)
+    shared, routed = weights_on_stage(workload, plans, chunks, weights.trained, stages)
     updated = shared / np.where(is_split, shard_group(plans), 1) + routed / np.where(
         is_split, routed_ranks, 1
     )

@@ -29,7 +29,8 @@ class Table:
     """Base of all column tables; a subclass only declares its columns."""
 
     def __post_init__(self) -> None:
-        if len({len(getattr(self, name)) for name in self.names()}) > 1:
+        num_rows = list(map(len, vars(self).values()))
+        if num_rows.count(num_rows[0]) != len(num_rows):
             lengths = {name: len(column) for name, column in self.columns().items()}
             raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
 

@@ -13,6 +13,7 @@ import numpy as np
 from simulator.chunks import Chunks, ChunkWeights, chunk_weights
 from simulator.lora import adapter_parameters
 from simulator.plan import PlanTable
+from simulator.table import Floats
 from simulator.workload import Workload
 
 
@@ -40,13 +41,17 @@ class StepWeights:
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> Self:
         """Returns the weights of a workload's chunks."""
-        model = chunk_weights(workload.model, plans, chunks)
+        weights = chunk_weights(workload.model, plans, chunks)
+        return cls.adapted(workload, weights, chunks.num_layers + chunks.num_mtp_layers)
+
+    @classmethod
+    def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats) -> Self:
+        """Returns the weights of a model `(n, C)` and what a workload trains of them, or of adapters in so many layers."""
         if workload.lora is None:
-            return cls(trained=model)
-        num_layers = chunks.num_layers + chunks.num_mtp_layers
+            return cls(trained=weights)
         adapters = num_layers * adapter_parameters(workload.model, workload.lora)
         trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
-        return cls(trained=trained, frozen=model)
+        return cls(trained=trained, frozen=weights)
 
 
 def num_trained_parameters(workload: Workload) -> int:

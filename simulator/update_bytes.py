@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.hardware import Precision
-from simulator.memory import (
+from simulator.model_states import (
     FULL_GRADIENT_BYTES,
     MASTER_BYTES,
     WEIGHT_BYTES,

@@ -32,7 +32,7 @@ NO_MODEL = {
     "simulator.hardware.MOST_PUE": "what is taken for a mistake in a figure",
     "simulator.hardware.NEARLY_ALIKE": "which words are taken for mistakes",
     "simulator.reliability.MOST_S": "what is taken for a mistake in a figure",
-    "simulator.memory.NEVER_SPLIT": "a ZeRO stage beyond the last",
+    "simulator.model_states.NEVER_SPLIT": "a ZeRO stage beyond the last",
     "simulator.huggingface.shape": "how other files are read",
     "simulator.pipeline.timeline": "longest timeline",
     "simulator.shard_passes": "codes of first gathers",

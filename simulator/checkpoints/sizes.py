@@ -13,7 +13,7 @@ from simulator.checkpoints.options import Checkpointing
 from simulator.expert_ranks import expert_ranks
 from simulator.hardware import Storage
 from simulator.job import Job
-from simulator.memory import WEIGHT_BYTES
+from simulator.model_states import WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable, shard_group
 from simulator.reliability import Reliability

@@ -6,7 +6,7 @@ import numpy as np
 
 from simulator.context_exchange import (
     gradient_rounds,
-    head_ranks,
+    head_ranks_of,
     heads_bytes,
     keys_and_values_bytes,
     passed_back,
@@ -26,7 +26,7 @@ def context_core(rank: Rank, core: Items, way: int) -> Items:
     degree, tensor = int(rank.plans.context_parallel[0]), int(rank.plans.tensor_parallel[0])
     if degree == 1:
         return core
-    exchanged = int(head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)[0])
+    exchanged = int(head_ranks_of(rank)[0])
     around = Group.of(rank, tensor * exchanged, degree // exchanged)
     if rank.workload.chosen_exchange in ("all_gather", "gathered_ring"):
         return _gathered(rank, core, way, around)

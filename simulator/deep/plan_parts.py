@@ -9,15 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
-from simulator.chunks import Chunks, ChunkWeights, held_by_rank
+from simulator.chunks import Chunks, ChunkWeights
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
 from simulator.deep.plan_operators import embedding_passes, layer_passes, module_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.kept_inputs import ACTIVATION_BYTES
-from simulator.lora import adapter_parameters
-from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_part
-from simulator.plan import PlanTable, shard_group
+from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
+from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.shard_streams import stream_copies_s
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
@@ -28,35 +27,6 @@ COPIES = "copies of sharded weights"
 """How the copies of FSDP2 are called."""
 CASTS = "casts of sharded weights"
 """How casts of gathered weights to 8 or 4 bits are called."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weights:
-    """Weights, of all ranks that share one copy."""
-
-    shared: float
-    """Those that every token meets."""
-    routed: float = 0.0
-    """Those of routed experts."""
-    whole: float = 0.0
-    """Those of the former that tensor-parallel ranks do not split."""
-    never_cast: float = 0.0
-    """Those of them whose products stay in 16 bits."""
-
-    @property
-    def is_any(self) -> bool:
-        """Whether there are any."""
-        return self.shared + self.routed > 0.0
-
-    @property
-    def as_columns(self) -> ChunkWeights:
-        """The same of the only chunk of the only design."""
-        names = ("shared", "routed", "whole", "never_cast")
-        return ChunkWeights(**{name: np.array([[float(getattr(self, name))]]) for name in names})
-
-    def shared_on_rank(self, plans: PlanTable) -> float:
-        """Returns the shared weights that one tensor-parallel rank holds."""
-        return float(held_by_rank(self.shared, self.whole, plans.tensor_parallel)[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +72,7 @@ class PlanParts:
 
     def _with_copies(self, kind: Part, passes: PartPasses) -> PartPasses:
         """Adds the copies of what the passes gather and of the gradients that they leave."""
-        weights = self._step_weights(kind)
+        weights = self.weights_of(kind)
         gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
         again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
         reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
@@ -113,36 +83,31 @@ class PlanParts:
             backward=(*again, *casts[1], *passes.backward, *reduced),
         )
 
-    def _step_weights(self, kind: Part) -> StepWeights:
-        trained, frozen = (each.as_columns for each in self.weights_of(kind))
-        return StepWeights(trained=trained, frozen=frozen)
-
     def part_gathers(self, kind: Part) -> tuple[Collective, ...]:
         """Returns the gathering of a part in a pass, with what the stream of collectives copies ahead of it."""
-        gathers = self.gathers(*(part for part in self.weights_of(kind) if part.is_any))
-        return _longer(gathers, float(stream_copies_s(self.rank, self._step_weights(kind))[0][0, 0]))
+        weights = self.weights_of(kind)
+        gathers = self.gathers(*(each for each in (weights.trained, weights.frozen) if each and each.is_any))
+        return _longer(gathers, float(stream_copies_s(self.rank, weights)[0][0, 0]))
 
     def part_reductions(self, kind: Part) -> tuple[Collective, ...]:
         """Returns the reduction of the gradients of a part behind a pass, with what the stream of collectives adds up."""
-        trained, _ = self.weights_of(kind)
+        weights = self.weights_of(kind)
+        trained = weights.trained
         reductions = self.gradients(Operation.REDUCE_SCATTER, trained) if trained.is_any else ()
-        return _longer(reductions, float(stream_copies_s(self.rank, self._step_weights(kind))[1][0, 0]))
+        return _longer(reductions, float(stream_copies_s(self.rank, weights)[1][0, 0]))
 
-    def weights_of(self, kind: Part) -> tuple[Weights, Weights]:
-        """Returns the trained and the frozen weights of a part."""
-        model, lora = self.rank.workload.model, self.rank.workload.lora
-        of_part = Weights(**weights_of_part(model, kind)._asdict())
-        if lora is None:
-            return of_part, Weights(shared=0.0)
-        adapters = float(kind.has_layer) * adapter_parameters(model, lora)
-        return Weights(shared=adapters, never_cast=adapters), of_part
+    def weights_of(self, kind: Part) -> StepWeights:
+        """Returns the weights of a part, `(1, 1)`."""
+        return weights_of_parts(self.rank.workload, [kind])
 
-    def chunk_weights(self, chunk: int) -> Weights:
-        """Returns the trained weights of a chunk, the copy of a tied embedding included."""
-        trained = StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
-        columns = trained.shared, trained.routed, trained.whole, trained.never_cast
-        values = (float(np.broadcast_to(column, trained.shared.shape)[0, chunk]) for column in columns)
-        return Weights(**dict(zip(("shared", "routed", "whole", "never_cast"), values, strict=True)))
+    def chunk_weights(self, chunk: int) -> ChunkWeights:
+        """Returns the trained weights of a chunk, `(1, 1)`, the copy of a tied embedding included."""
+        return self._trained.of_chunk(chunk)
+
+    @cached_property
+    def _trained(self) -> ChunkWeights:
+        """Those of all chunks, `(1, C)`."""
+        return StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
 
     @cached_property
     def groups(self) -> tuple[Group, Group]:
@@ -162,16 +127,20 @@ class PlanParts:
             found.append(ring(label, operation, routed_bytes, routed, self.rank.links))
         return moves(*found)
 
-    def gradients(self, operation: Operation, weights: Weights) -> tuple[Collective, ...]:
+    def gradients(self, operation: Operation, weights: ChunkWeights) -> tuple[Collective, ...]:
         """Returns the reduction of gradients."""
-        plans, wire_bytes = self.rank.plans, float(self.rank.workload.wire_bytes)
-        routed = weights.routed / float(expert_ranks(self.rank.workload, plans)[0])
+        wire_bytes = float(self.rank.workload.wire_bytes)
+        shared, routed = self._on_rank(weights)
         label = f"gradient {operation.value}"
-        return self.exchange(
-            label, operation, wire_bytes * weights.shared_on_rank(plans), wire_bytes * routed
-        )
+        return self.exchange(label, operation, wire_bytes * shared, wire_bytes * routed)
 
-    def between_copies(self, weights: Weights) -> tuple[Collective, ...]:
+    def _on_rank(self, weights: ChunkWeights) -> tuple[float, float]:
+        """Shared and routed weights of one chunk, `(1, 1)`, that a rank holds."""
+        shared = weights.shared_on_rank(self.rank.plans)
+        routed = weights.routed_on_rank(self.rank.workload, self.rank.plans)
+        return float(shared[0, 0]), float(routed[0, 0])
+
+    def between_copies(self, weights: ChunkWeights) -> tuple[Collective, ...]:
         """Returns what the copies of hybrid sharding add up once per step, of which a rank has a share; else nothing."""
         rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
         if not (plans.shard_ranks[0] and plans.zero_stage[0]):
@@ -184,8 +153,8 @@ class PlanParts:
         found = [
             ring(label, operation, share * workload.wire_bytes, group, rank.links)
             for share, group in (
-                (weights.shared_on_rank(plans) / shared.size, copies),
-                (weights.routed / routed.span, routed_copies),
+                (self._on_rank(weights)[0] / shared.size, copies),
+                (float(weights.routed[0, 0]) / routed.span, routed_copies),
             )
             if share > 0.0
         ]
@@ -194,7 +163,8 @@ class PlanParts:
     def between_tensor_ranks(self, chunks: Iterable[int]) -> tuple[Collective, ...]:
         """Returns the sum of gradients of what tensor-parallel ranks hold whole in these chunks, with its copies."""
         rank = self.rank
-        num_bytes = summed_bytes(rank, sum(self.chunk_weights(chunk).whole for chunk in chunks))
+        whole = np.broadcast_to(self._trained.whole, self._trained.shared.shape)[0]
+        num_bytes = summed_bytes(rank, sum(float(whole[chunk]) for chunk in chunks))
         if num_bytes[0] == 0.0:
             return ()
         group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
@@ -202,7 +172,7 @@ class PlanParts:
         summed = ring(label, Operation.ALL_REDUCE, float(num_bytes[0]), group, rank.links)
         return moves(summed.with_rest(summed.rest_s + float(copies_s(rank, num_bytes)[0])))
 
-    def gathers(self, *weights: Weights) -> tuple[Collective, ...]:
+    def gathers(self, *weights: ChunkWeights) -> tuple[Collective, ...]:
         """Returns the gathering of weights, each for itself."""
         return tuple(
             each
@@ -210,9 +180,9 @@ class PlanParts:
             for each in self.exchange("weight all-gather", Operation.ALL_GATHER, *self._gathered_bytes(part))
         )
 
-    def _gathered_bytes(self, weights: Weights) -> tuple[float, float]:
+    def _gathered_bytes(self, weights: ChunkWeights) -> tuple[float, float]:
         """Bytes of shared and routed weights of a rank as they are gathered."""
-        shared, routed = gathered_weight_bytes(self.rank.workload, self.rank.plans, weights.as_columns)
+        shared, routed = gathered_weight_bytes(self.rank.workload, self.rank.plans, weights)
         return float(shared[0, 0]), float(routed[0, 0])
 
     @cached_property

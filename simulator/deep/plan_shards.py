@@ -96,18 +96,19 @@ class Shards:
         """Adds the reduction of a part's gradients; returns what the next part waits for."""
         if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
             return after
-        reductions = self.parts.part_reductions(kind)
         before = self._scattered[-1] if self._scattered else ()
-        ready = after
-        if self._gathers and reductions:
-            self._turn = self.graph.add("turn", after=[np.full(after[0].shape, NONE)]).reshape(after[0].shape)
-            ready = (*after, self._turn)
-        self._scattered.append(self._reduce(reductions, ready, before) if reductions else before)
+        # Without gradients, or replicas, there is nothing to reduce.
+        reductions = self.parts.part_reductions(kind)
+        self._scattered.append(self._reduce(reductions, after, before) if reductions else before)
         is_full = len(self._scattered) > 1 and self._reduces_always
         return (*after, *self._scattered[-2]) if is_full else after
 
     def _reduce(self, reductions: tuple[Collective, ...], after: After, before: After) -> After:
         """Adds reductions behind a part and those before it; returns what is done with them."""
+        if self._gathers:
+            shape = after[0].shape
+            self._turn = self.graph.add("turn", after=[np.full(shape, NONE)]).reshape(shape)
+            after = (*after, self._turn)
         every = slice(self.reduces_every - 1, None, self.reduces_every)
         done = (*(each[every] for each in after), *before)
         for each in reductions:

@@ -30,7 +30,7 @@ from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import Buckets
 from simulator.job import Job
-from simulator.memory import reduced_fraction
+from simulator.model_states import reduced_fraction
 from simulator.pipeline.turns import PipelineShape
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank

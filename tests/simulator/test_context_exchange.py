@@ -14,7 +14,7 @@ from simulator.attention_costs import attention_core_s
 from simulator.context_exchange import (
     context_exchange_s,
     gradient_rounds_s,
-    head_ranks,
+    head_ranks_of,
     num_core_kernels,
     ring_steps,
 )
@@ -261,7 +261,7 @@ class TestHybrid:
 
     def test_between_domains_goes_a_ring_of_fewer_heads(self) -> None:
         rank = rank_of("hybrid", context=16)
-        assert head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)[0] == 8
+        assert head_ranks_of(rank)[0] == 8
         assert ring_steps(rank)[0] == 2.0
         # Once half of the keys and values of four heads.
         ring_s = point_to_point_s(

@@ -41,7 +41,7 @@ def shape_of(
     return SequenceShape(tokens=tokens, num_layers=1, window=window, documents=documents)
 
 
-def slowest(shape: SequenceShape, num_ranks: int, num_sequences: int = 1) -> SlowestRank:
+def slowest(shape: SequenceShape, num_ranks: int, num_sequences: int = 1) -> SlowestRank[float]:
     (found,) = slowest_rank(shape, num_ranks, num_sequences)
     return found
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.sheets import ErrorStatistics, Sheet, by_group
+from benchmarks.step_order import ordered_layouts, ordered_pairs
 from benchmarks.validate_steps import (
     REPORT_FILE,
-    ordered_layouts,
-    ordered_pairs,
     sheets,
     versions_sheet,
     with_tables,
