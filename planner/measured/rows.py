@@ -18,7 +18,7 @@ from planner.measured.adapters import adapter_cells
 from planner.measured.dies import counted_by_rank
 from planner.measured.experts import expert_habits
 from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
-from planner.measured.framework_habits import in_pipeline, outside_pipeline
+from planner.measured.framework_habits import in_pipeline, of_whole_gradients, outside_pipeline
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
 from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
@@ -68,6 +68,8 @@ PADDED_VOCABULARY = 128
 """Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
 SAME_TIME = 0.05
 """Part by which a time and the tokens per second beside it may differ, as rounded or averaged figures do."""
+FIRST_SHARDED_GRADIENTS = 2
+"""ZeRO stage from which on ranks keep a share of the gradients."""
 LONGEST_NOTES = 200
 """Characters of the notes that a row keeps."""
 
@@ -313,6 +315,8 @@ class _Translation:
         written = self.told.text("zero_stage_or_fsdp")
         habits = self.habits if layout["pipeline_parallel"] > 1 else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
+        if (habits.zero_stage if stage is None else stage) < FIRST_SHARDED_GRADIENTS:
+            habits = of_whole_gradients(habits)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         most = habits.pipeline_zero_stage
         if not (most and layout["pipeline_parallel"] > 1 and is_habit):
