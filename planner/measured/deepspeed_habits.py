@@ -22,17 +22,17 @@ DEEPSPEED = Habits(
     scatters_gradients_from=3,
     bucket_weights=deepspeed_bytes.BUCKET_WEIGHTS,
     bucket_copy_bytes=deepspeed_bytes.BUCKET_COPIES,
-    whole_bucket_copy_bytes=deepspeed_bytes.BF16_BUCKET_COPIES,
-    added_gradient_bytes=deepspeed_bytes.BF16_ADDED_GRADIENT,
-    fp16_added_gradient_bytes=deepspeed_bytes.ADDED_GRADIENT,
-    hides_whole_gradients=False,
+    pipeline_bucket_copy_bytes=deepspeed_bytes.BF16_BUCKET_COPIES,
+    added_gradient_bytes=deepspeed_bytes.ADDED_GRADIENT,
+    pipeline_added_gradient_bytes=deepspeed_bytes.BF16_ADDED_GRADIENT,
+    hides_gradients_in_pipeline=False,
     keeps_stage_outputs=True,
     memory_kind="device",
 )
 """Up to ZeRO-2 whole buckets are all-reduced, of which ranks keep their share (`allreduce_and_scatter`,
-`use_multi_rank_bucket_allreduce`, on by default). Whole gradients are those of the BF16 optimizer, or of a pipeline, and are
-reduced behind the last backward pass (`allreduce_gradients`, `_exec_reduce_grads`); sharded ones are taken to hide
-(`overlap_comm`, on by default under ZeRO-3 alone, but in most configurations)."""
+`use_multi_rank_bucket_allreduce`, on by default); they are taken to hide (`overlap_comm`, on by default under ZeRO-3 alone, but
+in most configurations). Pipelines reduce behind the last backward pass (`_exec_reduce_grads`), and in bf16 have sums in 32 bits
+(`BF16_Optimizer`)."""
 EARLY_DEEPSPEED = replace(
     DEEPSPEED,
     name="Megatron-DeepSpeed of 2021-22",
@@ -43,9 +43,9 @@ EARLY_DEEPSPEED = replace(
     scatters_gradients_from=1,
     bucket_weights=None,
     bucket_copy_bytes=0.0,
-    whole_bucket_copy_bytes=None,
+    pipeline_bucket_copy_bytes=None,
     added_gradient_bytes=None,
-    fp16_added_gradient_bytes=None,
+    pipeline_added_gradient_bytes=None,
     zero_stage=1,
 )
 """Buckets were reduced to the owners of their parts (`dist.reduce`). Sums and copies of gradients are part of what a launch
@@ -74,7 +74,6 @@ COLOSSAL_AI = Habits(
     added_gradient_bytes=deepspeed_bytes.ADDED_GRADIENT,
     step_bytes=66,
     fp16_step_bytes=66,
-    fp16_added_gradient_bytes=deepspeed_bytes.ADDED_GRADIENT,
 )
 """`LowLevelZeroOptimizer`: gradients are reduced in their 16 bits in buckets behind the backward pass (`overlap_communication`
 of its plugins), all-reduced under ZeRO-1 and scattered under ZeRO-2 (`_run_reduction`), and cast to 32 bits for the update.

@@ -169,8 +169,8 @@ def _in_format(habits: Habits, precision: str) -> Habits:
             sync_bytes=2,
             update_bytes=habits.fp16_update_bytes,
             step_bytes=habits.fp16_step_bytes,
-            added_gradient_bytes=habits.fp16_added_gradient_bytes,
-            whole_bucket_copy_bytes=None,
+            pipeline_bucket_copy_bytes=None,
+            pipeline_added_gradient_bytes=None,
         )
     return habits
 
@@ -187,13 +187,14 @@ def in_pipeline(habits: Habits) -> Habits:
     return replace(habits, zero_stage=min(stage, habits.zero_stage), overlaps_gradient_sync=hides)
 
 
-def of_whole_gradients(habits: Habits) -> Habits:
-    """Returns the habits of a framework up to ZeRO-1, whose gradients are whole until they are reduced."""
-    copies = habits.whole_bucket_copy_bytes
+def reducing_in_pipeline(habits: Habits) -> Habits:
+    """Returns the habits of a framework with what it does to gradients where the model is split over a pipeline."""
+    copies, added = habits.pipeline_bucket_copy_bytes, habits.pipeline_added_gradient_bytes
     return replace(
         habits,
-        overlaps_gradient_sync=habits.overlaps_gradient_sync and habits.hides_whole_gradients,
+        overlaps_gradient_sync=habits.overlaps_gradient_sync and habits.hides_gradients_in_pipeline,
         bucket_copy_bytes=habits.bucket_copy_bytes if copies is None else copies,
+        added_gradient_bytes=habits.added_gradient_bytes if added is None else added,
     )
 
 

@@ -52,13 +52,13 @@ class Habits:
     scatters_gradients_from: ScatterStage = 1
     bucket_weights: float | None = None
     bucket_copy_bytes: float = 0.0
-    whole_bucket_copy_bytes: float | None = None
-    """The same up to ZeRO-1 in bf16; left out: as otherwise."""
+    pipeline_bucket_copy_bytes: float | None = None
+    """The same in a pipeline in bf16; left out: as otherwise."""
     added_gradient_bytes: float | None = None
-    fp16_added_gradient_bytes: float | None = None
-    """The same of the 16-bit gradients of loss scaling."""
-    hides_whole_gradients: bool = True
-    """Whether gradients may hide behind the backward pass up to ZeRO-1, too."""
+    pipeline_added_gradient_bytes: float | None = None
+    """The same in a pipeline in bf16; left out: as otherwise."""
+    hides_gradients_in_pipeline: bool = True
+    """Whether gradients may hide behind the backward pass in a pipeline, too."""
     checkpoints_norms: bool = False
     measures_accuracy: bool = False
     zero_stage: int = 1
