@@ -59,6 +59,8 @@ EARLY_ZERO_3 = replace(
 )
 """Each of its gathers waited for the one before, host included (DeepSpeed pull request 1188, June 2021); prefetching that
 overlaps came with pull request 1453 (October 2021). Megatron-LM had no ZeRO-3 of its own then."""
+INTERN_EVO_BUCKET = 512 * 2**20
+"""Weights of a bucket in InternEvo's configurations (`reduce_bucket_size`)."""
 COLOSSAL_AI = Habits(
     name="Colossal-AI",
     attention="flash-2",
@@ -83,7 +85,8 @@ and clipping in one 8, Adam 28, back to 16 bits 6."""
 INTERN_EVO = replace(
     COLOSSAL_AI,
     name="InternEvo",
-    bucket_weights=512 * 2**20,
+    bucket_weights=INTERN_EVO_BUCKET,
+    sync_buffer_bytes=2.0 * 2.0 * INTERN_EVO_BUCKET,
     bucket_copy_bytes=8,
     step_bytes=62,
     fp16_step_bytes=62,
@@ -93,9 +96,9 @@ INTERN_EVO = replace(
 )
 """`HybridZeroOptimizer`, made from Colossal-AI's: gradients are all-reduced over all replicas, whatever the groups that share
 states (`reduce_tensor` without a rank; `overlap_sync_grad` and `reduce_bucket_size` of its configurations), flattened into a
-bucket and copied back, 4 bytes each (`TensorBucket`); updated weights are broadcast by the ranks that have them before the
-next step begins (`overlap_sync_param`, off unless asked for). The step moves 62 bytes: flattening 4, cast 6, cast and norm 10,
-loss scale and clipping 8, Adam 28, back to 16 bits 6. Norms read copies in 32 bits and are computed again
+bucket and copied back, 4 bytes each (`TensorBucket`), while the bucket before is reduced (`_bucket_in_progress`); updated
+weights are broadcast by the ranks that have them before the next step begins (`overlap_sync_param`, off unless asked for). The
+step moves 62 bytes: flattening 4, cast 6, cast and norm 10, loss scale and clipping 8, Adam 28, back to 16 bits 6. Norms read copies in 32 bits and are computed again
 (`dropout_selective_checkpoint`, on by default), accuracy and perplexity come from the logits of every micro-batch
 (`AccPerplex`), of which 32-bit logits and differences from the largest are there at once. Tensor parallelism does not split
 norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since January 2024, and 1.0.5 before

@@ -343,7 +343,9 @@ class TestHabitsOfReleases:
     def test_pipelines_of_deepspeed_sum_up_in_32_bits_and_reduce_behind_the_last_pass(
         self, tmp_path: Path, pipeline: int, is_hidden: bool, copied: float, added: float
     ) -> None:
-        found = row_of(tmp_path, framework="DeepSpeed 0.14 (2024)", pp=pipeline, zero_stage_or_fsdp="zero1")
+        found = row_of(
+            tmp_path, framework="DeepSpeed 0.14 (2024)", pp=pipeline, ep=8, zero_stage_or_fsdp="zero1"
+        )
         workload = job_of(found).workload
         assert workload.overlaps_gradient_sync == is_hidden
         assert (workload.bucket_copy_bytes, workload.added_gradient_bytes) == (copied, added)
