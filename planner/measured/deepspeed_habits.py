@@ -98,9 +98,9 @@ INTERN_EVO = replace(
 states (`reduce_tensor` without a rank; `overlap_sync_grad` and `reduce_bucket_size` of its configurations), flattened into a
 bucket and copied back, 4 bytes each (`TensorBucket`), while the bucket before is reduced (`_bucket_in_progress`); updated
 weights are broadcast by the ranks that have them before the next step begins (`overlap_sync_param`, off unless asked for). The
-step moves 62 bytes: flattening 4, cast 6, cast and norm 10, loss scale and clipping 8, Adam 28, back to 16 bits 6. Norms read copies in 32 bits and are computed again
-(`dropout_selective_checkpoint`, on by default), accuracy and perplexity come from the logits of every micro-batch
-(`AccPerplex`), of which 32-bit logits and differences from the largest are there at once. Tensor parallelism does not split
-norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since January 2024, and 1.0.5 before
-(InternLM's `third_party/flash-attention`). Norms and rotary positions are fused (apex, `rotary_emb`), and since September 2023
-SwiGLU is (`torch.jit.script`)."""
+step moves 62 bytes: flattening 4, cast 6, cast and norm 10, loss scale and clipping 8, Adam 28, back to 16 bits 6. Norms read
+copies in 32 bits and are computed again (`dropout_selective_checkpoint`, on by default), accuracy and perplexity come from the
+logits of every micro-batch (`AccPerplex`), of which 32-bit logits and differences from the largest are there at once. Tensor
+parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
+January 2024, and 1.0.5 before (InternLM's `third_party/flash-attention`). Norms and rotary positions are fused (apex,
+`rotary_emb`), and since September 2023 SwiGLU is (`torch.jit.script`)."""
