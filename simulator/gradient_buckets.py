@@ -6,6 +6,8 @@ bucket, since what their stages exchange is seldom waited for (`DistributedDataP
 chunks, the gradients of each are reduced behind its last backward pass, those of the first chunk too (`align_grad_reduce`, the
 default, in `schedules.py`).
 
+Others fill buckets of a given size (`bucket_weights`; `reduce_bucket_size` of InternEvo, Colossal-AI and DeepSpeed).
+
 From ZeRO-2 on, gradients travel part by part (FSDP2, Megatron-FSDP): layers, embedding and output layer are a piece each on
 every stage; of the first one as many as there are embeddings in its weights, at most. Under ZeRO-2 each of them has a start-up
 and a latency of its own, as what it reduces in passes has.
@@ -63,7 +65,9 @@ class Buckets(NamedTuple):
 
 def _first_buckets(rank: Rank, first: tuple[Floats, Floats]) -> Integers:
     """Buckets of the first chunk with so many shared and routed weights; those of routed experts are beside the others."""
-    least = np.maximum(BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * rank.plans.data_parallel)
+    least: Floats | float = rank.workload.bucket_weights or np.maximum(
+        BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * rank.plans.data_parallel
+    )
     least = np.maximum(least, _embedding_weights(rank))
     return np.asarray(np.maximum(1, np.ceil(np.maximum(*first) / least)), dtype=np.int64)
 

@@ -54,7 +54,8 @@ def host_waits_s(
     frozen = (
         _num_products(rank) if rank.workload.lora else 0.0
     )  # frozen weights have no gradients of their own
-    backward_host_s = launch_s * (BACKWARD_RATIO * num_launches - frozen + more[1]) + again_s
+    backward_launches = BACKWARD_RATIO * num_launches - frozen + num_kernels_again(rank) + more[1]
+    backward_host_s = launch_s * backward_launches + again_s
     if rank.workload.kernel_launch == "blocking-2022":
         return host_s, np.asarray(backward_host_s)
     return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
@@ -74,7 +75,21 @@ def num_forward_kernels(rank: Rank) -> float:
     """Returns the launches of the memory-bound operators of one layer forward."""
     if is_counted(rank):
         return eager_kernels(rank)
-    return NUM_FORWARD_KERNELS + (NUM_HEAD_NORMS if rank.workload.model.qk_norm else 0.0)
+    casts = float(rank.workload.model.num_layer_norms) if checkpoints_norms(rank) else 0.0
+    return NUM_FORWARD_KERNELS + (NUM_HEAD_NORMS if rank.workload.model.qk_norm else 0.0) + casts
+
+
+def checkpoints_norms(rank: Rank) -> bool:
+    """Returns whether norms read copies in 32 bits and are computed again; operators one by one are counted as such."""
+    return rank.workload.checkpoints_norms and not is_counted(rank)
+
+
+def num_kernels_again(rank: Rank) -> Floats:
+    """Returns the launches of norms that are computed again: a cast and a norm each, and the additions between them."""
+    if not checkpoints_norms(rank):
+        return np.zeros(len(rank.plans))
+    is_part = rank.plans.recompute != Recompute.FULL.code
+    return np.asarray(is_part * (3.0 * rank.workload.model.num_layer_norms - 1.0))
 
 
 def _num_products(rank: Rank) -> float:

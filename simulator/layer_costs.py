@@ -45,6 +45,7 @@ from simulator.recomputed_modules import (
 )
 from simulator.routing_maps import map_scan_s, staging_passes
 from simulator.table import Floats, Table, total
+from simulator.workload import Workload
 
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
@@ -62,6 +63,10 @@ LOSS_BYTES_PER_LOGIT = 16.0, 16.0
 SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
 """The same without fusion: cast, maximum, difference, exponential, sum and quotient as kernels of their own, then the
 product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
+MEASURED_LOSS_BYTES_PER_LOGIT = 46.0, 14.0
+"""The same of a fused loss whose logits are measured besides. Forward cast to 32 bits 6, loss 4, loss by kind of data 4,
+maximum twice and its place 12, difference 8, exponential 8, sum 4; backward in place 8, cast 6 (InternEvo: `NaiveAMPModel`,
+`FlashGPTLMLoss`, `AccPerplex`, `LossWithTypeId`)."""
 
 
 ROUTED_EXPERTS = "routed experts"
@@ -365,10 +370,9 @@ def output_layer(rank: Rank) -> PartTimes:
     forward_s, backward_s = rank.in_16_bits.gemm_s(rank.tokens, vocabulary, h)
     slowdown = unaligned_slowdown(rank)
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
-    is_early = rank.workload.kernel_launch in ("eager-2022", "blocking-2022")
-    passes = SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT
     loss_s, loss_backward_s = (
-        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0) for num_bytes in passes
+        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
+        for num_bytes in _loss_bytes_per_logit(rank.workload)
     )
     forward_comm_s, backward_comm_s = entering_s(rank)
     number = rank.workload.model.num_predicted_tokens
@@ -380,6 +384,14 @@ def output_layer(rank: Rank) -> PartTimes:
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
     )
+
+
+def _loss_bytes_per_logit(workload: Workload) -> tuple[float, float]:
+    """Bytes that the loss moves for a logit, forward and backward."""
+    if workload.measures_accuracy:
+        return MEASURED_LOSS_BYTES_PER_LOGIT
+    is_early = workload.kernel_launch in ("eager-2022", "blocking-2022")
+    return SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT
 
 
 def unaligned_slowdown(rank: Rank) -> Floats:

@@ -79,6 +79,8 @@ GradientBytes = Annotated[Literal[2, 4, 6], BeforeValidator(_as_number)]
 """Bytes of one accumulated gradient; 6: 16 bits and a copy in 32."""
 WireBytes = Annotated[Literal[1, 2, 4], BeforeValidator(_as_number)]
 """Bytes of one gradient on the wire."""
+ScatterStage = Annotated[Literal[1, 2, 3], BeforeValidator(_as_number)]
+"""Least ZeRO stage whose gradients are reduced to their owners alone."""
 
 
 StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None

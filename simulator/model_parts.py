@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from simulator.chunks import Chunks
 from simulator.compiled import compiled
+from simulator.gradient_copies import gradient_copies_s, handles_gradients_apart
 from simulator.layer_costs import (
     PartTimes,
     dense_layer,
@@ -58,6 +59,8 @@ class ModelParts:
         counts = counts_of_parts(rank.workload, rank.plans, chunks)
         weights = weights_of_parts(rank.workload, counts)
         times = [part_times(rank, part) for part in counts]
+        if handles_gradients_apart(rank):
+            times = _with_gradient_copies(rank, times, weights)
         return cls(
             times=dict(zip(counts, with_copies(rank, times, weights), strict=True)),
             counts=counts,
@@ -108,6 +111,14 @@ class ModelParts:
         for count, time_s in zip(self.counts.values(), part_times_s, strict=True):
             _add_weighted(sums_s, np.ascontiguousarray(count), np.ascontiguousarray(time_s))
         return sums_s
+
+
+def _with_gradient_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> list[PartTimes]:
+    copies_s = gradient_copies_s(rank, weights)
+    return [
+        replace(part, backward_compute_s=part.backward_compute_s + copy_s)
+        for part, copy_s in zip(times, copies_s, strict=True)
+    ]
 
 
 @compiled

@@ -5,7 +5,8 @@ of queries and keys and their norms as many, the activation one for each value t
 its input and a gradient and writes one, gradients of residual stream and norm are added up, and a gated activation reads both
 of its inputs with the gradient of its output and writes two gradients. Where PyTorch launches each operator on its own,
 `simulator.eager_operators` counts. Blocks that read the same input have one residual addition, and one sum of their results.
-Nomenclature as in `simulator.model`.
+With `checkpoints_norms` each norm has a copy of its input in 32 bits, made by a kernel of its own, and so has its gradient;
+norms, with the residual addition ahead of them, are computed again backward. Nomenclature as in `simulator.model`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ from simulator.eager_operators import (
     is_counted,
 )
 from simulator.expert_ranks import expert_load
-from simulator.host_time import BACKWARD_RATIO, num_forward_kernels
+from simulator.host_time import (
+    BACKWARD_RATIO,
+    checkpoints_norms,
+    num_forward_kernels,
+    num_kernels_again,
+)
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, num_blocks
+from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.table import Floats
 
@@ -39,16 +46,44 @@ GATED_BACKWARD_PASSES = 5.0
 """Those of a gated activation backward: both inputs, the gradient of its output and those of its inputs; forward 3."""
 
 
+CAST_BYTES = 6.0
+"""Bytes of a cast of one value between 16 and 32 bits."""
+WIDER_BYTES = 2.0
+"""What a norm reads more of a value in 32 bits."""
+
+
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
     """Returns the memory-bound operators of a layer, forward and backward: norms, residuals, positions and activations."""
     num_kernels = num_forward_kernels(rank)
+    forward_bytes = moved_bytes(rank, is_expert=is_expert)
+    backward_bytes = moved_backward_bytes(rank, is_expert=is_expert)
+    num_backward: Floats | float = BACKWARD_RATIO * num_kernels
+    if checkpoints_norms(rank):
+        casts, again_bytes = _cast_norm_bytes(rank), _norm_bytes_again(rank)
+        forward_bytes, backward_bytes = forward_bytes + casts[0], backward_bytes + casts[1] + again_bytes
+        num_backward = num_backward + num_kernels_again(rank)
     return (
-        operators_s(rank, moved_bytes(rank, is_expert=is_expert), num_kernels),
-        operators_s(rank, moved_backward_bytes(rank, is_expert=is_expert), BACKWARD_RATIO * num_kernels),
+        operators_s(rank, forward_bytes, num_kernels),
+        operators_s(rank, backward_bytes, num_backward),
     )
 
 
-def operators_s(rank: Rank, num_bytes: Floats, num_kernels: float) -> Floats:
+def _cast_norm_bytes(rank: Rank) -> Directions:
+    """What norms of inputs in 32 bits move more, forward and backward: their gradient has 32 bits, too, and is cast back."""
+    values = rank.workload.model.num_layer_norms * rank.split_tokens * rank.workload.model.hidden_size
+    return (CAST_BYTES + WIDER_BYTES) * values, (CAST_BYTES + 2.0 * WIDER_BYTES) * values
+
+
+def _norm_bytes_again(rank: Rank) -> Floats:
+    """What is moved to compute norms again with the additions between them, unless the whole layer is computed again."""
+    model = rank.workload.model
+    per_value = model.num_layer_norms * (NORM_PASSES * ACTIVATION_BYTES + CAST_BYTES + WIDER_BYTES)
+    per_value += (model.num_layer_norms - 1.0) * SUM_PASSES * ACTIVATION_BYTES
+    is_part = rank.plans.recompute != Recompute.FULL.code
+    return np.asarray(is_part * per_value * rank.split_tokens * model.hidden_size)
+
+
+def operators_s(rank: Rank, num_bytes: Floats, num_kernels: Floats | float) -> Floats:
     """Returns how long some of them take that move so many bytes, `(n,)`."""
     is_plain = rank.workload.has_fused_operators or is_counted(rank)
     ratio = 1.0 if is_plain else rank.training.separate_operators_ratio

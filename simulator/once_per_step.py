@@ -2,8 +2,10 @@
 
 As long as gradients are whole on it, it sets their buffer to zero, reads it once for a norm that tells of NaN, and divides it
 by the number of replicas ahead of the reduction (Megatron Core, `start_grad_sync` of `param_and_grad_buffer.py`: both on the
-stream of the computation). While weights are, it casts those whose products are in 8 or 4 bits. DeepSpeed's step in fp16, whose
-bytes are given (`step_bytes`), has what it does of this among them.
+stream of the computation). Frameworks that reduce buckets beside the gradients copy these there and back (`bucket_copy_bytes`;
+InternEvo, `TensorBucket.flatten` and `unflatten_and_copy`: 8 bytes in 16 bits). While weights are whole, it casts those whose
+products are in 8 or 4 bits. Steps whose bytes are given (`step_bytes`), as that of DeepSpeed in fp16, have zeros, norm and
+division among them.
 """
 
 from __future__ import annotations
@@ -38,12 +40,14 @@ def once_per_step_bytes(
 
 
 def _whole_gradient_bytes(rank: Rank) -> Floats:
-    """Bytes that zeros, norm and division move for a gradient that is whole on a rank, `(n,)`.
+    """Bytes that zeros, norm, division and buckets move for a gradient that is whole on a rank, `(n,)`.
 
     Loss scaling finds NaN itself (Megatron, `arguments.py`).
     """
     workload, plans = rank.workload, rank.plans
-    is_whole = (plans.zero_stage < 2) & (workload.step_bytes is None)
+    is_whole, is_counted = plans.zero_stage < 2, workload.step_bytes is None
+    has_replicas = plans.data_parallel * plans.context_parallel > 1
     is_checked = workload.checks_gradients & (plans.precision != Precision.FP16.code)
-    is_divided = workload.divides_gradients & (plans.data_parallel * plans.context_parallel > 1)
-    return np.asarray(is_whole * workload.gradient_bytes * (1.0 + is_checked + 2.0 * is_divided))
+    is_divided = workload.divides_gradients & has_replicas
+    passed = is_counted * workload.gradient_bytes * (1.0 + is_checked + 2.0 * is_divided)
+    return np.asarray(is_whole * (passed + has_replicas * workload.bucket_copy_bytes))

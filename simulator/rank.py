@@ -192,7 +192,7 @@ class Rank:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
         With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
-        Only 32-bit gradients that a rank keeps whole are added to in the product.
+        Only gradients that a rank keeps whole are added to in the product (`added_gradient_bytes`: not even those).
         """
         casts_s = self._casts_s(m, n, k, batch)
         forward_s = self._product_s(m, n, k, batch) + casts_s[0]
@@ -254,7 +254,7 @@ class Rank:
         """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
         if self.workload.lora is not None:
             return np.zeros_like(m)
-        is_whole = self.plans.zero_stage < 3
+        is_whole = self._adds_in_product
         return self._product_s(
             k,
             n,
@@ -263,6 +263,13 @@ class Rank:
             output_bytes=np.where(is_whole, NARROW_ACCUMULATE_BYTES, OUTPUT_BYTES),
             weight_gradient=is_whole & (self.workload.gradient_bytes >= 4),
         )
+
+    @cached_property
+    def _adds_in_product(self) -> Booleans:
+        """Whether products add gradients of weights to those of the micro-batches before, as far as a rank keeps them whole."""
+        zero_stage = self.plans.zero_stage
+        is_apart = self.workload.added_gradient_bytes is not None
+        return np.asarray((zero_stage < 3) & ((zero_stage == 2) | (not is_apart)))
 
     def _product_s(
         self,

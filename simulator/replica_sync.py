@@ -12,6 +12,10 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
 
+Below stage `scatters_gradients_from`, ZeRO-1 and ZeRO-2 all-reduce gradients over all replicas in the place of scattering them:
+InternEvo (`reduce_tensor` without a rank), Colossal-AI under ZeRO-1 (`_run_reduction`), and DeepSpeed under both
+(`allreduce_and_scatter`, of which a rank keeps its share; `buffered_allreduce_fallback` of its BF16 optimizer).
+
 A group is as many micro-batches as leave their gradients whole (`memory.reduced_fraction`); what the last one leaves is
 reduced behind its last backward pass, as under ZeRO-1.
 
@@ -23,6 +27,7 @@ apart, by an all-reduce of 1/z of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -83,6 +88,18 @@ class ReplicaGroup:
         return cls._of(rank, expert_ranks(workload, plans) * ranks, expert_replicas(workload, plans) // ranks)
 
     @classmethod
+    def of_all_shared(cls, rank: Rank) -> Self:
+        """Returns all ranks that hold the same weights that every token meets, sharded or not."""
+        plans = rank.plans
+        return cls._of(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+
+    @classmethod
+    def of_all_routed(cls, rank: Rank) -> Self:
+        """Returns the same of routed experts."""
+        workload, plans = rank.workload, rank.plans
+        return cls._of(rank, expert_ranks(workload, plans), expert_replicas(workload, plans))
+
+    @classmethod
     def _of(cls, rank: Rank, stride: Integers, size: Integers) -> Self:
         columns: dict[str, Floats] = {
             name: getattr(rank.links, name)[:, None] for name in LinkConstants.names()
@@ -120,6 +137,39 @@ class ReplicaGroup:
             members_per_domain=self.members_per_domain,
             links=self.links,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Groups:
+    """All ranks that exchange parts of the same weights."""
+
+    rank: Rank
+    is_routed: bool
+    """Whether these are the weights of routed experts."""
+
+    @cached_property
+    def shards(self) -> ReplicaGroup:
+        """Those that share one copy."""
+        return ReplicaGroup.of_routed(self.rank) if self.is_routed else ReplicaGroup.of_shared(self.rank)
+
+    @property
+    def copies(self) -> ReplicaGroup:
+        """Those that hold the same share, one of each copy."""
+        of = ReplicaGroup.of_routed_copies if self.is_routed else ReplicaGroup.of_shared_copies
+        return of(self.rank)
+
+    @property
+    def every(self) -> ReplicaGroup:
+        """All of them."""
+        of = ReplicaGroup.of_all_routed if self.is_routed else ReplicaGroup.of_all_shared
+        return of(self.rank)
+
+    def reductions_s(self, weights: Floats, is_scattered: Booleans) -> Floats:
+        """Returns how long gradients take to their owners, or to all ranks where they are not scattered."""
+        scatter_s = self.shards.reduce_scatter_s(weights)
+        if is_scattered.all():
+            return scatter_s
+        return np.where(is_scattered, scatter_s, self.every.all_reduce_s(weights))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,45 +217,36 @@ class ReplicaTraffic:
 
     @classmethod
     def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:
-        plans, zero_stage = rank.plans, rank.plans.zero_stage[:, None]
-        shared = weights.shared_on_rank(plans)
-        shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
-        in_passes, at_end = _reductions(rank)
-        is_hybrid = bool(plans.shard_ranks.any())
-        shards = ReplicaGroup.of_shared(rank)
-        traffic = cls._in(shards, zero_stage, shared, shared_bytes, (in_passes, at_end))
-        if is_hybrid:
-            traffic += cls._between(ReplicaGroup.of_shared_copies(rank), zero_stage, shared / shards.size)
+        shared = weights.shared_on_rank(rank.plans)
+        shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, rank.plans, weights)
+        traffic = cls._in(rank, _Groups(rank=rank, is_routed=False), shared, shared_bytes)
         if rank.workload.model.experts is None:
             return traffic
-        routed = weights.routed_on_rank(rank.workload, plans)
-        shards = ReplicaGroup.of_routed(rank)
-        traffic += cls._in(shards, zero_stage, routed, routed_bytes, (in_passes, at_end))
-        if is_hybrid:
-            traffic += cls._between(ReplicaGroup.of_routed_copies(rank), zero_stage, routed / shards.size)
-        return traffic
+        routed = weights.routed_on_rank(rank.workload, rank.plans)
+        return traffic + cls._in(rank, _Groups(rank=rank, is_routed=True), routed, routed_bytes)
 
     @classmethod
-    def _in(
-        cls,
-        group: ReplicaGroup,
-        zero_stage: Integers,
-        weights: Floats,
-        gathered_bytes: Floats,
-        reductions: tuple[Floats, Floats],
-    ) -> Self:
-        scatter_s, gather_s = group.reduce_scatter_s(weights), group.all_gather_s(gathered_bytes)
-        in_passes, at_end = reductions
+    def _in(cls, rank: Rank, groups: _Groups, weights: Floats, gathered_bytes: Floats) -> Self:
+        zero_stage, is_scattered = rank.plans.zero_stage[:, None], scatters_gradients(rank)[:, None]
+        scatter_s, gather_s = (
+            groups.reductions_s(weights, is_scattered),
+            groups.shards.all_gather_s(gathered_bytes),
+        )
+        in_passes, at_end = reductions_of_step(rank)
         again_s = np.where(zero_stage == 3, gather_s, 0.0)
         gradient_s = at_end * scatter_s
         if not zero_stage.all():
-            gradient_s = np.where(zero_stage == 0, group.all_reduce_s(weights), gradient_s)
-        return cls(
+            gradient_s = np.where(zero_stage == 0, groups.shards.all_reduce_s(weights), gradient_s)
+        traffic = cls(
             gradient_s=gradient_s,
             parameter_s=np.where((zero_stage == 1) | (zero_stage == 2), gather_s, 0.0),
             forward_s=again_s,
             backward_s=in_passes * scatter_s + again_s,
         )
+        if not rank.plans.shard_ranks.any():
+            return traffic
+        is_between = is_scattered & (zero_stage > 0)
+        return traffic + cls._between(groups.copies, is_between, weights / groups.shards.size)
 
     def regathered(self, is_again: Booleans) -> Self:
         """Returns the same where the gather once per step of some designs, `(n,)`, is one in every forward pass."""
@@ -218,10 +259,10 @@ class ReplicaTraffic:
         )
 
     @classmethod
-    def _between(cls, copies: ReplicaGroup, zero_stage: Integers, weights: Floats) -> Self:
+    def _between(cls, copies: ReplicaGroup, is_between: Booleans, weights: Floats) -> Self:
         """Traffic between the copies of hybrid sharding, of which a rank has a share of the weights."""
         none_s = np.zeros_like(weights)
-        gradient_s = np.where(zero_stage > 0, copies.all_reduce_s(weights), 0.0)
+        gradient_s = np.where(is_between, copies.all_reduce_s(weights), 0.0)
         return cls(gradient_s=gradient_s, parameter_s=none_s, forward_s=none_s, backward_s=none_s)
 
     def __add__(self, other: Self) -> Self:
@@ -233,7 +274,13 @@ class ReplicaTraffic:
         )
 
 
-def _reductions(rank: Rank) -> tuple[Floats, Floats]:
+def scatters_gradients(rank: Rank) -> Booleans:
+    """Returns whether gradients are reduced to their owners alone, `(n,)`; under ZeRO-0 every rank is one."""
+    zero_stage = rank.plans.zero_stage
+    return np.asarray((zero_stage == 0) | (zero_stage >= rank.workload.scatters_gradients_from))
+
+
+def reductions_of_step(rank: Rank) -> tuple[Floats, Floats]:
     """Returns how often gradients are scattered in every backward pass, and behind the last one, `(n, 1)`.
 
     Under ZeRO-2 in a pipeline of m micro-batches there are m f reductions, f being `memory.reduced_fraction`: the last

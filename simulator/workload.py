@@ -21,6 +21,7 @@ from simulator.model import (
     ModelShape,
     RecomputeMethod,
     RecomputeModule,
+    ScatterStage,
     SelectiveRecompute,
     ShardedCopies,
     StageLayers,
@@ -58,6 +59,12 @@ class Workload(Record):
     layers then keep the copies, and context-parallel ranks exchange them."""
     has_fused_operators: bool = True
     """Whether norms, activations, positions and residuals are fused kernels (Megatron, compiled PyTorch)."""
+    checkpoints_norms: bool = False
+    """Whether norms read copies of their input in 32 bits, and are computed again backward with the residual addition ahead
+    of them, layers that are computed again as a whole but for the latter (InternEvo: `dropout_selective_checkpoint`)."""
+    measures_accuracy: bool = False
+    """Whether accuracy and perplexity are taken from the logits of every micro-batch, beside a fused loss in 32 bits
+    (InternEvo: `AccPerplex`)."""
     has_sequence_parallel: bool = True
     """Whether tensor-parallel ranks also split norms and residuals by sequence (Korthikanti et al., arXiv 2205.05198)."""
     overlaps_tensor_comm: bool = False
@@ -72,6 +79,20 @@ class Workload(Record):
     """Bytes of one accumulated gradient (4: fp32 as in Megatron; 2: 16-bit; 6: both, DeepSpeed's BF16 optimizer)."""
     sync_bytes: WireBytes | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
+    scatters_gradients_from: ScatterStage = 1
+    """Least ZeRO stage that reduces gradients to the ranks that update them (reduce-scatter); up to the one before, every rank
+    gets all sums (all-reduce over all replicas) (1: Megatron; 2: Colossal-AI, InternEvo; 3: DeepSpeed)."""
+    bucket_weights: PositiveFloat | None = None
+    """Weights of the buckets in which gradients are synchronised up to ZeRO stage 1 (5.4e8: InternEvo; 5e8: DeepSpeed); left
+    out: those of Megatron, at least 4e7 and 1e6 for each replica."""
+    bucket_copy_bytes: float = Field(default=0.0, ge=0, le=1000)
+    """Bytes that are moved to copy one whole gradient into a bucket, divide it there and copy it back, once per step up to ZeRO
+    stage 1, under ZeRO stage 2 in every reduction (0: in place, Megatron; 8: InternEvo; 12: Colossal-AI, DeepSpeed's ZeRO; 32:
+    its BF16 optimizer)."""
+    added_gradient_bytes: float | None = Field(default=None, ge=0, le=1000)
+    """Bytes that kernels of their own move to add one gradient to those of the micro-batches before, up to ZeRO stage 1 (6:
+    PyTorch in 16 bits; 26: DeepSpeed's BF16 optimizer); left out: the product adds it (`gradient_accumulation_fusion` of
+    Megatron)."""
     checks_gradients: bool = True
     """Whether a norm of all gradients that a rank has whole is taken ahead of their reduction, to find NaN, up to ZeRO stage 1
     and not in fp16 (Megatron without `--no-check-for-nan-in-loss-and-grad`; recipes of NeMo for measuring speed do not)."""

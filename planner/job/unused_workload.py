@@ -48,6 +48,10 @@ def _shares_heads(job: Job) -> bool:
     return model.latent_attention is None and model.num_kv_heads < model.num_heads
 
 
+def _fuses_norms(job: Job) -> bool:
+    return job.workload.has_fused_operators or not job.workload.model.is_gated
+
+
 def _drops_tokens(job: Job) -> bool:
     capacity = job.workload.expert_capacity_factor
     return capacity is not None and job.workload.expert_imbalance > capacity
@@ -151,7 +155,22 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: min(job.search.zero_stages) < 2,
         why="ZeRO stages 0 and 1 are not allowed",
-        paths=_paths("checks_gradients", "divides_gradients"),
+        paths=_paths("checks_gradients", "divides_gradients", "bucket_weights", "added_gradient_bytes"),
+    ),
+    UnusedRule(
+        is_used=lambda job: min(job.search.zero_stages) < 3,
+        why="under ZeRO stage 3 gradients need no buckets",
+        paths=_paths("bucket_copy_bytes"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.overlaps_gradient_sync,
+        why="overlaps_gradient_sync is false",
+        paths=_paths("bucket_weights"),
+    ),
+    UnusedRule(
+        is_used=_fuses_norms,
+        why="norms are separate operators, which have copies in 32 bits anyway",
+        paths=_paths("checkpoints_norms"),
     ),
     UnusedRule(
         is_used=lambda job: set(job.workload.precisions) != {Precision.FP16},
@@ -166,7 +185,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: not {1, 2}.isdisjoint(job.search.zero_stages),
         why="neither ZeRO stage 1 nor 2 is allowed",
-        paths=_paths("overlaps_parameter_gather"),
+        paths=_paths("overlaps_parameter_gather", "scatters_gradients_from"),
     ),
     UnusedRule(
         is_used=lambda job: job.workload.optimizer_offload_fraction > 0 and max(job.search.zero_stages) >= 2,

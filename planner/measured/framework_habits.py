@@ -10,7 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from planner.measured.deepspeed_habits import DEEPSPEED, EARLY_DEEPSPEED, EARLY_ZERO_3, SIXTEEN_BIT_ZERO
+from planner.measured.deepspeed_habits import (
+    COLOSSAL_AI,
+    DEEPSPEED,
+    EARLY_DEEPSPEED,
+    EARLY_ZERO_3,
+    INTERN_EVO,
+)
 from planner.measured.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
 from planner.measured.fsdp_habits import (
     AUTOMODEL,
@@ -93,14 +99,14 @@ _FRAMEWORKS = (
     _Framework(words="torchtitan", habits=TORCHTITAN),
     _Framework(words=_FUSED_BY_DEFAULT, habits=COMPILED),
     _Framework(words=_SHARDING, habits=SHARDED),
-    _Framework(words="intern-?evo", habits=SIXTEEN_BIT_ZERO),  # since January 2024
+    _Framework(words="intern-?evo", habits=INTERN_EVO),  # since January 2024
     _Framework(
         words="intern-?lm",
-        habits=SIXTEEN_BIT_ZERO,
-        early=replace(SIXTEEN_BIT_ZERO, attention="flash-1"),
+        habits=INTERN_EVO,
+        early=replace(INTERN_EVO, attention="flash-1"),
         last_early_year=2023,
     ),
-    _Framework(words="colossal", habits=SIXTEEN_BIT_ZERO),
+    _Framework(words="colossal", habits=COLOSSAL_AI),
     _Framework(words="nanotron", habits=NANOTRON),
     _Framework(words=r"\bhai-?llm", habits=HAI_LLM),
     _Framework(words=r"\balpa\b", habits=ALPA),
@@ -163,6 +169,8 @@ def _in_format(habits: Habits, precision: str) -> Habits:
             sync_bytes=2,
             update_bytes=habits.fp16_update_bytes,
             step_bytes=habits.fp16_step_bytes,
+            pipeline_bucket_copy_bytes=None,
+            pipeline_added_gradient_bytes=None,
         )
     return habits
 
@@ -177,6 +185,17 @@ def in_pipeline(habits: Habits) -> Habits:
         return habits
     hides = habits.overlaps_gradient_sync and stage > 1
     return replace(habits, zero_stage=min(stage, habits.zero_stage), overlaps_gradient_sync=hides)
+
+
+def reducing_in_pipeline(habits: Habits) -> Habits:
+    """Returns the habits of a framework with what it does to gradients where the model is split over a pipeline."""
+    copies, added = habits.pipeline_bucket_copy_bytes, habits.pipeline_added_gradient_bytes
+    return replace(
+        habits,
+        overlaps_gradient_sync=habits.overlaps_gradient_sync and habits.hides_gradients_in_pipeline,
+        bucket_copy_bytes=habits.bucket_copy_bytes if copies is None else copies,
+        added_gradient_bytes=habits.added_gradient_bytes if added is None else added,
+    )
 
 
 def outside_pipeline(habits: Habits) -> Habits:

@@ -12,6 +12,7 @@ from simulator.model import (
     ExpertDispatch,
     ExpertProducts,
     KernelLaunch,
+    ScatterStage,
     SelectiveRecompute,
     ShardedCopies,
     WeightPrefetch,
@@ -48,6 +49,18 @@ class Habits:
     checks_gradients: bool = False
     divides_gradients: bool = False
     fuses_update: bool = False
+    scatters_gradients_from: ScatterStage = 1
+    bucket_weights: float | None = None
+    bucket_copy_bytes: float = 0.0
+    pipeline_bucket_copy_bytes: float | None = None
+    """The same in a pipeline in bf16; left out: as otherwise."""
+    added_gradient_bytes: float | None = None
+    pipeline_added_gradient_bytes: float | None = None
+    """The same in a pipeline in bf16; left out: as otherwise."""
+    hides_gradients_in_pipeline: bool = True
+    """Whether gradients may hide behind the backward pass in a pipeline, too."""
+    checkpoints_norms: bool = False
+    measures_accuracy: bool = False
     zero_stage: int = 1
     pipeline_zero_stage: int | None = None
     """The stage that full sharding comes to in a pipeline, whose stages keep gathered weights: 2, or 1 where gradients are

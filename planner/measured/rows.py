@@ -18,7 +18,7 @@ from planner.measured.adapters import adapter_cells
 from planner.measured.dies import counted_by_rank
 from planner.measured.experts import expert_habits
 from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
-from planner.measured.framework_habits import in_pipeline, outside_pipeline
+from planner.measured.framework_habits import in_pipeline, outside_pipeline, reducing_in_pipeline
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
 from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
@@ -311,11 +311,12 @@ class _Translation:
     def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
         written = self.told.text("zero_stage_or_fsdp")
-        habits = self.habits if layout["pipeline_parallel"] > 1 else outside_pipeline(self.habits)
+        is_pipeline = layout["pipeline_parallel"] > 1
+        habits = reducing_in_pipeline(self.habits) if is_pipeline else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
         most = habits.pipeline_zero_stage
-        if not (most and layout["pipeline_parallel"] > 1 and is_habit):
+        if not (most and is_pipeline and is_habit):
             return habits, stage
         return in_pipeline(habits), None if stage is None else min(stage, most)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.deep.plan_collectives import Collective, Operation, pieces_of
+from simulator.deep.plan_collectives import Collective, pieces_of
 from simulator.deep.plan_items import (
     BACKWARD,
     FORWARD,
@@ -354,15 +354,14 @@ class PlanGraph:
         copies = self.parts.between_copies(weights)
         if zero_stage >= REDUCES_OFTEN:
             return copies
-        operation = Operation.REDUCE_SCATTER if zero_stage == 1 else Operation.ALL_REDUCE
-        return (*self.parts.gradients(operation, weights), *copies)
+        return (*self.parts.reductions(weights), *copies)
 
     def _reduced_last(self, chunk: int) -> tuple[Collective, ...]:
         """What replicas reduce of a chunk behind its last gradients, the last group of ZeRO-2 in a pipeline included."""
         if self.shape.zero_stage != REDUCES_OFTEN or self.shape.pipeline.num_stages == 1:
             return self._reduced_once(chunk)
         weights = self.parts.chunk_weights(chunk)
-        return (*self.parts.gradients(Operation.REDUCE_SCATTER, weights), *self._reduced_once(chunk))
+        return (*self.parts.reductions(weights), *self._reduced_once(chunk))
 
     def _complete(self, reduced: After) -> Integers:
         """When all gradients of each accelerator of one stage are there, `(1, R)`."""

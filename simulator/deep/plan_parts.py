@@ -14,10 +14,12 @@ from simulator.deep.plan_collectives import Collective, Group, Message, Operatio
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
 from simulator.deep.plan_operators import embedding_passes, layer_passes, module_passes, output_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
+from simulator.gradient_copies import gradient_copies_s, handles_gradients_apart
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.plan import shard_group
 from simulator.rank import Rank
+from simulator.replica_sync import scatters_gradients
 from simulator.shard_streams import stream_copies_s
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
@@ -25,6 +27,8 @@ from simulator.whole_gradients import copies_s, summed_bytes
 
 COPIES = "copies of sharded weights"
 """How the copies of FSDP2 are called."""
+GRADIENT_COPIES = "sums and copies of gradients"
+"""How kernels are called that add gradients up and copy them into buckets."""
 CASTS = "casts of sharded weights"
 """How casts of gathered weights to 8 or 4 bits are called."""
 
@@ -77,6 +81,8 @@ class PlanParts:
         again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
         reduced = work(COPIES, float(reduced_copies_s(self.rank, weights)[0, 0]))
         casts = [work(CASTS, float(each[0, 0])) for each in casts_in_passes_s(self.rank, weights.together)]
+        if handles_gradients_apart(self.rank):
+            reduced = (*reduced, *work(GRADIENT_COPIES, float(gradient_copies_s(self.rank, weights)[0, 0])))
         return replace(
             passes,
             forward=(*gathered, *casts[0], *passes.forward),
@@ -93,7 +99,7 @@ class PlanParts:
         """Returns the reduction of the gradients of a part behind a pass, with what the stream of collectives adds up."""
         weights = self.weights_of(kind)
         trained = weights.trained
-        reductions = self.gradients(Operation.REDUCE_SCATTER, trained) if trained.is_any else ()
+        reductions = self.reductions(trained) if trained.is_any else ()
         return _longer(reductions, float(stream_copies_s(self.rank, weights)[1][0, 0]))
 
     def weights_of(self, kind: Part) -> StepWeights:
@@ -117,22 +123,38 @@ class PlanParts:
         ranks = int(routed_shard_group(workload, plans)[0])
         return shared, Group.of(rank, int(expert_ranks(workload, plans)[0]), ranks)
 
-    def exchange(
-        self, label: str, operation: Operation, shared_bytes: float, routed_bytes: float
+    def _exchange(
+        self, label: str, operation: Operation, num_bytes: tuple[float, float], groups: tuple[Group, Group]
     ) -> tuple[Collective, ...]:
-        """Returns the traffic of replicas for so many bytes of weights, those of experts in their own groups."""
-        shared, routed = self.groups
+        """Returns the traffic of replicas for so many bytes of shared and routed weights, each in a group of their own."""
+        (shared_bytes, routed_bytes), (shared, routed) = num_bytes, groups
         found = [ring(label, operation, shared_bytes, shared, self.rank.links)]
         if routed_bytes > 0.0:
             found.append(ring(label, operation, routed_bytes, routed, self.rank.links))
         return moves(*found)
 
-    def gradients(self, operation: Operation, weights: ChunkWeights) -> tuple[Collective, ...]:
-        """Returns the reduction of gradients."""
+    def reductions(self, weights: ChunkWeights) -> tuple[Collective, ...]:
+        """Returns the reduction of gradients: to their owners, or to all replicas."""
+        rank, is_zero = self.rank, int(self.rank.plans.zero_stage[0]) == 0
+        if bool(scatters_gradients(rank)[0]):
+            return self._gradients(
+                Operation.ALL_REDUCE if is_zero else Operation.REDUCE_SCATTER, weights, self.groups
+            )
+        plans, workload = rank.plans, rank.workload
+        replicas = int((plans.data_parallel * plans.context_parallel)[0])
+        every = (
+            Group.of(rank, int(plans.tensor_parallel[0]), replicas),
+            Group.of(rank, int(expert_ranks(workload, plans)[0]), int(expert_replicas(workload, plans)[0])),
+        )
+        return self._gradients(Operation.ALL_REDUCE, weights, every)
+
+    def _gradients(
+        self, operation: Operation, weights: ChunkWeights, groups: tuple[Group, Group]
+    ) -> tuple[Collective, ...]:
         wire_bytes = float(self.rank.workload.wire_bytes)
         shared, routed = self._on_rank(weights)
         label = f"gradient {operation.value}"
-        return self.exchange(label, operation, wire_bytes * shared, wire_bytes * routed)
+        return self._exchange(label, operation, (wire_bytes * shared, wire_bytes * routed), groups)
 
     def _on_rank(self, weights: ChunkWeights) -> tuple[float, float]:
         """Shared and routed weights of one chunk, `(1, 1)`, that a rank holds."""
@@ -143,7 +165,7 @@ class PlanParts:
     def between_copies(self, weights: ChunkWeights) -> tuple[Collective, ...]:
         """Returns what the copies of hybrid sharding add up once per step, of which a rank has a share; else nothing."""
         rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
-        if not (plans.shard_ranks[0] and plans.zero_stage[0]):
+        if not (plans.shard_ranks[0] and plans.zero_stage[0] and scatters_gradients(rank)[0]):
             return ()
         shared, routed = self.groups
         replicas = int((plans.data_parallel * plans.context_parallel)[0])
@@ -177,7 +199,9 @@ class PlanParts:
         return tuple(
             each
             for part in weights
-            for each in self.exchange("weight all-gather", Operation.ALL_GATHER, *self._gathered_bytes(part))
+            for each in self._exchange(
+                "weight all-gather", Operation.ALL_GATHER, self._gathered_bytes(part), self.groups
+            )
         )
 
     def _gathered_bytes(self, weights: ChunkWeights) -> tuple[float, float]:

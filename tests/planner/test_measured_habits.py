@@ -325,10 +325,43 @@ class TestHabitsOfReleases:
         assert hidden.workload.hides_parameter_gather
 
     @pytest.mark.parametrize(
+        ("framework", "copied", "step", "is_measured"),
+        [("InternEvo", 8, 62, True), ("Colossal-AI", 12, 66, False)],
+    )
+    def test_whole_buckets_are_all_reduced_under_zero_1_of_internevo_and_colossal_ai(
+        self, tmp_path: Path, framework: str, copied: float, step: float, is_measured: bool
+    ) -> None:
+        workload = job_of(row_of(tmp_path, framework=framework)).workload
+        assert workload.scatters_gradients_from == 2
+        assert (workload.bucket_copy_bytes, workload.added_gradient_bytes) == (copied, 6)
+        assert workload.step_bytes == step
+        assert workload.measures_accuracy == workload.checkpoints_norms == is_measured
+
+    @pytest.mark.parametrize(
+        ("pipeline", "is_hidden", "copied", "added"), [(1, True, 12, 6), (2, False, 32, 26)]
+    )
+    def test_pipelines_of_deepspeed_sum_up_in_32_bits_and_reduce_behind_the_last_pass(
+        self, tmp_path: Path, pipeline: int, is_hidden: bool, copied: float, added: float
+    ) -> None:
+        found = row_of(
+            tmp_path, framework="DeepSpeed 0.14 (2024)", pp=pipeline, ep=8, zero_stage_or_fsdp="zero1"
+        )
+        workload = job_of(found).workload
+        assert workload.overlaps_gradient_sync == is_hidden
+        assert (workload.bucket_copy_bytes, workload.added_gradient_bytes) == (copied, added)
+        assert workload.scatters_gradients_from == 3
+
+    def test_what_early_deepspeed_did_to_gradients_is_part_of_its_launches(self) -> None:
+        early = habits_of("Megatron-DeepSpeed (2022)", "ampere", "bf16")
+        assert early.kernel_launch == "blocking-2022"
+        assert early.bucket_copy_bytes == 0.0
+        assert early.added_gradient_bytes is None
+
+    @pytest.mark.parametrize(
         ("framework", "family"),
         [
-            ("InternEvo", "InternEvo, Colossal-AI"),
-            ("Colossal-AI", "InternEvo, Colossal-AI"),
+            ("InternEvo", "InternEvo"),
+            ("Colossal-AI", "Colossal-AI"),
             ("nanotron", "nanotron"),
             ("HAI-LLM", "HAI-LLM"),
             ("GPT-NeoX 2.0", "DeepSpeed"),

@@ -46,5 +46,13 @@ def test_sharded_gradients_are_new_in_every_pass(zero: int) -> None:
     assert bytes_of_a_gradient(plan_of(data=8, zero=zero)) == 0
 
 
+@pytest.mark.parametrize("changes", [{}, {"step_bytes": 62.0}])
+def test_buckets_are_filled_and_copied_back_whatever_the_step_moves(changes: dict[str, object]) -> None:
+    plan, alone = plan_of(data=8), plan_of()
+    for found, more in ((plan, 8.0), (alone, 0.0)):
+        none, copied = (bytes_of_a_gradient(found, bucket_copy_bytes=each, **changes) for each in (0.0, 8.0))
+        assert copied - none == more
+
+
 def test_loss_scaling_finds_nan_itself() -> None:
     assert bytes_of_a_gradient(plan_of(data=8, precision=Precision.FP16)) == 4 + 8

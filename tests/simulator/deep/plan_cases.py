@@ -63,6 +63,21 @@ LARGE = {
     "8b weights ahead": _large(
         "llama-3.1-8b", plan_of(pipeline=2, virtual=2, data=32), batch=128, overlaps_parameter_gather=False
     ),
+    "8b all-reduced, copied and added apart": _large(
+        "llama-3.1-8b",
+        plan_of(data=64, shards=8),
+        batch=256,
+        scatters_gradients_from=2,
+        gradient_bytes=2,
+        bucket_weights=5e8,
+        bucket_copy_bytes=8,
+        added_gradient_bytes=6,
+        checkpoints_norms=True,
+        measures_accuracy=True,
+    ),
+    "8b sharded gradients, all-reduced": _large(
+        "llama-3.1-8b", plan_of(data=32, zero=2), batch=128, scatters_gradients_from=3, bucket_copy_bytes=12
+    ),
     "8b long context": _large(
         "llama-3.1-8b", plan_of(tensor=2, context=8, data=8), batch=32, sequence=65_536
     ),
