@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
+from simulator.pipeline.dual_pipe import is_paired, leaves_with, num_paired
 from simulator.pipeline.turns import (
+    DUAL_PIPE_V,
     PipelineShape,
     num_directions,
     peaks_in_flight,
@@ -28,6 +30,7 @@ ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
 """Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and where its gradients are complete."""
 ALWAYS_THERE = 0
 """Row of the ends that stands for no wait at all."""
+NOT_YET = -1
 STAGE, AWAITED, END, DURATION, KIND, OCCASION = range(6)
 """Columns of operations: the stage, the rows of the end that it waits for and of its own, of its duration, and of its
 kind, which is direction and chunk; and one of the three occasions."""
@@ -39,7 +42,8 @@ class PipelineOrder(NamedTuple):
 
     shape: PipelineShape
     operations: npt.NDArray[np.int32]
-    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own."""
+    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own; before each pair one more that takes
+    no time and waits for what its backward needs."""
     num_rows: int
     """Rows of the ends."""
     peak_in_flight: npt.NDArray[np.int32]
@@ -65,7 +69,8 @@ def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_eac
         while num_slots < most_results:
             num_slots *= 2
     operations = _merged(shape, turns, num_slots, m if has_duration_each else 1)
-    num_rows = 1 + num_directions(shape.schedule) * shape.num_chunks * num_slots
+    # The last one is written where pairs meet, and never read.
+    num_rows = 2 + num_directions(shape.schedule) * shape.num_chunks * num_slots
     return PipelineOrder(shape, operations, num_rows, peak_in_flight)
 
 
@@ -78,16 +83,19 @@ def _merged(
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations.
     """
     p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
-    num_kinds = num_directions(shape.schedule) * c
-    operations = np.empty((turns.size, NUM_FIELDS), dtype=np.int32)
+    num_kinds, has_pairs = num_directions(shape.schedule) * c, shape.schedule == DUAL_PIPE_V
+    num_operations = turns.size
+    for stage in range(p if has_pairs else 0):
+        num_operations += num_paired(p, m, stage)
+    operations = np.empty((num_operations, NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
     num_done[num_kinds] = m  # what waits for nothing waits for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
     mask = num_slots - 1 if num_slots != m else -1
-    num = 0
-    while num < len(operations):
-        num_before = num
+    num, num_left = 0, turns.size
+    while num_left > 0:
+        num_before = num_left
         for sweep in range(2 * p):
             stage = sweep if sweep < p else 2 * p - 1 - sweep
             for place in range(num_played[stage], turns.shape[1]):
@@ -96,12 +104,25 @@ def _merged(
                     kind
                 )  # an index without a sign needs no look at whether it counts from the end
                 micro_batch, awaited = num_done[own], awaited_kinds[own]
-                if num_done[np.uint64(awaited)] <= micro_batch:
+                awaited_batch = micro_batch
+                if has_pairs and is_elsewhere[own]:
+                    awaited, awaited_batch = leaves_with(shape, int(awaited), micro_batch)
+                if num_done[np.uint64(awaited)] <= awaited_batch:
                     break
+                if has_pairs and kind < c and is_paired(shape, int(kind), micro_batch):
+                    other = 2 * c - 1 - kind
+                    met = _meeting(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots)
+                    if met == NOT_YET:
+                        break
+                    operations[num, STAGE], operations[num, AWAITED] = stage, met
+                    operations[num, END] = 1 + num_kinds * num_slots
+                    operations[num, DURATION] = num_kinds * durations_of_kind
+                    operations[num, KIND], operations[num, OCCASION] = c + other, ROUTINE
+                    num += 1
                 slot, row = micro_batch & mask, np.uint64(num)
                 operations[row, STAGE] = stage
                 operations[row, AWAITED] = (
-                    1 + awaited * num_slots + slot if is_elsewhere[own] else ALWAYS_THERE
+                    1 + awaited * num_slots + (awaited_batch & mask) if is_elsewhere[own] else ALWAYS_THERE
                 )
                 operations[row, END] = 1 + kind * num_slots + slot
                 operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
@@ -113,9 +134,32 @@ def _merged(
                     operations[row, OCCASION] = LAST_GRADIENT
                 num_done[own] = micro_batch + 1
                 num += 1
+                num_left -= 1
                 num_played[stage] += 1
-        assert num > num_before
+        assert num_left < num_before
     return operations
+
+
+@compiled
+def _meeting(
+    shape: PipelineShape,
+    awaited_kinds: npt.NDArray[np.int64],
+    is_elsewhere: npt.NDArray[np.bool_],
+    num_done: npt.NDArray[np.int64],
+    kind: int,
+    num_slots: int,
+) -> int:
+    """Returns the row of the end that the backward of a pair waits for, and with it the whole pair; or `NOT_YET`.
+
+    What its own stage has is there: the backward of a pair is never the first of its chunk to go on.
+    """
+    if not is_elsewhere[kind]:
+        return ALWAYS_THERE
+    awaited, micro_batch = leaves_with(shape, int(awaited_kinds[kind]), num_done[kind])
+    if num_done[awaited] <= micro_batch:
+        return NOT_YET
+    slot = micro_batch & (num_slots - 1) if num_slots != shape.num_micro_batches else micro_batch
+    return 1 + awaited * num_slots + slot
 
 
 @compiled

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
+from simulator.pipeline.dual_pipe import leaves_with
 from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
 from simulator.pipeline.state import (
@@ -37,7 +38,14 @@ from simulator.pipeline.state import (
     new_lanes,
     shape_of,
 )
-from simulator.pipeline.turns import ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
+from simulator.pipeline.turns import (
+    DUAL_PIPE_V,
+    ONE_F_ONE_B,
+    ZB_V,
+    PipelineShape,
+    num_directions,
+    stage_of,
+)
 from simulator.threads import on_threads
 
 OPERATIONS_PER_THREAD = 200_000
@@ -52,16 +60,17 @@ class PipelineColumns(TypedDict):
     schedule: NotRequired[npt.ArrayLike]
     """Shape (n,), codes of `simulator.plan.Schedule`; left out: 1F1B."""
     num_chunks_per_stage: npt.ArrayLike
-    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V it is 2, else it is 1."""
+    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V and DualPipeV it is 2, else
+    it is 1."""
     num_micro_batches: npt.ArrayLike
-    """Shape (n,), m >= 1; a multiple of p when v > 1."""
+    """Shape (n,), m >= 1; a multiple of p when v > 1 under 1F1B, at least 2 p under DualPipeV."""
     chunk_forward_s: npt.ArrayLike
     """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, exposed
     collectives included. Here and below, columns past p*v are ignored."""
     chunk_backward_s: npt.ArrayLike
     """Shape (n, C), the same backward."""
     chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
-    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which ZB-H1 and ZB-V do later; left
+    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which zero bubbles do later; left
     out: none."""
     send_s: npt.ArrayLike
     """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
@@ -85,7 +94,7 @@ class PipelineTimes:
     """What one step of every design took; n designs, P the largest number of stages among them.
 
     Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
-    exist (1F1B with v > 1 and m % p != 0, another one with the wrong v) has nan in every time and zero in `peak_in_flight`.
+    exist (1F1B with v > 1 and m % p != 0, DualPipeV with m < 2 p, another one with the wrong v) has nan in every time and zero in `peak_in_flight`.
     """
 
     step_s: FloatArray
@@ -111,9 +120,11 @@ class PipelineTimeline:
     micro_batch: IntArray
     is_backward: BoolArray
     is_weight_gradient: BoolArray
-    """Whether it is the part of a backward that ZB-H1 and ZB-V do later."""
+    """Whether it is the part of a backward that ZB-H1, ZB-V and DualPipeV do later."""
     start_s: FloatArray
     end_s: FloatArray
+    leaves_s: FloatArray
+    """When its result leaves: with its end, but under DualPipeV with that of a pair or a whole backward."""
 
 
 def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
@@ -163,7 +174,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
     lanes = new_lanes(order.shape, TWO_LANES, order.num_rows, order.num_rows, 1)
     load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
     play_lanes(order, lanes)
-    return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
+    return _as_timeline(lanes.starts_s[1:-1, 0], lanes.ends_s[1:-1, 0], order.shape)
 
 
 def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -> PipelineTimeline:
@@ -180,15 +191,25 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
         is_weight_gradient=direction[order] == 2,
         start_s=start_s[order],
         end_s=end_s[order],
+        leaves_s=_leaves_s(end_s, shape)[order],
     )
 
 
+def _leaves_s(end_s: FloatArray, shape: PipelineShape) -> FloatArray:
+    """When the result of every operation leaves, numbered by direction, chunk and micro-batch."""
+    if shape.schedule != DUAL_PIPE_V:
+        return end_s
+    m = shape.num_micro_batches
+    return end_s[[kind * m + batch for kind, batch in (leaves_with(shape, *divmod(row, m)) for row in range(len(end_s)))]]
+
+
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
-    """Interleaving deals micro-batches out in groups of p, so that p must divide m; ZB-V needs two chunks on a stage."""
-    v = batch.num_chunks_per_stage
-    is_in_turn = (v == 1) | (batch.num_micro_batches % batch.num_stages == 0)
-    num_wanted = np.where(batch.schedule == ZB_V, 2, 1)
-    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, v == num_wanted))
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m; to and fro there are two chunks on a stage."""
+    p, v, m = batch.num_stages, batch.num_chunks_per_stage, batch.num_micro_batches
+    is_in_turn = (v == 1) | (m % p == 0)
+    has_pairs = batch.schedule == DUAL_PIPE_V
+    is_other = (v == np.where(has_pairs | (batch.schedule == ZB_V), 2, 1)) & ~(has_pairs & ((m < 2 * p) | (p == 1)))
+    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, is_other))
 
 
 def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
@@ -267,7 +288,7 @@ def _count_problems(batch: PipelineBatch) -> list[Problem]:
     }
     smallest = {name: int(getattr(batch, name).min(initial=least[name])) for name in least}
     largest = int(batch.schedule.max(initial=0))
-    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {ZB_V}")] * (largest > ZB_V)
+    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {DUAL_PIPE_V}")] * (largest > DUAL_PIPE_V)
     return known + [
         Problem(path=name, value=str(smallest[name]), rule=f"must be at least {least[name]} in every design")
         for name in least

@@ -72,7 +72,7 @@ class Lanes(NamedTuple):
     """Shape (P, L): when the parameters that each stage has asked for so far are there."""
     duration_s: FloatArray
     """Shape (2 C, L): forwards, then backwards, by chunk, and (3 C, L) with weight gradients behind them; m times as many
-    where micro-batches differ."""
+    where micro-batches differ; behind them a row of zeros, for what takes no time."""
     wait_s: FloatArray
     """Shape (2 C, L) or (3 C, L): how long the stage stands still after it for its send."""
     sync_s: FloatArray
@@ -115,7 +115,7 @@ def new_lanes(
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros(by_stage),
-        np.zeros((num_kinds * durations_of_kind, num_lanes)),
+        np.zeros((num_kinds * durations_of_kind + 1, num_lanes)),
         np.zeros((num_kinds, num_lanes)),
         np.zeros(by_chunk),
         np.zeros(by_chunk),
