@@ -16,6 +16,7 @@ from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s
+from simulator.plan import runs_in_pairs
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats, total
 
@@ -31,9 +32,10 @@ section 3.3)."""
 def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_s: Directions) -> Directions:
     """Returns what dispatch and combine take beyond the computation behind which they hide.
 
-    Exchanges run beside computations of another micro-batch (Megatron Core, DualPipe of DeepSeek-V3, arXiv 2412.19437); in each
-    direction as much of them hides as that direction computes, so that faster kernels never lengthen a pass. Or they run beside
-    the shared experts of the same micro-batch (Megatron Core, `--moe-shared-expert-overlap`).
+    Exchanges run beside computations of another micro-batch (Megatron Core); in each direction as much of them hides as that
+    direction computes, so that faster kernels never lengthen a pass. Or they run beside the shared experts of the same
+    micro-batch (Megatron Core, `--moe-shared-expert-overlap`). What hides in pairs of DualPipeV alone is in here, too
+    (`hidden_in_pairs_s`).
 
     Args:
         rank: Ranks of the designs.
@@ -45,9 +47,33 @@ def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_
     if rank.workload.overlaps_shared_experts:
         return exposed_s(exchange_s, shared_s[0]), exposed_s(exchange_s, shared_s[1])
     if rank.workload.overlaps_expert_exchange:
-        most_s = HIDDEN_EXCHANGE_SHARE * exchange_s
+        most_s = np.where(runs_in_pairs(rank.plans), 0.0, HIDDEN_EXCHANGE_SHARE) * exchange_s
         return exchange_s - np.minimum(most_s, forward_s), exchange_s - np.minimum(most_s, backward_s)
     return exchange_s, exchange_s
+
+
+def hides_in_pairs(rank: Rank) -> bool:
+    """Returns whether the exchange of any design hides in pairs of DualPipeV."""
+    return rank.workload.overlaps_expert_exchange and bool(runs_in_pairs(rank.plans).any())
+
+
+def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
+    """Returns what of dispatch and combine disappears where a forward runs beside a backward (DualPipe, arXiv 2412.19437, 3.2.1).
+
+    Kernels of their own on 20 of 132 multiprocessors carry them, 0.152 of the cores, while the rest computes for the other one of
+    the pair. A forward and a backward with exchange x and computation y_F and y_B take exposed(x, y_F) + exposed(x, y_B) more
+    than they compute, which of the two exchanges goes beside which computation being the same for a pair.
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: Computation of a layer forward.
+        backward_s: The same backward.
+    """
+    exchange_s, is_paired = _exchange_s(rank), runs_in_pairs(rank.plans)
+    return (
+        is_paired * (exchange_s - exposed_s(exchange_s, forward_s)),
+        is_paired * (exchange_s - exposed_s(exchange_s, backward_s)),
+    )
 
 
 def _exchange_s(rank: Rank) -> Floats:

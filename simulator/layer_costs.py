@@ -19,7 +19,12 @@ from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_biases import are_apart, bias_launches, biases_s
-from simulator.expert_exchange import expert_exchange_s, num_reached
+from simulator.expert_exchange import (
+    expert_exchange_s,
+    hidden_in_pairs_s,
+    hides_in_pairs,
+    num_reached,
+)
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.kept_inputs import ACTIVATION_BYTES
@@ -77,6 +82,14 @@ class PartTimes(Table):
     backward_tensor_comm_s: Floats
     forward_expert_comm_s: Floats
     backward_expert_comm_s: Floats
+    forward_hidden_s: Floats
+    """How much less the forward takes as one of a pair of `dual_pipe_v`, all of it traffic of experts."""
+    backward_hidden_s: Floats
+
+    @property
+    def least_s(self) -> Floats:
+        """Forward and backward as a pair."""
+        return self.forward_s + self.backward_s - self.forward_hidden_s - self.backward_hidden_s
 
     @property
     def forward_s(self) -> Floats:
@@ -111,6 +124,8 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         if is_expert
         else (none_s, none_s)
     )
+    has_pairs = is_expert and hides_in_pairs(rank)
+    hidden_s = hidden_in_pairs_s(rank, forward_s, backward_s) if has_pairs else (none_s, none_s)
     times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s[0], is_expert=is_expert),
@@ -118,13 +133,23 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=exchange_s[0],
         backward_expert_comm_s=exchange_s[1] + (is_full | repeats_exchange(rank)) * exchange_s[0],
+        forward_hidden_s=hidden_s[0],
+        backward_hidden_s=hidden_s[1],
     )
     more = _more_launches(rank) if is_expert else NO_MORE
-    forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s, more)
+    forward_wait_s, backward_wait_s = paired_wait_s = host_waits_s(
+        rank, times.forward_s, times.backward_s, more
+    )
+    if has_pairs:  # what is hidden leaves more of the host's launches to wait for
+        paired_wait_s = host_waits_s(
+            rank, times.forward_s - hidden_s[0], times.backward_s - hidden_s[1], more
+        )
     return replace(
         times,
         forward_compute_s=times.forward_compute_s + forward_wait_s,
         backward_compute_s=times.backward_compute_s + backward_wait_s,
+        forward_hidden_s=hidden_s[0] + (forward_wait_s - paired_wait_s[0]),
+        backward_hidden_s=hidden_s[1] + (backward_wait_s - paired_wait_s[1]),
     )
 
 
@@ -349,6 +374,8 @@ def embedding(rank: Rank) -> PartTimes:
         backward_tensor_comm_s=trained * backward_comm_s,
         forward_expert_comm_s=np.zeros_like(hidden),
         backward_expert_comm_s=np.zeros_like(hidden),
+        forward_hidden_s=np.zeros_like(hidden),
+        backward_hidden_s=np.zeros_like(hidden),
     )
 
 
@@ -377,6 +404,8 @@ def output_layer(rank: Rank) -> PartTimes:
         backward_tensor_comm_s=number * backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
+        forward_hidden_s=np.zeros_like(h),
+        backward_hidden_s=np.zeros_like(h),
     )
 
 

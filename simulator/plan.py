@@ -259,6 +259,19 @@ def splits_backward(plans: PlanTable) -> NDArray[np.bool_]:
     return _has_schedule(plans, SPLIT_BACKWARD)
 
 
+def keeps_restored_inputs(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether a stage that holds most also holds inputs of late weight gradients that were computed again, `(n,)`.
+
+    Under `dual_pipe_v` weight gradients come late in the cool-down alone, when half of the activations are gone.
+    """
+    return splits_backward(plans) & ~runs_in_pairs(plans)
+
+
+def runs_in_pairs(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether most forwards run beside a backward of another micro-batch, `(n,)`."""
+    return _has_schedule(plans, (Schedule.DUAL_PIPE_V,))
+
+
 def _has_schedule(plans: PlanTable, choices: Sequence[Schedule]) -> NDArray[np.bool_]:
     return np.isin(plans.pipeline_schedule, [choice.code for choice in choices])
 

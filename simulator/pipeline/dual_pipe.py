@@ -58,9 +58,20 @@ def leaves_with(shape: PipelineShape, kind: int, micro_batch: int) -> tuple[int,
 
 
 @compiled
-def num_paired(num_stages: int, num_micro_batches: int, stage: int) -> int:
-    """Returns the pairs of a stage, of which each has one of its 2 m forwards and one of as many backwards."""
-    return 2 * num_micro_batches - 3 * num_stages + stage + 1 - (stage == num_stages - 1)
+def num_paired(shape: PipelineShape, chunk: int) -> int:
+    """Returns how many forwards of a chunk run beside a backward, which are as many backwards of the other chunk."""
+    p = shape.num_stages
+    return shape.num_micro_batches - (p if chunk >= p else max(2 * p - 1 - chunk, p + 1))
+
+
+@compiled
+def is_of_pair(shape: PipelineShape, kind: int, micro_batch: int) -> bool:
+    """Returns whether an operation is the forward or the backward of a pair; the weight gradients behind it are not."""
+    c, p = shape.num_chunks, shape.num_stages
+    if kind < c:
+        return is_paired(shape, kind, micro_batch)
+    other = 2 * c - 1 - kind
+    return kind < 2 * c and micro_batch + p < shape.num_micro_batches and is_paired(shape, other, micro_batch + p)
 
 
 @compiled

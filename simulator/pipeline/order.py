@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
-from simulator.pipeline.dual_pipe import is_paired, leaves_with, num_paired
+from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
 from simulator.pipeline.turns import (
     DUAL_PIPE_V,
     PipelineShape,
@@ -85,8 +85,8 @@ def _merged(
     p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
     num_kinds, has_pairs = num_directions(shape.schedule) * c, shape.schedule == DUAL_PIPE_V
     num_operations = turns.size
-    for stage in range(p if has_pairs else 0):
-        num_operations += num_paired(p, m, stage)
+    for chunk in range(c if has_pairs else 0):
+        num_operations += num_paired(shape, chunk)
     operations = np.empty((num_operations, NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
@@ -126,6 +126,8 @@ def _merged(
                 )
                 operations[row, END] = 1 + kind * num_slots + slot
                 operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
+                if has_pairs and durations_of_kind == 1 and is_of_pair(shape, int(kind), micro_batch):
+                    operations[row, DURATION] = num_kinds + 1 + kind
                 operations[row, KIND] = kind
                 operations[row, OCCASION] = ROUTINE
                 if micro_batch == 0 and kind < c:

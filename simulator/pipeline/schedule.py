@@ -24,7 +24,7 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
-from simulator.pipeline.dual_pipe import leaves_with
+from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
 from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
 from simulator.pipeline.state import (
@@ -72,6 +72,10 @@ class PipelineColumns(TypedDict):
     chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
     """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which zero bubbles do later; left
     out: none."""
+    chunk_hidden_forward_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), how much less a forward of the chunk takes as one of a pair of DualPipeV; left out: nothing."""
+    chunk_hidden_backward_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), the same of a backward; at most what of it is no weight gradient."""
     send_s: npt.ArrayLike
     """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
     send_blocks_sender: npt.ArrayLike
@@ -101,6 +105,8 @@ class PipelineTimes:
     """Shape (n,): when the last stage to finish has its last backward and all its gradient syncs done."""
     exposed_sync_s: FloatArray
     """Shape (n,): how much shorter the step were without gradient sync and parameter gather."""
+    hidden_s: FloatArray
+    """Shape (n,): how much less all forwards and backwards take because some of them run in pairs."""
     busy_s: FloatArray
     """Shape (n, P): sum of the forward and backward durations of a stage."""
     send_busy_s: FloatArray
@@ -123,6 +129,8 @@ class PipelineTimeline:
     """Whether it is the part of a backward that ZB-H1, ZB-V and DualPipeV do later."""
     start_s: FloatArray
     end_s: FloatArray
+    is_paired: BoolArray
+    """Whether it is the forward or the backward of a pair of DualPipeV."""
     leaves_s: FloatArray
     """When its result leaves: with its end, but under DualPipeV with that of a pair or a whole backward."""
 
@@ -183,6 +191,7 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
     direction, chunk, micro_batch = numbers.reshape(3, -1)
     stage = np.array([stage_of(shape, number) for number in range(shape.num_chunks)])[chunk]
     order = np.lexsort((direction, end_s, start_s, stage))
+    is_paired, leaves_behind = _pairing(shape)
     return PipelineTimeline(
         stage=stage[order],
         chunk=chunk[order],
@@ -191,16 +200,20 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
         is_weight_gradient=direction[order] == 2,
         start_s=start_s[order],
         end_s=end_s[order],
-        leaves_s=_leaves_s(end_s, shape)[order],
+        is_paired=is_paired[order],
+        leaves_s=end_s[leaves_behind][order],
     )
 
 
-def _leaves_s(end_s: FloatArray, shape: PipelineShape) -> FloatArray:
-    """When the result of every operation leaves, numbered by direction, chunk and micro-batch."""
+def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
+    """Whether each operation is one of a pair, and with which one its result leaves, both by direction, chunk, micro-batch."""
+    m, num = shape.num_micro_batches, num_directions(shape.schedule) * shape.num_chunks * shape.num_micro_batches
     if shape.schedule != DUAL_PIPE_V:
-        return end_s
-    m = shape.num_micro_batches
-    return end_s[[kind * m + batch for kind, batch in (leaves_with(shape, *divmod(row, m)) for row in range(len(end_s)))]]
+        return np.zeros(num, np.bool_), np.arange(num)
+    named = [divmod(row, m) for row in range(num)]
+    leaving = [leaves_with(shape, *each) for each in named]
+    is_paired = np.array([is_of_pair(shape, *each) for each in named])
+    return is_paired, np.array([kind * m + micro_batch for kind, micro_batch in leaving])
 
 
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
@@ -245,7 +258,11 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     num_stages = np.ascontiguousarray(columns["num_stages"], dtype=np.int64)
     backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
     schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
-    weight_s = columns.get("chunk_weight_gradient_s", np.zeros_like(backward_s))
+    nothing_s = np.zeros_like(backward_s)
+    weight_s, hidden_forward_s, hidden_backward_s = (
+        np.ascontiguousarray(columns.get(name, nothing_s), dtype=np.float64)
+        for name in ("chunk_weight_gradient_s", "chunk_hidden_forward_s", "chunk_hidden_backward_s")
+    )
     gather_buckets = columns.get("num_gather_buckets", columns["num_overlap_buckets"])
     batch = PipelineBatch(
         schedule=np.ascontiguousarray(schedule, dtype=np.int64),
@@ -258,7 +275,9 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
         chunk_backward_s=backward_s,
-        chunk_weight_gradient_s=np.ascontiguousarray(weight_s, dtype=np.float64),
+        chunk_weight_gradient_s=weight_s,
+        chunk_hidden_forward_s=hidden_forward_s,
+        chunk_hidden_backward_s=hidden_backward_s,
         gradient_sync_s=np.ascontiguousarray(columns["gradient_sync_s"], dtype=np.float64),
         parameter_gather_s=np.ascontiguousarray(columns["parameter_gather_s"], dtype=np.float64),
     )
@@ -320,6 +339,7 @@ def _new_results(num_designs: int, num_stages: int) -> PipelineResults:
     return PipelineResults(
         step_s=np.zeros(num_designs),
         exposed_sync_s=np.zeros(num_designs),
+        hidden_s=np.zeros(num_designs),
         busy_s=np.zeros(by_stage),
         send_busy_s=np.zeros(by_stage),
         stage_end_s=np.zeros(by_stage),
