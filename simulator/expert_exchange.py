@@ -58,11 +58,12 @@ def hides_in_pairs(rank: Rank) -> bool:
 
 
 def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
-    """Returns what of dispatch and combine disappears where a forward runs beside a backward (DualPipe, arXiv 2412.19437, 3.2.1).
+    """Returns what of dispatch and combine disappears where a forward runs beside a backward, forward and backward.
 
-    Kernels of their own on 20 of 132 multiprocessors carry them, 0.152 of the cores, while the rest computes for the other one of
-    the pair. A forward and a backward with exchange x and computation y_F and y_B take exposed(x, y_F) + exposed(x, y_B) more
-    than they compute, which of the two exchanges goes beside which computation being the same for a pair.
+    Under DualPipe kernels of their own on 20 of 132 multiprocessors, 0.152 of the cores, carry them while the rest computes for
+    the other one of the pair (DeepSeek-V3, arXiv 2412.19437, section 3.2.1). With exchange x and computation y_F and y_B a pair
+    takes exposed(x, y_F) + exposed(x, y_B) more than it computes. Which of the two is said to be longer for which makes no
+    difference to a pair; a pass is so by the computation of its own direction, so that faster kernels never lengthen it.
 
     Args:
         rank: Ranks of the designs.

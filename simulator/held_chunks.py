@@ -35,9 +35,9 @@ def most_held(plans: PlanTable, num_micro_batches: Integers, stage: Integers) ->
     1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
     (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p - r - 1, m) of its first
     chunk beside min(r + 1, m) of its second one, which are 2 p with 2 p - 1 micro-batches, where activations are kept until
-    their weight gradients are computed (Qi et al., arXiv 2401.10241). DualPipeV: 2 p + 1 on every stage, one more for the pair at
-    work (DeepSeek-V3, arXiv 2412.19437, table 2: p + 1 of as many stages as there are chunks). Twice the stages hold more layers in flight where
-    ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
+    their weight gradients are computed (Qi et al., arXiv 2401.10241). DualPipeV: 2 p + 1 on every stage, as one of
+    a pair is taken up before the other one is let go (DeepSeek-V3, arXiv 2412.19437, table 2: p + 1, of a model in p chunks).
+    Twice the stages hold more layers in flight where ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
     """
     p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
     num_all = num_micro_batches * v

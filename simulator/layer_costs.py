@@ -87,9 +87,14 @@ class PartTimes(Table):
     backward_hidden_s: Floats
 
     @property
+    def hidden_s(self) -> Floats:
+        """How much less both take as a pair."""
+        return self.forward_hidden_s + self.backward_hidden_s
+
+    @property
     def least_s(self) -> Floats:
-        """Forward and backward as a pair."""
-        return self.forward_s + self.backward_s - self.forward_hidden_s - self.backward_hidden_s
+        """Forward and backward, as a pair where they can be one."""
+        return self.forward_s + self.backward_s - self.hidden_s
 
     @property
     def forward_s(self) -> Floats:

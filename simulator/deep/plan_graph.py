@@ -36,8 +36,15 @@ from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.lent_cores import replicas_core_share
 from simulator.parts import Part
-from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
-from simulator.table import Floats, Integers
+from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
+from simulator.pipeline.turns import (
+    DUAL_PIPE_V,
+    PipelineShape,
+    num_directions,
+    stage_of,
+    turns_of_stages,
+)
+from simulator.table import Booleans, Floats, Integers
 
 DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
@@ -140,6 +147,7 @@ class PlanGraph:
         begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
         after: After = (begin,)
         works: list[tuple[Integers, float]] = []
+        is_paired = self._is_paired(direction, chunk)
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
@@ -149,9 +157,17 @@ class PlanGraph:
                 after = self._lend_to_replicas(direction, chunk, after)
             after = self.shards.before_part(kind, after)
             for item in (*self._items(direction, kind), *lent[place]):
-                after = self._add_item(item, direction, stage, after, works)
+                after = self._add_item(item, direction, stage, after, works, is_paired)
             after = self.shards.after_part(kind, after)
         return _Pass(begin=begin, done=self.shards.end_pass(after), works=works)
+
+    def _is_paired(self, direction: int, chunk: int) -> Booleans:
+        """Whether the pass of each micro-batch is one of a pair, `(m,)`."""
+        pipeline = self.shape.pipeline
+        kind, number = direction * pipeline.num_chunks + chunk, pipeline.num_micro_batches
+        if pipeline.schedule != DUAL_PIPE_V:
+            return np.zeros(number, dtype=np.bool_)
+        return np.array([is_of_pair(pipeline, kind, micro_batch) for micro_batch in range(number)])
 
     def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
         """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
@@ -201,12 +217,19 @@ class PlanGraph:
         return stretched(passes.backward, max(0.0, 1.0 - later_s / whole_s)) if whole_s else passes.backward
 
     def _add_item(
-        self, item: Item, direction: int, stage: int, after: After, works: list[tuple[Integers, float]]
+        self,
+        item: Item,
+        direction: int,
+        stage: int,
+        after: After,
+        works: list[tuple[Integers, float]],
+        is_paired: Booleans,
     ) -> After:
         match item:
             case Work():
                 label = f"{DIRECTIONS[direction]}: {item.label}"
-                works.append((self._add_work(label, item.duration_s, stage, after), item.duration_s))
+                duration_s = item.duration_s * is_paired[:, None] if item.in_pairs else item.duration_s
+                works.append((self._add_work(label, duration_s, stage, after), item.duration_s))
                 return (works[-1][0],)
             case Collective():
                 return self.traffic.collective(item, stage, after)
@@ -214,9 +237,18 @@ class PlanGraph:
                 sent = inner = after
                 for each in item.traffic:
                     sent = self.traffic.collective(each, stage, sent)
+                if item.in_pairs:
+                    inner = (self._behind(sent, after, ~is_paired),)
                 for each_item in item.items:
-                    inner = self._add_item(each_item, direction, stage, inner, works)
+                    inner = self._add_item(each_item, direction, stage, inner, works, is_paired)
                 return (*sent, *inner)
+
+    def _behind(self, sent: After, after: After, is_behind: Booleans) -> Integers:
+        """Returns what waits for `after`, and in some micro-batches for what was sent, too."""
+        gate = self.graph.add("ready", after=after).reshape(after[0].shape)
+        for each in sent:
+            self.graph.add_edges(each[is_behind], gate[is_behind])
+        return gate
 
     def _add_work(self, label: str, duration_s: Floats | float, stage: int, after: After) -> Integers:
         shape = np.broadcast_shapes(*(each.shape for each in after))
@@ -234,7 +266,7 @@ class PlanGraph:
 
     def _add_sends(self) -> dict[tuple[int, int], Integers]:
         """Adds messages between chunks of different stages; returns when those of a pass have left."""
-        left = {}
+        left, arrivals = {}, {}
         last = self.shape.pipeline.num_chunks - 1
         for chunk in range(last):
             for direction, source, target in ((FORWARD, chunk, chunk + 1), (BACKWARD, chunk + 1, chunk)):
@@ -243,11 +275,35 @@ class PlanGraph:
                 if stages[0] == stages[1]:
                     self._wait(done, taker)
                     continue
+                done = self._leaving(direction, source)
                 gone, arrived = self.traffic.send(self.parts.sent, stages, done)
                 self._wait((arrived,), taker)
-                left[direction, source] = gone
+                left[direction, source], arrivals[direction, target] = gone, arrived
         self._wait(self._passes[FORWARD, last].done, self._passes[BACKWARD, last].begin)
+        self._meet(arrivals)
         return left
+
+    def _leaving(self, direction: int, chunk: int) -> After:
+        """What the messages of a pass wait for: its end, or that of what it leaves with."""
+        pipeline, done = self.shape.pipeline, self._passes[direction, chunk].done
+        if pipeline.schedule != DUAL_PIPE_V:
+            return done
+        leaving = self.graph.add("leaves", after=[np.full(done[0].shape, NONE)]).reshape(done[0].shape)
+        for row in range(pipeline.num_micro_batches):
+            kind, other = leaves_with(pipeline, direction * pipeline.num_chunks + chunk, row)
+            for each in self._passes[divmod(kind, pipeline.num_chunks)].done:
+                self.graph.add_edges(each[other], leaving[row])
+        return (leaving,)
+
+    def _meet(self, arrivals: dict[tuple[int, int], Integers]) -> None:
+        """Lets the forward of each pair wait for what its backward waits for."""
+        pipeline = self.shape.pipeline
+        for chunk in range(pipeline.num_chunks):
+            paired = np.flatnonzero(self._is_paired(FORWARD, chunk))
+            arrived = arrivals.get((BACKWARD, pipeline.num_chunks - 1 - chunk))
+            if arrived is not None:
+                begin = self._passes[FORWARD, chunk].begin[paired]
+                self.graph.add_edges(arrived[paired - pipeline.num_stages], begin)
 
     def _wait(self, before: After, after: Integers) -> None:
         for each in before:

@@ -71,7 +71,11 @@ def is_of_pair(shape: PipelineShape, kind: int, micro_batch: int) -> bool:
     if kind < c:
         return is_paired(shape, kind, micro_batch)
     other = 2 * c - 1 - kind
-    return kind < 2 * c and micro_batch + p < shape.num_micro_batches and is_paired(shape, other, micro_batch + p)
+    return (
+        kind < 2 * c
+        and micro_batch + p < shape.num_micro_batches
+        and is_paired(shape, other, micro_batch + p)
+    )
 
 
 @compiled

@@ -82,68 +82,53 @@ def _merged(
 
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations.
     """
-    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
+    p, c = shape.num_stages, shape.num_chunks
     num_kinds, has_pairs = num_directions(shape.schedule) * c, shape.schedule == DUAL_PIPE_V
-    num_operations = turns.size
-    for chunk in range(c if has_pairs else 0):
-        num_operations += num_paired(shape, chunk)
-    operations = np.empty((num_operations, NUM_FIELDS), dtype=np.int32)
+    operations = np.empty((turns.size + _num_meetings(shape), NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
-    num_done[num_kinds] = m  # what waits for nothing waits for this
+    num_done[num_kinds] = shape.num_micro_batches  # what waits for nothing waits for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
-    mask = num_slots - 1 if num_slots != m else -1
-    num, num_left = 0, turns.size
-    while num_left > 0:
-        num_before = num_left
+    num = 0
+    while num < len(operations):
+        num_before = num
         for sweep in range(2 * p):
             stage = sweep if sweep < p else 2 * p - 1 - sweep
             for place in range(num_played[stage], turns.shape[1]):
                 kind = turns[stage, place]
-                own = np.uint64(
-                    kind
-                )  # an index without a sign needs no look at whether it counts from the end
-                micro_batch, awaited = num_done[own], awaited_kinds[own]
-                awaited_batch = micro_batch
-                if has_pairs and is_elsewhere[own]:
-                    awaited, awaited_batch = leaves_with(shape, int(awaited), micro_batch)
-                if num_done[np.uint64(awaited)] <= awaited_batch:
+                awaited = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, kind, num_slots)
+                if awaited == NOT_YET:
                     break
-                if has_pairs and kind < c and is_paired(shape, int(kind), micro_batch):
+                if has_pairs and kind < c and is_paired(shape, int(kind), num_done[kind]):
                     other = 2 * c - 1 - kind
-                    met = _meeting(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots)
+                    met = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots)
                     if met == NOT_YET:
                         break
-                    operations[num, STAGE], operations[num, AWAITED] = stage, met
-                    operations[num, END] = 1 + num_kinds * num_slots
-                    operations[num, DURATION] = num_kinds * durations_of_kind
-                    operations[num, KIND], operations[num, OCCASION] = c + other, ROUTINE
+                    # It takes no time; of its kind nothing is sent.
+                    end, duration = 1 + num_kinds * num_slots, num_kinds * durations_of_kind
+                    _write(operations, num, stage, met, end, duration, c + other)
                     num += 1
-                slot, row = micro_batch & mask, np.uint64(num)
-                operations[row, STAGE] = stage
-                operations[row, AWAITED] = (
-                    1 + awaited * num_slots + (awaited_batch & mask) if is_elsewhere[own] else ALWAYS_THERE
+                _write_pass(
+                    shape, operations, num, stage, awaited, kind, num_done, num_slots, durations_of_kind
                 )
-                operations[row, END] = 1 + kind * num_slots + slot
-                operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
-                if has_pairs and durations_of_kind == 1 and is_of_pair(shape, int(kind), micro_batch):
-                    operations[row, DURATION] = num_kinds + 1 + kind
-                operations[row, KIND] = kind
-                operations[row, OCCASION] = ROUTINE
-                if micro_batch == 0 and kind < c:
-                    operations[row, OCCASION] = FIRST_FORWARD
-                elif micro_batch + 1 == m and kind >= num_kinds - c:
-                    operations[row, OCCASION] = LAST_GRADIENT
-                num_done[own] = micro_batch + 1
+                num_done[np.uint64(kind)] += 1
                 num += 1
-                num_left -= 1
                 num_played[stage] += 1
-        assert num_left < num_before
+        assert num > num_before
     return operations
 
 
 @compiled
-def _meeting(
+def _num_meetings(shape: PipelineShape) -> int:
+    """Returns how many operations there are beside passes, one for each pair."""
+    number = 0
+    for chunk in range(shape.num_chunks if shape.schedule == DUAL_PIPE_V else 0):
+        number += num_paired(shape, chunk)
+    return number
+
+
+@compiled
+def _awaited_row(
     shape: PipelineShape,
     awaited_kinds: npt.NDArray[np.int64],
     is_elsewhere: npt.NDArray[np.bool_],
@@ -151,17 +136,63 @@ def _meeting(
     kind: int,
     num_slots: int,
 ) -> int:
-    """Returns the row of the end that the backward of a pair waits for, and with it the whole pair; or `NOT_YET`.
-
-    What its own stage has is there: the backward of a pair is never the first of its chunk to go on.
-    """
-    if not is_elsewhere[kind]:
-        return ALWAYS_THERE
-    awaited, micro_batch = leaves_with(shape, int(awaited_kinds[kind]), num_done[kind])
-    if num_done[awaited] <= micro_batch:
+    """Returns the row of the end that the next operation of a kind waits for; `NOT_YET` where that has not been played."""
+    own = np.uint64(kind)  # an index without a sign needs no look at whether it counts from the end
+    micro_batch, awaited = num_done[own], awaited_kinds[own]
+    if shape.schedule == DUAL_PIPE_V and is_elsewhere[own]:
+        awaited, micro_batch = leaves_with(shape, int(awaited), micro_batch)
+    if num_done[np.uint64(awaited)] <= micro_batch:
         return NOT_YET
-    slot = micro_batch & (num_slots - 1) if num_slots != shape.num_micro_batches else micro_batch
-    return 1 + awaited * num_slots + slot
+    if not is_elsewhere[own]:
+        return ALWAYS_THERE
+    return int(1 + awaited * num_slots + _slot(shape, micro_batch, num_slots))
+
+
+@compiled
+def _slot(shape: PipelineShape, micro_batch: int, num_slots: int) -> int:
+    """Returns the place of a micro-batch among the rows of a chunk: a power of two of them, or one for each micro-batch."""
+    return micro_batch if num_slots == shape.num_micro_batches else micro_batch & (num_slots - 1)
+
+
+@compiled
+def _write_pass(
+    shape: PipelineShape,
+    operations: npt.NDArray[np.int32],
+    num: int,
+    stage: int,
+    awaited: int,
+    kind: int,
+    num_done: npt.NDArray[np.int64],
+    num_slots: int,
+    durations_of_kind: int,
+) -> None:
+    """Writes the next forward, backward or weight gradient of a kind."""
+    c, m, micro_batch = shape.num_chunks, shape.num_micro_batches, num_done[np.uint64(kind)]
+    num_kinds = num_directions(shape.schedule) * c
+    duration = kind if durations_of_kind == 1 else kind * m + micro_batch
+    if shape.schedule == DUAL_PIPE_V and durations_of_kind == 1 and is_of_pair(shape, int(kind), micro_batch):
+        duration = num_kinds + 1 + kind
+    end = 1 + kind * num_slots + _slot(shape, micro_batch, num_slots)
+    _write(operations, num, stage, awaited, end, duration, kind)
+    if micro_batch == 0 and kind < c:
+        operations[num, OCCASION] = FIRST_FORWARD
+    elif micro_batch + 1 == m and kind >= num_kinds - c:
+        operations[num, OCCASION] = LAST_GRADIENT
+
+
+@compiled
+def _write(
+    operations: npt.NDArray[np.int32],
+    num: int,
+    stage: int,
+    awaited: int,
+    end: int,
+    duration: int,
+    kind: int,
+) -> None:
+    row = np.uint64(num)
+    operations[row, STAGE], operations[row, AWAITED], operations[row, END] = stage, awaited, end
+    operations[row, DURATION], operations[row, KIND], operations[row, OCCASION] = duration, kind, ROUTINE
 
 
 @compiled

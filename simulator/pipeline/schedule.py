@@ -98,7 +98,8 @@ class PipelineTimes:
     """What one step of every design took; n designs, P the largest number of stages among them.
 
     Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
-    exist (1F1B with v > 1 and m % p != 0, DualPipeV with m < 2 p, another one with the wrong v) has nan in every time and zero in `peak_in_flight`.
+    exist (1F1B with v > 1 and m % p != 0, DualPipeV with m < 2 p, another one with the wrong v) has nan in every time and zero
+    in `peak_in_flight`.
     """
 
     step_s: FloatArray
@@ -207,7 +208,10 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
 
 def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
     """Whether each operation is one of a pair, and with which one its result leaves, both by direction, chunk, micro-batch."""
-    m, num = shape.num_micro_batches, num_directions(shape.schedule) * shape.num_chunks * shape.num_micro_batches
+    m, num = (
+        shape.num_micro_batches,
+        num_directions(shape.schedule) * shape.num_chunks * shape.num_micro_batches,
+    )
     if shape.schedule != DUAL_PIPE_V:
         return np.zeros(num, np.bool_), np.arange(num)
     named = [divmod(row, m) for row in range(num)]
@@ -217,11 +221,13 @@ def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
 
 
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
-    """Interleaving deals micro-batches out in groups of p, so that p must divide m; to and fro there are two chunks on a stage."""
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m; to and fro a stage has two chunks."""
     p, v, m = batch.num_stages, batch.num_chunks_per_stage, batch.num_micro_batches
     is_in_turn = (v == 1) | (m % p == 0)
     has_pairs = batch.schedule == DUAL_PIPE_V
-    is_other = (v == np.where(has_pairs | (batch.schedule == ZB_V), 2, 1)) & ~(has_pairs & ((m < 2 * p) | (p == 1)))
+    is_other = (v == np.where(has_pairs | (batch.schedule == ZB_V), 2, 1)) & ~(
+        has_pairs & ((m < 2 * p) | (p == 1))
+    )
     return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, is_other))
 
 
@@ -307,7 +313,9 @@ def _count_problems(batch: PipelineBatch) -> list[Problem]:
     }
     smallest = {name: int(getattr(batch, name).min(initial=least[name])) for name in least}
     largest = int(batch.schedule.max(initial=0))
-    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {DUAL_PIPE_V}")] * (largest > DUAL_PIPE_V)
+    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {DUAL_PIPE_V}")] * (
+        largest > DUAL_PIPE_V
+    )
     return known + [
         Problem(path=name, value=str(smallest[name]), rule=f"must be at least {least[name]} in every design")
         for name in least
