@@ -133,7 +133,8 @@ class PipelineShape:
             np.minimum(p - (p - 1.0) / v, m),
         )
         throughout = m * visible - num_absorbed * self.forward_fraction * (self.other_cycle + extra)
-        longer = np.where(num_absorbed == 0, m * extra, np.maximum(tight_cycles * visible, throughout))
+        of_last = np.where(self.schedule == DUAL_PIPE_V, tight_cycles, m) * extra
+        longer = np.where(num_behind == 0, of_last, np.maximum(tight_cycles * visible, throughout))
         return np.asarray(np.where(num_behind < p, longer, 0.0))
 
     def noise(self, kind: NoiseKind, log_deviation: float, compute_fraction: Floats) -> MicroBatchNoise:

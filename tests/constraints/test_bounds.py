@@ -45,6 +45,16 @@ JOBS: Mapping[str, Job] = {
         {**H100_RENTED, "num_gpus": WIDE},
         search={"pipeline_schedules": list(Schedule), "recompute": ["none"], "zero_stages": [1]},
     ),
+    "exchange hidden by schedules": job_with(
+        {**H100_RENTED, "num_gpus": WIDE},
+        workload={"model": "mixtral-8x7b", "global_batch_size": 96, "overlaps_expert_exchange": True},
+        search={
+            "pipeline_schedules": list(Schedule),
+            "virtual_pipeline": [1, 2],
+            "recompute": ["none"],
+            "zero_stages": [1],
+        },
+    ),
     "old kernels, no overlap": job_with(
         {**A100_RENTED, "num_gpus": WIDE},
         workload={
