@@ -266,9 +266,12 @@ class _Model:
             return
         has_pairs = self.model.new_bool_var("runs in pairs")
         self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(*where, has_pairs)
-        self._add_divides(self.pipeline, self.num_micro, [*where, ~has_pairs])
         if Schedule.ONE_F_ONE_B not in schedules:
             self.model.add(has_pairs == 1)
+            return
+        is_dealt = self.model.new_bool_var("is dealt")
+        self.model.add(is_dealt != has_pairs)
+        self._add_divides(self.pipeline, self.num_micro, [*where, is_dealt])
 
     def _add_sequence_rule(self) -> None:
         workload = self.job.workload

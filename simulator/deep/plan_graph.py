@@ -228,7 +228,9 @@ class PlanGraph:
         match item:
             case Work():
                 label = f"{DIRECTIONS[direction]}: {item.label}"
-                duration_s = item.duration_s * is_paired[:, None] if item.in_pairs else item.duration_s
+                duration_s: Floats | float = item.duration_s
+                if item.in_pairs:
+                    duration_s = np.where(is_paired[:, None], item.duration_s, 0.0)
                 works.append((self._add_work(label, duration_s, stage, after), item.duration_s))
                 return (works[-1][0],)
             case Collective():
