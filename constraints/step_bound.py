@@ -21,8 +21,8 @@ from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
 from simulator.compiled import compiled
 from simulator.job import Job
-from simulator.layer_costs import PartTimes
 from simulator.model_parts import part_times
+from simulator.part_times import PartTimes
 from simulator.parts import Part, counts_of_parts
 from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
 from simulator.rank import Rank

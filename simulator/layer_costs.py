@@ -8,7 +8,7 @@ micro-batch on one rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from simulator.layer_collectives import (
 )
 from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
+from simulator.part_times import PartTimes
 from simulator.plan import Recompute
 from simulator.products import INTO_FEED_FORWARD, LEAVING, Batch
 from simulator.rank import Rank
@@ -48,7 +49,7 @@ from simulator.recomputed_modules import (
     repeats_block,
     repeats_exchange,
 )
-from simulator.table import Floats, Table, total
+from simulator.table import Floats, total
 
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
@@ -70,41 +71,6 @@ product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.p
 
 ROUTED_EXPERTS = "routed experts"
 """Operators that the traffic of experts stands around."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartTimes(Table):
-    """Seconds of one micro-batch in one part of the model, `(n,)`; communication is what stays exposed."""
-
-    forward_compute_s: Floats
-    backward_compute_s: Floats
-    forward_tensor_comm_s: Floats
-    backward_tensor_comm_s: Floats
-    forward_expert_comm_s: Floats
-    backward_expert_comm_s: Floats
-    forward_hidden_s: Floats
-    """How much less the forward takes as one of a pair of `dual_pipe_v`, all of it traffic of experts."""
-    backward_hidden_s: Floats
-
-    @property
-    def hidden_s(self) -> Floats:
-        """How much less both take as a pair."""
-        return self.forward_hidden_s + self.backward_hidden_s
-
-    @property
-    def least_s(self) -> Floats:
-        """Forward and backward, as a pair where they can be one."""
-        return self.forward_s + self.backward_s - self.hidden_s
-
-    @property
-    def forward_s(self) -> Floats:
-        """Compute and exposed communication, forward."""
-        return self.forward_compute_s + self.forward_tensor_comm_s + self.forward_expert_comm_s
-
-    @property
-    def backward_s(self) -> Floats:
-        """Compute, recomputation and exposed communication, backward."""
-        return self.backward_compute_s + self.backward_tensor_comm_s + self.backward_expert_comm_s
 
 
 def dense_layer(rank: Rank) -> PartTimes:

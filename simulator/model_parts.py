@@ -12,13 +12,13 @@ from simulator.chunks import Chunks, ChunkWeights
 from simulator.compiled import compiled
 from simulator.expert_exchange import hides_in_pairs
 from simulator.layer_costs import (
-    PartTimes,
     dense_layer,
     embedding,
     expert_layer,
     output_layer,
 )
 from simulator.lora import adapter_parameters
+from simulator.part_times import PartTimes
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.plan import splits_backward
 from simulator.rank import Rank

@@ -28,7 +28,9 @@ from simulator.deep.plan_items import (
     cover_s,
     stretched,
 )
+from simulator.deep.plan_pairs import behind, leaving, meet, paired_batches
 from simulator.deep.plan_parts import PlanParts
+from simulator.deep.plan_pass import Pass
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import MOST_TASKS, NONE, TaskGraphBuilder
@@ -36,9 +38,7 @@ from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.lent_cores import replicas_core_share
 from simulator.parts import Part
-from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
 from simulator.pipeline.turns import (
-    DUAL_PIPE_V,
     PipelineShape,
     num_directions,
     stage_of,
@@ -51,8 +51,6 @@ OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
-ROUNDING_FRACTION = 1e-9
-"""Shares of a pass that differ by less are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,23 +68,6 @@ class StepShape:
     optimizer_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pass:
-    """The tasks of one pass of all micro-batches through a chunk."""
-
-    begin: Integers
-    """What waits for everything before."""
-    done: After
-    works: list[tuple[Integers, float]]
-    """Operators in their order, and how long each takes."""
-
-    def at(self, fraction: float) -> Integers:
-        """Returns the operator at which a share of the pass is over; at 0 the first."""
-        ends_s = np.cumsum([seconds for _, seconds in self.works])
-        place = int(np.searchsorted(ends_s, fraction * ends_s[-1] * (1.0 - ROUNDING_FRACTION)))
-        return self.works[min(place, len(self.works) - 1)][0]
-
-
 @dataclass(kw_only=True)
 class PlanGraph:
     """Adds the tasks of a step; resource `stage * R + role` is the compute stream of a played accelerator."""
@@ -97,7 +78,7 @@ class PlanGraph:
     shape: StepShape
     speed: Floats
     """`(p, R)` of the played accelerators."""
-    _passes: dict[tuple[int, int], _Pass] = field(default_factory=dict)
+    _passes: dict[tuple[int, int], Pass] = field(default_factory=dict)
     """By direction and chunk."""
     _labels: dict[str, Integers] = field(default_factory=dict)
 
@@ -140,14 +121,14 @@ class PlanGraph:
 
     # Passes
 
-    def _add_pass(self, direction: int, chunk: int) -> _Pass:
+    def _add_pass(self, direction: int, chunk: int) -> Pass:
         """Adds a pass of all micro-batches through the parts of a chunk, in the order of the model or against it."""
         stage, kinds = self._stage(chunk), self.parts.kinds[chunk]
         shape = (self.shape.pipeline.num_micro_batches, self.speed.shape[1])
         begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
         after: After = (begin,)
         works: list[tuple[Integers, float]] = []
-        is_paired = self._is_paired(direction, chunk)
+        is_paired = paired_batches(self.shape.pipeline, direction, chunk)
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
@@ -159,15 +140,7 @@ class PlanGraph:
             for item in (*self._items(direction, kind), *lent[place]):
                 after = self._add_item(item, direction, stage, after, works, is_paired)
             after = self.shards.after_part(kind, after)
-        return _Pass(begin=begin, done=self.shards.end_pass(after), works=works)
-
-    def _is_paired(self, direction: int, chunk: int) -> Booleans:
-        """Whether the pass of each micro-batch is one of a pair, `(m,)`."""
-        pipeline = self.shape.pipeline
-        kind, number = direction * pipeline.num_chunks + chunk, pipeline.num_micro_batches
-        if pipeline.schedule != DUAL_PIPE_V:
-            return np.zeros(number, dtype=np.bool_)
-        return np.array([is_of_pair(pipeline, kind, micro_batch) for micro_batch in range(number)])
+        return Pass(begin=begin, done=self.shards.end_pass(after), works=works)
 
     def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
         """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
@@ -240,17 +213,10 @@ class PlanGraph:
                 for each in item.traffic:
                     sent = self.traffic.collective(each, stage, sent)
                 if item.in_pairs:
-                    inner = (self._behind(sent, after, ~is_paired),)
+                    inner = (behind(self.graph, sent, after, ~is_paired),)
                 for each_item in item.items:
                     inner = self._add_item(each_item, direction, stage, inner, works, is_paired)
                 return (*sent, *inner)
-
-    def _behind(self, sent: After, after: After, is_behind: Booleans) -> Integers:
-        """Returns what waits for `after`, and in some micro-batches for what was sent, too."""
-        gate = self.graph.add("ready", after=after).reshape(after[0].shape)
-        for each in sent:
-            self.graph.add_edges(each[is_behind], gate[is_behind])
-        return gate
 
     def _add_work(self, label: str, duration_s: Floats | float, stage: int, after: After) -> Integers:
         shape = np.broadcast_shapes(*(each.shape for each in after))
@@ -277,35 +243,13 @@ class PlanGraph:
                 if stages[0] == stages[1]:
                     self._wait(done, taker)
                     continue
-                done = self._leaving(direction, source)
+                done = leaving(self.graph, self.shape.pipeline, self._passes, (direction, source))
                 gone, arrived = self.traffic.send(self.parts.sent, stages, done)
                 self._wait((arrived,), taker)
                 left[direction, source], arrivals[direction, target] = gone, arrived
         self._wait(self._passes[FORWARD, last].done, self._passes[BACKWARD, last].begin)
-        self._meet(arrivals)
+        meet(self.graph, self.shape.pipeline, self._passes, arrivals)
         return left
-
-    def _leaving(self, direction: int, chunk: int) -> After:
-        """What the messages of a pass wait for: its end, or that of what it leaves with."""
-        pipeline, done = self.shape.pipeline, self._passes[direction, chunk].done
-        if pipeline.schedule != DUAL_PIPE_V:
-            return done
-        leaving = self.graph.add("leaves", after=[np.full(done[0].shape, NONE)]).reshape(done[0].shape)
-        for row in range(pipeline.num_micro_batches):
-            kind, other = leaves_with(pipeline, direction * pipeline.num_chunks + chunk, row)
-            for each in self._passes[divmod(kind, pipeline.num_chunks)].done:
-                self.graph.add_edges(each[other], leaving[row])
-        return (leaving,)
-
-    def _meet(self, arrivals: dict[tuple[int, int], Integers]) -> None:
-        """Lets the forward of each pair wait for what its backward waits for."""
-        pipeline = self.shape.pipeline
-        for chunk in range(pipeline.num_chunks):
-            paired = np.flatnonzero(self._is_paired(FORWARD, chunk))
-            arrived = arrivals.get((BACKWARD, pipeline.num_chunks - 1 - chunk))
-            if arrived is not None:
-                begin = self._passes[FORWARD, chunk].begin[paired]
-                self.graph.add_edges(arrived[paired - pipeline.num_stages], begin)
 
     def _wait(self, before: After, after: Integers) -> None:
         for each in before:

@@ -30,7 +30,6 @@ from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, 
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
-    PartTimes,
     dense_layer,
     embedding,
     expert_layer,
@@ -40,6 +39,7 @@ from simulator.layer_costs import (
 )
 from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
+from simulator.part_times import PartTimes
 from simulator.plan import Recompute
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank

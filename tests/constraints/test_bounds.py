@@ -18,7 +18,7 @@ from constraints.step_bound import bound_step
 from simulator.hardware import Precision
 from simulator.hourly import HourlyProfile
 from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable, Schedule
+from simulator.plan import CheckpointScheme, PlanTable, Schedule, runs_in_pairs
 from simulator.simulate import simulate
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
@@ -269,7 +269,10 @@ def test_computation_and_collectives_of_the_bound_are_those_of_the_step(name: st
     is_exact, compute_s = ~casts_in_passes, steps.compute_s
     np.testing.assert_allclose(least.compute_s[is_exact], compute_s[is_exact], rtol=1e-12)
     assert (least.compute_s[casts_in_passes] <= compute_s[casts_in_passes]).all()
-    np.testing.assert_allclose(least.communication_s, steps.tensor_comm_s + steps.expert_comm_s, rtol=1e-12)
+    is_paired, shown_s = runs_in_pairs(layouts), steps.tensor_comm_s + steps.expert_comm_s
+    np.testing.assert_allclose(least.communication_s[~is_paired], shown_s[~is_paired], rtol=1e-12)
+    # The bound takes all passes to be one of a pair.
+    assert (least.communication_s[is_paired] <= shown_s[is_paired] * (1.0 + 1e-12)).all()
 
 
 def test_a_layout_that_only_computes_takes_no_longer_than_its_bound() -> None:
