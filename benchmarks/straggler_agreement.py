@@ -31,6 +31,7 @@ PIPELINES = {
     Schedule.GPIPE: tuple((p, 1, m) for p, m in PLAIN if p > 1),
     Schedule.ZB_H1: tuple((p, 1, m) for p, m in PLAIN if p > 1),
     Schedule.ZB_V: tuple((p, 2, m) for p, m in PLAIN if p > 1),
+    Schedule.DUAL_PIPE_V: tuple((p, 2, m) for p, m in PLAIN if p > 1 and m >= 2 * p),
 }
 """Stages, chunks per stage, micro-batches."""
 SLOWEST = (1.0, 1.06)

@@ -40,6 +40,7 @@ CHUNKS_PER_STAGE = {
     Schedule.GPIPE: (1,),
     Schedule.ZB_H1: (1,),
     Schedule.ZB_V: (2,),
+    Schedule.DUAL_PIPE_V: (2,),
 }
 """Those that a schedule can have."""
 MICRO_BATCHES_PER_STAGE = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -112,15 +113,15 @@ def shapes() -> Iterator[tuple[Schedule, int, int, float, int]]:
     """Yields schedule, chunks per stage, stages, micro-batches per stage, and micro-batches."""
     for schedule, choices in CHUNKS_PER_STAGE.items():
         for chunks, stages, ratio in product(choices, NUM_STAGES, MICRO_BATCHES_PER_STAGE):
-            # Interleaving deals whole groups of p micro-batches: fewer do not exist.
-            is_dealt = schedule is Schedule.ONE_F_ONE_B and chunks > 1
-            yield (
-                schedule,
-                chunks,
-                stages,
-                ratio,
-                max(1, int(stages * (max(1.0, ratio) if is_dealt else ratio))),
-            )
+            least = _least_per_stage(schedule, chunks)
+            yield (schedule, chunks, stages, ratio, max(1, int(stages * max(least, ratio))))
+
+
+def _least_per_stage(schedule: Schedule, chunks: int) -> float:
+    """Micro-batches over stages: interleaving deals whole groups of p, and DualPipeV needs two of them."""
+    if schedule is Schedule.DUAL_PIPE_V:
+        return 2.0
+    return 1.0 if schedule is Schedule.ONE_F_ONE_B and chunks > 1 else 0.0
 
 
 def main() -> None:

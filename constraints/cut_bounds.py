@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constraints.plan_costs import PlanCosts
-from simulator.plan import Schedule
+from simulator.plan import SPLIT_BACKWARD, Schedule
 from simulator.table import Booleans, Floats, Integers
 
 SLACK = 1e-9
@@ -86,7 +86,7 @@ def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Sch
     passes_s, forward_s = _sums(layers.layer_s), _sums(costs.layer_forward_s)
     ends_s = (stage == 0) * layers.embedding_s + (stage == num_stages - 1) * layers.output_s
     own_s = passes_s - passes_s[:, None] + ends_s
-    if schedule in (Schedule.ZB_H1, Schedule.ZB_V):
+    if schedule in SPLIT_BACKWARD:
         return np.asarray(m * own_s + forward_s[:, None])
     before_s = passes_s[:, None] + (stage > 0) * layers.embedding_s
     bound_s = np.asarray(m * own_s + before_s)

@@ -19,7 +19,7 @@ from simulator.compute import SEPARATE_KERNELS
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer import Offer
-from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
+from simulator.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048
@@ -237,7 +237,7 @@ def _fits(job: Job, index: int, degrees: Degrees, splits: Integers) -> Booleans:
     num_gpus = ranks * degrees.pipeline
     fits = (num_gpus >= offer.num_gpus.min) & (num_gpus <= offer.num_gpus.max)
     fits &= (num_gpus % offer.node.num_accelerators == 0) & (expert <= ranks)
-    if degrees.virtual > 1 and Schedule.ZB_V not in job.search.pipeline_schedules:
+    if degrees.virtual > 1 and not set(TO_AND_FRO) & set(job.search.pipeline_schedules):
         fits &= num_micro_batches % degrees.pipeline == 0
     return np.asarray(fits)
 

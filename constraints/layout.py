@@ -25,7 +25,9 @@ from simulator.plan import (
     PlanTable,
     Recompute,
     Schedule,
+    runs_in_pairs,
     splits_backward,
+    turns_back,
 )
 from simulator.table import Booleans, Floats, Integers, total
 from simulator.trained_weights import num_trained_parameters
@@ -84,12 +86,13 @@ def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
         1, job.workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)
     )
     is_interleaved = (v > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
-    return np.where(is_interleaved, np.where(p > 1, _remainder(per_replica, p), 1.0), 0.0)
+    too_few = np.maximum(0.0, 2.0 * p / per_replica - 1.0) * runs_in_pairs(plans)
+    return np.where(is_interleaved, np.where(p > 1, _remainder(per_replica, p), 1.0), too_few)
 
 
 def _schedule(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     v, schedule = plans.virtual_pipeline, plans.pipeline_schedule
-    wanted = np.where(schedule == Schedule.ZB_V.code, 2, 1)
+    wanted = np.where(turns_back(plans), 2, 1)
     is_usual = schedule == Schedule.ONE_F_ONE_B.code
     excess = np.abs(v - wanted) + np.where(plans.pipeline_parallel > 1, 0.0, 1.0)
     return np.where(is_usual, 0.0, excess)
@@ -261,19 +264,19 @@ LAYOUT_RULES = (
     LayoutRule(
         name="interleaving",
         sentence="virtual_pipeline above 1 needs pipeline_parallel above 1 and, but for zb_v, a number of micro-batches "
-        "that pipeline_parallel divides",
+        "that pipeline_parallel divides; dual_pipe_v needs 2 x pipeline_parallel of them or more, whether divided or not",
         excess=_interleaving,
     ),
     LayoutRule(
         name="schedule",
-        sentence="pipeline_schedule gpipe and zb_h1 need virtual_pipeline 1 and zb_v needs 2; all three need "
+        sentence="pipeline_schedule gpipe and zb_h1 need virtual_pipeline 1, zb_v and dual_pipe_v need 2; all four need "
         "pipeline_parallel above 1",
         excess=_schedule,
     ),
     LayoutRule(
         name="weight_gradients",
-        sentence="pipeline_schedule zb_h1 and zb_v keep activations until they compute weight gradients, once per step: "
-        "recompute none, or selective without whole blocks, and zero_stage up to 1",
+        sentence="pipeline_schedule zb_h1, zb_v and dual_pipe_v keep activations until they compute weight gradients, once "
+        "per step: recompute none, or selective without whole blocks, and zero_stage up to 1",
         excess=_weight_gradients,
     ),
     LayoutRule(

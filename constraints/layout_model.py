@@ -15,6 +15,7 @@ from constraints.feasibility import exact_solver
 from constraints.lattice import LARGEST_PIPELINE, contexts, divisors, pipelines
 from simulator.job import Job
 from simulator.offer import Offer
+from simulator.plan import Schedule
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -253,7 +254,24 @@ class _Model:
         is_interleaved = self.model.new_bool_var("interleaved")
         self.model.add(self.virtual > 1).only_enforce_if(is_interleaved)
         self.model.add(self.virtual == 1).only_enforce_if(~is_interleaved)
-        self._add_divides(self.pipeline, self.num_micro, [is_interleaved, self.keeps["interleaving"]])
+        self._add_micro_batch_rules([is_interleaved, self.keeps["interleaving"]])
+
+    def _add_micro_batch_rules(self, where: list[cp_model.IntVar]) -> None:
+        """Whole groups of micro-batches where any schedule asks for them, two for each stage, or either."""
+        schedules = set(self.job.search.pipeline_schedules)
+        if Schedule.ZB_V in schedules:
+            return
+        if Schedule.DUAL_PIPE_V not in schedules:
+            self._add_divides(self.pipeline, self.num_micro, where)
+            return
+        has_pairs = self.model.new_bool_var("runs in pairs")
+        self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(*where, has_pairs)
+        if Schedule.ONE_F_ONE_B not in schedules:
+            self.model.add(has_pairs == 1)
+            return
+        is_dealt = self.model.new_bool_var("is dealt")
+        self.model.add(is_dealt != has_pairs)
+        self._add_divides(self.pipeline, self.num_micro, [*where, is_dealt])
 
     def _add_sequence_rule(self) -> None:
         workload = self.job.workload

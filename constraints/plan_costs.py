@@ -17,9 +17,15 @@ from simulator.activations import in_flight_chunks, num_micro_batches, stage_act
 from simulator.chunks import Chunks, chunks_of
 from simulator.held_chunks import held_at_moments
 from simulator.job import Job
-from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.layer_costs import (
+    dense_layer,
+    embedding,
+    expert_layer,
+    output_layer,
+)
 from simulator.memory import RESERVED_FRACTION, memory_of_stage
-from simulator.plan import Plan, PlanTable, Schedule
+from simulator.part_times import PartTimes
+from simulator.plan import TO_AND_FRO, Plan, PlanTable
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 from simulator.token_prediction import module
@@ -40,7 +46,7 @@ class PlanCosts:
     most_free_bytes: Floats
     """`(p,)` memory that each stage has for layers at most, whatever their kinds."""
     turns_back: bool
-    """Whether the second chunks go back from the last stage to the first (ZB-V)."""
+    """Whether the second chunks go back from the last stage to the first (ZB-V, DualPipeV)."""
 
 
 def plan_costs(job: Job, plan: Plan) -> PlanCosts:
@@ -64,16 +70,21 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
             embedding_bytes=float(bytes_.beyond[first]),
             output_bytes=float(bytes_.beyond[last]) if last != first else 0.0,
         ),
-        layer_forward_s=np.where(is_expert, expert.forward_s[0], dense.forward_s[0]),
+        layer_forward_s=np.where(is_expert, _forward_s(expert), _forward_s(dense)),
         num_held=held_at_moments(plan, int(num_micro_batches(job.workload, plans)[0])),
         capacity_bytes=max(0.0, memory_bytes - bytes_.common),
         most_free_bytes=memory_bytes - bytes_.least_besides,
-        turns_back=plan.pipeline_schedule is Schedule.ZB_V,
+        turns_back=plan.pipeline_schedule in TO_AND_FRO,
     )
 
 
 def _both_s(part: PartTimes) -> float:
-    return float(part.forward_s[0] + part.backward_s[0])
+    """Forward and backward; where they hide each other's traffic as a pair, which most are."""
+    return float(part.least_s[0])
+
+
+def _forward_s(part: PartTimes) -> float:
+    return float(part.forward_s[0] - part.forward_hidden_s[0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,17 +83,18 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "pipeline_parallel or virtual_pipeline",
     ),
     "interleaving": _about(
-        "v = 1, or p > 1 and (p | B / (D b), or zb_v)",
-        f"{MEGATRON_PIPELINE}, section 2.2",
+        "v = 1, or p > 1 and p | B / (D b); under zb_v any, under dual_pipe_v B / (D b) >= 2 p",
+        f"{MEGATRON_PIPELINE}, section 2.2; deepseek-ai/DualPipe, dualpipev.py",
         "virtual_pipeline, data_parallel or micro_batch_size",
     ),
     "schedule": _about(
-        "v = 1 under gpipe and zb_h1, v = 2 under zb_v, and p > 1 under all three",
-        "GPipe: Huang et al., arXiv 1811.06965; zero bubbles: Qi et al., arXiv 2401.10241 and 2405.15362",
+        "v = 1 under gpipe and zb_h1, v = 2 under zb_v and dual_pipe_v, and p > 1 under all four",
+        "GPipe: Huang et al., arXiv 1811.06965; zero bubbles: Qi et al., arXiv 2401.10241 and 2405.15362; DeepSeek-V3, arXiv "
+        "2412.19437",
         "pipeline_schedule, virtual_pipeline or pipeline_parallel",
     ),
     "weight_gradients": _about(
-        "inputs of products stay or are restored, and zero_stage <= 1, under zb_h1 and zb_v",
+        "inputs of products stay or are restored, and zero_stage <= 1, under zb_h1, zb_v and dual_pipe_v",
         "weight gradients are computed behind the backward pass: Qi et al., arXiv 2401.10241",
         "pipeline_schedule, recompute or zero_stage",
     ),

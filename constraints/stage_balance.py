@@ -93,7 +93,8 @@ def balanced_stages(
         num_held: `(C,)` micro-batches that each chunk holds at once; 1F1B: PP - stage. Or `(K, C)`, at K moments.
         capacity_bytes: memory of each stage for what `costs` counts.
         virtual_chunks: VPP, chunks of each stage.
-        turns_back: whether, of two chunks on each stage, the second ones go back from the last stage to the first (ZB-V).
+        turns_back: whether, of two chunks on each stage, the second ones go back from the last stage to the first (ZB-V,
+            DualPipeV).
 
     Raises:
         InputError: counts do not fit each other, or a cost is negative or not finite.

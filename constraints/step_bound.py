@@ -21,8 +21,8 @@ from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
 from simulator.compiled import compiled
 from simulator.job import Job
-from simulator.layer_costs import PartTimes
 from simulator.model_parts import part_times
+from simulator.part_times import PartTimes
 from simulator.parts import Part, counts_of_parts
 from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
 from simulator.rank import Rank
@@ -31,7 +31,8 @@ from simulator.simulate import LAYOUTS_PER_BLOCK
 from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
 
 OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
-"""Columns on which the times of the parts of a model do not depend: how many stages and replicas there are."""
+"""Columns on which the times of the parts of a model do not depend: how many stages and replicas there are. On the schedule it
+depends what hides the exchange of experts."""
 CUT_COLUMNS = (
     "pipeline_parallel",
     "virtual_pipeline",
@@ -51,7 +52,8 @@ class StepBoundTable(Table):
     compute_s: Floats
     """Computation of the average accelerator; exact but for copies and casts of weights that passes gather."""
     communication_s: Floats
-    """Exposed collectives of tensor, context and expert parallelism of the average accelerator; exact."""
+    """Exposed collectives of tensor, context and expert parallelism of the average accelerator; exact, but under `dual_pipe_v`,
+    where all passes are taken to be one of a pair."""
 
 
 def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
@@ -81,6 +83,8 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
 def _part_columns(job: Job) -> list[str]:
     """Columns on which the times of the parts of a model depend; where replicas are unlike, all wait for the slowest one."""
     columns = [name for name in LAYOUT_COLUMNS if name not in OTHER_COLUMNS]
+    if job.workload.overlaps_expert_exchange:
+        columns.append("pipeline_schedule")
     return [*columns, "data_parallel"] if job.workload.sequence_shape.has_unlike_replicas else columns
 
 
@@ -134,9 +138,11 @@ def _part_times(job: Job, layouts: PlanTable, kinds: Sequence[Part]) -> _PartTim
 def _columns_of(parts: Sequence[PartTimes]) -> _PartTimes:
     exposed = [f"{way}_{kind}_comm_s" for way in ("forward", "backward") for kind in ("tensor", "expert")]
     return _PartTimes(
-        pass_s=np.column_stack([part.forward_s + part.backward_s for part in parts]),
+        pass_s=np.column_stack([part.least_s for part in parts]),
         compute_s=np.column_stack([part.forward_compute_s + part.backward_compute_s for part in parts]),
-        communication_s=np.column_stack([total(getattr(part, name) for name in exposed) for part in parts]),
+        communication_s=np.column_stack(
+            [total(getattr(part, name) for name in exposed) - part.hidden_s for part in parts]
+        ),
     )
 
 

@@ -30,7 +30,7 @@ from simulator.kept_inputs import (
 from simulator.layer_widths import gradient_widths, selected_width
 from simulator.lora import AdaptedProduct
 from simulator.model import AttentionKernel
-from simulator.plan import PlanTable, Recompute, splits_backward
+from simulator.plan import PlanTable, Recompute, keeps_restored_inputs
 from simulator.predicted_tokens import kept_and_again_bytes, plans_of_modules
 from simulator.recomputed_layers import KeptLayers, layers_of_a_group, without_recompute
 from simulator.table import Floats, Integers, total
@@ -334,7 +334,7 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
     """
     modules, model = workload.modules_again, workload.model
     product, split, t = input_bytes(workload, plans), sequence_split(workload, plans), plans.tensor_parallel
-    is_released = ~splits_backward(plans)
+    is_released = ~keeps_restored_inputs(plans)
     attention, block = np.zeros(len(plans)), np.zeros(len(plans))
     if model.latent_attention and "mla_up_proj" in modules:
         qk_dim, value_dim = model.attention_dims
@@ -357,7 +357,7 @@ def _expert_modules(workload: Workload, plans: PlanTable, product: Floats) -> Fl
     assert experts is not None
     again = np.zeros(len(plans))
     if "moe_act" in modules:
-        kept = keeps_input(workload, AdaptedProduct.FC2) * product * ~splits_backward(plans)
+        kept = keeps_input(workload, AdaptedProduct.FC2) * product * ~keeps_restored_inputs(plans)
         copies = expert_load(workload, plans) * experts.experts_per_token
         again = again + copies * kept * experts.expert_ffn_hidden_size
     if "shared_experts" in modules:

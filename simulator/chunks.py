@@ -29,7 +29,7 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.expert_ranks import expert_ranks
 from simulator.model import ModelShape, StageLayers
-from simulator.plan import PlanTable, Schedule, has_split_ends
+from simulator.plan import PlanTable, has_split_ends, turns_back
 from simulator.table import Booleans, Floats, Integers
 from simulator.workload import Workload
 
@@ -220,11 +220,11 @@ def layers_and_modules(
 def _stages(plans: PlanTable, most_chunks: int) -> Integers:
     """The stage of every chunk, `(n, C)`: round and round, or, with two chunks on a stage, to and fro."""
     stages = _round_and_round(plans.pipeline_parallel, most_chunks)
-    turns_back = plans.pipeline_schedule == Schedule.ZB_V.code
-    if turns_back.any():
-        num_stages, chunk = plans.pipeline_parallel[turns_back, None], np.arange(most_chunks)
+    is_to_and_fro = turns_back(plans)
+    if is_to_and_fro.any():
+        num_stages, chunk = plans.pipeline_parallel[is_to_and_fro, None], np.arange(most_chunks)
         is_second = (chunk >= num_stages) & (chunk < 2 * num_stages)
-        stages[turns_back] = np.where(is_second, 2 * num_stages - 1 - chunk, stages[turns_back])
+        stages[is_to_and_fro] = np.where(is_second, 2 * num_stages - 1 - chunk, stages[is_to_and_fro])
     return stages
 
 

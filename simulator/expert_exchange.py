@@ -16,6 +16,7 @@ from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s
+from simulator.plan import runs_in_pairs
 from simulator.rank import Rank, members_in_domain
 from simulator.routing_maps import map_gather_s, weight_value_bytes
 from simulator.table import Floats, total
@@ -36,10 +37,10 @@ section 3.3)."""
 def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_s: Directions) -> Directions:
     """Returns what dispatch and combine take beyond the computation behind which they hide.
 
-    Exchanges run beside computations of another micro-batch (Megatron Core, DualPipe of DeepSeek-V3, arXiv 2412.19437); in each
-    direction as much of them hides as that direction computes, so that faster kernels never lengthen a pass. Or they run beside
-    the shared experts of the same micro-batch (Megatron Core, `--moe-shared-expert-overlap`). Maps of the routing come ahead of
-    those, forward.
+    Exchanges run beside computations of another micro-batch (Megatron Core); in each direction as much of them hides as that
+    direction computes, so that faster kernels never lengthen a pass. Or they run beside the shared experts of the same
+    micro-batch (Megatron Core, `--moe-shared-expert-overlap`), behind maps of the routing. What hides in pairs of DualPipeV
+    alone is in here, too (`hidden_in_pairs_s`).
 
     Args:
         rank: Ranks of the designs.
@@ -53,13 +54,38 @@ def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_
         return shown_s, exposed_s(backward_exchange_s, shared_s[1])
     exchange_s = backward_exchange_s + gather_s
     if rank.workload.overlaps_expert_exchange:
-        return _beside_another(exchange_s, forward_s), _beside_another(backward_exchange_s, backward_s)
+        most = np.where(runs_in_pairs(rank.plans), 0.0, HIDDEN_EXCHANGE_SHARE)
+        return (
+            exchange_s - np.minimum(most * exchange_s, forward_s),
+            backward_exchange_s - np.minimum(most * backward_exchange_s, backward_s),
+        )
     return exchange_s, backward_exchange_s
 
 
-def _beside_another(exchange_s: Floats, pass_s: Floats) -> Floats:
-    """What is left of an exchange behind the computation of another micro-batch."""
-    return exchange_s - np.minimum(HIDDEN_EXCHANGE_SHARE * exchange_s, pass_s)
+def hides_in_pairs(rank: Rank) -> bool:
+    """Returns whether the exchange of any design hides in pairs of DualPipeV."""
+    return rank.workload.overlaps_expert_exchange and bool(runs_in_pairs(rank.plans).any())
+
+
+def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
+    """Returns what of dispatch and combine disappears where a forward runs beside a backward, forward and backward.
+
+    Under DualPipe kernels of their own on 20 of 132 multiprocessors, 0.152 of the cores, carry them while the rest computes for
+    the other one of the pair (DeepSeek-V3, arXiv 2412.19437, section 3.2.1). With exchange x and computation y_F and y_B a pair
+    takes exposed(x, y_F) + exposed(x, y_B) more than it computes. Which of the two is said to be longer for which makes no
+    difference to a pair; a pass is so by the computation of its own direction, so that faster kernels never lengthen it.
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: Computation of a layer forward.
+        backward_s: The same backward.
+    """
+    backward_exchange_s, is_paired = _exchange_s(rank), runs_in_pairs(rank.plans)
+    exchange_s = backward_exchange_s + map_gather_s(rank) / RATE_IN_TRAINING
+    return (
+        is_paired * (exchange_s - exposed_s(exchange_s, forward_s)),
+        is_paired * (backward_exchange_s - exposed_s(backward_exchange_s, backward_s)),
+    )
 
 
 def _exchange_s(rank: Rank) -> Floats:

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.pipeline.turns import (
+    DUAL_PIPE_V,
     ONE_F_ONE_B,
-    ZB_V,
     PipelineShape,
     fill_turns,
     num_directions,
+    turns_back,
     turns_of_stages,
 )
 from simulator.plan import Plan, PlanTable, Schedule
@@ -34,8 +35,9 @@ def most_held(plans: PlanTable, num_micro_batches: Integers, stage: Integers) ->
     1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) p forwards and the one that follows, at most m v
     (Narayanan et al., arXiv 2104.04473, section 2.2). GPipe: m v. ZB-H1: min(p, m), ZB-V: min(2 p - r - 1, m) of its first
     chunk beside min(r + 1, m) of its second one, which are 2 p with 2 p - 1 micro-batches, where activations are kept until
-    their weight gradients are computed (Qi et al., arXiv 2401.10241). Twice the stages hold more layers in flight where
-    ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
+    their weight gradients are computed (Qi et al., arXiv 2401.10241). DualPipeV: 2 p + 1 on every stage, as one of
+    a pair is taken up before the other one is let go (DeepSeek-V3, arXiv 2412.19437, table 2: p + 1, of a model in p chunks).
+    Twice the stages hold more layers in flight where ceil(L / p) does not halve: 3 of 17 layers on 8 stages, 2 on 16.
     """
     p, v, schedule = plans.pipeline_parallel, plans.virtual_pipeline, plans.pipeline_schedule
     num_all = num_micro_batches * v
@@ -46,6 +48,7 @@ def most_held(plans: PlanTable, num_micro_batches: Integers, stage: Integers) ->
         Schedule.ZB_H1: p,
         Schedule.ZB_V: np.minimum(2 * p - stage - 1, num_micro_batches)
         + np.minimum(stage + 1, num_micro_batches),
+        Schedule.DUAL_PIPE_V: 2 * p + 1,
     }
     return np.asarray(np.minimum(np.choose(schedule, [most[choice] for choice in Schedule]), num_all))
 
@@ -117,7 +120,9 @@ def _fill_ratios(
     for row in range(len(schedules)):
         schedule, p, v = schedules[row], num_stages[row], chunks_per_stage[row]
         # Layouts without a schedule come here, too.
-        if v == 1 or (schedule != ONE_F_ONE_B and not (schedule == ZB_V and v == 2)):
+        if v == 1 or (schedule != ONE_F_ONE_B and not (turns_back(schedule) and v == 2)):
+            continue
+        if schedule == DUAL_PIPE_V and num_micro_batches[row] < 2 * p:
             continue
         shape = PipelineShape(schedule, p, p * v, min(num_micro_batches[row], NUM_ROUNDS * p))
         for place in range(len(stages)):
@@ -130,7 +135,7 @@ def _fill_ratios(
 @compiled
 def _own_chunk(shape: PipelineShape, stage: int, place: int) -> int:
     """Returns one of the chunks of a stage, counted from 0."""
-    if shape.schedule == ZB_V and place == 1:
+    if turns_back(shape.schedule) and place == 1:
         return shape.num_chunks - 1 - stage
     return stage + place * shape.num_stages
 
@@ -149,7 +154,7 @@ def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
     v, mean = shape.num_chunks // shape.num_stages, 0.0
     for place in range(v):
         mean += chunk_bytes[_own_chunk(shape, stage, place)] / v
-    if shape.schedule == ZB_V:
+    if turns_back(shape.schedule):
         most_bytes, num_held = _played(shape, stage, chunk_bytes)
     else:
         most_bytes, num_held = _in_turn(shape, stage, chunk_bytes)

@@ -8,7 +8,7 @@ micro-batch on one rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +19,12 @@ from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
 from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_biases import are_apart, bias_launches, biases_s
-from simulator.expert_exchange import expert_exchange_s, num_reached
+from simulator.expert_exchange import (
+    expert_exchange_s,
+    hidden_in_pairs_s,
+    hides_in_pairs,
+    num_reached,
+)
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.kept_inputs import ACTIVATION_BYTES
@@ -34,6 +39,7 @@ from simulator.layer_collectives import (
 )
 from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
+from simulator.part_times import PartTimes
 from simulator.plan import Recompute
 from simulator.products import INTO_FEED_FORWARD, LEAVING, Batch
 from simulator.rank import Rank
@@ -44,7 +50,7 @@ from simulator.recomputed_modules import (
     repeats_exchange,
 )
 from simulator.routing_maps import map_scan_s, staging_passes
-from simulator.table import Floats, Table, total
+from simulator.table import Floats, total
 from simulator.workload import Workload
 
 NUM_ROUTING_KERNELS = 24.0
@@ -73,28 +79,6 @@ ROUTED_EXPERTS = "routed experts"
 """Operators that the traffic of experts stands around."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartTimes(Table):
-    """Seconds of one micro-batch in one part of the model, `(n,)`; communication is what stays exposed."""
-
-    forward_compute_s: Floats
-    backward_compute_s: Floats
-    forward_tensor_comm_s: Floats
-    backward_tensor_comm_s: Floats
-    forward_expert_comm_s: Floats
-    backward_expert_comm_s: Floats
-
-    @property
-    def forward_s(self) -> Floats:
-        """Compute and exposed communication, forward."""
-        return self.forward_compute_s + self.forward_tensor_comm_s + self.forward_expert_comm_s
-
-    @property
-    def backward_s(self) -> Floats:
-        """Compute, recomputation and exposed communication, backward."""
-        return self.backward_compute_s + self.backward_tensor_comm_s + self.backward_expert_comm_s
-
-
 def dense_layer(rank: Rank) -> PartTimes:
     """Returns the times of a layer with an ordinary feed-forward block."""
     return _layer(rank, is_expert=False)
@@ -117,6 +101,8 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         if is_expert
         else (none_s, none_s)
     )
+    has_pairs = is_expert and hides_in_pairs(rank)
+    hidden_s = hidden_in_pairs_s(rank, forward_s, backward_s) if has_pairs else (none_s, none_s)
     times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s[0], is_expert=is_expert),
@@ -124,13 +110,23 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
         forward_expert_comm_s=exchange_s[0],
         backward_expert_comm_s=exchange_s[1] + (is_full | repeats_exchange(rank)) * exchange_s[0],
+        forward_hidden_s=hidden_s[0],
+        backward_hidden_s=hidden_s[1],
     )
     more = _more_launches(rank) if is_expert else NO_MORE
-    forward_wait_s, backward_wait_s = host_waits_s(rank, times.forward_s, times.backward_s, more)
+    forward_wait_s, backward_wait_s = paired_wait_s = host_waits_s(
+        rank, times.forward_s, times.backward_s, more
+    )
+    if has_pairs:  # what is hidden leaves more of the host's launches to wait for
+        paired_wait_s = host_waits_s(
+            rank, times.forward_s - hidden_s[0], times.backward_s - hidden_s[1], more
+        )
     return replace(
         times,
         forward_compute_s=times.forward_compute_s + forward_wait_s,
         backward_compute_s=times.backward_compute_s + backward_wait_s,
+        forward_hidden_s=hidden_s[0] + (forward_wait_s - paired_wait_s[0]),
+        backward_hidden_s=hidden_s[1] + (backward_wait_s - paired_wait_s[1]),
     )
 
 
@@ -356,6 +352,8 @@ def embedding(rank: Rank) -> PartTimes:
         backward_tensor_comm_s=trained * backward_comm_s,
         forward_expert_comm_s=np.zeros_like(hidden),
         backward_expert_comm_s=np.zeros_like(hidden),
+        forward_hidden_s=np.zeros_like(hidden),
+        backward_hidden_s=np.zeros_like(hidden),
     )
 
 
@@ -383,6 +381,8 @@ def output_layer(rank: Rank) -> PartTimes:
         backward_tensor_comm_s=number * backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
+        forward_hidden_s=np.zeros_like(h),
+        backward_hidden_s=np.zeros_like(h),
     )
 
 

@@ -10,14 +10,15 @@ import numpy as np
 
 from simulator.chunks import Chunks
 from simulator.compiled import compiled
+from simulator.expert_exchange import hides_in_pairs
 from simulator.gradient_copies import gradient_copies_s, handles_gradients_apart
 from simulator.layer_costs import (
-    PartTimes,
     dense_layer,
     embedding,
     expert_layer,
     output_layer,
 )
+from simulator.part_times import PartTimes
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.plan import splits_backward
 from simulator.rank import Rank
@@ -91,6 +92,12 @@ class ModelParts:
         if not is_split.any():
             return np.zeros_like(self.counts[Part.OUTPUT])
         return self.weighted(_WEIGHT_GRADIENTS_S[part](rank) * is_split for part in self.counts)
+
+    def hidden_in_pairs(self, rank: Rank) -> tuple[Floats, Floats]:
+        """How much less a forward and a backward of every chunk take as one of a pair, `(n, C)` each."""
+        if not hides_in_pairs(rank):
+            return (np.zeros_like(self.counts[Part.OUTPUT]),) * 2
+        return self.per_chunk("forward_hidden_s"), self.per_chunk("backward_hidden_s")
 
     def total(self, *names: str) -> Floats:
         """Sum of some times over the whole model, `(n,)`."""

@@ -34,6 +34,14 @@ class Schedule(Choice):
     """Zero bubble: weight gradients fill a part of the bubble, in the memory that the first stage of 1F1B needs."""
     ZB_V = "zb_v"
     """Zero bubble, with two chunks on a stage, to and fro: embedding and output layer are both on the first stage."""
+    DUAL_PIPE_V = "dual_pipe_v"
+    """Chunks as under `zb_v`; forwards run beside backwards and hide each other's exchange of experts."""
+
+
+TO_AND_FRO = (Schedule.ZB_V, Schedule.DUAL_PIPE_V)
+"""Schedules with two chunks on a stage, of which the second ones go back from the last stage to the first."""
+SPLIT_BACKWARD = (Schedule.ZB_H1, *TO_AND_FRO)
+"""Schedules that compute weight gradients later than what other stages wait for."""
 
 
 class CheckpointScheme(Choice):
@@ -238,13 +246,34 @@ def shard_group(plans: PlanTable) -> Integers:
 
 def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether input embedding and output layer stand on different stages, `(n,)`."""
-    return np.asarray((plans.pipeline_parallel > 1) & (plans.pipeline_schedule != Schedule.ZB_V.code))
+    return np.asarray((plans.pipeline_parallel > 1) & ~turns_back(plans))
+
+
+def turns_back(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether the second of two chunks on each stage go back from the last stage to the first, `(n,)`."""
+    return _has_schedule(plans, TO_AND_FRO)
 
 
 def splits_backward(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether weight gradients are computed later than what other stages wait for, `(n,)`."""
-    schedule = plans.pipeline_schedule
-    return np.asarray((schedule == Schedule.ZB_H1.code) | (schedule == Schedule.ZB_V.code))
+    return _has_schedule(plans, SPLIT_BACKWARD)
+
+
+def keeps_restored_inputs(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether a stage that holds most also holds inputs of late weight gradients that were computed again, `(n,)`.
+
+    Under `dual_pipe_v` weight gradients come late in the cool-down alone, when half of the activations are gone.
+    """
+    return splits_backward(plans) & ~runs_in_pairs(plans)
+
+
+def runs_in_pairs(plans: PlanTable) -> NDArray[np.bool_]:
+    """Returns whether most forwards run beside a backward of another micro-batch, `(n,)`."""
+    return _has_schedule(plans, (Schedule.DUAL_PIPE_V,))
+
+
+def _has_schedule(plans: PlanTable, choices: Sequence[Schedule]) -> NDArray[np.bool_]:
+    return np.isin(plans.pipeline_schedule, [choice.code for choice in choices])
 
 
 _CHOICES: dict[str, type[Choice]] = {

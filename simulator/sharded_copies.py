@@ -22,8 +22,8 @@ from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
 from simulator.casts import is_cast
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import routed_shard_group
-from simulator.layer_costs import PartTimes
 from simulator.model_states import WEIGHT_BYTES
+from simulator.part_times import PartTimes
 from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.table import Booleans, Floats

@@ -89,7 +89,8 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
         step_time_s=step_s + behind_s + optimizer_s,
         compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
         tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
-        expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu,
+        expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu
+        - times.hidden_s / stages,
         shard_comm_s=sum_columns(total(made.shards_s)) * per_gpu,
         host_copy_s=sum_columns(total(made.copies_s)) * per_gpu,
         pipeline_send_s=send_s,
@@ -185,7 +186,7 @@ def _columns(
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
     gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, cards_s, buckets)
-    forward_s, backward_s = passes_s
+    (forward_s, backward_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
     return {
         "schedule": rank.plans.pipeline_schedule,
         "num_stages": rank.plans.pipeline_parallel,
@@ -194,6 +195,8 @@ def _columns(
         "chunk_forward_s": forward_s,
         "chunk_backward_s": backward_s,
         "chunk_weight_gradient_s": parts.weight_gradients(rank),
+        "chunk_hidden_forward_s": hidden_s[0],
+        "chunk_hidden_backward_s": hidden_s[1],
         "send_s": _sends_s(rank, passes_s, cards_s),
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,

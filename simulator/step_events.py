@@ -32,7 +32,7 @@ class EventKind(Choice):
     wait for the last of it."""
     OPTIMIZER = "optimizer"
     WEIGHT_GRADIENT = "weight_gradient"
-    """The part of a backward that ZB-H1 and ZB-V do later."""
+    """The part of a backward that ZB-H1, ZB-V and DualPipeV do later, or behind the rest of it."""
     BUBBLE = "bubble"
     """Waiting for other stages."""
 

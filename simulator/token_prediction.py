@@ -29,9 +29,14 @@ import numpy as np
 from simulator.host_time import BACKWARD_RATIO
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, leaving_s
-from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer
+from simulator.layer_costs import (
+    dense_layer,
+    embedding,
+    expert_layer,
+)
 from simulator.moved_operators import norm_backward_bytes, norm_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.part_times import PartTimes
 from simulator.predicted_tokens import NUM_INPUTS, plans_of_modules, repeats_projection
 from simulator.products import ENTERING
 from simulator.rank import Rank

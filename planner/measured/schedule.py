@@ -11,18 +11,21 @@ from planner.measured.framework_names import is_torchtitan
 from planner.measured.layout import can_split
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
-from simulator.plan import Schedule
+from simulator.plan import TO_AND_FRO, Schedule
 
 COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
 """Columns that name it; the first that says something counts."""
 _SCHEDULES = (
     ("gpipe|all-?forward|fill-?drain", Schedule.GPIPE),
     (r"zb-?h1|zb-?1p", Schedule.ZB_H1),
-    (r"zb-?(v|2p|h2)|zb\b|zero-?bubble|dual-?pipe", Schedule.ZB_V),
+    ("dual-?pipe", Schedule.DUAL_PIPE_V),
+    (r"zb-?(v|2p|h2)|zb\b|zero-?bubble", Schedule.ZB_V),
     ("interleav|vpp|virtual|looped|1f1b|one-?forward|pipedream-?flush", Schedule.ONE_F_ONE_B),
 )
 """Schedules by the words that mean them or something near; the first that fits holds."""
-_ONLY_NEAR = re.compile("dual-?pipe|zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
+_ONLY_NEAR = re.compile("zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
+_IN_TWO_DIRECTIONS = re.compile("dual-?pipe(?!-?v)")
+"""Pipelines with the first and the last chunks on every stage, twice: DualPipe before it is cut in half."""
 _IN_NOTES = re.compile(
     r"gpipe|(?<!interleaved[- ])\b1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
     r"|dual-?pipe(-?v)?",
@@ -76,13 +79,16 @@ def ordered(
         return _USUAL
     if schedule is Schedule.ONE_F_ONE_B:
         return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
-    fitting = _fitting(schedule, layout, num_layers)
+    fitting, missing = _fitting(schedule, layout, num_layers)
     if fitting is not Schedule.GPIPE and not keeps_inputs:
         meaning = f"{schedule.value} needs what is computed again, and shards no gradients; taken as 1F1B"
         told.remark(column, meaning)
         return _USUAL
     keeps_twice = bool(_KEEPS_TWICE.search(name))
-    _remark_schedule(told, column, schedule, fitting, is_near=bool(_ONLY_NEAR.search(name)))
+    if missing:
+        told.remark(column, f"{schedule.value} needs {missing}; taken as {fitting.value}")
+    else:
+        _remark_likeness(told, column, name, schedule)
     if keeps_twice:
         told.remark(
             column, "keeps up to twice the activations of 1F1B, which is not simulated: memory is not judged"
@@ -110,22 +116,30 @@ def says_nothing_of_chunks(told: Told) -> bool:
 
 
 def _chunks(schedule: Schedule) -> int:
-    return _LEAST_CHUNKS if schedule is Schedule.ZB_V else 1
+    return _LEAST_CHUNKS if schedule in TO_AND_FRO else 1
 
 
-def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> Schedule:
-    """Returns the same, or the zero bubble of one chunk where the layers do not make up two on each stage."""
-    return schedule if can_split(num_layers, layout, _chunks(schedule)) else Schedule.ZB_H1
+def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> tuple[Schedule, str]:
+    """Returns the same, or the zero bubble that a layout can have which lacks something for it, and what that is."""
+    if not can_split(num_layers, layout, _chunks(schedule)):
+        return Schedule.ZB_H1, f"layers for {_chunks(schedule)} chunks on each stage"
+    if schedule is Schedule.DUAL_PIPE_V and _micro_batches(layout) < 2 * layout["pipeline_parallel"]:
+        return Schedule.ZB_V, "two micro-batches for each stage"
+    return schedule, ""
 
 
-def _remark_schedule(
-    told: Told, column: str, schedule: Schedule, fitting: Schedule, *, is_near: bool
-) -> None:
-    if fitting is not schedule:
-        meaning = f"{schedule.value} needs layers for {_chunks(schedule)} chunks on each stage; taken as {fitting.value}"
-        told.remark(column, meaning)
-    elif is_near:
+def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule) -> None:
+    """Says that a schedule is simulated as one that is only like it."""
+    if _ONLY_NEAR.search(name):
         told.remark(column, f"taken as {schedule.value}, the nearest schedule")
+    if _IN_TWO_DIRECTIONS.search(name):
+        meaning = f"taken as {schedule.value}, its half, which holds all weights once instead of twice"
+        told.remark(column, meaning)
+
+
+def _micro_batches(layout: Mapping[str, int]) -> int:
+    """Returns the micro-batches of a replica in one step."""
+    return layout["global_batch_size"] // (layout["data_parallel"] * layout["micro_batch_size"])
 
 
 def _named(told: Told) -> tuple[str, str]:
@@ -148,8 +162,9 @@ def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers:
     """Returns the least chunks that interleaving has, where a row does not say how many."""
     if "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1:
         return _USUAL
-    rounds = layout["global_batch_size"] // (layout["data_parallel"] * layout["micro_batch_size"])
-    if rounds % layout["pipeline_parallel"] or not can_split(num_layers, layout, _LEAST_CHUNKS):
+    if _micro_batches(layout) % layout["pipeline_parallel"] or not can_split(
+        num_layers, layout, _LEAST_CHUNKS
+    ):
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
         return _USUAL
     return Order(chunks_per_stage=told.default("vpp", _LEAST_CHUNKS))

@@ -86,9 +86,11 @@ def deepseek_text() -> str:
 The one published run of a mixture of experts with a known layout is off by {off(known.hours_error_fraction)}, as simulated
 on its own layout with all that its report says of its software. No step of its publisher is among the compared ones. It
 exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
-(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most: it gives the
-layout {needed:.0f} GiB of {capacity:.0f}, so that a search would not take it. Slower layouts are what a search on the same
-2,048 H800 finds: its answer may be too slow by more than a half. Treat times of
+(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most. It is simulated
+as the half of DualPipe, `dual_pipe_v`, whose pairs are five of six passes; in the others the exchange shows. With the cut that
+is assumed, the stage with both ends of the model is the slowest one. The layout is given {needed:.0f} GiB of {capacity:.0f}.
+Searches leave this schedule out unless it is asked for, and find slower layouts on the same 2,048 H800: their answer may be too
+slow by more than a half. Treat times of
 mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
 
 

@@ -195,7 +195,7 @@ KNOWN_RUNS = (
             _published("plan.ep", 64, f"{_DEEPSEEK}, section 3.2"),
             _published("plan.dp", 128, f"{_DEEPSEEK}, section 3.2: what 16 stages leave"),
             _published(
-                "plan.pipeline_schedule", "zb_v", f"{_DEEPSEEK}, section 3.2.1: the nearest to DualPipe"
+                "plan.pipeline_schedule", "dual_pipe_v", f"{_DEEPSEEK}, section 3.2.1: the half of DualPipe"
             ),
             _published("plan.vpp", 2, f"{_DEEPSEEK}, section 3.2.1: two chunks a stage"),
             _published("plan.zero_stage", 1, f"{_DEEPSEEK}, section 3.2"),

@@ -28,7 +28,9 @@ from simulator.deep.plan_items import (
     cover_s,
     stretched,
 )
+from simulator.deep.plan_pairs import behind, leaving, meet, paired_batches
 from simulator.deep.plan_parts import PlanParts
+from simulator.deep.plan_pass import Pass
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import MOST_TASKS, NONE, TaskGraphBuilder
@@ -36,16 +38,19 @@ from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.lent_cores import replicas_core_share
 from simulator.parts import Part
-from simulator.pipeline.turns import PipelineShape, num_directions, stage_of, turns_of_stages
-from simulator.table import Floats, Integers
+from simulator.pipeline.turns import (
+    PipelineShape,
+    num_directions,
+    stage_of,
+    turns_of_stages,
+)
+from simulator.table import Booleans, Floats, Integers
 
 DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
-ROUNDING_FRACTION = 1e-9
-"""Shares of a pass that differ by less are the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,23 +68,6 @@ class StepShape:
     optimizer_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pass:
-    """The tasks of one pass of all micro-batches through a chunk."""
-
-    begin: Integers
-    """What waits for everything before."""
-    done: After
-    works: list[tuple[Integers, float]]
-    """Operators in their order, and how long each takes."""
-
-    def at(self, fraction: float) -> Integers:
-        """Returns the operator at which a share of the pass is over; at 0 the first."""
-        ends_s = np.cumsum([seconds for _, seconds in self.works])
-        place = int(np.searchsorted(ends_s, fraction * ends_s[-1] * (1.0 - ROUNDING_FRACTION)))
-        return self.works[min(place, len(self.works) - 1)][0]
-
-
 @dataclass(kw_only=True)
 class PlanGraph:
     """Adds the tasks of a step; resource `stage * R + role` is the compute stream of a played accelerator."""
@@ -90,7 +78,7 @@ class PlanGraph:
     shape: StepShape
     speed: Floats
     """`(p, R)` of the played accelerators."""
-    _passes: dict[tuple[int, int], _Pass] = field(default_factory=dict)
+    _passes: dict[tuple[int, int], Pass] = field(default_factory=dict)
     """By direction and chunk."""
     _labels: dict[str, Integers] = field(default_factory=dict)
 
@@ -133,13 +121,14 @@ class PlanGraph:
 
     # Passes
 
-    def _add_pass(self, direction: int, chunk: int) -> _Pass:
+    def _add_pass(self, direction: int, chunk: int) -> Pass:
         """Adds a pass of all micro-batches through the parts of a chunk, in the order of the model or against it."""
         stage, kinds = self._stage(chunk), self.parts.kinds[chunk]
         shape = (self.shape.pipeline.num_micro_batches, self.speed.shape[1])
         begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
         after: After = (begin,)
         works: list[tuple[Integers, float]] = []
+        is_paired = paired_batches(self.shape.pipeline, direction, chunk)
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
@@ -149,9 +138,9 @@ class PlanGraph:
                 after = self._lend_to_replicas(direction, chunk, after)
             after = self.shards.before_part(kind, after)
             for item in (*self._items(direction, kind), *lent[place]):
-                after = self._add_item(item, direction, stage, after, works)
+                after = self._add_item(item, direction, stage, after, works, is_paired)
             after = self.shards.after_part(kind, after)
-        return _Pass(begin=begin, done=self.shards.end_pass(after), works=works)
+        return Pass(begin=begin, done=self.shards.end_pass(after), works=works)
 
     def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
         """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
@@ -201,12 +190,21 @@ class PlanGraph:
         return stretched(passes.backward, max(0.0, 1.0 - later_s / whole_s)) if whole_s else passes.backward
 
     def _add_item(
-        self, item: Item, direction: int, stage: int, after: After, works: list[tuple[Integers, float]]
+        self,
+        item: Item,
+        direction: int,
+        stage: int,
+        after: After,
+        works: list[tuple[Integers, float]],
+        is_paired: Booleans,
     ) -> After:
         match item:
             case Work():
                 label = f"{DIRECTIONS[direction]}: {item.label}"
-                works.append((self._add_work(label, item.duration_s, stage, after), item.duration_s))
+                duration_s: Floats | float = item.duration_s
+                if item.in_pairs:
+                    duration_s = np.where(is_paired[:, None], item.duration_s, 0.0)
+                works.append((self._add_work(label, duration_s, stage, after), item.duration_s))
                 return (works[-1][0],)
             case Collective():
                 return self.traffic.collective(item, stage, after)
@@ -214,8 +212,10 @@ class PlanGraph:
                 sent = inner = after
                 for each in item.traffic:
                     sent = self.traffic.collective(each, stage, sent)
+                if item.in_pairs:
+                    inner = (behind(self.graph, sent, after, ~is_paired),)
                 for each_item in item.items:
-                    inner = self._add_item(each_item, direction, stage, inner, works)
+                    inner = self._add_item(each_item, direction, stage, inner, works, is_paired)
                 return (*sent, *inner)
 
     def _add_work(self, label: str, duration_s: Floats | float, stage: int, after: After) -> Integers:
@@ -234,7 +234,7 @@ class PlanGraph:
 
     def _add_sends(self) -> dict[tuple[int, int], Integers]:
         """Adds messages between chunks of different stages; returns when those of a pass have left."""
-        left = {}
+        left, arrivals = {}, {}
         last = self.shape.pipeline.num_chunks - 1
         for chunk in range(last):
             for direction, source, target in ((FORWARD, chunk, chunk + 1), (BACKWARD, chunk + 1, chunk)):
@@ -243,10 +243,12 @@ class PlanGraph:
                 if stages[0] == stages[1]:
                     self._wait(done, taker)
                     continue
+                done = leaving(self.graph, self.shape.pipeline, self._passes, (direction, source))
                 gone, arrived = self.traffic.send(self.parts.sent, stages, done)
                 self._wait((arrived,), taker)
-                left[direction, source] = gone
+                left[direction, source], arrivals[direction, target] = gone, arrived
         self._wait(self._passes[FORWARD, last].done, self._passes[BACKWARD, last].begin)
+        meet(self.graph, self.shape.pipeline, self._passes, arrivals)
         return left
 
     def _wait(self, before: After, after: Integers) -> None:

@@ -6,7 +6,7 @@ Values of these types stand for one micro-batch on one rank; `simulator.deep.pla
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.deep.plan_collectives import Collective
 from simulator.layer_collectives import CORE_SHARE
@@ -23,6 +23,8 @@ class Work:
 
     label: str
     duration_s: float
+    in_pairs: bool = False
+    """Whether it is done in pairs of a forward and a backward alone (`simulator.pipeline.dual_pipe`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class Beside:
 
     traffic: tuple[Collective, ...]
     items: tuple[Item, ...]
+    in_pairs: bool = False
+    """Whether the work waits for the traffic but in pairs of a forward and a backward."""
 
 
 Item = Work | Collective | Beside
@@ -48,13 +52,13 @@ class PartPasses:
 
     @property
     def backward_work_s(self) -> float:
-        """All operators of the backward pass."""
-        return seconds_of(self.backward)
+        """All operators of a backward pass that is not one of a pair."""
+        return sum(each.duration_s for each in works_of(self.backward) if not each.in_pairs)
 
 
-def work(label: str, duration_s: float) -> Items:
+def work(label: str, duration_s: float, *, in_pairs: bool = False) -> Items:
     """Returns an operator, or nothing where it takes no time."""
-    return (Work(label=label, duration_s=duration_s),) if duration_s > 0.0 else ()
+    return (Work(label=label, duration_s=duration_s, in_pairs=in_pairs),) if duration_s > 0.0 else ()
 
 
 def moves(*traffic: Collective) -> tuple[Collective, ...]:
@@ -62,19 +66,23 @@ def moves(*traffic: Collective) -> tuple[Collective, ...]:
     return tuple(each for each in traffic if each.moves)
 
 
-def beside(traffic: tuple[Collective, ...], items: Items, *, lent_to: str = "") -> Items:
+def beside(
+    traffic: tuple[Collective, ...], items: Items, *, lent_to: str = "", in_pairs: bool = False
+) -> Items:
     """Returns work with traffic beside it.
 
     Args:
         traffic: what travels.
         items: the work.
         lent_to: the traffic for which cores are taken from the work, in words; nothing: none are.
+        in_pairs: whether it is beside the work in pairs alone, and before it elsewhere.
     """
     if not moves(*traffic):
         return items
     traffic_s, cover_s = sum(each.alone_s for each in traffic), seconds_of(items)
-    lent = work(f"{LENT} {lent_to}", CORE_SHARE * min(traffic_s, cover_s)) if lent_to else ()
-    return (Beside(traffic=moves(*traffic), items=(*items, *lent)),)
+    lent_s = CORE_SHARE * min(traffic_s, cover_s) if lent_to else 0.0
+    lent = work(f"{LENT} {lent_to}", lent_s, in_pairs=in_pairs)
+    return (Beside(traffic=moves(*traffic), items=(*items, *lent), in_pairs=in_pairs),)
 
 
 def works_of(items: Iterable[Item]) -> list[Work]:
@@ -110,15 +118,15 @@ def cover_s(items: Items) -> float:
 
 
 def stretched(items: Items, factor: float) -> Items:
-    """Returns the same items with operators that take `factor` times as long."""
+    """Returns the same items with operators that take `factor` times as long, but for what is done in pairs alone."""
     return tuple(_stretched(item, factor) for item in items)
 
 
 def _stretched(item: Item, factor: float) -> Item:
     match item:
         case Work():
-            return Work(label=item.label, duration_s=factor * item.duration_s)
+            return item if item.in_pairs else replace(item, duration_s=factor * item.duration_s)
         case Beside():
-            return Beside(traffic=item.traffic, items=stretched(item.items, factor))
+            return replace(item, items=stretched(item.items, factor))
         case Collective():
             return item

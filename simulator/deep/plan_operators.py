@@ -26,11 +26,10 @@ from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
-from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE
+from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
-    PartTimes,
     dense_layer,
     embedding,
     expert_layer,
@@ -40,6 +39,7 @@ from simulator.layer_costs import (
 )
 from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
+from simulator.part_times import PartTimes
 from simulator.plan import Recompute
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
@@ -57,6 +57,7 @@ from simulator.weight_gradients import (
     output_layer_weight_gradients_s,
 )
 
+HOST = "waiting for the host"
 TENSOR, EXPERT = "tensor traffic", "expert traffic"
 """How sentences call the traffic inside a replica."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
@@ -151,8 +152,8 @@ class _Layer:
         forward_wait_s, backward_wait_s = self._host_waits_s(times)
         weights_s = expert_layer_weight_gradients_s if self.is_expert else dense_layer_weight_gradients_s
         return PartPasses(
-            forward=(*forward, *work("waiting for the host", forward_wait_s)),
-            backward=(*again, *backward, *work("waiting for the host", backward_wait_s)),
+            forward=(*forward, *work(HOST, forward_wait_s), *self._paired_wait(0)),
+            backward=(*again, *backward, *work(HOST, backward_wait_s), *self._paired_wait(1)),
             weight_gradient_s=float(weights_s(self.rank)[0]),
         )
 
@@ -333,10 +334,25 @@ class _Layer:
         products = (*moves(*sent), *self._work(way, ROUTED_EXPERTS), *moves(*returned))
         return (*routing, *products, *shared) if way == 0 else (*shared, *products, *routing)
 
+    @property
+    def _is_paired(self) -> bool:
+        """Whether the traffic of experts hides in pairs of a forward and a backward, and nowhere else."""
+        return self.is_expert and hides_in_pairs(self.rank)
+
+    def _paired_wait(self, way: int) -> Items:
+        """What a pass waits longer for the host where it is one of a pair."""
+        if not self._is_paired:
+            return ()
+        hidden_s = hidden_in_pairs_s(self.rank, np.array([self._total_s(0)]), np.array([self._total_s(1)]))
+        found_s = (self.times.forward_hidden_s, self.times.backward_hidden_s)[way]
+        return work(HOST, _beyond(float(hidden_s[way][0]), float(found_s[0])), in_pairs=True)
+
     def _hidden_share(self, way: int) -> float:
         """Share of the traffic of experts in one direction that disappears behind another micro-batch."""
         if not (self.is_expert and self.rank.workload.overlaps_expert_exchange):
             return 0.0
+        if self._is_paired:
+            return 1.0
         exchange_s = sum(each.alone_s for each_way in expert_traffic(self.rank, way) for each in each_way)
         return min(HIDDEN_EXCHANGE_SHARE, self._total_s(way) / exchange_s) if exchange_s > 0.0 else 0.0
 
@@ -346,6 +362,8 @@ class _Layer:
         if share == 0.0:
             return items
         sent, returned = expert_traffic(self.rank, way)
+        if self._is_paired:
+            return beside((*sent, *returned), items, lent_to=EXPERT, in_pairs=True)
         return beside(tuple(each.scaled(share) for each in (*sent, *returned)), items)
 
 

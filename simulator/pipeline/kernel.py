@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled, compiled_uncounted, inlined
+from simulator.pipeline.dual_pipe import num_paired
 from simulator.pipeline.order import (
     AWAITED,
     DURATION,
@@ -40,6 +41,7 @@ from simulator.pipeline.state import (
     reset,
     shape_of,
 )
+from simulator.pipeline.turns import DUAL_PIPE_V
 
 
 @compiled
@@ -245,6 +247,13 @@ def _write_results(
         stage = lanes.stages[chunk]
         both_s = batch.chunk_forward_s[row, chunk] + batch.chunk_backward_s[row, chunk]
         results.busy_s[row, stage] += m * both_s
+        if order.shape.schedule == DUAL_PIPE_V:
+            hidden_s = (
+                num_paired(order.shape, chunk) * batch.chunk_hidden_forward_s[row, chunk]
+                + num_paired(order.shape, c - 1 - chunk) * batch.chunk_hidden_backward_s[row, chunk]
+            )
+            results.busy_s[row, stage] -= hidden_s
+            results.hidden_s[row] += hidden_s
         if batch.send_blocks_sender[row]:
             num_sends = m * (int(chunk > 0) + int(chunk + 1 < c))
             results.send_busy_s[row, stage] += num_sends * lanes.send_s[lane]

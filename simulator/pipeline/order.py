@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
+from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
 from simulator.pipeline.turns import (
+    DUAL_PIPE_V,
     PipelineShape,
     num_directions,
     peaks_in_flight,
@@ -28,6 +30,7 @@ ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
 """Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and where its gradients are complete."""
 ALWAYS_THERE = 0
 """Row of the ends that stands for no wait at all."""
+NOT_YET = -1
 STAGE, AWAITED, END, DURATION, KIND, OCCASION = range(6)
 """Columns of operations: the stage, the rows of the end that it waits for and of its own, of its duration, and of its
 kind, which is direction and chunk; and one of the three occasions."""
@@ -39,7 +42,8 @@ class PipelineOrder(NamedTuple):
 
     shape: PipelineShape
     operations: npt.NDArray[np.int32]
-    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own."""
+    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own; before each pair one more that takes
+    no time and waits for what its backward needs."""
     num_rows: int
     """Rows of the ends."""
     peak_in_flight: npt.NDArray[np.int32]
@@ -65,7 +69,8 @@ def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_eac
         while num_slots < most_results:
             num_slots *= 2
     operations = _merged(shape, turns, num_slots, m if has_duration_each else 1)
-    num_rows = 1 + num_directions(shape.schedule) * shape.num_chunks * num_slots
+    # The last one is written where pairs meet, and never read.
+    num_rows = 2 + num_directions(shape.schedule) * shape.num_chunks * num_slots
     return PipelineOrder(shape, operations, num_rows, peak_in_flight)
 
 
@@ -77,14 +82,13 @@ def _merged(
 
     Activations travel up and gradients down, so that a sweep moves every stage by about p operations.
     """
-    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
-    num_kinds = num_directions(shape.schedule) * c
-    operations = np.empty((turns.size, NUM_FIELDS), dtype=np.int32)
+    p, c = shape.num_stages, shape.num_chunks
+    num_kinds, has_pairs = num_directions(shape.schedule) * c, shape.schedule == DUAL_PIPE_V
+    operations = np.empty((turns.size + _num_meetings(shape), NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
-    num_done[num_kinds] = m  # what waits for nothing waits for this
+    num_done[num_kinds] = shape.num_micro_batches  # what waits for nothing waits for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
-    mask = num_slots - 1 if num_slots != m else -1
     num = 0
     while num < len(operations):
         num_before = num
@@ -92,30 +96,103 @@ def _merged(
             stage = sweep if sweep < p else 2 * p - 1 - sweep
             for place in range(num_played[stage], turns.shape[1]):
                 kind = turns[stage, place]
-                own = np.uint64(
-                    kind
-                )  # an index without a sign needs no look at whether it counts from the end
-                micro_batch, awaited = num_done[own], awaited_kinds[own]
-                if num_done[np.uint64(awaited)] <= micro_batch:
+                awaited = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, kind, num_slots)
+                if awaited == NOT_YET:
                     break
-                slot, row = micro_batch & mask, np.uint64(num)
-                operations[row, STAGE] = stage
-                operations[row, AWAITED] = (
-                    1 + awaited * num_slots + slot if is_elsewhere[own] else ALWAYS_THERE
+                if has_pairs and kind < c and is_paired(shape, int(kind), num_done[kind]):
+                    other = 2 * c - 1 - kind
+                    met = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots)
+                    if met == NOT_YET:
+                        break
+                    # It takes no time; of its kind nothing is sent.
+                    end, duration = 1 + num_kinds * num_slots, num_kinds * durations_of_kind
+                    _write(operations, num, stage, met, end, duration, c + other)
+                    num += 1
+                _write_pass(
+                    shape, operations, num, stage, awaited, kind, num_done, num_slots, durations_of_kind
                 )
-                operations[row, END] = 1 + kind * num_slots + slot
-                operations[row, DURATION] = kind if durations_of_kind == 1 else kind * m + micro_batch
-                operations[row, KIND] = kind
-                operations[row, OCCASION] = ROUTINE
-                if micro_batch == 0 and kind < c:
-                    operations[row, OCCASION] = FIRST_FORWARD
-                elif micro_batch + 1 == m and kind >= num_kinds - c:
-                    operations[row, OCCASION] = LAST_GRADIENT
-                num_done[own] = micro_batch + 1
+                num_done[np.uint64(kind)] += 1
                 num += 1
                 num_played[stage] += 1
         assert num > num_before
     return operations
+
+
+@compiled
+def _num_meetings(shape: PipelineShape) -> int:
+    """Returns how many operations there are beside passes, one for each pair."""
+    number = 0
+    for chunk in range(shape.num_chunks if shape.schedule == DUAL_PIPE_V else 0):
+        number += num_paired(shape, chunk)
+    return number
+
+
+@compiled
+def _awaited_row(
+    shape: PipelineShape,
+    awaited_kinds: npt.NDArray[np.int64],
+    is_elsewhere: npt.NDArray[np.bool_],
+    num_done: npt.NDArray[np.int64],
+    kind: int,
+    num_slots: int,
+) -> int:
+    """Returns the row of the end that the next operation of a kind waits for; `NOT_YET` where that has not been played."""
+    own = np.uint64(kind)  # an index without a sign needs no look at whether it counts from the end
+    micro_batch, awaited = num_done[own], awaited_kinds[own]
+    if shape.schedule == DUAL_PIPE_V and is_elsewhere[own]:
+        awaited, micro_batch = leaves_with(shape, int(awaited), micro_batch)
+    if num_done[np.uint64(awaited)] <= micro_batch:
+        return NOT_YET
+    if not is_elsewhere[own]:
+        return ALWAYS_THERE
+    return int(1 + awaited * num_slots + _slot(shape, micro_batch, num_slots))
+
+
+@compiled
+def _slot(shape: PipelineShape, micro_batch: int, num_slots: int) -> int:
+    """Returns the place of a micro-batch among the rows of a chunk: a power of two of them, or one for each micro-batch."""
+    return micro_batch if num_slots == shape.num_micro_batches else micro_batch & (num_slots - 1)
+
+
+@compiled
+def _write_pass(
+    shape: PipelineShape,
+    operations: npt.NDArray[np.int32],
+    num: int,
+    stage: int,
+    awaited: int,
+    kind: int,
+    num_done: npt.NDArray[np.int64],
+    num_slots: int,
+    durations_of_kind: int,
+) -> None:
+    """Writes the next forward, backward or weight gradient of a kind."""
+    c, m, micro_batch = shape.num_chunks, shape.num_micro_batches, num_done[np.uint64(kind)]
+    num_kinds = num_directions(shape.schedule) * c
+    duration = kind if durations_of_kind == 1 else kind * m + micro_batch
+    if shape.schedule == DUAL_PIPE_V and durations_of_kind == 1 and is_of_pair(shape, int(kind), micro_batch):
+        duration = num_kinds + 1 + kind
+    end = 1 + kind * num_slots + _slot(shape, micro_batch, num_slots)
+    _write(operations, num, stage, awaited, end, duration, kind)
+    if micro_batch == 0 and kind < c:
+        operations[num, OCCASION] = FIRST_FORWARD
+    elif micro_batch + 1 == m and kind >= num_kinds - c:
+        operations[num, OCCASION] = LAST_GRADIENT
+
+
+@compiled
+def _write(
+    operations: npt.NDArray[np.int32],
+    num: int,
+    stage: int,
+    awaited: int,
+    end: int,
+    duration: int,
+    kind: int,
+) -> None:
+    row = np.uint64(num)
+    operations[row, STAGE], operations[row, AWAITED], operations[row, END] = stage, awaited, end
+    operations[row, DURATION], operations[row, KIND], operations[row, OCCASION] = duration, kind, ROUTINE
 
 
 @compiled

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
+from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
 from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
 from simulator.pipeline.state import (
@@ -37,7 +38,14 @@ from simulator.pipeline.state import (
     new_lanes,
     shape_of,
 )
-from simulator.pipeline.turns import ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
+from simulator.pipeline.turns import (
+    DUAL_PIPE_V,
+    ONE_F_ONE_B,
+    ZB_V,
+    PipelineShape,
+    num_directions,
+    stage_of,
+)
 from simulator.threads import on_threads
 
 OPERATIONS_PER_THREAD = 200_000
@@ -52,17 +60,22 @@ class PipelineColumns(TypedDict):
     schedule: NotRequired[npt.ArrayLike]
     """Shape (n,), codes of `simulator.plan.Schedule`; left out: 1F1B."""
     num_chunks_per_stage: npt.ArrayLike
-    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V it is 2, else it is 1."""
+    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V and DualPipeV it is 2, else
+    it is 1."""
     num_micro_batches: npt.ArrayLike
-    """Shape (n,), m >= 1; a multiple of p when v > 1."""
+    """Shape (n,), m >= 1; a multiple of p when v > 1 under 1F1B, at least 2 p under DualPipeV."""
     chunk_forward_s: npt.ArrayLike
     """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, exposed
     collectives included. Here and below, columns past p*v are ignored."""
     chunk_backward_s: npt.ArrayLike
     """Shape (n, C), the same backward."""
     chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
-    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which ZB-H1 and ZB-V do later; left
+    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which zero bubbles do later; left
     out: none."""
+    chunk_hidden_forward_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), how much less a forward of the chunk takes as one of a pair of DualPipeV; left out: nothing."""
+    chunk_hidden_backward_s: NotRequired[npt.ArrayLike]
+    """Shape (n, C), the same of a backward; at most what of it is no weight gradient."""
     send_s: npt.ArrayLike
     """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
     send_blocks_sender: npt.ArrayLike
@@ -85,13 +98,16 @@ class PipelineTimes:
     """What one step of every design took; n designs, P the largest number of stages among them.
 
     Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
-    exist (1F1B with v > 1 and m % p != 0, another one with the wrong v) has nan in every time and zero in `peak_in_flight`.
+    exist (1F1B with v > 1 and m % p != 0, DualPipeV with m < 2 p, another one with the wrong v) has nan in every time and zero
+    in `peak_in_flight`.
     """
 
     step_s: FloatArray
     """Shape (n,): when the last stage to finish has its last backward and all its gradient syncs done."""
     exposed_sync_s: FloatArray
     """Shape (n,): how much shorter the step were without gradient sync and parameter gather."""
+    hidden_s: FloatArray
+    """Shape (n,): how much less all forwards and backwards take because some of them run in pairs."""
     busy_s: FloatArray
     """Shape (n, P): sum of the forward and backward durations of a stage."""
     send_busy_s: FloatArray
@@ -111,9 +127,13 @@ class PipelineTimeline:
     micro_batch: IntArray
     is_backward: BoolArray
     is_weight_gradient: BoolArray
-    """Whether it is the part of a backward that ZB-H1 and ZB-V do later."""
+    """Whether it is the part of a backward that ZB-H1, ZB-V and DualPipeV do later."""
     start_s: FloatArray
     end_s: FloatArray
+    is_paired: BoolArray
+    """Whether it is the forward or the backward of a pair of DualPipeV."""
+    leaves_s: FloatArray
+    """When its result leaves: with its end, but under DualPipeV with that of a pair or a whole backward."""
 
 
 def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
@@ -163,7 +183,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
     lanes = new_lanes(order.shape, TWO_LANES, order.num_rows, order.num_rows, 1)
     load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
     play_lanes(order, lanes)
-    return _as_timeline(lanes.starts_s[1:, 0], lanes.ends_s[1:, 0], order.shape)
+    return _as_timeline(lanes.starts_s[1:-1, 0], lanes.ends_s[1:-1, 0], order.shape)
 
 
 def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -> PipelineTimeline:
@@ -172,6 +192,7 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
     direction, chunk, micro_batch = numbers.reshape(3, -1)
     stage = np.array([stage_of(shape, number) for number in range(shape.num_chunks)])[chunk]
     order = np.lexsort((direction, end_s, start_s, stage))
+    is_paired, leaves_behind = _pairing(shape)
     return PipelineTimeline(
         stage=stage[order],
         chunk=chunk[order],
@@ -180,15 +201,34 @@ def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -
         is_weight_gradient=direction[order] == 2,
         start_s=start_s[order],
         end_s=end_s[order],
+        is_paired=is_paired[order],
+        leaves_s=end_s[leaves_behind][order],
     )
 
 
+def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
+    """Whether each operation is one of a pair, and with which one its result leaves, both by direction, chunk, micro-batch."""
+    m, num = (
+        shape.num_micro_batches,
+        num_directions(shape.schedule) * shape.num_chunks * shape.num_micro_batches,
+    )
+    if shape.schedule != DUAL_PIPE_V:
+        return np.zeros(num, np.bool_), np.arange(num)
+    named = [divmod(row, m) for row in range(num)]
+    leaving = [leaves_with(shape, *each) for each in named]
+    is_paired = np.array([is_of_pair(shape, *each) for each in named])
+    return is_paired, np.array([kind * m + micro_batch for kind, micro_batch in leaving])
+
+
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
-    """Interleaving deals micro-batches out in groups of p, so that p must divide m; ZB-V needs two chunks on a stage."""
-    v = batch.num_chunks_per_stage
-    is_in_turn = (v == 1) | (batch.num_micro_batches % batch.num_stages == 0)
-    num_wanted = np.where(batch.schedule == ZB_V, 2, 1)
-    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, v == num_wanted))
+    """Interleaving deals micro-batches out in groups of p, so that p must divide m; to and fro a stage has two chunks."""
+    p, v, m = batch.num_stages, batch.num_chunks_per_stage, batch.num_micro_batches
+    is_in_turn = (v == 1) | (m % p == 0)
+    has_pairs = batch.schedule == DUAL_PIPE_V
+    is_other = (v == np.where(has_pairs | (batch.schedule == ZB_V), 2, 1)) & ~(
+        has_pairs & ((m < 2 * p) | (p == 1))
+    )
+    return np.asarray(np.where(batch.schedule == ONE_F_ONE_B, is_in_turn, is_other))
 
 
 def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
@@ -224,7 +264,11 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     num_stages = np.ascontiguousarray(columns["num_stages"], dtype=np.int64)
     backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
     schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
-    weight_s = columns.get("chunk_weight_gradient_s", np.zeros_like(backward_s))
+    nothing_s = np.zeros_like(backward_s)
+    weight_s, hidden_forward_s, hidden_backward_s = (
+        np.ascontiguousarray(columns.get(name, nothing_s), dtype=np.float64)
+        for name in ("chunk_weight_gradient_s", "chunk_hidden_forward_s", "chunk_hidden_backward_s")
+    )
     gather_buckets = columns.get("num_gather_buckets", columns["num_overlap_buckets"])
     batch = PipelineBatch(
         schedule=np.ascontiguousarray(schedule, dtype=np.int64),
@@ -237,7 +281,9 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         send_s=np.ascontiguousarray(columns["send_s"], dtype=np.float64),
         chunk_forward_s=np.ascontiguousarray(columns["chunk_forward_s"], dtype=np.float64),
         chunk_backward_s=backward_s,
-        chunk_weight_gradient_s=np.ascontiguousarray(weight_s, dtype=np.float64),
+        chunk_weight_gradient_s=weight_s,
+        chunk_hidden_forward_s=hidden_forward_s,
+        chunk_hidden_backward_s=hidden_backward_s,
         gradient_sync_s=np.ascontiguousarray(columns["gradient_sync_s"], dtype=np.float64),
         parameter_gather_s=np.ascontiguousarray(columns["parameter_gather_s"], dtype=np.float64),
     )
@@ -267,7 +313,9 @@ def _count_problems(batch: PipelineBatch) -> list[Problem]:
     }
     smallest = {name: int(getattr(batch, name).min(initial=least[name])) for name in least}
     largest = int(batch.schedule.max(initial=0))
-    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {ZB_V}")] * (largest > ZB_V)
+    known = [Problem(path="schedule", value=str(largest), rule=f"must be at most {DUAL_PIPE_V}")] * (
+        largest > DUAL_PIPE_V
+    )
     return known + [
         Problem(path=name, value=str(smallest[name]), rule=f"must be at least {least[name]} in every design")
         for name in least
@@ -299,6 +347,7 @@ def _new_results(num_designs: int, num_stages: int) -> PipelineResults:
     return PipelineResults(
         step_s=np.zeros(num_designs),
         exposed_sync_s=np.zeros(num_designs),
+        hidden_s=np.zeros(num_designs),
         busy_s=np.zeros(by_stage),
         send_busy_s=np.zeros(by_stage),
         stage_end_s=np.zeros(by_stage),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled, compiled_uncounted
 from simulator.pipeline.order import ALWAYS_THERE
-from simulator.pipeline.turns import PipelineShape, num_directions, stage_of
+from simulator.pipeline.turns import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -38,6 +38,8 @@ class PipelineBatch(NamedTuple):
     chunk_forward_s: FloatArray
     chunk_backward_s: FloatArray
     chunk_weight_gradient_s: FloatArray
+    chunk_hidden_forward_s: FloatArray
+    chunk_hidden_backward_s: FloatArray
     gradient_sync_s: FloatArray
     parameter_gather_s: FloatArray
 
@@ -47,6 +49,7 @@ class PipelineResults(NamedTuple):
 
     step_s: FloatArray
     exposed_sync_s: FloatArray
+    hidden_s: FloatArray
     busy_s: FloatArray
     send_busy_s: FloatArray
     stage_end_s: FloatArray
@@ -72,7 +75,8 @@ class Lanes(NamedTuple):
     """Shape (P, L): when the parameters that each stage has asked for so far are there."""
     duration_s: FloatArray
     """Shape (2 C, L): forwards, then backwards, by chunk, and (3 C, L) with weight gradients behind them; m times as many
-    where micro-batches differ."""
+    where micro-batches differ; behind them a row of zeros, for what takes no time, and under
+    DualPipeV, where they do not differ, the forwards and backwards of pairs, (2 C, L)."""
     wait_s: FloatArray
     """Shape (2 C, L) or (3 C, L): how long the stage stands still after it for its send."""
     sync_s: FloatArray
@@ -107,6 +111,9 @@ def new_lanes(
     by_stage = (shape.num_stages, num_lanes)
     by_chunk = (shape.num_chunks, num_lanes)
     num_kinds = num_directions(shape.schedule) * shape.num_chunks
+    num_durations = num_kinds * durations_of_kind + 1
+    if shape.schedule == DUAL_PIPE_V and durations_of_kind == 1:
+        num_durations += 2 * shape.num_chunks
     lanes = Lanes(
         np.zeros(shape.num_chunks, np.int64),
         np.empty((num_rows, num_lanes)),
@@ -115,7 +122,7 @@ def new_lanes(
         np.zeros(by_stage),
         np.zeros(by_stage),
         np.zeros(by_stage),
-        np.zeros((num_kinds * durations_of_kind, num_lanes)),
+        np.zeros((num_durations, num_lanes)),
         np.zeros((num_kinds, num_lanes)),
         np.zeros(by_chunk),
         np.zeros(by_chunk),
@@ -166,6 +173,12 @@ def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_netwo
             weight_s = batch.chunk_weight_gradient_s[row, chunk]
             lanes.duration_s[c + chunk, lane] = batch.chunk_backward_s[row, chunk] - weight_s
             lanes.duration_s[2 * c + chunk, lane] = weight_s
+        if len(lanes.duration_s) > 3 * c + 1:
+            for kind, hidden_s in (
+                (chunk, batch.chunk_hidden_forward_s[row, chunk]),
+                (c + chunk, batch.chunk_hidden_backward_s[row, chunk]),
+            ):
+                lanes.duration_s[3 * c + 1 + kind, lane] = lanes.duration_s[kind, lane] - hidden_s
         lanes.wait_s[chunk, lane] = wait_s if chunk + 1 < c else 0.0
         lanes.wait_s[c + chunk, lane] = wait_s if chunk > 0 else 0.0
         lanes.sync_s[chunk, lane] = batch.gradient_sync_s[row, chunk] if has_network else 0.0

@@ -91,6 +91,8 @@ class _Step:
     """`(C,)`: the stage of each chunk."""
     send_s: float
     send_blocks_sender: bool
+    hidden_s: Floats
+    """`(3, C)`: what of the traffic of experts disappears in pairs, by direction and chunk."""
     exposed_s: dict[str, Floats]
     """`(3, C)`: exposed communication of one micro-batch by name, direction and chunk."""
     gathered_s: Floats
@@ -124,6 +126,7 @@ class _Step:
             stages=stages,
             send_s=float(row["send_s"]) if num_stages > 1 else 0.0,
             send_blocks_sender=bool(row["send_blocks_sender"]),
+            hidden_s=_hidden_s(row),
             exposed_s=_exposed_s(parts.forward, parts.backward),
             gathered_s=_gathered_s(gather_s, stages),
             synced_s=_synced_s(gradients_s, sync_s, stages, row["num_overlap_buckets"][:num_chunks]),
@@ -153,6 +156,7 @@ class _Step:
         ops = self.played
         codes = np.array([kind.code for kind in PASSES])
         exposed_s = {name: column[self.direction, ops.chunk] for name, column in self.exposed_s.items()}
+        exposed_s["expert_comm_s"] -= ops.is_paired * self.hidden_s[self.direction, ops.chunk]
         return events_of(
             codes[self.direction],
             ops.stage,
@@ -170,8 +174,8 @@ class _Step:
         return events_of(
             EventKind.SEND.code,
             ops.stage[rows],
-            ops.end_s[rows],
-            ops.end_s[rows] + self.send_s,
+            ops.leaves_s[rows],
+            ops.leaves_s[rows] + self.send_s,
             chunk=ops.chunk[rows],
             micro_batch=ops.micro_batch[rows],
             is_background=not self.send_blocks_sender,
@@ -247,6 +251,12 @@ def _durations_s(row: dict[str, Floats], direction: Integers) -> Floats:
     backward_s = row["chunk_backward_s"]
     weight_s = row["chunk_weight_gradient_s"] if (direction == 2).any() else np.zeros_like(backward_s)
     return np.stack([row["chunk_forward_s"], backward_s - weight_s, weight_s])
+
+
+def _hidden_s(row: dict[str, Floats]) -> Floats:
+    """Returns how much less one micro-batch takes in every chunk as one of a pair, `(3, C)` by direction."""
+    forward_s, backward_s = row["chunk_hidden_forward_s"], row["chunk_hidden_backward_s"]
+    return np.stack([forward_s, backward_s, np.zeros_like(backward_s)])
 
 
 def _computing_s(played: PipelineTimeline, duration_s: Floats) -> Floats:

@@ -1,12 +1,13 @@
 """In which order does a stage work? Its forwards and backwards under every schedule, whatever the others do.
 
-    1F1B     Narayanan et al., arXiv 2104.04473: warm-up forwards, then one forward, one backward in turn; interleaved
-             with several chunks on a stage, each for p micro-batches in turn
-    GPipe    Huang et al., arXiv 1811.06965: all forwards, then all backwards
-    ZB-H1    Qi et al., arXiv 2401.10241, section 3: as 1F1B, but a backward only computes the gradient that the stage
-             before waits for. Stage r computes weight gradients r micro-batches later, so that every stage holds p
-    ZB-V     the same, section 6: two chunks on a stage, the second ones laid out backwards, so that the first stage also
-             has the last chunk and no stage idles between its first and its last operation where all three take as long
+    1F1B       Narayanan et al., arXiv 2104.04473: warm-up forwards, then one forward, one backward in turn; interleaved
+               with several chunks on a stage, each for p micro-batches in turn
+    GPipe      Huang et al., arXiv 1811.06965: all forwards, then all backwards
+    ZB-H1      Qi et al., arXiv 2401.10241, section 3: as 1F1B, but a backward only computes the gradient that the stage
+               before waits for. Stage r computes weight gradients r micro-batches later, so that every stage holds p
+    ZB-V       the same, section 6: two chunks on a stage, the second ones laid out backwards, so that the first stage also
+               has the last chunk and no stage idles between its first and its last operation where all three take as long
+    DualPipeV  the same chunks, and forwards of one beside backwards of the other (`simulator.pipeline.dual_pipe`)
 
 Kinds of operations are numbered: forwards by chunk, then backwards by chunk, then weight gradients by chunk.
 """
@@ -19,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
+from simulator.pipeline.dual_pipe import fill_dual_pipe_v
 
-ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V = range(4)
+ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V, DUAL_PIPE_V = range(5)
 """Schedules, by the codes of `simulator.plan.Schedule`."""
 
 
@@ -36,13 +38,19 @@ class PipelineShape(NamedTuple):
 @compiled
 def num_directions(schedule: int) -> int:
     """Returns 3 where weight gradients are operations of their own, else 2."""
-    return 3 if schedule in (ZB_H1, ZB_V) else 2
+    return 3 if schedule in (ZB_H1, ZB_V, DUAL_PIPE_V) else 2
+
+
+@compiled
+def turns_back(schedule: int) -> bool:
+    """Returns whether the second of two chunks on each stage go back from the last stage to the first."""
+    return schedule in (ZB_V, DUAL_PIPE_V)
 
 
 @compiled
 def stage_of(shape: PipelineShape, chunk: int) -> int:
     """Returns the stage of a chunk: round and round, or to and fro."""
-    if shape.schedule == ZB_V and chunk >= shape.num_stages:
+    if turns_back(shape.schedule) and chunk >= shape.num_stages:
         return shape.num_chunks - 1 - chunk
     return chunk % shape.num_stages
 
@@ -64,6 +72,8 @@ def fill_turns(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -
         _fill_zb_h1(shape, stage, turns)
     elif shape.schedule == ZB_V:
         _fill_zb_v(shape, stage, turns)
+    elif shape.schedule == DUAL_PIPE_V:
+        fill_dual_pipe_v(shape, stage, turns)
     else:
         _fill_in_turn(shape, stage, turns)
 

@@ -29,7 +29,7 @@ def play_replicas(
         num_stages: p.
         send_s: transfer between consecutive chunks; the receiver waits, the sender goes on.
         forward_s: `(R, C, m)` forwards by replica, chunk in model order and micro-batch; chunk c is on stage c mod p, and
-            under ZB-V on stage 2 p - 1 - c from chunk p on.
+            under ZB-V and DualPipeV on stage 2 p - 1 - c from chunk p on.
         backward_s: `(R, C, m)` backwards, weight gradients included.
         schedule: code of `simulator.plan.Schedule`.
         weight_gradient_fraction: share of a backward that a schedule with split backwards does later.
@@ -59,7 +59,7 @@ def _load_durations(
     """Copies the durations `(R, C, m)` of some replicas into a lane each."""
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
     num_each_way = num_chunks * num_micro_batches
-    has_weights = len(lanes.duration_s) == 3 * num_each_way
+    has_weights = len(lanes.duration_s) > 3 * num_each_way
     for lane in range(num_replicas):
         for chunk in range(num_chunks):
             for micro_batch in range(num_micro_batches):

@@ -9,6 +9,7 @@ and f the share of the forward in a cycle the step becomes longer by
     1F1B, v = 1         max(x max(m - w, 1), m x - w f (1 + x))
     1F1B, v > 1         max(x (p - (p-1)/v), m x - w f (1 + x))
     ZB-H1, ZB-V         x (m - min(w, m) f)
+    DualPipeV           x (m - min(w + p - 1, m) f)
 
 The first term of 1F1B is a path through the pipeline that loses no time anywhere: down to the last stage and back, along
 stage k for as long as it can, and down again. The second is stage k at work from its first forward to its last backward.
@@ -16,13 +17,15 @@ GPipe waits for the slow stage in every forward and every backward. Under a zero
 of which it has as many as there are stages behind it, fall into its wait for the first gradient. Exact are GPipe, 1F1B with
 v = 1, and ZB-H1 from m = p on where f is a third and x at most 1 (tests compare every stage with the kernel). With v > 1 it
 is a lower bound that the kernel exceeds at the first stages: interleaving leaves slack in every round, so that a slightly
-slow stage costs nearly nothing. For ZB-V it is an upper bound from m = 2 p on where x is at most a half.
+slow stage costs nearly nothing. For ZB-V it is an upper bound from m = 2 p on where x is at most a half, as for DualPipeV,
+where it is exact at a half and less slow stages fall into the bubble that waiting for whole pairs leaves.
 
 An ideal step is m cycles of the slowest stage, and of others
 
     GPipe, 1F1B         (p - 1) / v
     ZB-H1               f max(p - 1, 2 p - 1 - m)
     ZB-V                f max((p - 1) / 2, 2 p - 1 - m)
+    DualPipeV           f (p - 1)                               (p/2 - 1)(F&B + B - 3 W) of p chunks, arXiv 2412.19437, table 2
 
 Unlike micro-batches. Neighbouring stages wait for each other in every cycle while they work on different micro-batches.
 `straggler_pipeline.csv` has the mean wait and the excess of the slowest replica, played by
@@ -39,10 +42,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from simulator.order_statistics import expected_maximum
-from simulator.pipeline.turns import GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
-from simulator.plan import Schedule
+from simulator.pipeline.turns import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_V
+from simulator.plan import SPLIT_BACKWARD, Schedule
 from simulator.shipped import shipped_rows
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 
 NoiseKind = Literal["lognormal", "sequences"]
 
@@ -71,11 +74,15 @@ def fill_cycles(
         forward: share of the forward in a cycle.
     """
     p, m = num_stages, num_micro_batches
-    known = np.select([schedule == ZB_H1, schedule == ZB_V], [p - 1.0, (p - 1.0) / 2.0], 0.0)
-    is_split = (schedule == ZB_H1) | (schedule == ZB_V)
+    known = np.where(schedule == ZB_V, (p - 1.0) / 2.0, p - 1.0)
     return np.asarray(
-        np.where(is_split, forward * np.maximum(known, 2.0 * p - 1.0 - m), (p - 1.0) / num_chunks)
+        np.where(_is_split(schedule), forward * np.maximum(known, 2.0 * p - 1.0 - m), (p - 1.0) / num_chunks)
     )
+
+
+def _is_split(schedule: Integers) -> Booleans:
+    """Whether weight gradients come later than what other stages wait for."""
+    return np.isin(schedule, [choice.code for choice in SPLIT_BACKWARD])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +126,15 @@ class PipelineShape:
         """
         p, v, m = self.num_stages, self.num_chunks_per_stage, self.num_micro_batches
         visible = np.maximum(0.0, extra - self.gap)
-        is_split = (self.schedule == ZB_H1) | (self.schedule == ZB_V)
+        num_absorbed = num_behind + np.where(self.schedule == DUAL_PIPE_V, p - 1, 0)
         tight_cycles = np.select(
-            [self.schedule == GPIPE, is_split, v == 1],
-            [m, m - np.minimum(num_behind, m) * self.forward_fraction, np.maximum(m - num_behind, 1.0)],
+            [self.schedule == GPIPE, _is_split(self.schedule), v == 1],
+            [m, m - np.minimum(num_absorbed, m) * self.forward_fraction, np.maximum(m - num_behind, 1.0)],
             np.minimum(p - (p - 1.0) / v, m),
         )
-        throughout = m * visible - num_behind * self.forward_fraction * (self.other_cycle + extra)
-        longer = np.where(num_behind == 0, m * extra, np.maximum(tight_cycles * visible, throughout))
+        throughout = m * visible - num_absorbed * self.forward_fraction * (self.other_cycle + extra)
+        of_last = np.where(self.schedule == DUAL_PIPE_V, tight_cycles, m) * extra
+        longer = np.where(num_behind == 0, of_last, np.maximum(tight_cycles * visible, throughout))
         return np.asarray(np.where(num_behind < p, longer, 0.0))
 
     def noise(self, kind: NoiseKind, log_deviation: float, compute_fraction: Floats) -> MicroBatchNoise:

@@ -23,7 +23,7 @@ from simulator.table import Floats, Integers
 from simulator.units import DAY
 
 WEIGHT_GRADIENT_FRACTION = 0.5
-"""Share of a backward that ZB-H1 and ZB-V do later: one of its two products."""
+"""Share of a backward that ZB-H1, ZB-V and DualPipeV do later: one of its two products."""
 
 
 def play_slowdown(model: Stragglers, designs: StragglerDesigns, *, num_samples: int, seed: int) -> Floats:

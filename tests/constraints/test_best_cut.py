@@ -78,6 +78,7 @@ PLANS: list[Mapping[str, object]] = [
     {"pipeline": 4, "data": 4, "pipeline_schedule": "gpipe"},
     {"pipeline": 4, "data": 4, "pipeline_schedule": "zb_h1"},
     {"pipeline": 2, "data": 4, "pipeline_schedule": "zb_v", "virtual_pipeline": 2},
+    {"pipeline": 2, "data": 4, "pipeline_schedule": "dual_pipe_v", "virtual_pipeline": 2},
     {"pipeline": 2, "data": 4, "virtual_pipeline": 2},
 ]
 

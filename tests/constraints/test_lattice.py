@@ -50,6 +50,8 @@ def has_schedule(schedule: str, p: int, v: int, m: int) -> bool:
             return p > 1 and v == 1
         case "zb_v":
             return p > 1 and v == 2
+        case "dual_pipe_v":
+            return p > 1 and v == 2 and m >= 2 * p
     return v == 1 or (p > 1 and m % p == 0)
 
 
@@ -88,9 +90,8 @@ def rows_of(plans: PlanTable) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 def test_every_schedule_has_the_layouts_that_brute_force_finds(schedule: Schedule) -> None:
-    job = tiny_job(
-        recompute=["none"], zero_stages=[1], pipeline_schedules=["zb_v", "1f1b", "gpipe", "zb_h1"], **DEGREES
-    )
+    schedules = ["zb_v", "1f1b", "dual_pipe_v", "gpipe", "zb_h1"]
+    job = tiny_job(recompute=["none"], zero_stages=[1], pipeline_schedules=schedules, **DEGREES)
     plans = enumerate_layouts(job)
     found = rows_of(plans.take(plans.pipeline_schedule == schedule.code))
     assert len(found) == len(set(found))

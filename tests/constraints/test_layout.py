@@ -142,6 +142,7 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("interleaving", {}, {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}),
     ("schedule", {}, {"num_gpus": 16, "pipeline_schedule": "gpipe"}),
     ("schedule", {}, {**TWO_STAGES, "pipeline_schedule": "zb_v"}),
+    ("schedule", {}, {**TWO_STAGES, "pipeline_schedule": "dual_pipe_v"}),
     ("schedule", {}, {**TWO_STAGES, "virtual_pipeline": 2, "pipeline_schedule": "zb_h1"}),
     ("weight_gradients", {}, {**TWO_STAGES, "recompute": "full", "pipeline_schedule": "zb_h1"}),
     ("weight_gradients", {}, {**TWO_STAGES, "zero_stage": 2, "pipeline_schedule": "zb_h1"}),
@@ -257,6 +258,20 @@ def test_zb_v_needs_no_whole_groups_of_micro_batches() -> None:
     job = breaking_job({}, layout)
     assert broken_rules(job, layout) == {"interleaving"}  # six micro-batches on four stages
     assert broken_rules(job, {**layout, "pipeline_schedule": "zb_v"}) == set()
+
+
+def test_dual_pipe_v_needs_two_micro_batches_for_each_stage() -> None:
+    # deepseek-ai/DualPipe, dualpipev.py: `num_chunks >= num_ranks * 2`.
+    layout = {
+        "num_gpus": 128,
+        "pipeline_parallel": 4,
+        "virtual_pipeline": 2,
+        "pipeline_schedule": "dual_pipe_v",
+    }
+    job = breaking_job({}, layout)
+    assert broken_rules(job, layout) == {"interleaving"}  # six micro-batches on four stages
+    few = {**layout, "num_gpus": 64}
+    assert broken_rules(breaking_job({}, few), few) == set()  # twelve
 
 
 def test_without_sequence_parallelism_tensor_ranks_need_not_divide_the_sequence() -> None:

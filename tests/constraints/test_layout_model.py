@@ -14,6 +14,7 @@ from tests.support import A100_RENTED, H100_RENTED, job_with
 
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
 WINDOWS = {"model": "mistral-7b", "context_exchange": "ring"}
+SEVERAL = {"pipeline_parallel": [2, 3, 4, 8, 12], "tensor_parallel": [1, 2], "context_parallel": [1]}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
 
 
@@ -41,8 +42,12 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload={"has_sequence_parallel": False, "sequence_length": 4100}),
         job_with(workload={"context_exchange": "hybrid", "sequence_length": 65_536}, search={"context_parallel": [2, 8, 16]}),
         job_with(workload={**WINDOWS, "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
+        job_with(search={"pipeline_schedules": ["1f1b", "dual_pipe_v"], "virtual_pipeline": [1, 2], **SEVERAL}),
+        job_with(search={"pipeline_schedules": ["dual_pipe_v"], "virtual_pipeline": [2], **SEVERAL}),
+        job_with(search={"pipeline_schedules": ["1f1b", "zb_v"], "virtual_pipeline": [1, 2], **SEVERAL}),
     ],
-    ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows"],
+    ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows",
+         "pairs", "pairs alone", "to and fro"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)

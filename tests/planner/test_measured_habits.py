@@ -429,7 +429,7 @@ class TestHabitsOfReleases:
         workload = job_of(row).workload
         assert (workload.overlaps_expert_exchange, workload.expert_dispatch) == (True, "deduplicated")
         assert (workload.dispatches_in_8_bits, workload.fp8_recipe) == (True, "blockwise")
-        assert (row["pipeline_schedule"], row["virtual_pipeline"]) == ("zb_v", "2")
+        assert (row["pipeline_schedule"], row["virtual_pipeline"]) == ("dual_pipe_v", "2")
         assert "pipeline_schedule" in row["assumed"].split()
 
     def test_a_row_that_shards_weights_is_simulated_with_those_habits(self, tmp_path: Path) -> None:

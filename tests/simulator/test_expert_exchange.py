@@ -13,13 +13,20 @@ from pydantic import ValidationError
 from benchmarks.fit_dispatch import RATES, Rate
 from simulator import catalog
 from simulator.blocks import MixtureOfExperts
-from simulator.expert_exchange import RATE_IN_TRAINING, expert_exchange_s, num_reached
+from simulator.expert_exchange import (
+    RATE_IN_TRAINING,
+    expert_exchange_s,
+    hidden_in_pairs_s,
+    num_reached,
+)
 from simulator.hardware import Precision
 from simulator.layer_costs import expert_layer
 from simulator.network import all_to_all_s, forwarded_exchange_s
+from simulator.plan import PlanTable, Schedule
+from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.workload import Workload
-from tests.simulator.builders import changed, plan_of, rank_of, training
+from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
 from tests.simulator.expert_jobs import NOTHING, exchange_s
 
 
@@ -212,6 +219,48 @@ class TestExchange:
         before, after = (expert_exchange_s(rank, *passes, (NOTHING, NOTHING)) for passes in (slow, fast))
         for way in (0, 1):
             assert fast[way] + after[way] <= (slow[way] + before[way]) * (1.0 + 1e-12)
+
+    def test_pairs_hide_it_but_for_the_cores_that_it_takes(self) -> None:
+        # DeepSeek-V3, arXiv 2412.19437, section 3.2.1: fully hidden, on 20 of 132 multiprocessors, where there are pairs.
+        plain = training("deepseek-v3", sequence_length=4096)
+        plan = plan_of(pipeline=2, virtual=2, expert=64, data=64, schedule=Schedule.DUAL_PIPE_V)
+        shown, hidden = (
+            expert_layer(rank_of(changed(plain, overlaps_expert_exchange=is_hidden), plan))
+            for is_hidden in (False, True)
+        )
+        assert shown.hidden_s[0] == 0.0
+        assert hidden.forward_s[0] == shown.forward_s[0]
+        longer_s = (hidden.least_s - hidden.forward_compute_s - hidden.backward_compute_s)[0]
+        exchanged_s = float((shown.forward_expert_comm_s + shown.backward_expert_comm_s)[0])
+        work_s = shown.forward_compute_s[0], shown.backward_compute_s[0]
+        expected_s = sum(
+            max(0.0, exchanged_s / 2 - each_s) + 20 / 132 * min(exchanged_s / 2, each_s) for each_s in work_s
+        )
+        assert longer_s == pytest.approx(expected_s, rel=0.02)
+
+    @given(speed=st.floats(1.0, 100.0), load=st.floats(0.01, 10.0))
+    def test_faster_kernels_lengthen_no_pass_of_a_pair(self, speed: float, load: float) -> None:
+        plan = plan_of(pipeline=2, virtual=2, expert=16, data=16, schedule=Schedule.DUAL_PIPE_V)
+        workload = changed(training("qwen3-30b-a3b", sequence_length=4096), overlaps_expert_exchange=True)
+        rank, full_s = rank_of(workload, plan), exchange_s(workload, plan)
+        slow = np.full(1, 0.3 * load * full_s), np.full(1, 0.7 * load * full_s)
+        fast = slow[0] / speed, slow[1] / speed
+        before, after = (hidden_in_pairs_s(rank, *passes) for passes in (slow, fast))
+        for way in (0, 1):
+            assert fast[way] - after[way] <= (slow[way] - before[way]) * (1.0 + 1e-12) + 1e-12
+
+    def test_a_pipeline_hides_it_in_as_many_pairs_as_there_are(self) -> None:
+        job = job_of(training("mixtral-8x7b", global_batch_size=256))
+        plan = plan_of(pipeline=4, virtual=2, expert=8, data=8, schedule=Schedule.DUAL_PIPE_V)
+        hidden = job.model_copy(update={"workload": changed(job.workload, overlaps_expert_exchange=True)})
+        shown_s, hidden_s = (
+            simulate(each, PlanTable.from_plans([plan])).steps.expert_comm_s[0] for each in (job, hidden)
+        )
+        # m = 32: of 8 forwards a stage does 2 m - 3 p + r + 1 in pairs, the last stage one less.
+        share = sum(64 - 12 + stage + 1 - (stage == 3) for stage in range(4)) / (4 * 64)
+        layer = expert_layer(rank_of(hidden.workload, plan))
+        ratio = float(layer.hidden_s[0] / (layer.forward_expert_comm_s + layer.backward_expert_comm_s)[0])
+        assert hidden_s == pytest.approx(shown_s * (1.0 - share * ratio), rel=1e-9)
 
     def test_one_rank_exchanges_nothing(self) -> None:
         workload = training("mixtral-8x7b")

@@ -14,10 +14,15 @@ from simulator.compute import gemm_time_s
 from simulator.expert_exchange import RATE_IN_TRAINING
 from simulator.expert_ranks import expert_load
 from simulator.hardware import Precision
-from simulator.layer_costs import PartTimes, expert_layer, feed_forward_operators, kernels_of_experts
+from simulator.layer_costs import (
+    expert_layer,
+    feed_forward_operators,
+    kernels_of_experts,
+)
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import memory_by_stage
 from simulator.network import all_gather_s, all_to_all_s
+from simulator.part_times import PartTimes
 from simulator.plan import Recompute
 from simulator.simulate import simulate
 from simulator.training import training_constants

@@ -68,12 +68,15 @@ def _most(change: Integers, own: Booleans) -> float:
         plan_of(pipeline=4, virtual=3),
         plan_of(pipeline=2, virtual=6),
         plan_of(pipeline=6, virtual=2, schedule=Schedule.ZB_V),
+        plan_of(pipeline=6, virtual=2, schedule=Schedule.DUAL_PIPE_V),
     ],
-    ids=["4 x 3", "2 x 6", "to and fro"],
+    ids=["4 x 3", "2 x 6", "to and fro", "in pairs"],
 )
 def test_a_stage_holds_what_its_order_makes_of_its_chunks(
     plan: Plan, num_micro_batches: int, layers: tuple[int, ...]
 ) -> None:
+    if plan.pipeline_schedule is Schedule.DUAL_PIPE_V:
+        num_micro_batches = max(num_micro_batches, 12)
     workload = trained(layers, num_micro_batches)
     one_layer = memory_by_stage(trained((1,), 1), plan_of()).activations_bytes[0]
     found = memory_by_stage(workload, plan).activations_bytes / one_layer
@@ -94,7 +97,11 @@ def test_the_peak_is_that_of_the_stage_that_needs_most(layers: tuple[int, ...]) 
 
 
 def test_layouts_without_a_schedule_are_not_played() -> None:
-    # Five micro-batches are not dealt out in groups of four, and one chunk does not go to and fro.
+    # Five micro-batches are neither dealt out in groups of four nor two for each of six stages; one chunk goes not to and fro.
     layers = UNLIKE["more at the start"]
-    for plan in (plan_of(pipeline=4, virtual=3), plan_of(pipeline=12, schedule=Schedule.ZB_V)):
+    for plan in (
+        plan_of(pipeline=4, virtual=3),
+        plan_of(pipeline=12, schedule=Schedule.ZB_V),
+        plan_of(pipeline=6, virtual=2, schedule=Schedule.DUAL_PIPE_V),
+    ):
         assert np.all(np.isfinite(memory_by_stage(trained(layers, 5), plan).peak_bytes))

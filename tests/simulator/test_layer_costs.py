@@ -18,10 +18,16 @@ from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
 from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import CORE_SHARE, exposed_s
-from simulator.layer_costs import PartTimes, dense_layer, embedding, expert_layer, output_layer
+from simulator.layer_costs import (
+    dense_layer,
+    embedding,
+    expert_layer,
+    output_layer,
+)
 from simulator.moved_operators import moved_backward_bytes, moved_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer import Offer
+from simulator.part_times import PartTimes
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank, members_in_domain
 from simulator.table import Floats

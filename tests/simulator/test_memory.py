@@ -18,7 +18,7 @@ from simulator.memory import (
 )
 from simulator.model_states import reduced_fraction
 from simulator.pipeline.schedule import play_pipelines
-from simulator.plan import Plan, Recompute, Schedule
+from simulator.plan import TO_AND_FRO, Plan, Recompute, Schedule
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
@@ -276,13 +276,16 @@ class TestStages:
         assert counted == played.peak_in_flight[0].tolist()
 
     @pytest.mark.parametrize(
-        ("schedule", "virtual"), [(Schedule.GPIPE, 1), (Schedule.ZB_H1, 1), (Schedule.ZB_V, 2)]
+        ("schedule", "virtual"),
+        [(Schedule.GPIPE, 1), (Schedule.ZB_H1, 1), (Schedule.ZB_V, 2), (Schedule.DUAL_PIPE_V, 2)],
     )
     @pytest.mark.parametrize("stages", [2, 4, 8])
     @pytest.mark.parametrize("num_sequences", [1, 5, 8, 16])
     def test_the_same_under_other_schedules(
         self, schedule: Schedule, virtual: int, stages: int, num_sequences: int
     ) -> None:
+        if schedule is Schedule.DUAL_PIPE_V:
+            num_sequences = max(num_sequences, 2 * stages)
         workload = training(gpt(num_layers=32), global_batch_size=num_sequences)
         table = table_of(plan_of(pipeline=stages, virtual=virtual, schedule=schedule))
         nothing = np.zeros((1, stages * virtual))
@@ -303,8 +306,9 @@ class TestStages:
         counted = [in_flight_chunks(workload, table, np.array([stage]))[0] for stage in range(stages)]
         assert counted == played.peak_in_flight[0].tolist()
 
-    def test_to_and_fro_the_first_stage_has_both_ends_of_the_model(self) -> None:
-        plan = plan_of(pipeline=4, virtual=2, schedule=Schedule.ZB_V)
+    @pytest.mark.parametrize("schedule", TO_AND_FRO)
+    def test_to_and_fro_the_first_stage_has_both_ends_of_the_model(self, schedule: Schedule) -> None:
+        plan = plan_of(pipeline=4, virtual=2, schedule=schedule)
         chunks = split_layers(gpt(num_layers=32), table_of(plan))
         assert chunks.stages.tolist() == [[0, 1, 2, 3, 3, 2, 1, 0]]
         assert chunks.on_stage(chunks.is_first | chunks.is_last, np.array([0]))[0] == 2

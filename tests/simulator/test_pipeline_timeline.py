@@ -11,7 +11,7 @@ from simulator.job import Job
 from simulator.pipeline.schedule import PipelineTimes, play_pipelines
 from simulator.pipeline.timeline import StepTimeline, step_timeline
 from simulator.pipeline.waits import StageWork, waits_of
-from simulator.plan import Plan, PlanTable, Recompute, Schedule
+from simulator.plan import SPLIT_BACKWARD, TO_AND_FRO, Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.step import StepTable, step_parts
@@ -27,6 +27,9 @@ WITHOUT_OVERLAP = WITH_OVERLAP.model_copy(
 )
 TIED = job_of(training(gpt(has_tied_embeddings=True), num_steps=100))
 ROUTED = job_of(training("mixtral-8x7b", num_steps=100))
+HIDDEN = ROUTED.model_copy(
+    update={"workload": ROUTED.workload.model_copy(update={"overlaps_expert_exchange": True})}
+)
 SLOW = job_of(training(num_steps=100), rented("a100-sxm4-80gb"))
 OFFLOADED = job_of(
     training(num_steps=100).model_copy(update={"activation_offload_fraction": 1.0}),
@@ -50,6 +53,15 @@ CASES = {
     "to and fro, without overlap": (
         WITHOUT_OVERLAP,
         plan_of(tensor=2, pipeline=4, virtual=2, data=16, schedule=Schedule.ZB_V),
+    ),
+    "in pairs": (WITH_OVERLAP, plan_of(pipeline=4, virtual=2, data=32, schedule=Schedule.DUAL_PIPE_V)),
+    "in pairs, without overlap": (
+        WITHOUT_OVERLAP,
+        plan_of(tensor=2, pipeline=4, virtual=2, data=16, schedule=Schedule.DUAL_PIPE_V),
+    ),
+    "routed experts in pairs that hide their traffic": (
+        HIDDEN,
+        plan_of(pipeline=2, virtual=2, data=32, expert=8, zero=1, schedule=Schedule.DUAL_PIPE_V),
     ),
     "tied embeddings, to and fro": (
         TIED,
@@ -151,9 +163,9 @@ def test_every_micro_batch_passes_every_chunk_once_each_way(case: tuple[Job, Pla
     schedule = case[1].pipeline_schedule
     chunk = np.arange(num_chunks)
     there, back = chunk % timeline.num_stages, num_chunks - 1 - chunk
-    stages = np.where(chunk < timeline.num_stages, there, back) if schedule is Schedule.ZB_V else there
+    stages = np.where(chunk < timeline.num_stages, there, back) if schedule in TO_AND_FRO else there
     kinds = [EventKind.FORWARD, EventKind.BACKWARD]
-    if schedule in (Schedule.ZB_H1, Schedule.ZB_V):
+    if schedule in SPLIT_BACKWARD:
         kinds.append(EventKind.WEIGHT_GRADIENT)
     for kind in kinds:
         events = of_kind(timeline.events, kind)

@@ -10,8 +10,12 @@ from pydantic import ValidationError
 
 from simulator.activations import kept_per_layer, stage_activations
 from simulator.hardware import Precision
-from simulator.layer_costs import PartTimes, dense_layer, expert_layer
+from simulator.layer_costs import (
+    dense_layer,
+    expert_layer,
+)
 from simulator.model import RecomputeModule
+from simulator.part_times import PartTimes
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.workload import Workload
 from tests.simulator.builders import changed, memory_of, plan_of, rank_of, step_of, table_of, training

@@ -247,6 +247,12 @@ GRID: list[tuple[ModelShape, Plan, dict[str, object]]] = [
     (DENSE, plan_of(data=8, zero=3), {}),
     (DENSE, plan_of(pipeline=2, data=4, zero=3), {"gradient_bytes": 2}),
     (DENSE, plan_of(pipeline=2, virtual=2, schedule=Schedule.ZB_V), {}),
+    (DENSE, plan_of(pipeline=2, virtual=2, schedule=Schedule.DUAL_PIPE_V), {}),
+    (
+        MIXTURE,
+        plan_of(tensor=2, pipeline=2, virtual=2, data=2, expert=2, schedule=Schedule.DUAL_PIPE_V),
+        {"overlaps_expert_exchange": True},
+    ),
     (MIXTURE, plan_of(pipeline=2, expert=4, data=4, precision=Precision.FP8), {}),
     (MIXTURE, plan_of(expert=8, data=8, recompute=Recompute.SELECTIVE), {"activation_offload_fraction": 0.5}),
     (MIXTURE, plan_of(tensor=2, pipeline=4, data=2, schedule=Schedule.ZB_H1), {}),

@@ -113,6 +113,11 @@ LARGE = {
     "70b zb-v": _large(
         "llama-3.1-70b", plan_of(tensor=8, pipeline=4, virtual=2, data=8, schedule=Schedule.ZB_V), batch=128
     ),
+    "70b in pairs": _large(
+        "llama-3.1-70b",
+        plan_of(tensor=8, pipeline=4, virtual=2, data=8, schedule=Schedule.DUAL_PIPE_V),
+        batch=128,
+    ),
     "70b recomputed": _large(
         "llama-3.1-70b", plan_of(tensor=4, pipeline=4, data=8, recompute=Recompute.FULL), batch=128
     ),
@@ -143,6 +148,12 @@ LARGE = {
     "mixtral exchange hidden": _large(
         "mixtral-8x7b",
         plan_of(tensor=2, pipeline=4, expert=8, data=16),
+        batch=256,
+        overlaps_expert_exchange=True,
+    ),
+    "mixtral exchange hidden in pairs": _large(
+        "mixtral-8x7b",
+        plan_of(tensor=2, pipeline=4, virtual=2, expert=8, data=16, schedule=Schedule.DUAL_PIPE_V),
         batch=256,
         overlaps_expert_exchange=True,
     ),

@@ -20,7 +20,7 @@ from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.model import ModelShape
 from simulator.model_parts import part_times
-from simulator.plan import Schedule
+from simulator.plan import TO_AND_FRO, Schedule
 from simulator.step import step_parts
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
@@ -133,15 +133,16 @@ class TestDepths:
         case = Case(job=job_of(training(SMALL, global_batch_size=4)), plan=plan_of())
         assert _difference(_step(case)) == pytest.approx(0.0, abs=ROUNDING)
 
-    @pytest.mark.parametrize("schedule", [Schedule.ONE_F_ONE_B, Schedule.GPIPE, Schedule.ZB_H1])
+    @pytest.mark.parametrize("schedule", Schedule)
     def test_a_pipeline_without_other_traffic_plays_the_schedule_of_the_fast_depth(
         self, schedule: Schedule
     ) -> None:
         model = gpt(num_layers=8)
-        # Eight stages of one domain: every send takes the same, as the fast depth assumes.
+        # Stages of one domain: every send takes the same, as the fast depth assumes.
+        stages, chunks = (4, 2) if schedule in TO_AND_FRO else (8, 1)
         case = Case(
             job=job_of(training(model, global_batch_size=16)),
-            plan=plan_of(pipeline=8, zero=0, schedule=schedule),
+            plan=plan_of(pipeline=stages, virtual=chunks, zero=0, schedule=schedule),
         )
         assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
 

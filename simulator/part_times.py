@@ -1,0 +1,42 @@
+"""What does one micro-batch take in one part of the model? Computation, exposed traffic, and what pairs hide of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.table import Floats, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartTimes(Table):
+    """Seconds of one micro-batch in one part of the model, `(n,)`; communication is what stays exposed."""
+
+    forward_compute_s: Floats
+    backward_compute_s: Floats
+    forward_tensor_comm_s: Floats
+    backward_tensor_comm_s: Floats
+    forward_expert_comm_s: Floats
+    backward_expert_comm_s: Floats
+    forward_hidden_s: Floats
+    """How much less the forward takes as one of a pair of `dual_pipe_v`, all of it traffic of experts."""
+    backward_hidden_s: Floats
+
+    @property
+    def hidden_s(self) -> Floats:
+        """How much less both take as a pair."""
+        return self.forward_hidden_s + self.backward_hidden_s
+
+    @property
+    def least_s(self) -> Floats:
+        """Forward and backward, as a pair where they can be one."""
+        return self.forward_s + self.backward_s - self.hidden_s
+
+    @property
+    def forward_s(self) -> Floats:
+        """Compute and exposed communication, forward."""
+        return self.forward_compute_s + self.forward_tensor_comm_s + self.forward_expert_comm_s
+
+    @property
+    def backward_s(self) -> Floats:
+        """Compute, recomputation and exposed communication, backward."""
+        return self.backward_compute_s + self.backward_tensor_comm_s + self.backward_expert_comm_s
