@@ -24,6 +24,7 @@ from simulator.compiled import compiled
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import expert_exchange_s
 from simulator.expert_ranks import expert_ranks
+from simulator.input_gradients import layer_gathers_again_s
 from simulator.layer_collectives import (
     Directions,
     entering_s,
@@ -86,6 +87,7 @@ def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     forward_s, backward_s = (
         total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
     )
+    backward_s = backward_s + layer_gathers_again_s(cards, is_expert=is_expert)
     is_full = cards.plans.recompute == Recompute.FULL.code
     block_s = repeated_s(cards) + adapter_exchange_s(cards, FEED_FORWARD_PRODUCTS)[0]
     again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * block_s

@@ -27,6 +27,7 @@ from simulator.expert_exchange import (
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
+from simulator.input_gradients import layer_change_s, output_change_s
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
     Directions,
@@ -184,6 +185,7 @@ def _layer_collectives(
     The attention core hides what context-parallel ranks exchange, and nothing else where there are any.
     """
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
+    tensor_backward_s = tensor_backward_s + layer_change_s(rank, is_expert=is_expert)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
     has_context = rank.plans.context_parallel > 1
     shown_s = (
@@ -378,7 +380,7 @@ def output_layer(rank: Rank) -> PartTimes:
         forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
         backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
         forward_tensor_comm_s=number * forward_comm_s,
-        backward_tensor_comm_s=number * backward_comm_s,
+        backward_tensor_comm_s=number * (backward_comm_s + output_change_s(rank, vocabulary, slowdown)),
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
         forward_hidden_s=np.zeros_like(h),

@@ -196,8 +196,14 @@ class Rank:
         """
         casts_s = self._casts_s(m, n, k, batch)
         forward_s = self._product_s(m, n, k, batch) + casts_s[0]
-        backward_s = self._product_s(m, k, n, batch) + self.weight_gradient_s(m, n, k, batch) + casts_s[1]
+        backward_s = (
+            self.input_gradient_s(m, n, k, batch) + self.weight_gradient_s(m, n, k, batch) + casts_s[1]
+        )
         return forward_s, backward_s
+
+    def input_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
+        """The part of `gemm_s`'s backward that computes the gradient of the input."""
+        return self._product_s(m, k, n, batch)
 
     def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
         """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.
