@@ -67,18 +67,18 @@ def layer_change_s(rank: Rank, *, is_expert: bool) -> Floats:
     return total([np.zeros(len(rank.plans)), *changes_s])
 
 
-def output_change_s(rank: Rank, vocabulary: Floats, slowdown: Floats) -> Floats:
-    """Returns the same of the output layer, whose products have 16 bits.
+def output_change_s(rank: Rank) -> Floats:
+    """Returns the same of the output layer, `(n,)`."""
+    return change_s(rank, entering_s(rank)[1], *output_products_s(rank))
 
-    Args:
-        rank: Ranks of the designs.
-        vocabulary: Words of one rank, `(n,)`.
-        slowdown: Of its products, where their sizes fill no tiles, `(n,)`.
-    """
-    hidden = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
-    product = rank.tokens, vocabulary, hidden
-    both_s = (slowdown * each for each in both_products_s(rank.in_16_bits, product))
-    return change_s(rank, entering_s(rank)[1], *both_s)
+
+def output_products_s(rank: Rank) -> tuple[Floats, Floats]:
+    """Returns both products of the output layer backward, which have 16 bits, `(n,)` each."""
+    model = rank.workload.model
+    words = model.vocabulary_size / rank.plans.tensor_parallel
+    product = rank.tokens, words, np.full(len(words), float(model.hidden_size))
+    input_s, weight_s = both_products_s(rank.in_16_bits, product)
+    return rank.unaligned_slowdown * input_s, rank.unaligned_slowdown * weight_s
 
 
 def both_products_s(rank: Rank, product: Product) -> tuple[Floats, Floats]:

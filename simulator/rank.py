@@ -19,6 +19,7 @@ from simulator.casts import (
     sums_largest,
 )
 from simulator.compute import (
+    ALIGNED_ELEMENTS,
     NARROW_ACCUMULATE_BYTES,
     OUTPUT_BYTES,
     KernelConstants,
@@ -187,6 +188,13 @@ class Rank:
     def kernels_per_cast(self) -> Floats:
         """Kernels that cast one input of a matrix product."""
         return num_cast_kernels(self.workload, self.plans, np.ones(len(self.plans)))
+
+    @cached_property
+    def unaligned_slowdown(self) -> Floats:
+        """Factor on the products of an output layer whose share of the vocabulary does not fill the tiles of the kernels."""
+        vocabulary = self.workload.model.vocabulary_size / self.plans.tensor_parallel
+        is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
+        return np.where(is_aligned, 1.0, 1.0 / self.training.unaligned_fraction)
 
     def gemm_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).

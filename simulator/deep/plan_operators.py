@@ -13,6 +13,7 @@ back around the products of these. The backward pass is the mirror image, behind
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,9 +25,11 @@ from simulator.deep.adapter_traffic import adapter_collectives
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
+from simulator.deep.plan_input_gradients import TENSOR, beside_block, beside_product
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
+from simulator.input_gradients import output_products_s, sums_beside_product
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -58,8 +61,10 @@ from simulator.weight_gradients import (
 )
 
 HOST = "waiting for the host"
-TENSOR, EXPERT = "tensor traffic", "expert traffic"
-"""How sentences call the traffic inside a replica."""
+EXPERT = "expert traffic"
+"""How sentences call the traffic to experts and back."""
+PROJECTIONS, FEED_FORWARD, OUTPUT = "attention projections", "feed-forward products", "output layer"
+"""How they call operators among which the first product of a block is."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """How they call the memory-bound operators of a layer."""
 
@@ -88,8 +93,12 @@ def output_passes(rank: Rank) -> PartPasses:
     """Returns the passes through the output layer and the loss, for each token that is predicted."""
     times, ends = output_layer(rank), TensorEnds.of(rank)
     number = rank.workload.model.num_predicted_tokens
-    forward = (*ends.entering[0], *work("output layer", float(times.forward_compute_s[0]) / number))
-    backward = (*work("output layer", float(times.backward_compute_s[0]) / number), *ends.entering[1])
+    forward = (*ends.entering[0], *work(OUTPUT, float(times.forward_compute_s[0]) / number))
+    backward = work(OUTPUT, float(times.backward_compute_s[0]) / number)
+    if sums_beside_product(rank)[0]:
+        backward = beside_product(rank, backward, OUTPUT, output_products_s(rank), ends.entering[1])
+    else:
+        backward = (*backward, *ends.entering[1])
     return PartPasses(
         forward=number * forward,
         backward=number * backward,
@@ -170,7 +179,7 @@ class _Layer:
         core_s = attention_core_s(rank)
         moved_s = _pair(moved_operators_s(rank, is_expert=self.is_expert), 0.5)
         found = {
-            "attention projections": _summed(before, slowdown),
+            PROJECTIONS: _summed(before, slowdown),
             "attention core": _pair(core_s, slowdown),
             "attention output product": _pair(behind, slowdown),
             NORMS: moved_s,
@@ -238,20 +247,23 @@ class _Layer:
         """Both blocks between their collectives; half of the memory-bound operators on either side."""
         ends, norms = TensorEnds.of_block(self.rank), self._work(way, NORMS)
         entered = entered_products(self.rank, is_expert=self.is_expert)
-        entering = tuple(
-            each for names in entered for each in TensorEnds.of_block(self.rank, *names).entering[way]
-        )
+        entering = [(names[0], TensorEnds.of_block(self.rank, *names).entering[way]) for names in entered]
         leaving = ends.leaving[way]
         if self.rank.workload.model.latent_attention:
-            entering = (*TensorEnds.of_attention(self.rank).entering[way], *entering)
+            entering.insert(0, (AdaptedProduct.QKV, TensorEnds.of_attention(self.rank).entering[way]))
         blocks, sums = (
             (self._attention(way), self._experts(way)),
             (*self._adapters(way), *self._work(way, SUM)),
         )
         if way == 0:
-            items = (*norms, *self._around(entering, (*blocks[0], *blocks[1], *sums), leaving), *norms)
+            gathered = tuple(each for _, traffic in entering for each in traffic)
+            items = (*norms, *self._around(gathered, (*blocks[0], *blocks[1], *sums), leaving), *norms)
         else:
-            items = (*norms, *self._around(leaving, (*blocks[1], *blocks[0], *sums), entering), *norms)
+            items = (
+                *norms,
+                *self._backward_around(leaving, (*blocks[1], *blocks[0], *sums), entering),
+                *norms,
+            )
         return self._hidden_exchange(items, way)
 
     def _forward(self) -> Items:
@@ -279,17 +291,20 @@ class _Layer:
             return self._side_by_side(1)
         ends, experts = TensorEnds.of_block(self.rank, AdaptedProduct.FC1), self._experts(1)
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
-        around = (ends.leaving[1], ends.entering[1]) if split else ((), ())
+        products = (
+            self._backward_around(ends.leaving[1], experts, [(AdaptedProduct.FC1, ends.entering[1])])
+            if split
+            else experts
+        )
         feed_forward = (
             *self._work(1, SUM),
             *self._adapters(1),
-            *self._around(around[0], experts, around[1]),
+            *products,
             *self._work(1, NORMS),
         )
+        summed = TensorEnds.of_attention(self.rank).entering[1]
         attention = (
-            *self._around(
-                ends.leaving[1], self._attention(1), TensorEnds.of_attention(self.rank).entering[1]
-            ),
+            *self._backward_around(ends.leaving[1], self._attention(1), [(AdaptedProduct.QKV, summed)]),
             *self._work(1, NORMS),
         )
         return self._hidden_exchange((*feed_forward, *attention), way=1)
@@ -311,8 +326,25 @@ class _Layer:
         shown = [tuple(each.scaled(1.0 - share) for each in ends) for ends in (first, last)]
         return (*shown[0], *beside(hidden, items, lent_to=TENSOR), *shown[1])
 
+    def _backward_around(
+        self,
+        first: tuple[Collective, ...],
+        items: Items,
+        summed: Sequence[tuple[AdaptedProduct, tuple[Collective, ...]]],
+    ) -> Items:
+        """The same backward, where the gradients of what enters each block are summed up."""
+        if not sums_beside_product(self.rank)[0]:
+            return self._around(first, items, tuple(each for _, traffic in summed for each in traffic))
+        labels = {
+            AdaptedProduct.QKV: PROJECTIONS,
+            AdaptedProduct.FC1: SHARED_EXPERTS if self.is_expert else FEED_FORWARD,
+        }
+        for name, traffic in summed:
+            items = beside_block(self.rank, items, labels[name], name, traffic, is_expert=self.is_expert)
+        return (*first, *items)
+
     def _attention(self, way: int) -> Items:
-        names = ("attention projections", "attention output product")
+        names = (PROJECTIONS, "attention output product")
         before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
         core = context_core(self.rank, self._work(way, "attention core"), way)
         return (*before, *core, *behind)
@@ -320,7 +352,7 @@ class _Layer:
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and behind those of the experts."""
         if not self.is_expert:
-            return self._work(way, "feed-forward products")
+            return self._work(way, FEED_FORWARD)
         sent, returned = expert_traffic(self.rank, way)
         if way == 1:
             sent, returned = returned, sent
