@@ -75,7 +75,7 @@ NO_MODEL = {
     "simulator.deep.plan_cluster": "what is taken for a mistake in an option",
     "simulator.deep.plan_export": "most nodes, size of one number",
     "simulator.deep.plan_on_nodes": "cables of a way",
-    "simulator.deep.plan_graph": "rounding",
+    "simulator.deep.plan_pass": "rounding",
     "simulator.deep.plan_items": "names of passes",
     "simulator.deep.plan_operators": "names of traffic, rounding",
     "simulator.deep.plan_shards": "names of ZeRO stages",

@@ -89,6 +89,7 @@ def _merged(
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
     num_done[num_kinds] = shape.num_micro_batches  # what waits for nothing waits for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
+    mask = num_slots - 1 if num_slots != shape.num_micro_batches else -1
     num = 0
     while num < len(operations):
         num_before = num
@@ -96,12 +97,12 @@ def _merged(
             stage = sweep if sweep < p else 2 * p - 1 - sweep
             for place in range(num_played[stage], turns.shape[1]):
                 kind = turns[stage, place]
-                awaited = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, kind, num_slots)
+                awaited = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, kind, num_slots, mask)
                 if awaited == NOT_YET:
                     break
                 if has_pairs and kind < c and is_paired(shape, int(kind), num_done[kind]):
                     other = 2 * c - 1 - kind
-                    met = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots)
+                    met = _awaited_row(shape, awaited_kinds, is_elsewhere, num_done, other, num_slots, mask)
                     if met == NOT_YET:
                         break
                     # It takes no time; of its kind nothing is sent.
@@ -109,7 +110,7 @@ def _merged(
                     _write(operations, num, stage, met, end, duration, c + other)
                     num += 1
                 _write_pass(
-                    shape, operations, num, stage, awaited, kind, num_done, num_slots, durations_of_kind
+                    shape, operations, num, stage, awaited, kind, num_done, num_slots, mask, durations_of_kind
                 )
                 num_done[np.uint64(kind)] += 1
                 num += 1
@@ -135,6 +136,7 @@ def _awaited_row(
     num_done: npt.NDArray[np.int64],
     kind: int,
     num_slots: int,
+    mask: int,
 ) -> int:
     """Returns the row of the end that the next operation of a kind waits for; `NOT_YET` where that has not been played."""
     own = np.uint64(kind)  # an index without a sign needs no look at whether it counts from the end
@@ -145,13 +147,7 @@ def _awaited_row(
         return NOT_YET
     if not is_elsewhere[own]:
         return ALWAYS_THERE
-    return int(1 + awaited * num_slots + _slot(shape, micro_batch, num_slots))
-
-
-@compiled
-def _slot(shape: PipelineShape, micro_batch: int, num_slots: int) -> int:
-    """Returns the place of a micro-batch among the rows of a chunk: a power of two of them, or one for each micro-batch."""
-    return micro_batch if num_slots == shape.num_micro_batches else micro_batch & (num_slots - 1)
+    return int(1 + awaited * num_slots + (micro_batch & mask))
 
 
 @compiled
@@ -164,6 +160,7 @@ def _write_pass(
     kind: int,
     num_done: npt.NDArray[np.int64],
     num_slots: int,
+    mask: int,
     durations_of_kind: int,
 ) -> None:
     """Writes the next forward, backward or weight gradient of a kind."""
@@ -172,7 +169,7 @@ def _write_pass(
     duration = kind if durations_of_kind == 1 else kind * m + micro_batch
     if shape.schedule == DUAL_PIPE_V and durations_of_kind == 1 and is_of_pair(shape, int(kind), micro_batch):
         duration = num_kinds + 1 + kind
-    end = 1 + kind * num_slots + _slot(shape, micro_batch, num_slots)
+    end = 1 + kind * num_slots + (micro_batch & mask)
     _write(operations, num, stage, awaited, end, duration, kind)
     if micro_batch == 0 and kind < c:
         operations[num, OCCASION] = FIRST_FORWARD
