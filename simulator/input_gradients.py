@@ -49,12 +49,14 @@ def first_products(rank: Rank, *, is_expert: bool) -> dict[AdaptedProduct, Produ
     return found
 
 
-def layer_gathers_again_s(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns how long the inputs of the blocks of a layer are gathered once more, whatever hides them, `(n,)`."""
-    if not rank.workload.has_sequence_parallel:
-        return np.zeros(len(rank.plans))
-    number = len(_entered(rank, is_expert=is_expert))
-    return sums_beside_product(rank) * number * rank.hidden_gather_s
+def gathered_again_s(rank: Rank) -> Floats:
+    """Returns how long the input of one product is gathered once more, whatever hides it, `(n,)`."""
+    return sums_beside_product(rank) * rank.workload.has_sequence_parallel * rank.hidden_gather_s
+
+
+def num_gathered_again(rank: Rank, *, is_expert: bool) -> int:
+    """Returns of how many blocks of a layer the input is gathered once more, where any is."""
+    return len(_entered(rank, is_expert=is_expert))
 
 
 def layer_change_s(rank: Rank, *, is_expert: bool) -> Floats:

@@ -1,4 +1,4 @@
-"""Which operators and collectives does a part of the model have, in which order? Prices are those of the fast depth.
+"""Which operators and collectives does a layer have, in which order? Prices are those of the fast depth.
 
 A layer is two blocks; tensor-parallel ranks meet where a block is entered and left (`simulator.layer_collectives`):
 
@@ -14,7 +14,7 @@ back around the products of these. The backward pass is the mirror image, behind
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,45 +25,34 @@ from simulator.deep.adapter_traffic import adapter_collectives
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
-from simulator.deep.plan_input_gradients import TENSOR, beside_block, beside_product
+from simulator.deep.plan_input_gradients import TENSOR, beside_block
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
-from simulator.input_gradients import output_products_s, sums_beside_product
+from simulator.input_gradients import sums_beside_product
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
     dense_layer,
-    embedding,
     expert_layer,
     feed_forward_operators,
-    output_layer,
     selected_s,
 )
 from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.part_times import PartTimes
 from simulator.plan import Recompute
-from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
-from simulator.token_prediction import (
-    JOINT,
-    PROJECTION,
-    SHIFTS,
-    projection_operators,
-    projection_weight_gradients_s,
-)
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
-    output_layer_weight_gradients_s,
 )
 
 HOST = "waiting for the host"
 EXPERT = "expert traffic"
 """How sentences call the traffic to experts and back."""
-PROJECTIONS, FEED_FORWARD, OUTPUT = "attention projections", "feed-forward products", "output layer"
+PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
 """How they call operators among which the first product of a block is."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """How they call the memory-bound operators of a layer."""
@@ -75,70 +64,6 @@ Pair = tuple[float, float]
 def layer_passes(rank: Rank, *, is_expert: bool) -> PartPasses:
     """Returns the passes through one layer, of the only design of `rank`."""
     return _Layer(rank=rank, is_expert=is_expert).passes()
-
-
-def embedding_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through the input embedding."""
-    times, ends = embedding(rank), TensorEnds.of(rank)
-    is_trained = rank.workload.lora is None
-    backward = (*ends.leaving[1], *work("embedding", float(times.backward_compute_s[0])))
-    return PartPasses(
-        forward=(*work("embedding", float(times.forward_compute_s[0])), *ends.leaving[0]),
-        backward=backward if is_trained else (),
-        weight_gradient_s=float(times.backward_compute_s[0]),
-    )
-
-
-def output_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through the output layer and the loss, for each token that is predicted."""
-    times, ends = output_layer(rank), TensorEnds.of(rank)
-    number = rank.workload.model.num_predicted_tokens
-    forward = (*ends.entering[0], *work(OUTPUT, float(times.forward_compute_s[0]) / number))
-    backward = work(OUTPUT, float(times.backward_compute_s[0]) / number)
-    if sums_beside_product(rank)[0]:
-        backward = beside_product(rank, backward, OUTPUT, output_products_s(rank), ends.entering[1])
-    else:
-        backward = (*backward, *ends.entering[1])
-    return PartPasses(
-        forward=number * forward,
-        backward=number * backward,
-        weight_gradient_s=float(output_layer_weight_gradients_s(rank)[0]),
-    )
-
-
-def module_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through a module of multi-token prediction, without its logits."""
-    in_layer = replace(rank, plans=plans_of_modules(rank.workload, rank.plans))
-    first = _projection_passes(rank)
-    layer = layer_passes(in_layer, is_expert=rank.workload.model.has_expert_modules)
-    return PartPasses(
-        forward=(*first.forward, *layer.forward),
-        backward=(*layer.backward, *first.backward),
-        weight_gradient_s=first.weight_gradient_s + layer.weight_gradient_s,
-    )
-
-
-def _projection_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through what a module of multi-token prediction does in front of its layer, and its norms."""
-    found, ends = embedding_passes(rank), TensorEnds.of_projection(rank)
-    forward, backward = (
-        {name: work(name, _pair(seconds, 1.0)[way]) for name, seconds in projection_operators(rank).items()}
-        for way in (0, 1)
-    )
-    again = (*forward[JOINT], *ends.entering[0], *forward[PROJECTION], *ends.leaving[0])
-    repeated = again if repeats_projection(rank.workload, rank.plans)[0] else ()
-    return PartPasses(
-        forward=(*forward[SHIFTS], *found.forward, *again),
-        backward=(
-            *repeated,
-            *ends.leaving[1],
-            *backward[PROJECTION],
-            *ends.entering[1],
-            *backward[JOINT],
-            *found.backward,
-        ),
-        weight_gradient_s=float(projection_weight_gradients_s(rank)[0]),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
