@@ -30,6 +30,7 @@ READ = (
     "gathers_cast_weights",
     "fills_expert_rows",
     "gathers_routing_maps",
+    "overlaps_input_gradients",
     "checks_gradients",
     "divides_gradients",
     "fuses_update",

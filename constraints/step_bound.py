@@ -32,7 +32,7 @@ from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, 
 
 OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
 """Columns on which the times of the parts of a model do not depend: how many stages and replicas there are. On the schedule it
-depends what hides the exchange of experts."""
+depends what hides the exchange of experts, and sums of input gradients."""
 CUT_COLUMNS = (
     "pipeline_parallel",
     "virtual_pipeline",
@@ -83,7 +83,7 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
 def _part_columns(job: Job) -> list[str]:
     """Columns on which the times of the parts of a model depend; where replicas are unlike, all wait for the slowest one."""
     columns = [name for name in LAYOUT_COLUMNS if name not in OTHER_COLUMNS]
-    if job.workload.overlaps_expert_exchange:
+    if job.workload.overlaps_expert_exchange or job.workload.overlaps_input_gradients:
         columns.append("pipeline_schedule")
     return [*columns, "data_parallel"] if job.workload.sequence_shape.has_unlike_replicas else columns
 

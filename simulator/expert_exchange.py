@@ -88,14 +88,25 @@ def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Dire
     )
 
 
+def exchange_alone_s(rank: Rank) -> Directions:
+    """Returns what dispatch and combine take where no rank waits for another one: as long as links are busy with them."""
+    backward_s = _alone_s(rank)
+    return backward_s + map_gather_s(rank), backward_s
+
+
 def _exchange_s(rank: Rank) -> Floats:
-    """Dispatch and combine in one direction; backward they are each other's mirror image, in the same formats."""
+    """Dispatch and combine of a step in one direction."""
+    return _alone_s(rank) / RATE_IN_TRAINING
+
+
+def _alone_s(rank: Rank) -> Floats:
+    """Dispatch and combine by their kernels alone; backward they are each other's mirror image, in the same formats."""
     plain_s = _dispatch_s(rank, ACTIVATION_BYTES)
     is_alike = not (rank.workload.dispatches_in_8_bits or rank.workload.routes_by_maps)
     exchange_s = 2.0 * plain_s if is_alike else _dispatch_s(rank, dispatched_bytes(rank)) + plain_s
     if rank.workload.expert_tensor_parallel > 1:
         exchange_s = exchange_s + _copies_to_parts_s(rank)
-    return np.asarray(exchange_s / RATE_IN_TRAINING)
+    return np.asarray(exchange_s)
 
 
 def dispatched_bytes(rank: Rank) -> Floats:

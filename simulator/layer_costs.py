@@ -16,7 +16,6 @@ from simulator.adapter_costs import adapters_s
 from simulator.adapter_exchange import adapter_exchange_s
 from simulator.attention_costs import attention_core_s, projections_s
 from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
-from simulator.compute import ALIGNED_ELEMENTS
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_biases import are_apart, bias_launches, biases_s
 from simulator.expert_exchange import (
@@ -27,6 +26,7 @@ from simulator.expert_exchange import (
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
+from simulator.input_gradients import layer_change_s, output_change_s
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
     Directions,
@@ -184,6 +184,7 @@ def _layer_collectives(
     The attention core hides what context-parallel ranks exchange, and nothing else where there are any.
     """
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
+    tensor_backward_s = tensor_backward_s + layer_change_s(rank, is_expert=is_expert)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
     has_context = rank.plans.context_parallel > 1
     shown_s = (
@@ -366,7 +367,7 @@ def output_layer(rank: Rank) -> PartTimes:
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     vocabulary = rank.workload.model.vocabulary_size / t
     forward_s, backward_s = rank.in_16_bits.gemm_s(rank.tokens, vocabulary, h)
-    slowdown = unaligned_slowdown(rank)
+    slowdown = rank.unaligned_slowdown
     forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
     loss_s, loss_backward_s = (
         rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
@@ -378,7 +379,7 @@ def output_layer(rank: Rank) -> PartTimes:
         forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
         backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
         forward_tensor_comm_s=number * forward_comm_s,
-        backward_tensor_comm_s=number * backward_comm_s,
+        backward_tensor_comm_s=number * (backward_comm_s + output_change_s(rank)),
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
         forward_hidden_s=np.zeros_like(h),
@@ -392,10 +393,3 @@ def _loss_bytes_per_logit(workload: Workload) -> tuple[float, float]:
         return MEASURED_LOSS_BYTES_PER_LOGIT
     is_early = workload.kernel_launch in ("eager-2022", "blocking-2022")
     return SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT
-
-
-def unaligned_slowdown(rank: Rank) -> Floats:
-    """Factor on the products of an output layer whose share of the vocabulary does not fill the tiles of the kernels."""
-    vocabulary = rank.workload.model.vocabulary_size / rank.plans.tensor_parallel
-    is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
-    return np.where(is_aligned, 1.0, 1.0 / rank.training.unaligned_fraction)

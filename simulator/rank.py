@@ -19,6 +19,7 @@ from simulator.casts import (
     sums_largest,
 )
 from simulator.compute import (
+    ALIGNED_ELEMENTS,
     NARROW_ACCUMULATE_BYTES,
     OUTPUT_BYTES,
     KernelConstants,
@@ -188,6 +189,13 @@ class Rank:
         """Kernels that cast one input of a matrix product."""
         return num_cast_kernels(self.workload, self.plans, np.ones(len(self.plans)))
 
+    @cached_property
+    def unaligned_slowdown(self) -> Floats:
+        """Factor on the products of an output layer whose share of the vocabulary does not fill the tiles of the kernels."""
+        vocabulary = self.workload.model.vocabulary_size / self.plans.tensor_parallel
+        is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
+        return np.where(is_aligned, 1.0, 1.0 / self.training.unaligned_fraction)
+
     def gemm_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
@@ -196,8 +204,14 @@ class Rank:
         """
         casts_s = self._casts_s(m, n, k, batch)
         forward_s = self._product_s(m, n, k, batch) + casts_s[0]
-        backward_s = self._product_s(m, k, n, batch) + self.weight_gradient_s(m, n, k, batch) + casts_s[1]
+        backward_s = (
+            self.input_gradient_s(m, n, k, batch) + self.weight_gradient_s(m, n, k, batch) + casts_s[1]
+        )
         return forward_s, backward_s
+
+    def input_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
+        """The part of `gemm_s`'s backward that computes the gradient of the input."""
+        return self._product_s(m, k, n, batch)
 
     def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
         """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.

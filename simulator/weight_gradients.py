@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.attention_costs import attention_products
-from simulator.layer_costs import kernels_of_experts, routed_tokens, unaligned_slowdown
+from simulator.layer_costs import kernels_of_experts, routed_tokens
 from simulator.products import ONE_PRODUCT, Batch
 from simulator.rank import Rank
 from simulator.table import Floats, total
@@ -46,7 +46,7 @@ def output_layer_weight_gradients_s(rank: Rank) -> Floats:
     model, t = rank.workload.model, rank.plans.tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
     product_s = rank.in_16_bits.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)
-    return model.num_predicted_tokens * product_s * unaligned_slowdown(rank) * rank.compute_slowdown
+    return model.num_predicted_tokens * product_s * rank.unaligned_slowdown * rank.compute_slowdown
 
 
 def _projections_s(rank: Rank) -> Floats:

@@ -70,6 +70,9 @@ class Workload(Record):
     overlaps_tensor_comm: bool = False
     """Whether collectives of tensor parallelism run in pieces beside their products (`tp_comm_overlap` of NeMo); needs
     sequence parallelism."""
+    overlaps_input_gradients: bool = True
+    """Whether the gradient of what enters a block of tensor-parallel ranks is summed up beside the product for the gradient of
+    its weights (Megatron since 2022, Transformer Engine), or ahead of it (Megatron before, PyTorch's tensor parallelism)."""
     overlaps_gradient_sync: bool = True
     """Whether gradients are synchronised bucket by bucket behind the backward pass."""
     overlaps_parameter_gather: bool | None = None

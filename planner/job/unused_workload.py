@@ -240,10 +240,21 @@ WORKLOAD_RULES = (
         why="tensor_parallel is 1",
         paths=_paths(
             "overlaps_tensor_comm",
+            "overlaps_input_gradients",
             "has_sequence_parallel",
             "gathers_cast_inputs",
             "lora.exchanges_by_all_to_all",
         ),
+    ),
+    UnusedRule(
+        is_used=lambda job: not (job.workload.overlaps_tensor_comm and job.workload.has_sequence_parallel),
+        why="overlaps_tensor_comm runs these sums in pieces",
+        paths=_paths("overlaps_input_gradients"),
+    ),
+    UnusedRule(
+        is_used=lambda job: job.workload.lora is None,
+        why="adapters leave the weights as they are",
+        paths=_paths("overlaps_input_gradients"),
     ),
     UnusedRule(
         is_used=lambda job: job.workload.has_sequence_parallel,

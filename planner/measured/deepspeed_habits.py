@@ -63,6 +63,7 @@ INTERN_EVO_BUCKET = 512 * 2**20
 """Weights of a bucket in InternEvo's configurations (`reduce_bucket_size`)."""
 COLOSSAL_AI = Habits(
     name="Colossal-AI",
+    overlaps_input_gradients=True,
     attention="flash-2",
     pads_vocabulary=False,
     has_sequence_parallel=False,

@@ -32,6 +32,7 @@ from planner.measured.kernel_releases import attention_kernel
 from planner.measured.megatron_habits import (
     BRIDGE,
     EARLY_MEGATRON,
+    MEGATRON_2022,
     MEGATRON_CORE,
     MEGATRON_LM,
     NANOTRON,
@@ -116,6 +117,7 @@ _FRAMEWORKS = (
     _Framework(words="primus", habits=PRIMUS),
     _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=MEGATRON_LM),
+    _Framework(words=r"megatron-?lm\b.*(?<!\d)2022(?!\d)", habits=MEGATRON_2022),
     _Framework(words="megatron-?lm", habits=MEGATRON_LM, early=EARLY_MEGATRON),
     _Framework(words="megatron|mcore", habits=MEGATRON_CORE),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),

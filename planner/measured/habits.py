@@ -37,6 +37,7 @@ class Habits:
     """Whether the vocabulary is filled up to a multiple of 128 for every tensor-parallel rank, as Megatron-LM does."""
     has_sequence_parallel: bool = True
     overlaps_tensor_comm: bool = False
+    overlaps_input_gradients: bool = False
     gathers_cast_inputs: bool = True
     """As Transformer Engine, which those that are unknown are taken to use."""
     gathers_tensor_scaled_inputs: bool = False

@@ -17,6 +17,9 @@ EARLY_MEGATRON = Habits(
     zero_stage=0,
 )
 """Gradients are divided ahead of their reduction (`allreduce_gradients` of `megatron/model/distributed.py`)."""
+MEGATRON_2022 = replace(EARLY_MEGATRON, name="Megatron-LM of 2022", overlaps_input_gradients=True)
+"""Sums of input gradients run beside a product since v3.0 of early 2022 (`async_tensor_model_parallel_allreduce`, on by
+default), which Korthikanti et al. (arXiv 2205.05198) had, and DeepSpeed's fork of 2021 had not."""
 VTRAIN = replace(
     EARLY_MEGATRON, name="vTrain", pads_vocabulary=False, divides_gradients=False, fuses_update=True
 )
@@ -28,6 +31,7 @@ VTRAIN_RUNS = replace(
 """Its iterations on several nodes ran in DeepSpeed."""
 MEGATRON_LM = Habits(
     name="Megatron-LM",
+    overlaps_input_gradients=True,
     overlaps_gradient_sync=False,
     checks_gradients=True,
     divides_gradients=True,
@@ -47,6 +51,7 @@ overlap that of gradients, which are checked and divided (`trainer_base.yaml`), 
 (`cross_entropy_fusion_impl: "te"`)."""
 NEMO = Habits(
     name="NeMo, Megatron-Bridge",
+    overlaps_input_gradients=True,
     overlaps_tensor_comm=True,
     gradient_bytes=2,
     sync_bytes=2,
@@ -76,6 +81,7 @@ a bf16 weight's master only the other 16 bits (`store_param_remainders` in `mega
 `distributed_fused_adam.py`)."""
 NEMO_2023 = Habits(
     name="NeMo 23 on A100",
+    overlaps_input_gradients=True,
     attention="unfused",
     has_sequence_parallel=False,
     optimizer_bytes=NEMO_APEX.optimizer_bytes,

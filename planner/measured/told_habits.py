@@ -21,6 +21,7 @@ UNTOLD_HABITS = (
     "kernel_launch",
     "has_fused_operators",
     "overlaps_tensor_comm",
+    "overlaps_input_gradients",
     "overlaps_gradient_sync",
     "overlaps_parameter_gather",
     "gradient_bytes",

@@ -1,4 +1,4 @@
-"""Which operators and collectives does a part of the model have, in which order? Prices are those of the fast depth.
+"""Which operators and collectives does a layer have, in which order? Prices are those of the fast depth.
 
 A layer is two blocks; tensor-parallel ranks meet where a block is entered and left (`simulator.layer_collectives`):
 
@@ -13,7 +13,8 @@ back around the products of these. The backward pass is the mirror image, behind
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,42 +25,35 @@ from simulator.deep.adapter_traffic import adapter_collectives
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
+from simulator.deep.plan_input_gradients import TENSOR, beside_block
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
+from simulator.input_gradients import sums_beside_product
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
     dense_layer,
-    embedding,
     expert_layer,
     feed_forward_operators,
-    output_layer,
     selected_s,
 )
 from simulator.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.part_times import PartTimes
 from simulator.plan import Recompute
-from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
-from simulator.token_prediction import (
-    JOINT,
-    PROJECTION,
-    SHIFTS,
-    projection_operators,
-    projection_weight_gradients_s,
-)
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
-    output_layer_weight_gradients_s,
 )
 
 HOST = "waiting for the host"
-TENSOR, EXPERT = "tensor traffic", "expert traffic"
-"""How sentences call the traffic inside a replica."""
+EXPERT = "expert traffic"
+"""How sentences call the traffic to experts and back."""
+PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
+"""How they call operators among which the first product of a block is."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """How they call the memory-bound operators of a layer."""
 
@@ -70,66 +64,6 @@ Pair = tuple[float, float]
 def layer_passes(rank: Rank, *, is_expert: bool) -> PartPasses:
     """Returns the passes through one layer, of the only design of `rank`."""
     return _Layer(rank=rank, is_expert=is_expert).passes()
-
-
-def embedding_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through the input embedding."""
-    times, ends = embedding(rank), TensorEnds.of(rank)
-    is_trained = rank.workload.lora is None
-    backward = (*ends.leaving[1], *work("embedding", float(times.backward_compute_s[0])))
-    return PartPasses(
-        forward=(*work("embedding", float(times.forward_compute_s[0])), *ends.leaving[0]),
-        backward=backward if is_trained else (),
-        weight_gradient_s=float(times.backward_compute_s[0]),
-    )
-
-
-def output_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through the output layer and the loss, for each token that is predicted."""
-    times, ends = output_layer(rank), TensorEnds.of(rank)
-    number = rank.workload.model.num_predicted_tokens
-    forward = (*ends.entering[0], *work("output layer", float(times.forward_compute_s[0]) / number))
-    backward = (*work("output layer", float(times.backward_compute_s[0]) / number), *ends.entering[1])
-    return PartPasses(
-        forward=number * forward,
-        backward=number * backward,
-        weight_gradient_s=float(output_layer_weight_gradients_s(rank)[0]),
-    )
-
-
-def module_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through a module of multi-token prediction, without its logits."""
-    in_layer = replace(rank, plans=plans_of_modules(rank.workload, rank.plans))
-    first = _projection_passes(rank)
-    layer = layer_passes(in_layer, is_expert=rank.workload.model.has_expert_modules)
-    return PartPasses(
-        forward=(*first.forward, *layer.forward),
-        backward=(*layer.backward, *first.backward),
-        weight_gradient_s=first.weight_gradient_s + layer.weight_gradient_s,
-    )
-
-
-def _projection_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through what a module of multi-token prediction does in front of its layer, and its norms."""
-    found, ends = embedding_passes(rank), TensorEnds.of_projection(rank)
-    forward, backward = (
-        {name: work(name, _pair(seconds, 1.0)[way]) for name, seconds in projection_operators(rank).items()}
-        for way in (0, 1)
-    )
-    again = (*forward[JOINT], *ends.entering[0], *forward[PROJECTION], *ends.leaving[0])
-    repeated = again if repeats_projection(rank.workload, rank.plans)[0] else ()
-    return PartPasses(
-        forward=(*forward[SHIFTS], *found.forward, *again),
-        backward=(
-            *repeated,
-            *ends.leaving[1],
-            *backward[PROJECTION],
-            *ends.entering[1],
-            *backward[JOINT],
-            *found.backward,
-        ),
-        weight_gradient_s=float(projection_weight_gradients_s(rank)[0]),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +104,7 @@ class _Layer:
         core_s = attention_core_s(rank)
         moved_s = _pair(moved_operators_s(rank, is_expert=self.is_expert), 0.5)
         found = {
-            "attention projections": _summed(before, slowdown),
+            PROJECTIONS: _summed(before, slowdown),
             "attention core": _pair(core_s, slowdown),
             "attention output product": _pair(behind, slowdown),
             NORMS: moved_s,
@@ -238,20 +172,23 @@ class _Layer:
         """Both blocks between their collectives; half of the memory-bound operators on either side."""
         ends, norms = TensorEnds.of_block(self.rank), self._work(way, NORMS)
         entered = entered_products(self.rank, is_expert=self.is_expert)
-        entering = tuple(
-            each for names in entered for each in TensorEnds.of_block(self.rank, *names).entering[way]
-        )
+        entering = [(names[0], TensorEnds.of_block(self.rank, *names).entering[way]) for names in entered]
         leaving = ends.leaving[way]
         if self.rank.workload.model.latent_attention:
-            entering = (*TensorEnds.of_attention(self.rank).entering[way], *entering)
+            entering.insert(0, (AdaptedProduct.QKV, TensorEnds.of_attention(self.rank).entering[way]))
         blocks, sums = (
             (self._attention(way), self._experts(way)),
             (*self._adapters(way), *self._work(way, SUM)),
         )
         if way == 0:
-            items = (*norms, *self._around(entering, (*blocks[0], *blocks[1], *sums), leaving), *norms)
+            gathered = tuple(each for _, traffic in entering for each in traffic)
+            items = (*norms, *self._around(gathered, (*blocks[0], *blocks[1], *sums), leaving), *norms)
         else:
-            items = (*norms, *self._around(leaving, (*blocks[1], *blocks[0], *sums), entering), *norms)
+            items = (
+                *norms,
+                *self._backward_around(leaving, (*blocks[1], *blocks[0], *sums), entering),
+                *norms,
+            )
         return self._hidden_exchange(items, way)
 
     def _forward(self) -> Items:
@@ -279,17 +216,20 @@ class _Layer:
             return self._side_by_side(1)
         ends, experts = TensorEnds.of_block(self.rank, AdaptedProduct.FC1), self._experts(1)
         split = num_blocks(self.rank, is_expert=self.is_expert) > 1
-        around = (ends.leaving[1], ends.entering[1]) if split else ((), ())
+        products = (
+            self._backward_around(ends.leaving[1], experts, [(AdaptedProduct.FC1, ends.entering[1])])
+            if split
+            else experts
+        )
         feed_forward = (
             *self._work(1, SUM),
             *self._adapters(1),
-            *self._around(around[0], experts, around[1]),
+            *products,
             *self._work(1, NORMS),
         )
+        summed = TensorEnds.of_attention(self.rank).entering[1]
         attention = (
-            *self._around(
-                ends.leaving[1], self._attention(1), TensorEnds.of_attention(self.rank).entering[1]
-            ),
+            *self._backward_around(ends.leaving[1], self._attention(1), [(AdaptedProduct.QKV, summed)]),
             *self._work(1, NORMS),
         )
         return self._hidden_exchange((*feed_forward, *attention), way=1)
@@ -311,8 +251,25 @@ class _Layer:
         shown = [tuple(each.scaled(1.0 - share) for each in ends) for ends in (first, last)]
         return (*shown[0], *beside(hidden, items, lent_to=TENSOR), *shown[1])
 
+    def _backward_around(
+        self,
+        first: tuple[Collective, ...],
+        items: Items,
+        summed: Sequence[tuple[AdaptedProduct, tuple[Collective, ...]]],
+    ) -> Items:
+        """The same backward, where the gradients of what enters each block are summed up."""
+        if not sums_beside_product(self.rank)[0]:
+            return self._around(first, items, tuple(each for _, traffic in summed for each in traffic))
+        labels = {
+            AdaptedProduct.QKV: PROJECTIONS,
+            AdaptedProduct.FC1: SHARED_EXPERTS if self.is_expert else FEED_FORWARD,
+        }
+        for name, traffic in summed:
+            items = beside_block(self.rank, items, labels[name], name, traffic, is_expert=self.is_expert)
+        return (*first, *items)
+
     def _attention(self, way: int) -> Items:
-        names = ("attention projections", "attention output product")
+        names = (PROJECTIONS, "attention output product")
         before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
         core = context_core(self.rank, self._work(way, "attention core"), way)
         return (*before, *core, *behind)
@@ -320,7 +277,7 @@ class _Layer:
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and behind those of the experts."""
         if not self.is_expert:
-            return self._work(way, "feed-forward products")
+            return self._work(way, FEED_FORWARD)
         sent, returned = expert_traffic(self.rank, way)
         if way == 1:
             sent, returned = returned, sent

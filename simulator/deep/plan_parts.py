@@ -11,8 +11,9 @@ import numpy as np
 from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
 from simulator.chunks import Chunks, ChunkWeights
 from simulator.deep.plan_collectives import Collective, Group, Message, Operation, message, ring
+from simulator.deep.plan_ends import embedding_passes, module_passes, output_passes
 from simulator.deep.plan_items import PartPasses, collectives_of, moves, work, works_of
-from simulator.deep.plan_operators import embedding_passes, layer_passes, module_passes, output_passes
+from simulator.deep.plan_operators import layer_passes
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.gradient_copies import gradient_copies_s, handles_gradients_apart
 from simulator.kept_inputs import ACTIVATION_BYTES

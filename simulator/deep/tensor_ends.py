@@ -34,6 +34,13 @@ class TensorEnds:
         return replace(ends, entering=cls.of(rank).entering)
 
     @classmethod
+    def again(cls, rank: Rank) -> tuple[Collective, ...]:
+        """Returns what gathers the input of a block once more backward, where ranks have kept their own tokens of it."""
+        if not rank.workload.has_sequence_parallel:
+            return ()
+        return cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
+
+    @classmethod
     def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
         """What the ranks sum up ahead of a gather, if anything."""
         has_any = rank.largest_bytes[0] > 0.0

@@ -84,6 +84,7 @@ CHANGES: Mapping[str, object] = {
     "keeps_stage_outputs": True,
     "frees_stage_inputs": True,
     "overlaps_tensor_comm": True,
+    "overlaps_input_gradients": False,
     "has_sequence_parallel": False,
 }
 """Another value of every field that a rule is about."""

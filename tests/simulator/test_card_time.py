@@ -82,7 +82,8 @@ class TestCardTime:
         # A gather and a scatter around each of two blocks: 15/16 of 4096 x 8192 bf16 values over eight cards.
         ring_s = 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
         assert forward_s[0] == pytest.approx(4 * ring_s)
-        assert backward_s[0] == pytest.approx(4 * ring_s)
+        # Backward both inputs are gathered once more.
+        assert backward_s[0] == pytest.approx(6 * ring_s)
 
     def test_experts_of_eight_nodes_send_what_leaves_the_node_over_their_own_card(self) -> None:
         rank = rank_of(ROUTED, plan_of(expert=64, data=64))
@@ -126,11 +127,11 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside() -> None
         for tensor, data in ((16, 8), (8, 16))
     ]
     assert np.asarray(apart["gradient_sync_s"])[0, 0] == pytest.approx(ring_s[1], rel=0.01)
-    # Backward, four rings over eight cards in each of 80 layers and one at either end; all but the first eighth of them
+    # Backward, six rings over eight cards in each of 80 layers and three at the ends; all but the first eighth of them
     # passes before the last piece of the gradients.
-    tensor_s = 322 * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
+    tensor_s = 483 * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
     expected_s = ring_s[0] + 7 / 8 * tensor_s
-    assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=0.01)
+    assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=0.02)
 
 
 def test_a_design_takes_as_long_alone_as_beside_one_that_shares_its_cards() -> None:

@@ -110,6 +110,7 @@ def test_more_of_any_rate_never_makes_a_step_longer(
     choices=st.fixed_dictionaries(
         {
             "overlaps_tensor_comm": st.booleans(),
+            "overlaps_input_gradients": st.booleans(),
             "has_sequence_parallel": st.booleans(),
             "has_fused_operators": st.booleans(),
         }

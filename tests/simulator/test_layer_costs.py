@@ -171,6 +171,10 @@ class TestCompute:
         assert output_layer(rank).forward_compute_s == pytest.approx(expected_s)
 
 
+ONE_BY_ONE = {"overlaps_input_gradients": False}
+"""Nothing hides what tensor-parallel ranks exchange."""
+
+
 class TestTensorParallelism:
     def collective_s(self, collective: Callable[..., Floats], rank: Rank, t: int) -> Floats:
         hidden_bytes = 2.0 * 4096 * 4096  # one sequence of 4,096 tokens, h = 4,096, 16 bits
@@ -180,7 +184,7 @@ class TestTensorParallelism:
 
     @pytest.mark.parametrize("t", [2, 8, 16])
     def test_sequence_parallelism_gathers_and_scatters_twice_in_each_direction(self, t: int) -> None:
-        rank = rank_of(plan_of(tensor=t))
+        rank = rank_of(plan_of(tensor=t), training().model_copy(update=ONE_BY_ONE))
         layer = dense_layer(rank)
         pair_s = self.collective_s(all_gather_s, rank, t) + self.collective_s(reduce_scatter_s, rank, t)
         assert layer.forward_tensor_comm_s == pytest.approx(2 * pair_s)
@@ -189,7 +193,7 @@ class TestTensorParallelism:
     def test_inputs_of_eight_bit_products_are_gathered_in_eight_bits_and_their_results_summed_in_sixteen(
         self,
     ) -> None:
-        workload = training().model_copy(update={"fp8_recipe": "delayed"})
+        workload = training().model_copy(update={"fp8_recipe": "delayed", **ONE_BY_ONE})
         eight, sixteen = (
             rank_of(plan_of(tensor=8, precision=precision), workload)
             for precision in (Precision.FP8, Precision.BF16)
@@ -209,7 +213,7 @@ class TestTensorParallelism:
         self, block: str, num_entered: int
     ) -> None:
         model = training().model.model_copy(update={"parallel_block": block})
-        split = training(model)
+        split = training(model).model_copy(update=ONE_BY_ONE)
         rank = rank_of(plan_of(tensor=8), split)
         gather_s, scatter_s = (
             self.collective_s(collective, rank, 8) for collective in (all_gather_s, reduce_scatter_s)
@@ -225,13 +229,15 @@ class TestTensorParallelism:
 
     @pytest.mark.parametrize("t", [2, 8, 16])
     def test_without_it_there_are_two_all_reduces_in_each_direction(self, t: int) -> None:
-        rank = rank_of(plan_of(tensor=t), training().model_copy(update=WITHOUT_SEQUENCE_PARALLEL))
+        choices = {**WITHOUT_SEQUENCE_PARALLEL, **ONE_BY_ONE}
+        rank = rank_of(plan_of(tensor=t), training().model_copy(update=choices))
         layer = dense_layer(rank)
         assert layer.forward_tensor_comm_s == pytest.approx(2 * self.collective_s(all_reduce_s, rank, t))
         assert layer.backward_tensor_comm_s == pytest.approx(2 * self.collective_s(all_reduce_s, rank, t))
 
     def test_the_embedding_leaves_a_block_and_the_output_layer_enters_one(self) -> None:
-        rank = rank_of(plan_of(tensor=8), training().model_copy(update=WITHOUT_SEQUENCE_PARALLEL))
+        choices = {**WITHOUT_SEQUENCE_PARALLEL, **ONE_BY_ONE}
+        rank = rank_of(plan_of(tensor=8), training().model_copy(update=choices))
         reduced_s = self.collective_s(all_reduce_s, rank, 8)
         first, last = embedding(rank), output_layer(rank)
         # Megatron-LM's f and g: the one that does something forward does nothing backward.

@@ -155,7 +155,12 @@ class TestDepths:
         experts = model.experts.model_copy(update={"has_biases": True}) if model.experts else None
         norm = None if model.latent_attention else "per_head"
         shape = model.model_copy(update={"parallel_block": block, "qk_norm": norm, "experts": experts})
-        choices = {"fp8_recipe": "mxfp8", "has_sequence_parallel": is_split, "expert_products": "separate"}
+        choices = {
+            "fp8_recipe": "mxfp8",
+            "has_sequence_parallel": is_split,
+            "expert_products": "separate",
+            "overlaps_input_gradients": False,
+        }
         workload = training(shape, global_batch_size=16).model_copy(update=choices)
         plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, precision=Precision.FP8)
         case = Case(job=job_of(workload), plan=plan)

@@ -1,0 +1,101 @@
+"""Do sums of input gradients hide behind the product that Megatron has beside them, and behind nothing where it has none?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from simulator.deep.plan_step import plan_step
+from simulator.layer_collectives import CORE_SHARE
+from simulator.layer_costs import dense_layer, expert_layer, output_layer
+from simulator.lora import Lora
+from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.part_times import PartTimes
+from simulator.plan import Schedule
+from simulator.rank import Rank
+from simulator.table import Floats
+from simulator.workload import Workload
+from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
+
+TOKENS, HIDDEN = 4096.0, 4096.0
+"""Of Llama 3.1 8B with one sequence of 4,096 tokens; it has 32 heads and 8 for keys and values of 128, and f = 14,336."""
+
+
+def backward_s(times: PartTimes) -> float:
+    return float(times.backward_tensor_comm_s[0])
+
+
+def one_by_one(workload: Workload) -> Workload:
+    return changed(workload, overlaps_input_gradients=False)
+
+
+def hidden_s(traffic_s: Floats, cover_s: Floats) -> float:
+    """What collectives add to a computation that they run beside, taking cores from it."""
+    covered_s = np.minimum(traffic_s, cover_s)
+    return float(np.sum(traffic_s - covered_s + CORE_SHARE * covered_s))
+
+
+def first_products(rank: Rank, t: int) -> list[tuple[Floats, Floats, Floats]]:
+    columns = ((32 + 2 * 8) * 128 / t, 2 * 14_336 / t)
+    return [tuple(np.full(1, size) for size in (TOKENS, width, HIDDEN)) for width in columns]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("t", [2, 8])
+def test_the_scatter_runs_beside_the_weight_gradient_and_the_gather_beside_the_other_one(t: int) -> None:
+    rank = rank_of(training("llama-3.1-8b", sequence_length=4096), plan_of(tensor=t))
+    sizes = {"num_bytes": 2 * TOKENS * HIDDEN, "group_size": float(t), "members_per_domain": float(t)}
+    gather_s, scatter_s = (each(**sizes, links=rank.links) for each in (all_gather_s, reduce_scatter_s))
+    shown_s = 2 * float(np.sum(gather_s))
+    for m, n, k in first_products(rank, t):
+        shown_s += hidden_s(scatter_s, rank.weight_gradient_s(m, n, k))
+        shown_s += hidden_s(gather_s, rank.input_gradient_s(m, n, k))
+    assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
+
+
+def test_without_sequence_parallelism_the_all_reduce_does() -> None:
+    workload = changed(training("llama-3.1-8b", sequence_length=4096), has_sequence_parallel=False)
+    rank = rank_of(workload, plan_of(tensor=8))
+    reduce_s = all_reduce_s(
+        num_bytes=2 * TOKENS * HIDDEN, group_size=8.0, members_per_domain=8.0, links=rank.links
+    )
+    shown_s = sum(hidden_s(reduce_s, rank.weight_gradient_s(*each)) for each in first_products(rank, 8))
+    assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
+    assert backward_s(dense_layer(rank)) < 0.5 * backward_s(
+        dense_layer(rank_of(one_by_one(workload), plan_of(tensor=8)))
+    )
+
+
+def test_the_output_layer_hides_it_too_and_shared_experts_do() -> None:
+    for workload, part in ((training("llama-3.1-8b"), output_layer), (training("deepseek-v2"), expert_layer)):
+        plan = plan_of(tensor=4, expert=4, data=4) if part is expert_layer else plan_of(tensor=4)
+        both = (rank_of(each, plan) for each in (workload, one_by_one(workload)))
+        beside_s, behind_s = (backward_s(part(rank)) for rank in both)
+        assert beside_s < behind_s
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan"),
+    [
+        ({"lora": Lora(rank=16)}, plan_of(tensor=8)),
+        ({"overlaps_tensor_comm": True}, plan_of(tensor=8)),
+        ({}, plan_of(tensor=8, pipeline=2, schedule=Schedule.ZB_H1, zero=0)),
+        ({}, plan_of()),
+    ],
+)
+def test_nothing_hides_where_there_is_no_such_product_or_all_is_in_pieces(
+    changes: dict[str, object], plan: object
+) -> None:
+    workload = changed(training("llama-3.1-8b"), **changes)
+    both = (rank_of(each, plan) for each in (workload, one_by_one(workload)))  # type: ignore[arg-type]
+    beside_s, behind_s = (backward_s(dense_layer(rank)) for rank in both)
+    assert beside_s == behind_s
+
+
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v2"])
+def test_both_depths_hide_as_much(model: str, has_sequence_parallel: bool) -> None:
+    workload = changed(training(model, global_batch_size=16), has_sequence_parallel=has_sequence_parallel)
+    plan = plan_of(tensor=8, data=2, expert=8 if workload.model.experts else 1)
+    steps = [plan_step(job_of(each), plan) for each in (one_by_one(workload), workload)]
+    behind, beside = (step.step_time_s / float(step.fast.step_time_s[0]) for step in steps)
+    assert beside == pytest.approx(behind, abs=0.01)
