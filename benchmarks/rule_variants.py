@@ -97,6 +97,11 @@ VARIANTS = (
         )
         for ranks in ("2", "4", "8")
     ),
+    Variant(
+        name="Korthikanti et al., sums of input gradients beside nothing",
+        is_chosen=lambda row: row["group"].startswith("Korthikanti"),
+        workload={"overlaps_input_gradients": False},
+    ),
     *(
         Variant(
             name=f"{row_id}, experts in one kernel",
