@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.deep.plan_graph import DIRECTIONS, OPTIMIZER
+from simulator.deep.plan_expert_traffic import ROUTING_MAPS
+from simulator.deep.plan_graph import DIRECTIONS, LENT_TO_REPLICAS, OPTIMIZER
 from simulator.deep.plan_items import LENT
 from simulator.deep.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
 from simulator.deep.plan_step import PlanStep
@@ -97,6 +98,7 @@ def _bucket(label: str, step: PlanStep) -> int:
         SEND: "pipeline_send_s",
         f"{LENT} expert": "expert_comm_s",
         LENT_TO_SHARDS: "shard_comm_s",
+        LENT_TO_REPLICAS: "gradient_sync_s",
         LENT: "tensor_comm_s",
     }
     for start, bucket in starts.items():
@@ -104,9 +106,9 @@ def _bucket(label: str, step: PlanStep) -> int:
             return BUCKETS.index(bucket)
     if label.partition(": ")[0] in DIRECTIONS:
         return BUCKETS.index("compute_s")
-    if label.startswith(("tensor", "context")):
+    if label.startswith(("tensor", "context", "adapter")):
         return BUCKETS.index("tensor_comm_s")
-    if label.startswith("expert"):
+    if label.startswith(("expert", ROUTING_MAPS)):
         return BUCKETS.index("expert_comm_s")
     if label.startswith(("gradient", "weight", "tied")):
         is_often = step.zero_stage == GATHERS_AGAIN or (step.reduces_often and label.startswith("gradient"))

@@ -27,6 +27,8 @@ from simulator.rank import Rank
 from simulator.routing_maps import map_bytes
 
 Traffic = tuple[Collective, ...]
+ROUTING_MAPS = "routing maps"
+"""How the gather is called that tells all ranks where tokens go."""
 
 
 def expert_traffic(rank: Rank, way: int) -> tuple[Traffic, Traffic]:
@@ -50,7 +52,7 @@ def map_traffic(rank: Rank, way: int) -> Traffic:
     if way == 1 or not rank.workload.routes_by_maps:
         return ()
     ranks = Group.of(rank, 1, int(expert_ranks(rank.workload, rank.plans)[0]))
-    gather = ring("routing maps", Operation.ALL_GATHER, float(map_bytes(rank)[0]), ranks, rank.links)
+    gather = ring(ROUTING_MAPS, Operation.ALL_GATHER, float(map_bytes(rank)[0]), ranks, rank.links)
     return _in_training(moves(gather))
 
 
