@@ -10,11 +10,12 @@ Korthikanti et al., arXiv 2205.05198):
     plain         -               all-reduce           all-reduce       -
     sequence      all-gather      reduce-scatter       reduce-scatter   all-gather
 
-With sequence parallelism the backward pass gathers the block's input once more, behind the product for the input's
-gradient. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`); the embedding, the
-output layer and products that have an adapter gather 16 bits. Blocks that read the same input (`ModelShape.parallel_block`)
-are left once, since their results are added up first, and entered once where one norm makes one input of both. What enters
-latent attention is in `simulator.latent_exchange`, what adapters exchange in `simulator.adapter_exchange`.
+What of them hides backward behind the first product of a block, and is gathered once more meanwhile, is in
+`simulator.input_gradients`. Blocks of layers may gather inputs of products that are cast (`Workload.gathers_cast_inputs`);
+the embedding, the output layer and products that have an adapter gather 16 bits. Blocks that read the same input
+(`ModelShape.parallel_block`) are left once, since their results are added up first, and entered once where one norm makes one
+input of both. What enters latent attention is in `simulator.latent_exchange`, what adapters exchange in
+`simulator.adapter_exchange`.
 """
 
 from __future__ import annotations
