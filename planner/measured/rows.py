@@ -310,8 +310,7 @@ class _Translation:
 
     def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
         """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
-        written = self.told.text("zero_stage_or_fsdp")
-        is_pipeline = layout["pipeline_parallel"] > 1
+        written, is_pipeline = self.told.text("zero_stage_or_fsdp"), layout["pipeline_parallel"] > 1
         habits = reducing_in_pipeline(self.habits) if is_pipeline else outside_pipeline(self.habits)
         stage = told_stage(self.told, habits.zero_stage)
         is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))

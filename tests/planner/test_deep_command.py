@@ -239,6 +239,8 @@ class TestTimeline:
 class TestOwnNetwork:
     EIGHT = ("--set", "workload.global_batch_size=8")
     """As many micro-batches."""
+    ONE_BY_ONE = ("--set", "workload.overlaps_input_gradients=false")
+    """Nothing runs beside what tensor-parallel ranks exchange."""
 
     def network(self, folder: Path, text: str) -> tuple[str, str]:
         (folder / "own.yaml").write_text(f"network: {{{text}, latency_s: 0}}", encoding="utf-8")
@@ -248,7 +250,7 @@ class TestOwnNetwork:
         self, job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         net = self.network(tmp_path, "kind: switch, num_gpus: 8, bandwidth_bytes_per_s: 1e15")
-        answer = answered(capsys, job, *net, plan="tp=4,dp=2")
+        answer = answered(capsys, job, *net, *self.ONE_BY_ONE, plan="tp=4,dp=2")
         seconds = {part.name: part.deep_s for part in answer.parts}
         assert seconds["compute_s"] + seconds["optimizer_s"] == pytest.approx(answer.step_time_s, rel=1e-3)
         assert seconds["compute_s"] == pytest.approx(
@@ -264,7 +266,8 @@ class TestOwnNetwork:
         took_s = {}
         for rate in (1e9, 2e9):
             net = self.network(tmp_path, f"kind: switch, num_gpus: 8, bandwidth_bytes_per_s: {rate}")
-            answer = answered(capsys, job, *net, *self.EIGHT, "--collectives", "ring", plan="tp=8,dp=1")
+            choices = (*self.EIGHT, *self.ONE_BY_ONE, "--collectives", "ring")
+            answer = answered(capsys, job, *net, *choices, plan="tp=8,dp=1")
             took_s[rate] = {part.name: part.deep_s for part in answer.parts}["tensor_comm_s"]
         # A micro-batch of 8,192 tokens of 4,096 values of 2 bytes; each of 32 layers gathers or scatters it at two blocks,
         # four times forward and four times backward, the ends of the model as well: 7/8 of it leave a rank each time.

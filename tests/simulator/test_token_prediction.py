@@ -299,7 +299,7 @@ class TestDeepDepth:
     def test_operators_and_traffic_of_a_module_are_those_of_the_fast_depth(
         self, model: ModelShape, recompute: Recompute, *, is_split: bool
     ) -> None:
-        workload = trained(model, 1, has_sequence_parallel=is_split)
+        workload = trained(model, 1, has_sequence_parallel=is_split, overlaps_input_gradients=False)
         plan = plan_of(tensor=2, expert=4 if model.experts else 1, data=4, recompute=recompute)
         parts, _ = parts_and_shape(job_of(workload), plan)
         times, passes = module(parts.rank), parts.passes[Part.MODULE]

@@ -81,9 +81,9 @@ def test_every_rank_has_its_collectives_with_their_true_bytes() -> None:
         and node.number("comm_type") == CommType.ALL_GATHER
         and export.groups[int(str(node.attributes["pg_name"]))] == (0, 1)
     ]
-    # Two micro-batches of 32 layers gather at two blocks forward and two backward, the output layer and the embedding
-    # at one end each; a rank contributes half of 4096 x 4096 values of 2 bytes.
-    assert len(gathers) == 2 * (32 * 4 + 2)
+    # Two micro-batches of 32 layers gather at two blocks forward, and twice backward, to enter and for the weights; the output
+    # layer does once each, the embedding once. A rank contributes half of 4096 x 4096 values of 2 bytes.
+    assert len(gathers) == 2 * (32 * 6 + 3)
     assert {node.number("comm_size") for node in gathers} == {4096 * 4096}
     assert len(export.nodes) == 4
 

@@ -36,7 +36,7 @@ def test_it_takes_as_long_as_message_by_message(name: str) -> None:
 
 
 def test_a_slow_accelerator_is_as_slow_as_message_by_message() -> None:
-    faults = Faults(speed={3: 0.5})
+    faults = Faults(speed={3: 0.8})
     whole = plan_on(TENSOR.job, TENSOR.plan, NODES.build(), faults=faults, algorithm=Algorithm.NCCL)
     part = plan_on_nodes(TENSOR.job, TENSOR.plan, NODES, faults=faults)
     assert part.step_time_s == pytest.approx(whole.step_time_s, rel=5e-3)
