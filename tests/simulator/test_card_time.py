@@ -130,6 +130,7 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside() -> None
     # Backward, six rings over eight cards in each of 80 layers and three at the ends; all but the first eighth of them
     # passes before the last piece of the gradients.
     tensor_s = 483 * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
+    # Some of what the pass sends hides in it, which is 1.3 % of this.
     expected_s = ring_s[0] + 7 / 8 * tensor_s
     assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=0.02)
 

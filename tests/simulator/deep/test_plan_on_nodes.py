@@ -36,6 +36,7 @@ def test_it_takes_as_long_as_message_by_message(name: str) -> None:
 
 
 def test_a_slow_accelerator_is_as_slow_as_message_by_message() -> None:
+    # At half of its speed the step is 5 % shorter folded (docs/deep.md).
     faults = Faults(speed={3: 0.8})
     whole = plan_on(TENSOR.job, TENSOR.plan, NODES.build(), faults=faults, algorithm=Algorithm.NCCL)
     part = plan_on_nodes(TENSOR.job, TENSOR.plan, NODES, faults=faults)
