@@ -143,6 +143,7 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     stage = named_stage(name)
     if (is_fully_sharded or stage == LAST_STAGE) and habits in (
         EARLY_MEGATRON,
+        MEGATRON_2022,
         EARLY_DEEPSPEED,
     ):
         habits = EARLY_ZERO_3

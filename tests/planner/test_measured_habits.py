@@ -416,6 +416,28 @@ class TestHabitsOfReleases:
     def test_a_stage_in_the_name_of_a_framework_holds(self, framework: str, stage: int) -> None:
         assert habits_of(framework, "hopper", "bf16").zero_stage == stage
 
+    @pytest.mark.parametrize(
+        ("framework", "is_hidden"),
+        [
+            ("Megatron-LM 2021", False),
+            ("Megatron-LM (May 2022)", True),
+            ("Megatron-LM 0.12", True),
+            ("Megatron-DeepSpeed 2022", False),
+            ("InternEvo", True),
+            ("torchtitan", False),
+            ("somebody's own", True),
+        ],
+    )
+    def test_sums_of_input_gradients_are_hidden_by_megatron_since_2022(
+        self, framework: str, *, is_hidden: bool
+    ) -> None:
+        assert habits_of(framework, "ampere", "fp16").overlaps_input_gradients is is_hidden
+
+    @pytest.mark.parametrize("framework", ["Megatron-LM 2021", "Megatron-LM (May 2022)"])
+    def test_zero_3_of_early_megatron_is_that_of_deepspeed(self, framework: str) -> None:
+        found = habits_of(framework, "ampere", "fp16", is_fully_sharded=True)
+        assert found == habits_of("Megatron-DeepSpeed 2022", "ampere", "fp16", is_fully_sharded=True)
+
     @pytest.mark.parametrize("framework", ["Megatron-Core (FSDP)", "NeMo 25.02 FSDP", "Megatron-LM + FSDP"])
     def test_megatron_with_fsdp_shards_layers_of_transformer_engine(self, framework: str) -> None:
         found = habits_of(framework, "ampere", "bf16")
