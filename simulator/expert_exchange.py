@@ -48,11 +48,10 @@ def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_
         backward_s: The same backward.
         shared_s: What of it are shared experts, forward and backward.
     """
-    gather_s, backward_exchange_s = map_gather_s(rank) / RATE_IN_TRAINING, _exchange_s(rank)
+    exchange_s, backward_exchange_s = _exchange_s(rank)
     if rank.workload.overlaps_shared_experts:
-        shown_s = exposed_s(backward_exchange_s, shared_s[0]) + gather_s
+        shown_s = exposed_s(backward_exchange_s, shared_s[0]) + _gather_s(rank)
         return shown_s, exposed_s(backward_exchange_s, shared_s[1])
-    exchange_s = backward_exchange_s + gather_s
     if rank.workload.overlaps_expert_exchange:
         most = np.where(runs_in_pairs(rank.plans), 0.0, HIDDEN_EXCHANGE_SHARE)
         return (
@@ -80,8 +79,7 @@ def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Dire
         forward_s: Computation of a layer forward.
         backward_s: The same backward.
     """
-    backward_exchange_s, is_paired = _exchange_s(rank), runs_in_pairs(rank.plans)
-    exchange_s = backward_exchange_s + map_gather_s(rank) / RATE_IN_TRAINING
+    (exchange_s, backward_exchange_s), is_paired = _exchange_s(rank), runs_in_pairs(rank.plans)
     return (
         is_paired * (exchange_s - exposed_s(exchange_s, forward_s)),
         is_paired * (backward_exchange_s - exposed_s(backward_exchange_s, backward_s)),
@@ -94,9 +92,15 @@ def exchange_alone_s(rank: Rank) -> Directions:
     return backward_s + map_gather_s(rank), backward_s
 
 
-def _exchange_s(rank: Rank) -> Floats:
-    """Dispatch and combine of a step in one direction."""
-    return _alone_s(rank) / RATE_IN_TRAINING
+def _exchange_s(rank: Rank) -> Directions:
+    """Dispatch and combine in a step, forward behind the gather of maps of the routing."""
+    backward_s = _alone_s(rank) / RATE_IN_TRAINING
+    return backward_s + _gather_s(rank), backward_s
+
+
+def _gather_s(rank: Rank) -> Floats:
+    """That gather in a step."""
+    return map_gather_s(rank) / RATE_IN_TRAINING
 
 
 def _alone_s(rank: Rank) -> Floats:
