@@ -39,10 +39,9 @@ def first_products(rank: Rank, *, is_expert: bool) -> dict[AdaptedProduct, Produ
     """Returns the products of a layer beside which sums travel: of attention without latents, of what is no routed expert."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     found = {} if model.latent_attention else {AdaptedProduct.QKV: attention_products(rank)[0]}
-    width = float(model.ffn_hidden_size)
+    width = model.ffn_hidden_size
     if is_expert and model.experts:
-        is_beside = not rank.workload.overlaps_shared_experts
-        width = float(model.experts.shared_ffn_hidden_size) * is_beside
+        width = 0 if rank.workload.overlaps_shared_experts else model.experts.shared_ffn_hidden_size
     if width:
         columns = (model.num_ffn_matrices - 1) * width / t
         found[AdaptedProduct.FC1] = (rank.tokens, columns, np.full(len(t), float(model.hidden_size)))

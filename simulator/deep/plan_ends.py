@@ -8,7 +8,7 @@ from simulator.deep.plan_input_gradients import beside_product
 from simulator.deep.plan_items import PartPasses, work
 from simulator.deep.plan_operators import layer_passes
 from simulator.deep.tensor_ends import TensorEnds
-from simulator.input_gradients import output_products_s, sums_beside_product
+from simulator.input_gradients import output_products_s
 from simulator.layer_costs import embedding, output_layer
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
@@ -42,11 +42,8 @@ def output_passes(rank: Rank) -> PartPasses:
     times, ends = output_layer(rank), TensorEnds.of(rank)
     number = rank.workload.model.num_predicted_tokens
     forward = (*ends.entering[0], *work(OUTPUT, float(times.forward_compute_s[0]) / number))
-    backward = work(OUTPUT, float(times.backward_compute_s[0]) / number)
-    if sums_beside_product(rank)[0]:
-        backward = beside_product(rank, backward, OUTPUT, output_products_s(rank), ends.entering[1])
-    else:
-        backward = (*backward, *ends.entering[1])
+    products = work(OUTPUT, float(times.backward_compute_s[0]) / number)
+    backward = beside_product(rank, products, OUTPUT, output_products_s(rank), ends.entering[1])
     return PartPasses(
         forward=number * forward,
         backward=number * backward,

@@ -34,7 +34,7 @@ def beside_block(
         is_expert: Whether the layer has routed experts.
     """
     product = first_products(rank, is_expert=is_expert).get(name)
-    if product is None or not sums_beside_product(rank)[0]:
+    if product is None:
         return (*items, *summed)
     return beside_product(rank, items, label, both_products_s(rank, product), summed)
 
@@ -42,15 +42,17 @@ def beside_block(
 def beside_product(
     rank: Rank, items: Items, label: str, both_s: tuple[Floats, Floats], summed: tuple[Collective, ...]
 ) -> Items:
-    """Returns operators of which those called `label` end with two products, for the gradients of an input and of weights.
+    """Returns operators of which those called `label` end with two products, with the sum beside them, or behind all.
 
     Args:
         rank: A rank of the only design.
         items: The operators.
         label: Of those.
-        both_s: Both products, `(1,)` each.
+        both_s: Both products, for the gradients of an input and of weights, `(1,)` each.
         summed: What sums the gradient of the input up.
     """
+    if not sums_beside_product(rank)[0]:
+        return (*items, *summed)
     place, whole = next(
         (number, item) for number, item in enumerate(items) if isinstance(item, Work) and item.label == label
     )
