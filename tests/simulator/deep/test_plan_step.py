@@ -22,7 +22,7 @@ from simulator.model import ModelShape
 from simulator.model_parts import part_times
 from simulator.plan import TO_AND_FRO, Schedule
 from simulator.step import step_parts
-from tests.simulator.builders import gpt, job_of, plan_of, rented, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
 
 LARGE_DIFFERENCE = 0.01
@@ -244,12 +244,14 @@ class TestFolding:
         assert roles.speed[1:].min() == 1.0
 
     def test_more_accelerators_do_not_make_more_tasks(self) -> None:
-        def tasks(data: int) -> int:
-            job = job_of(training("llama-3.1-70b", sequence_length=8192, global_batch_size=8 * data))
+        def tasks(data: int, *, is_beside: bool) -> int:
+            workload = training("llama-3.1-70b", sequence_length=8192, global_batch_size=8 * data)
+            job = job_of(changed(workload, overlaps_input_gradients=is_beside))
             return len(plan_step(job, plan_of(tensor=8, pipeline=8, data=data)).graph)
 
         # Buckets of more replicas are larger, and fewer.
-        assert tasks(256) <= tasks(32) <= tasks(16)
+        assert tasks(256, is_beside=False) <= tasks(32, is_beside=False) == tasks(16, is_beside=False)
+        assert tasks(256, is_beside=True) <= tasks(32, is_beside=True) <= tasks(16, is_beside=True)
 
 
 class TestNetwork:
