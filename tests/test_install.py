@@ -134,6 +134,51 @@ def test_the_installation_says_which_python_it_needs(checkout: Path) -> None:
     assert not (checkout / ".venv").exists()
 
 
+def program(path: Path, lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{lines}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def environment(checkout: Path) -> Path:
+    """An environment that is there already, whose Python only notes in `asked-pip` what it is to install."""
+    for name in ("pyproject.toml", "constraints.txt", *(f"{room}/__init__.py" for room in ROOMS)):
+        (checkout / name).parent.mkdir(exist_ok=True)
+        (checkout / name).touch()
+    program(
+        checkout / ".venv/bin/python",
+        f'case "$*" in *--version) ;; *) echo "$@" >>{checkout}/asked-pip ;; esac',
+    )
+    (checkout / ".venv/bin/activate").write_text(str(checkout / ".venv"))
+    return checkout
+
+
+def install_beside_uv(folder: Path, *arguments: str, ends: int) -> subprocess.CompletedProcess[str]:
+    """Installs where the first uv of the path notes in `asked-uv` what it is to install, and ends like that."""
+    program(folder / "tools/uv", f'echo "$@" >>{folder}/asked-uv; exit {ends}')
+    return install(folder, *arguments, PATH=f"{folder / 'tools'}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_uv_installs_where_it_is_on_the_path_and_once(environment: Path) -> None:
+    for _ in range(2):
+        done = install_beside_uv(environment, "test", ends=0)
+        assert (done.returncode, done.stderr) == (0, "")
+    (asked,) = (environment / "asked-uv").read_text().splitlines()
+    assert asked.startswith("pip install ")
+    assert asked.endswith(" -c constraints.txt -e .[test]")
+    assert not (environment / "asked-pip").exists()
+
+
+def test_pip_installs_what_uv_cannot(environment: Path) -> None:
+    done = install_beside_uv(environment, ends=2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (environment / "asked-uv").exists()
+    (asked,) = (environment / "asked-pip").read_text().splitlines()
+    assert asked.startswith("-m pip install ")
+    assert asked.endswith(" -c constraints.txt .")
+
+
 @pytest.mark.parametrize("script", ["install.sh", ".ci/run"])
 def test_scripts_are_free_of_syntax_errors(script: str) -> None:
     shell = SHELL if script.endswith(".sh") else shutil.which("bash") or "bash"
