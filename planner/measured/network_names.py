@@ -16,6 +16,8 @@ from simulator import catalog
 from simulator.errors import InputError, Problem
 from simulator.units import GIGA, KILO, gigabits_per_s
 
+_SLOW = r"(?<![\d.])[1-5]?\d(?:\.\d{1,6})?\s?(?-i:[Gg]b)(?:it)?(?:/s|ps)"
+"""Less than 60 Gb/s, which one card of Ethernet has, or a virtual machine."""
 _FABRICS = (
     ("omni-?path", "omni-path"),
     ("slingshot", "slingshot-11"),
@@ -29,7 +31,7 @@ _FABRICS = (
     (r"(?<!\w)200G?\W*(gb(/s|ps) )?infiniband|infiniband\W*200\s?g", "infiniband-hdr"),
     (r"(?<!\w)100G?\W*(gb(/s|ps) )?infiniband|infiniband\W*100\s?g", "infiniband-edr"),
     (r"(?<!\w)800G?.*(roce|ethernet)", "ethernet-roce-800g"),
-    (r"^(?!.*infiniband).*(roce|ethernet|tcpx|gbe\b)", "ethernet-roce-400g"),
+    (rf"^(?!.*infiniband).*(roce|ethernet|tcpx|gbe\b|{_SLOW})", "ethernet-roce-400g"),
     ("tpu|jupiter|dcn", "tpu-dcn"),
 )
 """Fabrics by what their descriptions contain; what is not told apart is the usual fabric of the accelerator."""
@@ -64,7 +66,7 @@ _EACH_GPU = re.compile(
     r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip|hpu|tpu|gcd|gaudi ?\d?)\b", re.IGNORECASE
 )
 _EACH_NODE = re.compile(r"(?:\bper|/|\ba|\beach)\s*(?:node|server|host)\b", re.IGNORECASE)
-_PLAIN_ETHERNET = re.compile(r"^(?!.*(roce|rdma)).*(ethernet|gbe\b)", re.IGNORECASE)
+_PLAIN_ETHERNET = re.compile(rf"^(?!.*(roce|rdma|infiniband)).*(ethernet|gbe\b|{_SLOW})", re.IGNORECASE)
 """A host has one card of it unless more are named; cards for RDMA come one for each accelerator."""
 FASTEST_PORT_GBIT_PER_S = 800.0
 _DOMAIN = re.compile(r"NVL(\d{1,6})\b", re.IGNORECASE)

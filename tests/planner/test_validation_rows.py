@@ -97,6 +97,12 @@ class TestHardware:
             # One card of plain Ethernet; Tbit/s are those of a node: 1.6 Tbit/s = 200 GB/s.
             ("100 Gbit Ethernet", "ethernet-roce-400g", 12.5e9),
             ("2x100GbE", "ethernet-roce-400g", 25e9),
+            # So little only Ethernet or a virtual machine has; of an accelerator it is said that it is of one.
+            ("25 Gbps", "ethernet-roce-400g", 3.125e9),
+            ("Azure VM, 24 Gb/s", "ethernet-roce-400g", 3e9),
+            ("50 Gb/s per GPU", "ethernet-roce-400g", 50e9),
+            ("FDR InfiniBand 56 Gb/s", "infiniband-ndr", None),
+            ("25 GB/s", "infiniband-ndr", None),
             ("1.6 Tbps RDMA", "infiniband-ndr", 200e9),
         ],
     )
