@@ -1,7 +1,8 @@
-"""Are the shares of steps that docs/model.md quotes of gradients, their copies and their synchronisation those of today?"""
+"""Are the figures that docs/model.md quotes of steps, of what hides in them, and of late runs those of today?"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,13 @@ from planner.measured.deepspeed_habits import DEEPSPEED, INTERN_EVO
 from planner.measured.habits import Habits
 from simulator.chunks import split_layers
 from simulator.plan import Plan
+from simulator.run.spread import miss_probability
+from simulator.simulate import simulate
 from simulator.step import simulate_step, step_parts
+from simulator.units import DAY
 from simulator.workload import Workload
-from tests.simulator.builders import H100, changed, plan_of, rank_of, training
+from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, training
+from tests.support import H100_RENTED, job_with
 from tests.test_told_figures import words_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "model.md"
@@ -137,3 +142,20 @@ def test_sums_of_gradients_that_tensor_parallel_ranks_have_whole() -> None:
         rank = rank_of(workload, plan_of(tensor=8, data=8, expert=8, pipeline=pipeline))
         found = 1e3 * float(step_parts(rank, split_layers(workload.model, rank.plans)).whole_gradient_s[0])
         assert found == pytest.approx(told_ms, rel=0.05)
+
+
+def test_risks_of_late_runs() -> None:
+    # The row below it, of a million replays, is that of the program that stands beside the table.
+    days, risks, _ = (
+        [float(number) for number in re.findall(r"[\d.]+", cells)]
+        for cells in re.findall(
+            r"^\| (?:deadline, days|risk, %|late replays, %) \|(.*)$", PAGE.read_text("utf-8"), re.MULTILINE
+        )
+    )
+    offer = {**H100_RENTED, "num_gpus": 64}
+    job = job_with(offer, workload={"tokens": 1e11, "sequence_length": 8192, "global_batch_size": 512})
+    plans = table_of(plan_of(data=64, zero=2))
+    found = simulate(job, plans)
+    for deadline_days, told in zip(days, risks, strict=True):
+        risk = miss_probability(job, plans, found.steps, found.run, deadline_days * DAY)
+        assert 100 * float(risk[0]) == pytest.approx(told, abs=0.0006)
