@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.sheets import markdown_row
@@ -70,28 +71,28 @@ def grid() -> str:
     return "\n".join([markdown_row(*HEADER), markdown_row(*["---"] * len(HEADER)), *rows])
 
 
-def sizes() -> None:
-    """Prints how long a large step takes, folded, and a small one message by message."""
-    row("step", "accelerators", "played", "tasks", "s")
-    row(*["---"] * 5)
+def size_cases() -> Iterator[tuple[str, Case, bool]]:
+    """Yields what the second table has: a large step, folded, and small ones folded and message by message."""
     for data in REPLICAS:
         job = job_of(training("llama-3.1-405b", sequence_length=8192, global_batch_size=16 * data))
-        case = Case(job=job, plan=plan_of(tensor=8, pipeline=16, data=data))
-        _size_row("405B", case, is_folded=True)
+        yield "405B", Case(job=job, plan=plan_of(tensor=8, pipeline=16, data=data)), True
     for name in ("tensor and data", "experts on two nodes"):
         for is_folded in (True, False):
-            _size_row(name, FEW[name], is_folded=is_folded)
+            yield name, FEW[name], is_folded
 
 
-def _size_row(name: str, case: Case, *, is_folded: bool) -> None:
-    step, seconds = timed(case, is_folded=is_folded)
-    figures = (
-        f"{case.plan.num_gpus:,}",
-        f"{step.roles.num_played:,}",
-        f"{len(step.graph):,}",
-        f"{seconds:.2f}",
-    )
-    row(name, *figures)
+def size_cells(name: str, step: PlanStep) -> tuple[str, ...]:
+    """Returns how large a step is, as cells of the second table."""
+    return name, f"{step.cluster.num_gpus:,}", f"{step.roles.num_played:,}", f"{len(step.graph):,}"
+
+
+def sizes() -> None:
+    """Prints how long large and small steps take."""
+    row("step", "accelerators", "played", "tasks", "s")
+    row(*["---"] * 5)
+    for name, case, is_folded in size_cases():
+        step, seconds = timed(case, is_folded=is_folded)
+        row(*size_cells(name, step), f"{seconds:.2f}")
 
 
 def main() -> None:

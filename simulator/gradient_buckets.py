@@ -1,10 +1,11 @@
 """In how many pieces does the traffic of the replicas once per step travel, and how long does it take?
 
 Megatron Core cuts the weights of the first chunk of the first stage into buckets of at least max(40 million, 1 million for
-each replica) weights, and of whole tensors: that of the embedding is reduced last and gathered first. All other chunks are one
-bucket, since what their stages exchange is seldom waited for (`DistributedDataParallel`, `get_model`). Where a stage has many
-chunks, the gradients of each are reduced behind its last backward pass, those of the first chunk too (`align_grad_reduce`, the
-default, in `schedules.py`).
+each replica) weights, and of whole tensors: that of the embedding is reduced last and gathered first. Context-parallel ranks
+are replicas, too (`get_model` of Megatron-LM since 2025, `_ddp_wrap` of Megatron-Bridge). All other chunks are one bucket,
+since what their stages exchange is seldom waited for (`DistributedDataParallel`). Where a stage has many chunks, the gradients
+of each are reduced behind its last backward pass, those of the first chunk too (`align_grad_reduce`, the default, in
+`schedules.py`).
 
 Others fill buckets of a given size (`bucket_weights`; `reduce_bucket_size` of InternEvo, Colossal-AI and DeepSpeed).
 
@@ -65,8 +66,9 @@ class Buckets(NamedTuple):
 
 def _first_buckets(rank: Rank, first: tuple[Floats, Floats]) -> Integers:
     """Buckets of the first chunk with so many shared and routed weights; those of routed experts are beside the others."""
+    num_replicas = rank.plans.data_parallel * rank.plans.context_parallel
     least: Floats | float = rank.workload.bucket_weights or np.maximum(
-        BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * rank.plans.data_parallel
+        BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * num_replicas
     )
     least = np.maximum(least, _embedding_weights(rank))
     return np.asarray(np.maximum(1, np.ceil(np.maximum(*first) / least)), dtype=np.int64)

@@ -2,9 +2,7 @@
 
     job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
 
-Rates of a node count nodes of eight accelerators; larger or smaller nodes fail in proportion. Domains hold nodes as they
-are. Nodes that a landlord takes back count as failed ones. Of a node's failures some leave its memory intact (process
-faults); the others take the node out of service, failures of a domain all nodes in it.
+with the rates of `simulator.interruption_rates`.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ import numpy as np
 from scipy.special import pdtrik
 
 from simulator.checkpoints.schemes import CheckpointTable
+from simulator.interruption_rates import interruption_rates_per_s, lost_nodes_per_s, nodes_of_domain
 from simulator.job import Job
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
-from simulator.reliability import GPUS_PER_COUNTED_NODE
 from simulator.run.columns import Interruption
 from simulator.run.losses import probability_in_repair
 from simulator.table import Floats, Integers, Table, total
@@ -85,21 +83,13 @@ def destroyed_nodes_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats
 
 def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
     """Interruptions of the job per second of up-time, by kind, `(n,)`."""
-    fleet = job.reliability
-    nodes = plans.num_gpus / GPUS_PER_COUNTED_NODE
-    failures = nodes * fleet.failures_per_1000_node_days
     offers = OfferTable.from_job(job)
-    # A rack holds nodes as they are, whatever they hold; so does what a landlord takes back.
-    own_nodes = plans.num_gpus / offers.gpus_per_node[plans.offer]
-    domains = np.ceil(np.ceil(own_nodes) / fleet.nodes_per_domain)
-    reclaims = own_nodes * offers.interruptions_per_1000_node_days[plans.offer]
-    per_1000_days = {
-        Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
-        Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction) + reclaims,
-        Interruption.DOMAIN_FAULT: domains * fleet.domain_failures_per_1000_domain_days,
-        Interruption.PLANNED: nodes * fleet.planned_stops_per_1000_node_days,
-    }
-    return {kind: rate / (1000.0 * DAY) for kind, rate in per_1000_days.items()}
+    return interruption_rates_per_s(
+        job.reliability,
+        plans.num_gpus,
+        offers.gpus_per_node[plans.offer],
+        offers.interruptions_per_1000_node_days[plans.offer],
+    )
 
 
 def _restart_s(job: Job, checkpoints: CheckpointTable, fast_survival: Floats) -> Floats:
@@ -154,7 +144,7 @@ def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Fl
     """Returns the same where domains fail, `(n,)`: all their nodes at once, for which as many spares have to stand by."""
     rates, size = _rates_per_s(job, plans), _domain_nodes(job, plans)
     node, domain = rates[Interruption.NODE_FAULT], rates[Interruption.DOMAIN_FAULT]
-    seconds = in_repair / (node + size * domain)
+    seconds = in_repair / lost_nodes_per_s(rates, size)
     clusters, inverse = np.unique(np.stack([node, domain, size, seconds, alone]), axis=1, return_inverse=True)
     node, domain, size, seconds, alone = clusters
     low, high = np.zeros(len(node)), size * (alone + 1.0)
@@ -171,15 +161,14 @@ def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Fl
 
 def _domain_nodes(job: Job, plans: PlanTable) -> Floats:
     """Returns the job's nodes in one failure domain, `(n,)`."""
-    num_nodes = np.ceil(plans.num_gpus / OfferTable.from_job(job).gpus_per_node[plans.offer])
-    return np.minimum(job.reliability.nodes_per_domain, num_nodes)
+    return nodes_of_domain(
+        job.reliability, plans.num_gpus, OfferTable.from_job(job).gpus_per_node[plans.offer]
+    )
 
 
 def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Floats:
     """Returns the mean number of nodes that go out of service in a time, `(n,)`; process faults take none."""
-    rates = _rates_per_s(job, plans)
-    of_domains = _domain_nodes(job, plans) * rates[Interruption.DOMAIN_FAULT]
-    return np.asarray(time_s * (rates[Interruption.NODE_FAULT] + of_domains))
+    return np.asarray(time_s * lost_nodes_per_s(_rates_per_s(job, plans), _domain_nodes(job, plans)))
 
 
 def node_loss_share(job: Job, plans: PlanTable) -> Floats:

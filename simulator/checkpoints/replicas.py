@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 from scipy.special import pdtrc
 
@@ -9,6 +12,8 @@ from simulator.checkpoints.columns import Costs, survives
 from simulator.checkpoints.files import asynchronous
 from simulator.checkpoints.sizes import Saves
 from simulator.checkpoints.survival import replicas_outlast
+from simulator.interruption_rates import interruption_rates_per_s, lost_nodes_per_s, nodes_of_domain
+from simulator.run.columns import Interruption
 from simulator.table import Booleans, Floats, Integers
 from simulator.units import DAY
 
@@ -27,12 +32,13 @@ def replica_ft(saves: Saves) -> Costs:
     """The other replicas go on after a quorum, and the failed one comes back beside them (torchft, FT-HSDP).
 
     Of D replicas (under hybrid sharding, of D shard groups) one is missing for R_rep: capacity of R_rep / D of the whole
-    job is lost. At the rate a of failures the number of replicas that are missing is Poisson with mean a R_rep; a failure
-    that meets D - 1 of them takes the last one, and all go back to a save.
+    job is lost. At the rate a of what is not announced, nodes that are taken back among it, the number of replicas that are
+    missing is Poisson with mean a R_rep; a failure that meets D - 1 of them takes the last one, and all go back to a save.
     """
     quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
-    replicas, recovery_s = saves.designs.num_copies, _replica_recovery_s(saves)
-    num_missing = saves.reliability.failures_per_s(saves.designs.num_gpus) * recovery_s
+    losses = _Losses.of(saves)
+    replicas, recovery_s = saves.designs.num_copies, _replica_recovery_s(saves, losses)
+    num_missing = losses.replicas_per_s * recovery_s
     is_any_left = 1.0 - pdtrc(np.maximum(0.0, replicas - 2.0), num_missing)
     live = _live_replica(saves, quorum_s)
     survivals = {name: live[name] * is_any_left for name in live if name.endswith("_survival")}
@@ -72,18 +78,43 @@ def _restart_s(saves: Saves) -> float:
     return restart.detect_s + restart.diagnose_s + restart.initialize_s + restart.warm_up_s
 
 
-def _replica_recovery_s(saves: Saves) -> Floats:
+@dataclass(frozen=True, kw_only=True)
+class _Losses:
+    """What unannounced interruptions take, `(n,)`."""
+
+    replicas_per_s: Floats
+    """Interruptions, each of which takes a replica."""
+    nodes_per_s: Floats
+    """Nodes that go out of service."""
+    node_share: Floats
+    """Share of the interruptions that take any."""
+
+    @classmethod
+    def of(cls, saves: Saves) -> Self:
+        """Returns what designs lose."""
+        designs, fleet = saves.designs, saves.reliability
+        rates = interruption_rates_per_s(
+            fleet, designs.num_gpus, designs.gpus_per_node, designs.reclaims_per_1000_node_days
+        )
+        domain_nodes = nodes_of_domain(fleet, designs.num_gpus, designs.gpus_per_node)
+        with_nodes = rates[Interruption.NODE_FAULT] + rates[Interruption.DOMAIN_FAULT]
+        any_per_s = rates[Interruption.PROCESS_FAULT] + with_nodes
+        return cls(
+            replicas_per_s=any_per_s,
+            nodes_per_s=lost_nodes_per_s(rates, domain_nodes),
+            node_share=with_nodes / any_per_s,
+        )
+
+
+def _replica_recovery_s(saves: Saves, losses: _Losses) -> Floats:
     """From the fault until the failed replica trains again: restart, another node where one is needed, a copy."""
     designs, reliability = saves.designs, saves.reliability
     if saves.options.replica_recovery_s is not None:
         return np.full(len(designs), saves.options.replica_recovery_s)
-    restart, node_share = reliability.restart, 1.0 - reliability.process_fault_fraction
+    restart, spares = reliability.restart, designs.num_spare_nodes
     # Nodes in repair are Poisson; a failure that meets as many as there are spares waits for the queue.
-    in_repair = (
-        saves.reliability.failures_per_s(saves.designs.num_gpus) * node_share * reliability.repair_days * DAY
-    )
-    spares = designs.num_spare_nodes
+    in_repair = losses.nodes_per_s * reliability.repair_days * DAY
     has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), in_repair), 1.0)
     replace_s = has_none * restart.replace_from_queue_s + (1.0 - has_none) * restart.replace_from_spare_s
     fetch_s = saves.sizes().gpu_bytes / designs.network_bytes_per_s
-    return _restart_s(saves) + node_share * replace_s + fetch_s
+    return _restart_s(saves) + losses.node_share * replace_s + fetch_s

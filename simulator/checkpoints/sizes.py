@@ -39,6 +39,8 @@ class Designs(Table):
     zero_stage: Integers
     num_spare_nodes: Integers
     gpus_per_node: Integers
+    reclaims_per_1000_node_days: Floats
+    """How often a landlord takes a node back."""
     host_copy_bytes_per_s: Floats
     network_bytes_per_s: Floats
     host_power_w: Floats
@@ -65,6 +67,7 @@ class Designs(Table):
             zero_stage=plans.zero_stage[rows],
             num_spare_nodes=plans.num_spare_nodes[rows],
             gpus_per_node=offers.gpus_per_node[rows],
+            reclaims_per_1000_node_days=offers.interruptions_per_1000_node_days[rows],
             host_copy_bytes_per_s=offers.host_copy_bytes_per_s[rows],
             network_bytes_per_s=offers.network_bytes_per_s[rows],
             host_power_w=offers.host_power_w[rows],

@@ -151,3 +151,15 @@ class TestLiveReplicas:
         plan = plan_of(tensor=8, data=8, zero=0, scheme=CheckpointScheme.REPLICA_FT, spares=spares)
         costs = costs_of(JOB, plan)
         assert costs.missing_capacity_s == pytest.approx((300 + replace_s / 2 + TOTAL / 8 / 50e9) / 8)
+
+    def test_nodes_that_are_taken_back_take_replicas_as_failures_do(self) -> None:
+        # 6.5 failures and 100 reclaims of a node in 1000 days: all reclaims and half of the failures need another node.
+        (offer,) = JOB.offers
+        spot = offer.model_copy(update={"interruptions_per_1000_node_days": 100.0})
+        job = JOB.model_copy(update={"offers": (spot,)})
+        plan = plan_of(tensor=8, data=2, zero=0, scheme=CheckpointScheme.REPLICA_FT)
+        costs = costs_of(job, plan)
+        recovery_s = 300 + 7200 * 103.25 / 106.5 + TOTAL / 8 / 50e9
+        assert costs.missing_capacity_s == pytest.approx(recovery_s / 2)
+        is_other_there = math.exp(-2 * 106.5 / (1000 * 86_400) * recovery_s)
+        assert costs.process_survival == pytest.approx(is_other_there)

@@ -70,6 +70,13 @@ class TestMegatron:
         assert found == pytest.approx(weights / max(least, embedding), abs=1.01)
         assert found <= megatron_buckets(MODEL, tensor, 8, data) + 1
 
+    def test_context_parallel_ranks_count_as_replicas(self) -> None:
+        # Megatron-LM, `get_model`, and Megatron-Bridge, `_ddp_wrap`: 1 million for each of 32 x 8 ranks, above the embedding.
+        plan = plan_of(tensor=8, pipeline=2, data=32, context=8)
+        weights = (MODEL.vocabulary_size * MODEL.hidden_size + 8 * 12 * MODEL.hidden_size**2) / 8
+        assert buckets_of(plan).gradients[0, 0] == np.ceil(weights / 256e6)
+        assert np.ceil(weights / 256e6) < np.ceil(weights / 65.5e6)
+
     def test_only_the_first_chunk_of_the_first_stage_is_cut(self) -> None:
         buckets = buckets_of(plan_of(pipeline=4, data=8))
         assert buckets.gradients[0, 0] > 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.deep_plans import GRID, grid_line
+from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
 from simulator.blocks import LatentAttention
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Group, Operation, ring
@@ -60,6 +60,12 @@ class TestDepths:
     @pytest.mark.parametrize("name", GRID)
     def test_the_page_on_the_deep_depth_has_what_is_played(self, name: str) -> None:
         assert grid_line(name, GRID[name], _step(GRID[name])) in PAGE.read_text(encoding="utf-8").splitlines()
+
+    def test_the_page_has_the_tasks_of_today(self) -> None:
+        lines = PAGE.read_text(encoding="utf-8").splitlines()
+        rows = [line.removeprefix("| ").split(" | ")[:4] for line in lines]
+        for name, case, is_folded in size_cases():
+            assert [*size_cells(name, _step(case, is_folded=is_folded))] in rows
 
     def test_a_model_without_experts_has_no_parts_of_them(self) -> None:
         workload = training(gpt(num_layers=4), global_batch_size=4)

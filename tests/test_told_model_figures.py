@@ -1,0 +1,161 @@
+"""Are the figures that docs/model.md quotes of steps, of what hides in them, and of late runs those of today?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from planner.measured.deepspeed_habits import DEEPSPEED, INTERN_EVO
+from planner.measured.habits import Habits
+from simulator.chunks import split_layers
+from simulator.plan import Plan
+from simulator.run.spread import miss_probability
+from simulator.simulate import simulate
+from simulator.step import simulate_step, step_parts
+from simulator.units import DAY
+from simulator.workload import Workload
+from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, training
+from tests.support import H100_RENTED, job_with
+from tests.test_told_figures import words_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "model.md"
+A800, H800 = "a800-sxm4-80gb", "h800-sxm5-80gb"
+ON_8 = plan_of(data=8)
+
+
+def step_s(workload: Workload, plan: Plan, accelerator: str = H100) -> float:
+    rank = rank_of(workload, plan, accelerator)
+    return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
+
+
+def longer(workload: Workload, plan: Plan, accelerator: str = H100, **without: object) -> float:
+    """By how many per cent a step is longer than with other fields of its workload."""
+    return 100 * (
+        step_s(workload, plan, accelerator) / step_s(changed(workload, **without), plan, accelerator) - 1
+    )
+
+
+def of_habits(habits: Habits, model: str, plan: Plan, num_micro_batches: int) -> Workload:
+    """A step of sequences of 4,096 tokens, one in each of some micro-batches, by what a framework does to gradients."""
+    return changed(
+        training(model, global_batch_size=num_micro_batches * plan.data_parallel),
+        attention=habits.attention,
+        has_sequence_parallel=habits.has_sequence_parallel,
+        gathers_cast_inputs=habits.gathers_cast_inputs,
+        overlaps_parameter_gather=habits.overlaps_parameter_gather,
+        gradient_bytes=habits.gradient_bytes,
+        sync_bytes=habits.sync_bytes,
+        scatters_gradients_from=habits.scatters_gradients_from,
+        bucket_weights=habits.bucket_weights,
+        bucket_copy_bytes=float(habits.bucket_copy_bytes),
+        added_gradient_bytes=habits.added_gradient_bytes,
+        step_bytes=habits.step_bytes,
+        logit_bytes=habits.logit_bytes,
+        checkpoints_norms=habits.checkpoints_norms,
+        measures_accuracy=habits.measures_accuracy,
+    )
+
+
+class TestAllReduces:
+    def test_of_65b_and_7b(self) -> None:
+        words = words_of(PAGE)
+        assert "a step of 65B on 1,024 A800 is 8 % longer for it, in groups of 8, too" in words
+        assert "is 0.5 % longer, and in groups of a node 0.3 % shorter than with sums between groups" in words
+        for model, tensor, data, told, near in (
+            ("llama-65b", 8, 128, (8.0, 8.0), 0.5),
+            ("llama-2-7b", 1, 1024, (0.5, -0.3), 0.05),
+        ):
+            for shards, share in zip((None, 8), told, strict=True):
+                plan = plan_of(tensor=tensor, data=data, shards=shards)
+                workload = of_habits(INTERN_EVO, model, plan, 4)
+                found = longer(workload, plan, A800, scatters_gradients_from=1)
+                assert found == pytest.approx(share, abs=near)
+
+
+class TestSumsAndCopies:
+    @pytest.mark.parametrize(("accelerator", "added", "copied"), [(A800, 1.3, 0.8), (H800, 2.9, 1.3)])
+    def test_of_internevo(self, accelerator: str, added: float, copied: float) -> None:
+        words = words_of(PAGE)
+        assert "A adds 1.3 % to a step and C of InternEvo 0.8 %, on H800 2.9 and 1.3 %" in words
+        workload = of_habits(INTERN_EVO, "llama-2-7b", ON_8, 4)
+        assert longer(workload, ON_8, accelerator, added_gradient_bytes=None) == pytest.approx(
+            added, abs=0.05
+        )
+        assert longer(workload, ON_8, accelerator, bucket_copy_bytes=0.0) == pytest.approx(copied, abs=0.05)
+        assert "with one micro-batch C adds 3 to 4 %" in words
+        alone = of_habits(INTERN_EVO, "llama-2-7b", ON_8, 1)
+        assert 2.9 < longer(alone, ON_8, accelerator, bucket_copy_bytes=0.0) < 4.5
+
+    def test_of_deepspeed(self) -> None:
+        words = words_of(PAGE)
+        assert "takes 4.8 % more for its copies and 1.8 % for its all-reduces" in words
+        plan = plan_of(data=64, zero=2)
+        workload = changed(of_habits(DEEPSPEED, "llama-2-7b", plan, 1), gradient_bytes=2)
+        assert longer(workload, plan, A800, bucket_copy_bytes=0.0) == pytest.approx(4.8, abs=0.05)
+        assert longer(workload, plan, A800, scatters_gradients_from=1) == pytest.approx(1.8, abs=0.05)
+
+    def test_of_fsdp_on_the_streams_of_its_collectives(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        words = words_of(PAGE)
+        assert "whose traffic is hidden, and 1.5 % without `weight_prefetch`; 0.04 and 0.2 % for 70B" in words
+        for model, data, told in (("llama-3.1-8b", 8, (0.3, 1.5)), ("llama-3.1-70b", 64, (0.04, 0.2))):
+            plan = plan_of(data=data, zero=3)
+            workloads = [
+                changed(
+                    training(model, global_batch_size=data), sharded_copies="fsdp-2", weight_prefetch=prefetch
+                )
+                for prefetch in ("both", "none")
+            ]
+            with_s = [step_s(each, plan) for each in workloads]
+            with monkeypatch.context() as patch:
+                patch.setattr("simulator.replica_sync.stream_copies_s", lambda *_: (0.0, 0.0))
+                without_s = [step_s(each, plan) for each in workloads]
+            for found_s, least_s, share in zip(with_s, without_s, told, strict=True):
+                assert 100 * (found_s / least_s - 1) == pytest.approx(share, rel=0.15)
+
+
+def test_what_is_done_to_whole_gradients_once_per_step() -> None:
+    words = words_of(PAGE)
+    assert "are 12, 12 and 24 ms" in words
+    assert "the last two are 9 %, with 16 micro-batches 0.6 %" in words
+    one, many = (training(global_batch_size=8 * number) for number in (1, 16))
+    checked_s, divided_s = (
+        step_s(one, ON_8) - step_s(changed(one, **{name: False}), ON_8)
+        for name in ("checks_gradients", "divides_gradients")
+    )
+    assert (checked_s, divided_s) == pytest.approx((0.012, 0.024), abs=0.0005)
+    for workload, share in ((one, 9.0), (many, 0.6)):
+        found = longer(workload, ON_8, checks_gradients=False, divides_gradients=False)
+        assert found == pytest.approx(share, abs=0.5 if share > 1 else 0.05)
+
+
+def test_sums_of_gradients_that_tensor_parallel_ranks_have_whole() -> None:
+    words = words_of(PAGE)
+    assert "23 ms a step for it without a pipeline and 1.6 ms on 16 stages, Mixtral 0.06 ms" in words
+    for model, pipeline, told_ms in (
+        ("deepseek-v3", 1, 23.0),
+        ("deepseek-v3", 16, 1.6),
+        ("mixtral-8x7b", 1, 0.06),
+    ):
+        workload = training(model, global_batch_size=1024)
+        rank = rank_of(workload, plan_of(tensor=8, data=8, expert=8, pipeline=pipeline))
+        found = 1e3 * float(step_parts(rank, split_layers(workload.model, rank.plans)).whole_gradient_s[0])
+        assert found == pytest.approx(told_ms, rel=0.05)
+
+
+def test_risks_of_late_runs() -> None:
+    # The row below it, of a million replays, is that of the program that stands beside the table.
+    days, risks, _ = (
+        [float(number) for number in re.findall(r"[\d.]+", cells)]
+        for cells in re.findall(
+            r"^\| (?:deadline, days|risk, %|late replays, %) \|(.*)$", PAGE.read_text("utf-8"), re.MULTILINE
+        )
+    )
+    offer = {**H100_RENTED, "num_gpus": 64}
+    job = job_with(offer, workload={"tokens": 1e11, "sequence_length": 8192, "global_batch_size": 512})
+    plans = table_of(plan_of(data=64, zero=2))
+    found = simulate(job, plans)
+    for deadline_days, told in zip(days, risks, strict=True):
+        risk = miss_probability(job, plans, found.steps, found.run, deadline_days * DAY)
+        assert 100 * float(risk[0]) == pytest.approx(told, abs=0.0006)
