@@ -268,7 +268,7 @@ class Rank:
         """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
         if self.workload.lora is not None:
             return np.zeros_like(m)
-        is_whole = self._adds_in_product
+        is_whole = self.adds_in_product
         return self._product_s(
             k,
             n,
@@ -279,7 +279,7 @@ class Rank:
         )
 
     @cached_property
-    def _adds_in_product(self) -> Booleans:
+    def adds_in_product(self) -> Booleans:
         """Whether products add gradients of weights to those of the micro-batches before, as far as a rank keeps them whole."""
         zero_stage = self.plans.zero_stage
         is_apart = self.workload.added_gradient_bytes is not None

@@ -29,11 +29,8 @@ import numpy as np
 from simulator.host_time import BACKWARD_RATIO
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, leaving_s
-from simulator.layer_costs import (
-    dense_layer,
-    embedding,
-    expert_layer,
-)
+from simulator.layer_costs import dense_layer, expert_layer
+from simulator.model_ends import embedding
 from simulator.moved_operators import norm_backward_bytes, norm_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.part_times import PartTimes

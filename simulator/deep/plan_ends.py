@@ -9,7 +9,7 @@ from simulator.deep.plan_items import PartPasses, work
 from simulator.deep.plan_operators import layer_passes
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.input_gradients import output_products_s
-from simulator.layer_costs import embedding, output_layer
+from simulator.model_ends import embedding, output_layer
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
 from simulator.token_prediction import (

@@ -11,7 +11,7 @@ from simulator.chunks import split_layers
 from simulator.deep.plan_items import seconds_of
 from simulator.deep.plan_step import parts_and_shape
 from simulator.gradient_buckets import Buckets
-from simulator.layer_costs import output_layer
+from simulator.model_ends import output_layer
 from simulator.model_parts import ModelParts
 from simulator.moved_operators import moved_operators_s
 from simulator.parts import Part

@@ -17,11 +17,12 @@ from simulator.deep.plan_items import Items, collectives_of, works_of
 from simulator.deep.plan_step import parts_and_shape, plan_step
 from simulator.hardware import Precision
 from simulator.huggingface.shape import shape_from_config
-from simulator.layer_costs import embedding, expert_layer, output_layer
+from simulator.layer_costs import expert_layer
 from simulator.lora import Lora
 from simulator.loss_memory import logits_bytes
 from simulator.memory import memory_by_stage
 from simulator.model import ModelShape
+from simulator.model_ends import embedding, output_layer
 from simulator.parts import Part
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.predicted_tokens import kept_and_again_bytes
