@@ -31,6 +31,7 @@ from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.links import LinkConstants
 from simulator.lora import AdaptedProduct
+from simulator.model_states import adds_in_products
 from simulator.network import Group, all_gather_s, all_reduce_s
 from simulator.offer_constants import OfferConstants, offer_constants
 from simulator.offer_table import OfferTable
@@ -280,10 +281,8 @@ class Rank:
 
     @cached_property
     def adds_in_product(self) -> Booleans:
-        """Whether products add gradients of weights to those of the micro-batches before, as far as a rank keeps them whole."""
-        zero_stage = self.plans.zero_stage
-        is_apart = self.workload.added_gradient_bytes is not None
-        return np.asarray((zero_stage < 3) & ((zero_stage == 2) | (not is_apart)))
+        """Whether products add gradients of weights to those of the micro-batches before, `(n,)`."""
+        return adds_in_products(self.workload, self.plans)
 
     def _product_s(
         self,

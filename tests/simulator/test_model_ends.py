@@ -23,8 +23,11 @@ def bytes_backward(workload: Workload, plan: Plan, num_kernels: int) -> float:
 
 
 class TestGradientOfTheEmbedding:
-    """PyTorch clears a gradient of all rows (`grad_weight = at::zeros({num_weights, ...})` of `Embedding.cu`) and adds the rows of
-    tokens to it; Megatron adds that to the sum (`param.main_grad.add_(param.grad.data)` of its `DistributedDataParallel`)."""
+    """PyTorch clears a gradient of all rows and adds to those of tokens; Megatron adds it to the sum.
+
+    `grad_weight = at::zeros({num_weights, ...})` of `Embedding.cu`; `param.main_grad.add_(param.grad.data)` of
+    `DistributedDataParallel`.
+    """
 
     @pytest.mark.parametrize(("gradient_bytes", "added"), [(4, 2 + 4 + 4), (2, 2 + 2 + 2)])
     @pytest.mark.parametrize("tensor", [1, 8])
