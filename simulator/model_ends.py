@@ -9,9 +9,14 @@ the embedding on one rank:
     forward     4 T h                               a row is read and written
     backward    2 W + 6 T h                         cleared; the gradient of a token read, that of its row read and written
                 + 10 W, or 6 W with 16-bit sums     read, and added to the sum
+
+A module of multi-token prediction looks tokens up, too. Where a stage has several look-ups their gradients are added up in 16
+bits, 6 W each, before one of them all is added to the sum.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +24,10 @@ from simulator.compute import ACCUMULATE_BYTES, NARROW_ACCUMULATE_BYTES
 from simulator.input_gradients import output_change_s
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import entering_s, leaving_s
+from simulator.model_states import FULL_GRADIENT_BYTES
+from simulator.moved_operators import SUM_PASSES
 from simulator.part_times import PartTimes
+from simulator.plan import has_split_ends
 from simulator.rank import Rank
 from simulator.table import Floats
 from simulator.workload import Workload
@@ -45,13 +53,12 @@ def embedding(rank: Rank) -> PartTimes:
     Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up. A frozen embedding
     has no backward pass.
     """
-    values = ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size
     forward_comm_s, backward_comm_s = leaving_s(rank)
     trained = 1.0 if rank.workload.lora is None else 0.0
-    none_s = np.zeros_like(values)
+    none_s = np.zeros(len(rank.plans))
     return PartTimes(
-        forward_compute_s=rank.memory_bound_s(LOOK_UP_PASSES * values, 1.0),
-        backward_compute_s=trained * _embedding_gradient_s(rank, values),
+        forward_compute_s=rank.memory_bound_s(LOOK_UP_PASSES * rank.hidden_bytes, 1.0),
+        backward_compute_s=trained * _embedding_gradient_s(rank, np.ones(len(rank.plans))),
         forward_tensor_comm_s=forward_comm_s,
         backward_tensor_comm_s=trained * backward_comm_s,
         forward_expert_comm_s=none_s,
@@ -61,15 +68,29 @@ def embedding(rank: Rank) -> PartTimes:
     )
 
 
-def _embedding_gradient_s(rank: Rank, values_bytes: Floats) -> Floats:
-    """A gradient of all rows is cleared, filled with those of tokens, `(n,)` bytes, and added to the sum."""
-    workload = rank.workload
-    weights = workload.model.embedding_parameters / rank.plans.tensor_parallel
-    sum_bytes = ACCUMULATE_BYTES if workload.gradient_bytes >= 4 else NARROW_ACCUMULATE_BYTES
-    added_bytes = rank.adds_in_product * (ACTIVATION_BYTES + sum_bytes)
+def look_up_of_module(rank: Rank) -> PartTimes:
+    """Returns the times of the look-up of a module of multi-token prediction, the mean of all modules.
+
+    One of the look-ups of a stage is added to the sum, which is that of the embedding where modules stand beside it.
+    """
+    ends, number = has_split_ends(rank.plans), rank.workload.model.num_mtp_layers
+    to_sum = ends / max(number, 1)
+    trained = 1.0 if rank.workload.lora is None else 0.0
+    return replace(embedding(rank), backward_compute_s=trained * _embedding_gradient_s(rank, to_sum))
+
+
+def _embedding_gradient_s(rank: Rank, to_sum: Floats) -> Floats:
+    """A gradient of all rows is cleared and filled; so large a share of it is added to the sum, the rest to another one."""
+    workload, t = rank.workload, rank.plans.tensor_parallel
+    sum_bytes = (
+        ACCUMULATE_BYTES if workload.gradient_bytes >= FULL_GRADIENT_BYTES else NARROW_ACCUMULATE_BYTES
+    )
+    added = to_sum * rank.adds_in_product
+    added_bytes = added * (ACTIVATION_BYTES + sum_bytes) + (1.0 - to_sum) * SUM_PASSES * ACTIVATION_BYTES
+    weights = workload.model.embedding_parameters / t
     return rank.memory_bound_s(
-        ROW_GRADIENT_PASSES * values_bytes + (ACTIVATION_BYTES + added_bytes) * weights,
-        2.0 + rank.adds_in_product,
+        ROW_GRADIENT_PASSES * rank.hidden_bytes + (ACTIVATION_BYTES + added_bytes) * weights,
+        2.0 + added + (1.0 - to_sum),
     )
 
 

@@ -98,8 +98,8 @@ def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
 def adds_in_products(workload: Workload, plans: PlanTable) -> Booleans:
     """Returns whether products add gradients of weights to those of the micro-batches before, which a rank has whole, `(n,)`.
 
-    Not where other kernels do (`added_gradient_bytes`). ZeRO-2 has them whole in a pipeline, or where ranks share nothing; a stage
-    alone reduces those of every micro-batch, as ZeRO-3 does.
+    Not where other kernels do (`added_gradient_bytes`). ZeRO-2 has them whole in a pipeline, or where ranks share nothing; a
+    stage alone reduces those of every micro-batch, as ZeRO-3 does.
     """
     is_whole = (plans.pipeline_parallel > 1) | (shard_group(plans) == 1)
     return np.where(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.lora import Lora
-from simulator.model_ends import embedding
+from simulator.model_ends import embedding, look_up_of_module
 from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.workload import Workload
@@ -46,3 +46,20 @@ class TestGradientOfTheEmbedding:
 
     def test_a_frozen_one_has_none(self) -> None:
         assert embedding(rank_of(changed(training(), lora=Lora(rank=8)), plan_of())).backward_compute_s == [0]
+
+    @pytest.mark.parametrize(
+        ("modules", "pipeline", "added"),
+        [
+            (1, 1, 6),  # to that of the embedding, in 16 bits
+            (1, 4, 10),  # to the sum of the copy on the last stage
+            (2, 4, 8),  # one to the other, one of both to the sum
+        ],
+    )
+    def test_look_ups_of_a_stage_are_added_up_and_one_of_them_to_the_sum(
+        self, modules: int, pipeline: int, added: int
+    ) -> None:
+        model = training().model.model_copy(update={"num_mtp_layers": modules})
+        rank = rank_of(training(model), plan_of(pipeline=pipeline))
+        time_s = look_up_of_module(rank).backward_compute_s[0] - 3 * rank.kernels.launch_s[0]
+        moved = time_s * rank.offers.memory_bytes_per_s[0] * rank.kernels.memory_fraction[0]
+        assert moved == pytest.approx(3 * 2 * TOKENS * HIDDEN + (2 + added) * ROWS * HIDDEN)
