@@ -17,13 +17,9 @@ from simulator.activations import in_flight_chunks, num_micro_batches, stage_act
 from simulator.chunks import Chunks, chunks_of
 from simulator.held_chunks import held_at_moments
 from simulator.job import Job
-from simulator.layer_costs import (
-    dense_layer,
-    embedding,
-    expert_layer,
-    output_layer,
-)
+from simulator.layer_costs import dense_layer, expert_layer
 from simulator.memory import RESERVED_FRACTION, memory_of_stage
+from simulator.model_ends import embedding, output_layer
 from simulator.part_times import PartTimes
 from simulator.plan import TO_AND_FRO, Plan, PlanTable
 from simulator.rank import Rank

@@ -22,6 +22,7 @@ from simulator.chunks import split_layers
 from simulator.compiled import compiled
 from simulator.job import Job
 from simulator.model_parts import part_times
+from simulator.model_states import adds_in_products
 from simulator.part_times import PartTimes
 from simulator.parts import Part, counts_of_parts
 from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
@@ -59,11 +60,11 @@ class StepBoundTable(Table):
 def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     """Returns the bounds of layouts with a schedule, `(n,)`.
 
-    Of what ZeRO shards only whole gradients are priced here (`Rank.weight_gradient_s`); stages 1 and 2 share their bounds.
+    Of what ZeRO shards only whether products add to whole gradients is priced here (`Rank.weight_gradient_s`).
     """
     cut_layouts, cut = _distinct(layouts, CUT_COLUMNS)
     kinds, cuts = _cuts(job, cut_layouts)
-    sharded = replace(layouts, zero_stage=np.maximum(layouts.zero_stage, 2))
+    sharded = replace(layouts, zero_stage=_priced_stage(job, layouts))
     priced_layouts, priced = _distinct(sharded, _part_columns(job))
     times = _part_times(job, priced_layouts, kinds).take(priced)
     pipelines = _Pipelines(
@@ -80,10 +81,20 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     )
 
 
+def _priced_stage(job: Job, layouts: PlanTable) -> Integers:
+    """One ZeRO stage, `(n,)`, for all under which products alike add to gradients, or do not."""
+    adding = 0 if job.workload.added_gradient_bytes is None else 2
+    return np.where(adds_in_products(job.workload, layouts), adding, 3)
+
+
 def _part_columns(job: Job) -> list[str]:
     """Columns on which the times of the parts of a model depend; where replicas are unlike, all wait for the slowest one."""
     columns = [name for name in LAYOUT_COLUMNS if name not in OTHER_COLUMNS]
-    if job.workload.overlaps_expert_exchange or job.workload.overlaps_input_gradients:
+    if (
+        job.workload.model.num_mtp_layers
+    ):  # whose look-ups stand beside the embedding, or on a stage of their own
+        columns += ["pipeline_parallel", "pipeline_schedule"]
+    elif job.workload.overlaps_expert_exchange or job.workload.overlaps_input_gradients:
         columns.append("pipeline_schedule")
     return [*columns, "data_parallel"] if job.workload.sequence_shape.has_unlike_replicas else columns
 

@@ -26,14 +26,12 @@ from simulator.expert_exchange import (
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
-from simulator.input_gradients import layer_change_s, output_change_s
+from simulator.input_gradients import layer_change_s
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
     Directions,
     beside_products,
-    entering_s,
     layer_s,
-    leaving_s,
     num_blocks,
     repeated_s,
 )
@@ -51,7 +49,6 @@ from simulator.recomputed_modules import (
 )
 from simulator.routing_maps import map_scan_s, staging_passes
 from simulator.table import Floats, total
-from simulator.workload import Workload
 
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
@@ -64,17 +61,6 @@ NUM_STREAMS = 4
 PADDING_PASSES = 4.0
 """Reads and writes of each copy of a token to fill up the rows of its expert, and back (Transformer Engine, `Fp8Padding`
 and `Fp8Unpadding`)."""
-LOSS_BYTES_PER_LOGIT = 16.0, 16.0
-"""Softmax cross entropy, forward and backward: four passes over fp32 logits each."""
-SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
-"""The same without fusion: cast, maximum, difference, exponential, sum and quotient as kernels of their own, then the
-product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
-MEASURED_LOSS_BYTES_PER_LOGIT = 46.0, 14.0
-"""The same of a fused loss whose logits are measured besides. Forward cast to 32 bits 6, loss 4, loss by kind of data 4,
-maximum twice and its place 12, difference 8, exponential 8, sum 4; backward in place 8, cast 6 (InternEvo: `NaiveAMPModel`,
-`FlashGPTLMLoss`, `AccPerplex`, `LossWithTypeId`)."""
-
-
 ROUTED_EXPERTS = "routed experts"
 """Operators that the traffic of experts stands around."""
 
@@ -335,61 +321,3 @@ def _permuted_bytes(rank: Rank) -> Floats:
         passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
     tokens = expert_load(rank.workload, rank.plans) * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)
-
-
-def embedding(rank: Rank) -> PartTimes:
-    """Returns the times of the input embedding: a look-up forward, an addition into fp32 gradients backward.
-
-    Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up. A frozen embedding
-    has no backward pass.
-    """
-    hidden = rank.tokens * rank.workload.model.hidden_size
-    forward_comm_s, backward_comm_s = leaving_s(rank)
-    trained = 1.0 if rank.workload.lora is None else 0.0
-    return PartTimes(
-        forward_compute_s=rank.memory_bound_s(2.0 * ACTIVATION_BYTES * hidden, 1.0),
-        backward_compute_s=trained * rank.memory_bound_s((ACTIVATION_BYTES + 8.0) * hidden, 1.0),
-        forward_tensor_comm_s=forward_comm_s,
-        backward_tensor_comm_s=trained * backward_comm_s,
-        forward_expert_comm_s=np.zeros_like(hidden),
-        backward_expert_comm_s=np.zeros_like(hidden),
-        forward_hidden_s=np.zeros_like(hidden),
-        backward_hidden_s=np.zeros_like(hidden),
-    )
-
-
-def output_layer(rank: Rank) -> PartTimes:
-    """Returns the times of the output layer and the loss; the vocabulary is split by tensor parallelism.
-
-    Multi-token prediction has the logits of each of its modules, too, one after the other.
-    """
-    t = rank.plans.tensor_parallel
-    h = np.full(len(t), float(rank.workload.model.hidden_size))
-    vocabulary = rank.workload.model.vocabulary_size / t
-    forward_s, backward_s = rank.in_16_bits.gemm_s(rank.tokens, vocabulary, h)
-    slowdown = rank.unaligned_slowdown
-    forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
-    loss_s, loss_backward_s = (
-        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
-        for num_bytes in _loss_bytes_per_logit(rank.workload)
-    )
-    forward_comm_s, backward_comm_s = entering_s(rank)
-    number = rank.workload.model.num_predicted_tokens
-    return PartTimes(
-        forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
-        backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
-        forward_tensor_comm_s=number * forward_comm_s,
-        backward_tensor_comm_s=number * (backward_comm_s + output_change_s(rank)),
-        forward_expert_comm_s=np.zeros_like(h),
-        backward_expert_comm_s=np.zeros_like(h),
-        forward_hidden_s=np.zeros_like(h),
-        backward_hidden_s=np.zeros_like(h),
-    )
-
-
-def _loss_bytes_per_logit(workload: Workload) -> tuple[float, float]:
-    """Bytes that the loss moves for a logit, forward and backward."""
-    if workload.measures_accuracy:
-        return MEASURED_LOSS_BYTES_PER_LOGIT
-    is_early = workload.kernel_launch in ("eager-2022", "blocking-2022")
-    return SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT

@@ -12,12 +12,8 @@ from simulator.chunks import Chunks
 from simulator.compiled import compiled
 from simulator.expert_exchange import hides_in_pairs
 from simulator.gradient_copies import gradient_copies_s, handles_gradients_apart
-from simulator.layer_costs import (
-    dense_layer,
-    embedding,
-    expert_layer,
-    output_layer,
-)
+from simulator.layer_costs import dense_layer, expert_layer
+from simulator.model_ends import embedding, output_layer
 from simulator.part_times import PartTimes
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.plan import splits_backward

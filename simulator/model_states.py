@@ -12,7 +12,7 @@ from simulator.casts import cast_weight_bytes
 from simulator.expert_ranks import routed_shard_group
 from simulator.plan import PlanTable, shard_group
 from simulator.stage_content import StageContent, layer_weights
-from simulator.table import Floats
+from simulator.table import Booleans, Floats
 from simulator.workload import Workload
 
 WEIGHT_BYTES = 2.0
@@ -93,3 +93,17 @@ def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
     p = plans.pipeline_parallel
     in_pipeline = np.where(plans.virtual_pipeline > 1, 1.0 / p, 1.0 / num_micro_batches(workload, plans))
     return np.where(p > 1, in_pipeline, 1.0)
+
+
+def adds_in_products(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether products add gradients of weights to those of the micro-batches before, which a rank has whole, `(n,)`.
+
+    Not where other kernels do (`added_gradient_bytes`). ZeRO-2 has them whole in a pipeline, or where ranks share nothing; a
+    stage alone reduces those of every micro-batch, as ZeRO-3 does.
+    """
+    is_whole = (plans.pipeline_parallel > 1) | (shard_group(plans) == 1)
+    return np.where(
+        plans.zero_stage < 2,
+        workload.added_gradient_bytes is None,
+        (plans.zero_stage == 2) & is_whole,
+    )

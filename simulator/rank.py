@@ -31,6 +31,7 @@ from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.links import LinkConstants
 from simulator.lora import AdaptedProduct
+from simulator.model_states import adds_in_products
 from simulator.network import Group, all_gather_s, all_reduce_s
 from simulator.offer_constants import OfferConstants, offer_constants
 from simulator.offer_table import OfferTable
@@ -268,7 +269,7 @@ class Rank:
         """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
         if self.workload.lora is not None:
             return np.zeros_like(m)
-        is_whole = self._adds_in_product
+        is_whole = self.adds_in_product
         return self._product_s(
             k,
             n,
@@ -279,11 +280,9 @@ class Rank:
         )
 
     @cached_property
-    def _adds_in_product(self) -> Booleans:
-        """Whether products add gradients of weights to those of the micro-batches before, as far as a rank keeps them whole."""
-        zero_stage = self.plans.zero_stage
-        is_apart = self.workload.added_gradient_bytes is not None
-        return np.asarray((zero_stage < 3) & ((zero_stage == 2) | (not is_apart)))
+    def adds_in_product(self) -> Booleans:
+        """Whether products add gradients of weights to those of the micro-batches before, `(n,)`."""
+        return adds_in_products(self.workload, self.plans)
 
     def _product_s(
         self,

@@ -29,11 +29,8 @@ import numpy as np
 from simulator.host_time import BACKWARD_RATIO
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, leaving_s
-from simulator.layer_costs import (
-    dense_layer,
-    embedding,
-    expert_layer,
-)
+from simulator.layer_costs import dense_layer, expert_layer
+from simulator.model_ends import look_up_of_module
 from simulator.moved_operators import norm_backward_bytes, norm_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.part_times import PartTimes
@@ -68,7 +65,7 @@ def module(rank: Rank) -> PartTimes:
 
 def projection(rank: Rank) -> PartTimes:
     """Returns the times of look-up, norms and projection; recomputation leaves the look-up out."""
-    found, again = embedding(rank), repeats_projection(rank.workload, rank.plans)
+    found, again = look_up_of_module(rank), repeats_projection(rank.workload, rank.plans)
     operators, comm_s = projection_operators(rank), projection_collectives_s(rank)
     again_s = operators[JOINT][0] + operators[PROJECTION][0]
     forward_s, backward_s = (total(way) for way in zip(*operators.values(), strict=True))
@@ -101,7 +98,7 @@ def module_weight_gradients_s(rank: Rank) -> Floats:
 def projection_weight_gradients_s(rank: Rank) -> Floats:
     """Returns the gradients of the weights of the projection and of the embedding, `(n,)`."""
     product_s = rank.weight_gradient_s(*_shape(rank), ENTERING) * rank.compute_slowdown
-    return product_s + embedding(rank).backward_compute_s
+    return product_s + look_up_of_module(rank).backward_compute_s
 
 
 def projection_card_s(cards: Rank) -> Directions:

@@ -9,7 +9,8 @@ from simulator.deep.plan_items import PartPasses, work
 from simulator.deep.plan_operators import layer_passes
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.input_gradients import output_products_s
-from simulator.layer_costs import embedding, output_layer
+from simulator.model_ends import embedding, look_up_of_module, output_layer
+from simulator.part_times import PartTimes
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
 from simulator.rank import Rank
 from simulator.token_prediction import (
@@ -27,7 +28,11 @@ OUTPUT = "output layer"
 
 def embedding_passes(rank: Rank) -> PartPasses:
     """Returns the passes through the input embedding."""
-    times, ends = embedding(rank), TensorEnds.of(rank)
+    return _look_up(rank, embedding(rank))
+
+
+def _look_up(rank: Rank, times: PartTimes) -> PartPasses:
+    ends = TensorEnds.of(rank)
     is_trained = rank.workload.lora is None
     backward = (*ends.leaving[1], *work("embedding", float(times.backward_compute_s[0])))
     return PartPasses(
@@ -65,7 +70,7 @@ def module_passes(rank: Rank) -> PartPasses:
 
 def _projection_passes(rank: Rank) -> PartPasses:
     """Returns the passes through what a module of multi-token prediction does in front of its layer, and its norms."""
-    found, ends = embedding_passes(rank), TensorEnds.of_projection(rank)
+    found, ends = _look_up(rank, look_up_of_module(rank)), TensorEnds.of_projection(rank)
     forward, backward = (
         {name: work(name, float(seconds[way][0])) for name, seconds in projection_operators(rank).items()}
         for way in (0, 1)

@@ -16,10 +16,11 @@ from simulator.chunks import split_layers
 from simulator.compute import kernel_constants, kernels_of
 from simulator.hardware import Precision
 from simulator.layer_collectives import layer_s
-from simulator.layer_costs import dense_layer, feed_forward_operators, output_layer
+from simulator.layer_costs import dense_layer, feed_forward_operators
 from simulator.lora import ATTENTION_PRODUCTS, Lora
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import CastRecipe
+from simulator.model_ends import output_layer
 from simulator.network import all_gather_s, all_reduce_s
 from simulator.plan import Plan
 from simulator.products import (

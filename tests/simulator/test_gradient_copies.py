@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from simulator.chunks import split_layers
 from simulator.deep.plan_items import seconds_of
 from simulator.deep.plan_step import parts_and_shape
 from simulator.gradient_buckets import Buckets
-from simulator.layer_costs import output_layer
+from simulator.model_ends import output_layer
 from simulator.model_parts import ModelParts
 from simulator.moved_operators import moved_operators_s
 from simulator.parts import Part
@@ -78,6 +80,23 @@ class TestSums:
         plan = plan_of(data=8)
         inside, apart = (step_of(plan, workload_of(added_gradient_bytes=each)) for each in (None, 0.0))
         assert apart.compute_s[0] < inside.compute_s[0]
+
+    @pytest.mark.parametrize(
+        ("plan", "adds"),
+        [
+            (plan_of(data=8, zero=1), True),
+            (plan_of(data=8, zero=2), False),  # reduced in every micro-batch, as by FSDP2
+            (plan_of(pipeline=2, data=8, zero=2), True),  # grow until the last micro-batch of a chunk
+            (plan_of(zero=2), True),  # nobody to share them with
+            (plan_of(data=8, zero=3), False),
+        ],
+    )
+    def test_products_add_to_gradients_that_a_rank_keeps_whole(self, plan: Plan, adds: bool) -> None:
+        product = (np.array([4096.0]), np.array([4096.0]), np.array([4096.0]))
+        inside = rank_of(plan_of(), workload_of())
+        found = replace(rank_of(plan, workload_of()), sustained_fraction=inside.sustained_fraction)
+        is_as_long = found.weight_gradient_s(*product) == pytest.approx(inside.weight_gradient_s(*product))
+        assert is_as_long is adds
 
     @pytest.mark.parametrize("zero", [2, 3])
     def test_sharded_gradients_are_no_whole_sums(self, zero: int) -> None:

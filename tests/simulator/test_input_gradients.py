@@ -7,8 +7,9 @@ import pytest
 
 from simulator.deep.plan_step import plan_step
 from simulator.layer_collectives import CORE_SHARE
-from simulator.layer_costs import dense_layer, expert_layer, output_layer
+from simulator.layer_costs import dense_layer, expert_layer
 from simulator.lora import Lora
+from simulator.model_ends import output_layer
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.part_times import PartTimes
 from simulator.plan import Schedule

@@ -18,12 +18,8 @@ from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
 from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import CORE_SHARE, exposed_s
-from simulator.layer_costs import (
-    dense_layer,
-    embedding,
-    expert_layer,
-    output_layer,
-)
+from simulator.layer_costs import dense_layer, expert_layer
+from simulator.model_ends import embedding, output_layer
 from simulator.moved_operators import moved_backward_bytes, moved_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer import Offer

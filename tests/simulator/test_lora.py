@@ -13,8 +13,9 @@ from simulator.adapter_costs import adapters_s
 from simulator.adapter_exchange import adapter_exchange_s, adapter_traffic
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
-from simulator.layer_costs import dense_layer, embedding, output_layer
+from simulator.layer_costs import dense_layer
 from simulator.lora import ATTENTION_PRODUCTS, FEED_FORWARD_PRODUCTS, AdaptedProduct, Lora
+from simulator.model_ends import embedding, output_layer
 from simulator.plan import CheckpointScheme, Plan, Recompute
 from simulator.rank import Rank
 from simulator.simulate import simulate

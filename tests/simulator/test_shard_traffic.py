@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
-from simulator.layer_costs import dense_layer, embedding, output_layer
+from simulator.layer_costs import dense_layer
 from simulator.model import WeightPrefetch
+from simulator.model_ends import embedding, output_layer
 from simulator.model_parts import ModelParts
 from simulator.network import all_gather_s, reduce_scatter_s
 from simulator.plan import Plan, Schedule

@@ -17,11 +17,12 @@ from simulator.deep.plan_items import Items, collectives_of, works_of
 from simulator.deep.plan_step import parts_and_shape, plan_step
 from simulator.hardware import Precision
 from simulator.huggingface.shape import shape_from_config
-from simulator.layer_costs import embedding, expert_layer, output_layer
+from simulator.layer_costs import expert_layer
 from simulator.lora import Lora
 from simulator.loss_memory import logits_bytes
 from simulator.memory import memory_by_stage
 from simulator.model import ModelShape
+from simulator.model_ends import look_up_of_module, output_layer
 from simulator.parts import Part
 from simulator.plan import Plan, Recompute, Schedule
 from simulator.predicted_tokens import kept_and_again_bytes
@@ -161,7 +162,7 @@ class TestTimes:
         rank = rank_of(trained(MIXTURE, 1), plan_of(data=8, expert=8))
         hidden = np.full(1, 2048.0)
         product_s = rank.gemm_s(rank.tokens, hidden, 2.0 * hidden)
-        found, own = projection(rank), embedding(rank)
+        found, own = projection(rank), look_up_of_module(rank)
         for way, product in zip(("forward", "backward"), product_s, strict=True):
             more_s = getattr(found, f"{way}_compute_s") - getattr(own, f"{way}_compute_s") - product
             # Three norms and four copied values, read and written with 16 bits at no more than 3.35 TB/s.

@@ -21,8 +21,9 @@ from simulator.eager_operators import eager_bytes, is_counted
 from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.host_time import BACKWARD_RATIO, host_waits_s
-from simulator.layer_costs import dense_layer, output_layer
+from simulator.layer_costs import dense_layer
 from simulator.lora import Lora
+from simulator.model_ends import output_layer
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.training import (

@@ -9,7 +9,8 @@ import pytest
 
 from simulator.chunks import split_layers
 from simulator.job import Job
-from simulator.layer_costs import dense_layer, expert_layer, output_layer
+from simulator.layer_costs import dense_layer, expert_layer
+from simulator.model_ends import output_layer
 from simulator.plan import Plan, PlanTable, Recompute, Schedule
 from simulator.rank import Rank
 from simulator.simulate import simulate
@@ -63,8 +64,11 @@ def test_whole_backwards_have_no_part_that_comes_later(schedule: Schedule) -> No
 
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE])
 def test_zero_bubble_has_a_smaller_bubble_for_the_same_work(recompute: Recompute) -> None:
+    # Stages alike: under ZB-V embedding and output layer are both on the first one.
+    model = JOB.workload.model.model_copy(update={"vocabulary_size": 8192})
+    job = job_of(training(model, num_steps=100))
     usual, late, there_and_back = (
-        step_of(plan_of(pipeline=4, data=16, virtual=v, recompute=recompute, schedule=schedule))
+        step_of(plan_of(pipeline=4, data=16, virtual=v, recompute=recompute, schedule=schedule), job)
         for schedule, v in ((Schedule.ONE_F_ONE_B, 1), (Schedule.ZB_H1, 1), (Schedule.ZB_V, 2))
     )
     assert late.compute_s == pytest.approx(usual.compute_s)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
-from simulator.layer_costs import embedding, output_layer
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import WeightPrefetch
+from simulator.model_ends import embedding, output_layer
 from simulator.network import all_gather_s
 from simulator.plan import Plan
 from simulator.rank import Rank
