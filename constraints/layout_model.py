@@ -27,6 +27,7 @@ DEGREE_RULES = (
     "feed_forward",
     "layers",
     "interleaving",
+    "interleaved_groups",
     "batch",
     "sequence",
     "context_exchange",
@@ -262,7 +263,7 @@ class _Model:
         if Schedule.ZB_V in schedules:
             return
         if Schedule.DUAL_PIPE_V not in schedules:
-            self._add_divides(self.pipeline, self.num_micro, where)
+            self._add_groups(where)
             return
         has_pairs = self.model.new_bool_var("runs in pairs")
         self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(*where, has_pairs)
@@ -271,7 +272,25 @@ class _Model:
             return
         is_dealt = self.model.new_bool_var("is dealt")
         self.model.add(is_dealt != has_pairs)
-        self._add_divides(self.pipeline, self.num_micro, [*where, is_dealt])
+        self._add_groups([*where, is_dealt])
+
+    def _add_groups(self, where: list[cp_model.IntVar]) -> None:
+        """Whole groups of as many micro-batches as stages, or groups of one of the sizes that the job lists."""
+        sizes = self.job.search.interleaved_group_sizes
+        if not sizes:
+            self._add_divides(self.pipeline, self.num_micro, where)
+            return
+        *above, _ = where
+        taken = [self.model.new_bool_var(f"groups of {size}") for size in sizes]
+        self.model.add_bool_or(taken).only_enforce_if(*above)
+        for size, is_taken in zip(sizes, taken, strict=True):
+            kept = [*above, is_taken, self.keeps["interleaved_groups"]]
+            left, is_whole = self.model.new_int_var(0, size - 1, "left"), self.model.new_bool_var("whole")
+            self.model.add_modulo_equality(left, self.num_micro, size)
+            self.model.add(self.pipeline <= size).only_enforce_if(*kept)
+            self.model.add(self.num_micro >= size).only_enforce_if(*kept)
+            self.model.add(left == 0).only_enforce_if(*kept, is_whole)
+            self.model.add(left >= self.pipeline).only_enforce_if(*kept, ~is_whole)
 
     def _add_sequence_rule(self) -> None:
         workload = self.job.workload
