@@ -27,6 +27,8 @@ class Step:
     send_blocks_sender: bool = False
     num_overlap_buckets: int = 0
     num_gather_buckets: int = 0
+    group_size: int = 0
+    """Micro-batches of a chunk in turn where a stage has several; 0: as many as stages."""
 
     @property
     def last_chunk(self) -> int:
@@ -66,8 +68,10 @@ def orders_of(step: Step, stage: int) -> list[Operation]:
         turns = [(0, j) for j in range(m)]
         num_warm_up = p - stage - 1
     else:
-        turns = [(w, g * p + i) for g in range(m // p) for w in range(v) for i in range(p)]
-        num_warm_up = 2 * (p - stage - 1) + (v - 1) * p
+        n = step.group_size or p
+        groups = [range(first, min(first + n, m)) for first in range(0, m, n)]
+        turns = [(w, j) for group in groups for w in range(v) for j in group]
+        num_warm_up = 2 * (p - stage - 1) + (v - 1) * n
     forwards = [("F", stage + p * w, j) for w, j in turns]
     backwards = [("B", stage + p * (v - 1 - w), j) for w, j in turns]
     num_warm_up = min(num_warm_up, len(forwards))

@@ -71,6 +71,7 @@ def designs(schedule: Schedule) -> StragglerDesigns:
         num_stages=stages,
         num_chunks_per_stage=chunks,
         num_micro_batches=micro_batches,
+        group_size=stages,
         gpus_per_node=np.full(len(rows), 8),
         cycle_s=same,
         slowest_cycle_factor=slowest,

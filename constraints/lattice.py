@@ -19,7 +19,8 @@ from simulator.compute import SEPARATE_KERNELS
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
 from simulator.offer import Offer
-from simulator.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute
+from simulator.pipeline.groups import has_fitting_groups
+from simulator.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048
@@ -238,7 +239,9 @@ def _fits(job: Job, index: int, degrees: Degrees, splits: Integers) -> Booleans:
     fits = (num_gpus >= offer.num_gpus.min) & (num_gpus <= offer.num_gpus.max)
     fits &= (num_gpus % offer.node.num_accelerators == 0) & (expert <= ranks)
     if degrees.virtual > 1 and not set(TO_AND_FRO) & set(job.search.pipeline_schedules):
-        fits &= num_micro_batches % degrees.pipeline == 0
+        sizes = job.search.interleaved_group_sizes or (degrees.pipeline,)
+        p = np.asarray(degrees.pipeline)
+        fits &= np.any([has_fitting_groups(p, num_micro_batches, np.asarray(size)) for size in sizes], axis=0)
     return np.asarray(fits)
 
 
@@ -256,19 +259,20 @@ def _batch_splits(job: Job) -> Integers:
 
 
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:
-    """Each row with every allowed recomputation, ZeRO stage and number format."""
+    """Each row with every allowed recomputation, ZeRO stage, number format, and group of interleaved micro-batches."""
     search = job.search
     is_idle = job.workload.recomputes_core_alone and job.workload.attention not in SEPARATE_KERNELS
     recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [
-            (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers)
+            (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers, group_size)
             for r in recompute or search.recompute
             for num_layers in ((0, *(search.recompute_num_layers or ())) if r is Recompute.FULL else (0,))
             for stage in search.zero_stages
             for precision in job.workload.precisions
             for schedule in search.pipeline_schedules
             for is_hybrid in search.hybrid_sharding
+            for group_size in _group_sizes(job, schedule)
         ],
         dtype=np.int64,
     )
@@ -283,6 +287,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         pipeline_parallel=p,
         virtual_pipeline=v,
         pipeline_schedule=chosen[:, 3],
+        interleaved_group_size=np.where(chosen[:, 6] == p, 0, chosen[:, 6]),
         context_parallel=c,
         expert_parallel=e,
         data_parallel=d,
@@ -296,7 +301,21 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         checkpoint_interval_s=np.full(len(offer), np.nan),
         power_cap_fraction=np.ones(len(offer)),
     )
-    return table.take(_shards_something(job, table))
+    return table.take(_shards_something(job, table) & _is_dealt_as_chosen(table, chosen[:, 6]))
+
+
+def _group_sizes(job: Job, schedule: Schedule) -> tuple[int, ...]:
+    """Groups of interleaved micro-batches that are tried with a schedule; 0: no groups, or as many as there are stages."""
+    sizes = job.search.interleaved_group_sizes
+    return (0, *sizes) if sizes and schedule is Schedule.ONE_F_ONE_B else (0,)
+
+
+def _is_dealt_as_chosen(table: PlanTable, group_sizes: Integers) -> Booleans:
+    """Whether a layout with groups has one of the listed sizes, and one without has 0, `(n,)`."""
+    if not group_sizes.any():
+        return np.ones(len(table), dtype=np.bool_)
+    has_groups = (table.virtual_pipeline > 1) & (table.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
+    return np.asarray(has_groups == (group_sizes > 0))
 
 
 def _shards_something(job: Job, table: PlanTable) -> Booleans:

@@ -20,11 +20,13 @@ from simulator.hardware import Precision
 from simulator.job import Job
 from simulator.model import ModelShape
 from simulator.offer_table import OfferTable
+from simulator.pipeline.groups import groups_excess
 from simulator.plan import (
     CheckpointScheme,
     PlanTable,
     Recompute,
     Schedule,
+    interleaved_groups,
     runs_in_pairs,
     splits_backward,
     turns_back,
@@ -81,13 +83,32 @@ def _layers(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    p, v = plans.pipeline_parallel, plans.virtual_pipeline
-    per_replica = np.maximum(
-        1, job.workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)
-    )
-    is_interleaved = (v > 1) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
+    p = plans.pipeline_parallel
+    per_replica = _micro_batches(job, plans)
     too_few = np.maximum(0.0, 2.0 * p / per_replica - 1.0) * runs_in_pairs(plans)
-    return np.where(is_interleaved, np.where(p > 1, _remainder(per_replica, p), 1.0), too_few)
+    left = np.where(plans.interleaved_group_size > 0, 0.0, _remainder(per_replica, p))
+    return np.where(_is_interleaved(plans), np.where(p > 1, left, 1.0), too_few)
+
+
+def _micro_batches(job: Job, plans: PlanTable) -> Integers:
+    """Micro-batches of a replica, of whatever is left over when the batch is not divided; 1 at least."""
+    per_round = plans.data_parallel * plans.micro_batch_size
+    return np.asarray(np.maximum(1, job.workload.global_batch_size // per_round))
+
+
+def _is_interleaved(plans: PlanTable) -> Booleans:
+    """Whether a stage takes micro-batches through several chunks in groups."""
+    is_usual = plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code
+    return np.asarray((plans.virtual_pipeline > 1) & is_usual)
+
+
+def _interleaved_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
+    given = plans.interleaved_group_size > 0
+    if not given.any():
+        return np.zeros(len(plans))
+    groups = interleaved_groups(plans)
+    away = groups_excess(plans.pipeline_parallel, _micro_batches(job, plans), groups) / groups
+    return np.where(given, np.where(_is_interleaved(plans), away, 1.0), 0.0)
 
 
 def _schedule(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
@@ -264,8 +285,16 @@ LAYOUT_RULES = (
     LayoutRule(
         name="interleaving",
         sentence="virtual_pipeline above 1 needs pipeline_parallel above 1 and, but for zb_v, a number of micro-batches "
-        "that pipeline_parallel divides; dual_pipe_v needs 2 x pipeline_parallel of them or more, whether divided or not",
+        "that pipeline_parallel divides, or an interleaved_group_size; dual_pipe_v needs 2 x pipeline_parallel of them or "
+        "more, whether divided or not",
         excess=_interleaving,
+    ),
+    LayoutRule(
+        name="interleaved_groups",
+        sentence="interleaved_group_size needs pipeline_schedule 1f1b with virtual_pipeline above 1, must be at least "
+        "pipeline_parallel and at most the number of micro-batches, and must leave none of these over, or pipeline_parallel "
+        "and more",
+        excess=_interleaved_groups,
     ),
     LayoutRule(
         name="schedule",

@@ -27,6 +27,7 @@ DEGREE_RULES = (
     "feed_forward",
     "layers",
     "interleaving",
+    "interleaved_groups",
     "batch",
     "sequence",
     "context_exchange",
@@ -254,24 +255,43 @@ class _Model:
         is_interleaved = self.model.new_bool_var("interleaved")
         self.model.add(self.virtual > 1).only_enforce_if(is_interleaved)
         self.model.add(self.virtual == 1).only_enforce_if(~is_interleaved)
-        self._add_micro_batch_rules([is_interleaved, self.keeps["interleaving"]])
+        self._add_micro_batch_rules(is_interleaved)
 
-    def _add_micro_batch_rules(self, where: list[cp_model.IntVar]) -> None:
+    def _add_micro_batch_rules(self, is_interleaved: cp_model.IntVar) -> None:
         """Whole groups of micro-batches where any schedule asks for them, two for each stage, or either."""
         schedules = set(self.job.search.pipeline_schedules)
         if Schedule.ZB_V in schedules:
             return
         if Schedule.DUAL_PIPE_V not in schedules:
-            self._add_divides(self.pipeline, self.num_micro, where)
+            self._add_groups([is_interleaved])
             return
         has_pairs = self.model.new_bool_var("runs in pairs")
-        self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(*where, has_pairs)
+        self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(
+            is_interleaved, self.keeps["interleaving"], has_pairs
+        )
         if Schedule.ONE_F_ONE_B not in schedules:
             self.model.add(has_pairs == 1)
             return
         is_dealt = self.model.new_bool_var("is dealt")
         self.model.add(is_dealt != has_pairs)
-        self._add_divides(self.pipeline, self.num_micro, [*where, is_dealt])
+        self._add_groups([is_interleaved, is_dealt])
+
+    def _add_groups(self, above: list[cp_model.IntVar]) -> None:
+        """Whole groups of as many micro-batches as stages, or groups of one of the sizes that the job lists."""
+        sizes = self.job.search.interleaved_group_sizes
+        if not sizes:
+            self._add_divides(self.pipeline, self.num_micro, [*above, self.keeps["interleaving"]])
+            return
+        taken = [self.model.new_bool_var(f"groups of {size}") for size in sizes]
+        self.model.add_bool_or(taken).only_enforce_if(*above)
+        for size, is_taken in zip(sizes, taken, strict=True):
+            kept = [*above, is_taken, self.keeps["interleaved_groups"]]
+            left, is_whole = self.model.new_int_var(0, size - 1, "left"), self.model.new_bool_var("whole")
+            self.model.add_modulo_equality(left, self.num_micro, size)
+            self.model.add(self.pipeline <= size).only_enforce_if(*kept)
+            self.model.add(self.num_micro >= size).only_enforce_if(*kept)
+            self.model.add(left == 0).only_enforce_if(*kept, is_whole)
+            self.model.add(left >= self.pipeline).only_enforce_if(*kept, ~is_whole)
 
     def _add_sequence_rule(self) -> None:
         workload = self.job.workload

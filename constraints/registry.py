@@ -83,9 +83,14 @@ _ABOUT_LAYOUTS: Mapping[str, dict[str, str]] = {
         "pipeline_parallel or virtual_pipeline",
     ),
     "interleaving": _about(
-        "v = 1, or p > 1 and p | B / (D b); under zb_v any, under dual_pipe_v B / (D b) >= 2 p",
+        "v = 1, or p > 1 and p | B / (D b), or n is given; under zb_v any, under dual_pipe_v B / (D b) >= 2 p",
         f"{MEGATRON_PIPELINE}, section 2.2; deepseek-ai/DualPipe, dualpipev.py",
-        "virtual_pipeline, data_parallel or micro_batch_size",
+        "virtual_pipeline, interleaved_group_size, data_parallel or micro_batch_size",
+    ),
+    "interleaved_groups": _about(
+        "v > 1 under 1f1b, p <= n <= B / (D b), and B / (D b) mod n = 0 or >= p, where interleaved_group_size n is given",
+        "Megatron Core, microbatch_group_size_per_vp_stage (schedules.py); Llama 3, arXiv 2407.21783, section 3.3.2",
+        "interleaved_group_size, virtual_pipeline, data_parallel or micro_batch_size",
     ),
     "schedule": _about(
         "v = 1 under gpipe and zb_h1, v = 2 under zb_v and dual_pipe_v, and p > 1 under all four",

@@ -31,7 +31,14 @@ from simulator.row_sums import sum_columns
 from simulator.simulate import LAYOUTS_PER_BLOCK
 from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
 
-OTHER_COLUMNS = ("pipeline_parallel", "virtual_pipeline", "pipeline_schedule", "data_parallel", "shard_ranks")
+OTHER_COLUMNS = (
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "pipeline_schedule",
+    "interleaved_group_size",
+    "data_parallel",
+    "shard_ranks",
+)
 """Columns on which the times of the parts of a model do not depend: how many stages and replicas there are. On the schedule it
 depends what hides the exchange of experts, and sums of input gradients."""
 CUT_COLUMNS = (

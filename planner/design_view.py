@@ -201,6 +201,8 @@ def part_words(name: str) -> str:
 def _parallelism(plan: Plan) -> str:
     degrees = f"TP {plan.tensor_parallel} x PP {plan.pipeline_parallel} x CP {plan.context_parallel}"
     more = f"VPP {plan.virtual_pipeline}, EP {plan.expert_parallel}"
+    if plan.interleaved_group_size:
+        more = f"{more}, {plan.interleaved_group_size} micro-batches in turn"
     if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B:
         more = f"{more}, {plan.pipeline_schedule.value}"
     return f"{degrees} x DP {plan.data_parallel}; {more}"

@@ -35,6 +35,7 @@ _TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES, *ROBUST.values()}
 _UNSEEN: tuple[Callable[[Plan], str], ...] = (
     lambda plan: f"{plan.num_spare_nodes} {'spare' if plan.num_spare_nodes == 1 else 'spares'}",
     lambda plan: f"MBS{plan.micro_batch_size}",
+    lambda plan: f"groups of {plan.interleaved_group_size or plan.pipeline_parallel}",
     lambda plan: f"ZeRO-{plan.zero_stage}",
     lambda plan: f"recompute {plan.recompute.value}",
     lambda plan: plan.precision.value,

@@ -12,9 +12,10 @@ from simulator.step import StepTable, simulate_step
 NOTEWORTHY_FRACTION = 0.001
 """Share of a step below which the two are the same to a reader."""
 
+_NOT_INTERLEAVED = {"virtual_pipeline": 1, "interleaved_group_size": None}
 _CAUSES = {
-    "shard_comm_s": "traffic of shards: under ZeRO stage 2 gradients are reduced after every group of pipeline_parallel "
-    "micro-batches of a chunk, not once a step (docs/model.md, Replicas)",
+    "shard_comm_s": "traffic of shards: under ZeRO stage 2 gradients are reduced after every group of micro-batches of a "
+    "chunk, not once a step (docs/model.md, Replicas)",
     "pipeline_send_s": "sends between stages",
     "gradient_sync_s": "exposed synchronisation of gradients and weights",
     "pipeline_bubble_s": "waiting for other stages, through which every micro-batch passes several times",
@@ -29,7 +30,7 @@ def interleaving_notes(job: Job, plan: Plan) -> list[str]:
         job.workload.stage_layers, tuple
     ):  # which is a list of so many chunks
         return []
-    steps = _steps(job, plan, plan.model_copy(update={"virtual_pipeline": 1}))
+    steps = _steps(job, plan, plan.model_copy(update=_NOT_INTERLEAVED))
     chunked_s, plain_s = steps.step_time_s.tolist()
     if not chunked_s > (1.0 + NOTEWORTHY_FRACTION) * plain_s:
         return []

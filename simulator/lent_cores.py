@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.layer_collectives import CORE_SHARE
+from simulator.pipeline.groups import last_group_size
 from simulator.pipeline.schedule import PipelineColumns
 from simulator.rank import Rank, members_in_domain
 from simulator.row_sums import sum_columns
@@ -72,12 +73,15 @@ def lent_to_replicas_s(pipeline: PipelineColumns, is_split: Booleans, core_share
 def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, share: Floats) -> Floats:
     """Returns what interleaved stages lend to the gradients of chunks that are reduced in one piece, `(n,)`.
 
-    These travel beside the last p passes of the chunk of the stage that follows; all stages do so at the same time.
+    These travel beside the last group of passes of the chunk of the stage that follows; all stages do so at the same time.
     """
     num_stages = np.asarray(pipeline["num_stages"])[:, None]
+    group = np.asarray(pipeline.get("group_size", 0))
+    group = np.where(group > 0, group, num_stages[:, 0])
+    num_beside = last_group_size(np.asarray(pipeline["num_micro_batches"]), group)[:, None]
     backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
     is_beside = (num_buckets == 1) & (np.arange(backward_s.shape[1]) >= num_stages)
-    lent_s = is_beside * share * np.minimum(num_stages * backward_s, gradient_s)
+    lent_s = is_beside * share * np.minimum(num_beside * backward_s, gradient_s)
     return np.asarray(sum_columns(lent_s) / num_stages[:, 0])
 
 

@@ -1,9 +1,11 @@
 """What do the ends of the model need on their stages: logits, inputs of the output layer, the gradient of the embedding?
 
 The loss of a micro-batch is done with its logits before the last layer begins its backward pass, so that 1F1B, interleaved or
-not, has those of one. GPipe computes the losses of all micro-batches before the first backward pass (`ScheduleGPipe` of
-PyTorch), and ZB-H1 keeps gradients of logits until those of the output layer's weights are computed. Losses of multi-token
-prediction come before that of the model, which goes back first, and wait for it (`process_mtp_loss` of Megatron Core).
+not, has those of one. Where R micro-batches are in the last interleaved group and N in the others, the last chunk does forward
+passes of that group (v - 1) (N - R) micro-batches ahead of its backward passes. GPipe computes the losses of all micro-batches
+before the first backward pass (`ScheduleGPipe` of PyTorch), and ZB-H1 keeps gradients of logits until those of the output
+layer's weights are computed. Losses of multi-token prediction come before that of the model, which goes back first, and wait
+for it (`process_mtp_loss` of Megatron Core).
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import numpy as np
 
 from simulator.activations import Activations, micro_batch_tokens, num_micro_batches
 from simulator.kept_inputs import ACTIVATION_BYTES, sequence_split
-from simulator.plan import PlanTable, Schedule
+from simulator.pipeline.groups import last_group_size
+from simulator.plan import PlanTable, Schedule, interleaved_groups
 from simulator.table import Floats, Integers
 from simulator.workload import Workload
 
@@ -27,13 +30,13 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     The first is that of the loss, or of the output layer's backward pass, which has gradients of logits beside what it
     gathers and gives.
     """
-    is_gpipe = plans.pipeline_schedule == Schedule.GPIPE.code
+    is_late = plans.pipeline_schedule == Schedule.ZB_H1.code
     tokens = micro_batch_tokens(workload, plans)
     logits = tokens * workload.model.vocabulary_size / plans.tensor_parallel
     inputs = tokens * _kept_inputs_width(workload, plans)
     backward = ACTIVATION_BYTES * logits + tokens * _whole_inputs_width(workload, plans)
     of_loss = min(float(workload.logit_bytes), SOFTMAX_BYTES)
-    waiting = np.where(is_gpipe, of_loss, ACTIVATION_BYTES)
+    waiting = np.where(is_late, ACTIVATION_BYTES, of_loss)
     num_modules = workload.model.num_mtp_layers
     return (
         np.maximum(workload.logit_bytes * logits, backward) + inputs + num_modules * of_loss * logits,
@@ -94,9 +97,18 @@ def _whole_inputs_width(workload: Workload, plans: PlanTable) -> Floats:
     return np.asarray(ACTIVATION_BYTES * (1.0 + is_gathered) * workload.model.hidden_size)
 
 
+def _num_of_last_group(plans: PlanTable, num_all: Integers) -> Integers:
+    """Micro-batches of the last interleaved group whose losses wait at once: min(R, (v - 1) (N - R) + 1), 1 elsewhere."""
+    is_grouped = (plans.interleaved_group_size > 0) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
+    group = interleaved_groups(plans)
+    last = last_group_size(num_all, group)
+    early = np.maximum(0, (plans.virtual_pipeline - 1) * (group - last))
+    return np.where(is_grouped, np.minimum(last, early + 1), 1)
+
+
 def _num_held(workload: Workload, plans: PlanTable) -> Integers:
     """Micro-batches whose loss or gradients of logits are held at once."""
     num_all = num_micro_batches(workload, plans)
     is_late = plans.pipeline_schedule == Schedule.ZB_H1.code
-    held = np.where(is_late, np.minimum(plans.pipeline_parallel, num_all), 1)
+    held = np.where(is_late, np.minimum(plans.pipeline_parallel, num_all), _num_of_last_group(plans, num_all))
     return np.where(plans.pipeline_schedule == Schedule.GPIPE.code, num_all, held)

@@ -10,9 +10,9 @@ import numpy as np
 from simulator.activations import num_micro_batches
 from simulator.casts import cast_weight_bytes
 from simulator.expert_ranks import routed_shard_group
-from simulator.plan import PlanTable, shard_group
+from simulator.plan import PlanTable, interleaved_groups, shard_group
 from simulator.stage_content import StageContent, layer_weights
-from simulator.table import Booleans, Floats
+from simulator.table import Booleans, Floats, Integers
 from simulator.workload import Workload
 
 WEIGHT_BYTES = 2.0
@@ -87,12 +87,18 @@ def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
     """Returns the share of micro-batches after which ZeRO-2 reduces the gradients of a chunk, `(n,)`.
 
     Without a pipeline every micro-batch, which is what FSDP2 and DeepSpeed do by themselves. In a pipeline, gradients
-    stay whole while backward passes of one chunk follow each other: all of them under 1F1B, groups of p when interleaved
+    stay whole while backward passes of one chunk follow each other: all of them under 1F1B, a group when interleaved
     (PyTorch pull request 126166 describes both ways; Megatron-FSDP keeps partial gradients between micro-batches).
     """
-    p = plans.pipeline_parallel
-    in_pipeline = np.where(plans.virtual_pipeline > 1, 1.0 / p, 1.0 / num_micro_batches(workload, plans))
-    return np.where(p > 1, in_pipeline, 1.0)
+    m = num_micro_batches(workload, plans)
+    return np.asarray(np.ceil(m / reduced_together(workload, plans)) / m)
+
+
+def reduced_together(workload: Workload, plans: PlanTable) -> Integers:
+    """Returns of how many micro-batches ZeRO-2 reduces the gradients of a chunk at once, `(n,)`; the last may be fewer."""
+    is_interleaved = plans.virtual_pipeline > 1
+    in_pipeline = np.where(is_interleaved, interleaved_groups(plans), num_micro_batches(workload, plans))
+    return np.where(plans.pipeline_parallel > 1, in_pipeline, 1)
 
 
 def adds_in_products(workload: Workload, plans: PlanTable) -> Booleans:

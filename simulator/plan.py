@@ -134,6 +134,9 @@ class Plan(Record):
     """Model chunks per stage (VPP); 1: plain 1F1B, more: interleaved 1F1B."""
     pipeline_schedule: Schedule = Schedule.ONE_F_ONE_B
     """Order of the pipeline."""
+    interleaved_group_size: PositiveInt | None = None
+    """Micro-batches that an interleaved stage takes through one chunk before the next (Megatron Core's
+    `microbatch_group_size_per_vp_stage`, N of Llama 3); left out: PP, which keeps the fewest activations."""
     context_parallel: PositiveInt = 1
     """Ranks that share a sequence (CP)."""
     expert_parallel: PositiveInt = 1
@@ -188,6 +191,7 @@ LAYOUT_COLUMNS = (
     "power_cap_fraction",
     "shard_ranks",
     "recompute_num_layers",
+    "interleaved_group_size",
 )
 """The columns of a plan on which its step and its memory depend."""
 
@@ -203,6 +207,7 @@ class PlanTable(Table):
     pipeline_parallel: Integers
     virtual_pipeline: Integers
     pipeline_schedule: Integers
+    interleaved_group_size: Integers
     context_parallel: Integers
     expert_parallel: Integers
     data_parallel: Integers
@@ -244,6 +249,11 @@ def shard_group(plans: PlanTable) -> Integers:
     return np.where(plans.shard_ranks > 0, plans.shard_ranks, replicas)
 
 
+def interleaved_groups(plans: PlanTable) -> Integers:
+    """Returns how many micro-batches interleaved stages take through one chunk before the next, `(n,)`: p, or as given."""
+    return np.where(plans.interleaved_group_size > 0, plans.interleaved_group_size, plans.pipeline_parallel)
+
+
 def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
     """Returns whether input embedding and output layer stand on different stages, `(n,)`."""
     return np.asarray((plans.pipeline_parallel > 1) & ~turns_back(plans))
@@ -283,7 +293,7 @@ _CHOICES: dict[str, type[Choice]] = {
     "checkpoint_scheme": CheckpointScheme,
 }
 _FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
-_COUNTS_OR_NONE = ("recompute_num_layers", "shard_ranks")
+_COUNTS_OR_NONE = ("recompute_num_layers", "shard_ranks", "interleaved_group_size")
 """Counts that may be left out; their columns have 0 there."""
 
 

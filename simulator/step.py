@@ -192,6 +192,7 @@ def _columns(
         "num_stages": rank.plans.pipeline_parallel,
         "num_chunks_per_stage": rank.plans.virtual_pipeline,
         "num_micro_batches": num_micro_batches(rank.workload, rank.plans),
+        "group_size": rank.plans.interleaved_group_size,
         "chunk_forward_s": forward_s,
         "chunk_backward_s": backward_s,
         "chunk_weight_gradient_s": parts.weight_gradients(rank),

@@ -34,7 +34,7 @@ def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
     shape = (layouts.pipeline_parallel, layouts.virtual_pipeline, num_micro_batches(job.workload, layouts))
     work = 2 * np.prod(shape, axis=0) + LAYOUT_WORK + DESIGN_WORK * np.bincount(inverse)
     order = np.lexsort(
-        (layouts.pipeline_schedule, *shape)
+        (layouts.interleaved_group_size, layouts.pipeline_schedule, *shape)
     )  # what has one shape shares the order of its operations
     before = np.cumsum(work[order]) - work[order]
     part = np.empty(len(order), dtype=np.int64)

@@ -40,7 +40,7 @@ LAYOUT_KNOBS = (
     "power_cap_fraction",
 )
 """Knobs whose values are those that occur among the layouts of the space."""
-OPTIONAL_KNOBS = ("recompute_num_layers", "shard_ranks")
+OPTIONAL_KNOBS = ("recompute_num_layers", "shard_ranks", "interleaved_group_size")
 """Knobs of layouts that count only where the space has several values of them."""
 RUN_KNOBS = ("checkpoint_scheme", "with_spares")
 """Knobs that the job lists."""

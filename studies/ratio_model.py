@@ -42,6 +42,7 @@ CHOICES = (
     "recompute",
     "recompute_num_layers",
     "shard_ranks",
+    "interleaved_group_size",
     "precision",
     "zero_stage",
     "checkpoint_scheme",

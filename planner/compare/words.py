@@ -16,6 +16,7 @@ _NAMES = {
     "zero_stage": "ZeRO stage",
     "recompute_num_layers": "recomputed layers of a chunk",
     "shard_ranks": "ranks of a shard group",
+    "interleaved_group_size": "micro-batches of an interleaved group",
     "micro_batch_size": "sequences of a micro-batch",
 }
 """Names whose own words say too little."""

@@ -31,6 +31,7 @@ _KNOBS = {
     "feed_forward": "tensor_parallel",
     "layers": "pipeline_parallel",
     "interleaving": "virtual_pipeline",
+    "interleaved_groups": "interleaved_group_size",
     "schedule": "virtual_pipeline",
     "batch": "data_parallel",
     "sequence": "context_parallel",
@@ -124,6 +125,7 @@ def layout_figures(job: Job, plan: Plan, name: str) -> Figures:
         "layers": {"num_layers": model.num_layers},
         "recomputed_layers": {"num_layers": model.num_layers},
         "interleaving": {"num_microbatches": replica_batch},
+        "interleaved_groups": {"num_microbatches": replica_batch},
         "batch": {"global_batch_size": workload.global_batch_size},
         "sequence": {"sequence_length": workload.sequence_length},
         "context_exchange": {
@@ -153,6 +155,7 @@ _PLAN_FIGURES = {
     "feed_forward": ("tensor_parallel",),
     "layers": ("pipeline_parallel", "virtual_pipeline"),
     "interleaving": ("virtual_pipeline", "pipeline_parallel"),
+    "interleaved_groups": ("interleaved_group_size", "virtual_pipeline", "pipeline_parallel"),
     "schedule": ("pipeline_schedule", "virtual_pipeline", "pipeline_parallel"),
     "weight_gradients": ("pipeline_schedule", "recompute", "zero_stage"),
     "batch": ("data_parallel", "micro_batch_size"),

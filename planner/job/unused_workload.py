@@ -15,12 +15,14 @@ def narrowed_to(job: Job, plan: Plan) -> Job:
     """Returns the job with nothing to search but one plan's layout, so that remarks are those on that plan."""
     lists = {name: (getattr(plan, name),) for name in _DEGREES}
     layers = None if plan.recompute_num_layers is None else (plan.recompute_num_layers,)
+    groups = None if plan.interleaved_group_size is None else (plan.interleaved_group_size,)
     search = job.search.model_copy(
         update={
             **lists,
             "zero_stages": (plan.zero_stage,),
             "recompute": (plan.recompute,),
             "recompute_num_layers": layers,
+            "interleaved_group_sizes": groups,
         }
     )
     workload = job.workload.model_copy(update={"precisions": (plan.precision,)})

@@ -44,6 +44,7 @@ COUNTS = {
     "tp": 1,
     "pp": 1,
     "vpp": 0,
+    "microbatch_group_size_per_vp_stage": 0,
     "cp": 0,
     "ep": 0,
     "dp": 1,

@@ -29,6 +29,8 @@ LEAST_CONTEXT_TOKENS = 4096
 """Tokens of a sequence that a rank has at least where context parallelism is what the other degrees leave."""
 MOST_UNSPLIT_GPUS = 8
 """Accelerators up to which a run without degrees is taken to split nothing."""
+GROUP_SIZE = "microbatch_group_size_per_vp_stage"
+"""Column of the micro-batches of an interleaved group, by the name of Megatron Core's option."""
 
 
 class OpenLayoutError(CannotModelError):
@@ -109,7 +111,7 @@ def _context_of_rounds(told: Told, num_gpus: int) -> int:
     names = ("tp", "pp", "vpp", "global_batch")
     tensor, stages, chunks, batch = (told.cells.count(column) or 1 for column in names)
     groups, rest = divmod(num_gpus, tensor * stages)
-    if chunks == 1 or stages == 1 or rest or groups == 0:
+    if chunks == 1 or stages == 1 or rest or groups == 0 or told_group_size(told):
         return 1
     size = told.cells.count("micro_batch") or 1
     if -(-batch // (groups * size)) % stages == 0:
@@ -201,6 +203,11 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
         return told.default("vpp", 1)
     chunks, rest = divmod(num_layers + 2, num_stages * habits.chunk_layers)
     return told.default("vpp", 1 if rest else chunks)
+
+
+def told_group_size(told: Told) -> int | None:
+    """Returns the micro-batches of an interleaved group that a row names, in its column or its notes."""
+    return told.cells.count(GROUP_SIZE) or measured_notes.interleaved_group_size(told.text("notes"))
 
 
 def can_split(num_layers: int, layout: Mapping[str, int], chunks_per_stage: int) -> bool:

@@ -76,7 +76,14 @@ _WHOLE_GRAPHS = (
     r"\bcuda[-_ ]?graphs?(?: (?!off|no|none|disabled)\w+)? ?[\[(]?full[-_ ]iteration\b"
     r"|\bfull[-_ ]iteration (?:cuda[-_ ]?)?graphs?\b"
 )
-_CHUNKS = re.compile(r"\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE)
+_CHUNKS = re.compile(
+    r"(?<!per[-_ ])\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE
+)
+
+_GROUP_SIZE = re.compile(
+    r"\bmicro-?batch[-_ ]group[-_ ]size[-_ ]per[-_ ](?:vpp?|virtual[-_ ]pipeline)[-_ ]stage[ =:]+([1-9]\d{0,5})\b",
+    re.IGNORECASE,
+)
 
 
 def logit_bytes(notes: str) -> int | None:
@@ -118,6 +125,12 @@ def gathers_cast_weights(notes: str) -> bool | None:
 def virtual_pipeline(notes: str) -> int | None:
     """Returns the chunks of a pipeline stage."""
     found = affirmed(_CHUNKS, notes)
+    return int(found[1]) if found else None
+
+
+def interleaved_group_size(notes: str) -> int | None:
+    """Returns the micro-batches that an interleaved stage takes through one chunk before the next (Megatron Core's option)."""
+    found = affirmed(_GROUP_SIZE, notes)
     return int(found[1]) if found else None
 
 

@@ -29,7 +29,13 @@ from planner.measured.precision import fp8_recipe, precision_of, scales_rows
 from planner.measured.predicted import cut_around_modules, num_mtp_layers
 from planner.measured.recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
 from planner.measured.runs import OUT_OF_MEMORY, Row
-from planner.measured.schedule import Order, ordered, remark_unknown_chunks, says_nothing_of_chunks
+from planner.measured.schedule import (
+    Order,
+    interleaved_group,
+    ordered,
+    remark_unknown_chunks,
+    says_nothing_of_chunks,
+)
 from planner.measured.sequences import (
     context_exchange,
     counts_ranks,
@@ -169,6 +175,7 @@ class _Translation:
         habits, stage = self._sharding(layout)
         order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
+        group = interleaved_group(self.told, layout, order.schedule)
         if order.schedule is None and not habits.picks_chunks:
             remark_unknown_chunks(self.told, layout)
         self._remark_whole_gradients(habits, stage)
@@ -203,6 +210,7 @@ class _Translation:
             "software": software_family(self.told.framework),
             **sizes,
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
+            **({"interleaved_group_size": group} if group else {}),
             **sequences,
             **self._measured(layout),
             "picks_chunks": self.habits.picks_chunks and says_nothing_of_chunks(self.told),

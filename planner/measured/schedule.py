@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from planner.measured import notes as measured_notes
 from planner.measured.framework_names import is_torchtitan
-from planner.measured.layout import can_split
+from planner.measured.layout import GROUP_SIZE, can_split, told_group_size
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from simulator.plan import TO_AND_FRO, Schedule
@@ -115,6 +115,23 @@ def says_nothing_of_chunks(told: Told) -> bool:
     return not (name or is_told or is_denied(_INTERLEAVED, told.text("notes")))
 
 
+def interleaved_group(told: Told, layout: Mapping[str, int], schedule: Schedule | None) -> int | None:
+    """Returns the micro-batches of an interleaved group where they are others than the stages; remarked where there is none.
+
+    Args:
+        told: the row.
+        layout: degrees, with the chunks of a stage as they are taken to be.
+        schedule: where it is not 1F1B.
+    """
+    size = told_group_size(told)
+    if size is None or size == layout["pipeline_parallel"]:
+        return None
+    if layout["virtual_pipeline"] == 1 or schedule is not None:
+        told.remark(GROUP_SIZE, f"{size} left out; the pipeline is not interleaved")
+        return None
+    return size
+
+
 def _chunks(schedule: Schedule) -> int:
     return _LEAST_CHUNKS if schedule in TO_AND_FRO else 1
 
@@ -162,9 +179,8 @@ def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers:
     """Returns the least chunks that interleaving has, where a row does not say how many."""
     if "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1:
         return _USUAL
-    if _micro_batches(layout) % layout["pipeline_parallel"] or not can_split(
-        num_layers, layout, _LEAST_CHUNKS
-    ):
+    is_whole = _micro_batches(layout) % layout["pipeline_parallel"] == 0 or told_group_size(told)
+    if not (is_whole and can_split(num_layers, layout, _LEAST_CHUNKS)):
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
         return _USUAL
     return Order(chunks_per_stage=told.default("vpp", _LEAST_CHUNKS))

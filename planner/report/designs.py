@@ -50,6 +50,7 @@ COUNTS: Final = (
     "zero_stage",
     "recompute_num_layers",
     "shard_ranks",
+    "interleaved_group_size",
     "num_spare_nodes",
 )
 """Decisions that are whole numbers."""

@@ -73,7 +73,8 @@ def _other_chunks(known: Comparison) -> list[Row]:
     is_interleaved = int(known.row["virtual_pipeline"] or 1) > 1
     most = int(known.row["num_layers"]) // int(known.row["pipeline_parallel"])
     others = ("1",) if is_interleaved else ("2", str(most))
-    return [{**known.row, "virtual_pipeline": chunks} for chunks in others]
+    told = {name: cell for name, cell in known.row.items() if name != "interleaved_group_size"}
+    return [{**told, "virtual_pipeline": chunks} for chunks in others]
 
 
 def _other_micro_batch(known: Comparison) -> list[Row]:

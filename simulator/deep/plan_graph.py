@@ -38,6 +38,7 @@ from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
 from simulator.lent_cores import replicas_core_share
 from simulator.parts import Part
+from simulator.pipeline.groups import last_group_size
 from simulator.pipeline.turns import (
     PipelineShape,
     num_directions,
@@ -164,17 +165,23 @@ class PlanGraph:
         share, pass_s = float(replicas_core_share(self.parts.rank)[0]), sum(map(cover_s, passes))
         lent_s = np.zeros((self.shape.pipeline.num_micro_batches, 1))
         lent_s[0 if direction == FORWARD else -1] = share * min(beside_s, pass_s)
-        lent_s[-self.shape.pipeline.num_stages :] += share * min(later_s, pass_s)
+        lent_s[-self._num_last_passes :] += share * min(later_s, pass_s)
         return (self._add_work(LENT_TO_REPLICAS, lent_s, self._stage(chunk), after),)
 
     def _reduced_beside(self, direction: int, chunk: int) -> float:
-        """Gradients beside each of the last p passes of a chunk: those of the next one of its stage, in one piece."""
+        """Gradients beside each of the last group of passes of a chunk: those of the next one of its stage, in one piece."""
         pipeline = self.shape.pipeline
         later = chunk + pipeline.num_stages
         is_backward = direction == num_directions(pipeline.schedule) - 1 == BACKWARD
         if not is_backward or later >= pipeline.num_chunks or self.shape.buckets.gradients[later] != 1:
             return 0.0
-        return sum(each.alone_s for each in self._reduced_last(later)) / pipeline.num_stages
+        return sum(each.alone_s for each in self._reduced_last(later)) / self._num_last_passes
+
+    @property
+    def _num_last_passes(self) -> int:
+        """Micro-batches of the last interleaved group."""
+        pipeline = self.shape.pipeline
+        return int(last_group_size(np.asarray(pipeline.num_micro_batches), np.asarray(pipeline.group_size)))
 
     def _items(self, direction: int, kind: Part) -> Items:
         """What a part does; under zero-bubble schedules gradients of weights are left for later."""

@@ -109,7 +109,10 @@ class Shards:
             shape = after[0].shape
             self._turn = self.graph.add("turn", after=[np.full(shape, NONE)]).reshape(shape)
             after = (*after, self._turn)
-        every = slice(self.reduces_every - 1, None, self.reduces_every)
+        last = self.pipeline.num_micro_batches - 1
+        every = np.minimum(
+            np.arange(self._num_reductions) * self.reduces_every + self.reduces_every - 1, last
+        )
         done = (*(each[every] for each in after), *before)
         for each in reductions:
             done = self.traffic.collective(each, self._stage, done)
@@ -217,7 +220,13 @@ class Shards:
         """How many reductions travel behind a backward pass; the mean where only some reduce, without the last one."""
         if self._reduces_always:
             return 1.0
-        return 1.0 / self.reduces_every - 1.0 / self.pipeline.num_micro_batches
+        num_passes = self.pipeline.num_micro_batches
+        return self._num_reductions / num_passes - 1.0 / num_passes
+
+    @property
+    def _num_reductions(self) -> int:
+        """Reductions of a chunk in a step."""
+        return ceil(self.pipeline.num_micro_batches / self.reduces_every)
 
     @property
     def _reduces_always(self) -> bool:

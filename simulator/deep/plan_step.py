@@ -30,9 +30,9 @@ from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import Buckets
 from simulator.job import Job
-from simulator.model_states import reduced_fraction
+from simulator.model_states import reduced_together
 from simulator.pipeline.turns import PipelineShape
-from simulator.plan import Plan, PlanTable
+from simulator.plan import Plan, PlanTable, interleaved_groups
 from simulator.rank import Rank
 from simulator.step import StepParts, StepTable, simulate_step, step_parts
 
@@ -146,6 +146,7 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
         plan.pipeline_parallel,
         plan.pipeline_parallel * plan.virtual_pipeline,
         int(num_micro_batches(workload, plans)[0]),
+        int(interleaved_groups(plans)[0]),
     )
     is_zero_2 = plan.zero_stage == 2
     shape = StepShape(
@@ -153,7 +154,7 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
         sends_block=bool(np.asarray(fast.pipeline["send_blocks_sender"])[0]),
         buckets=_buckets(fast),
         zero_stage=plan.zero_stage,
-        reduces_every=round(1.0 / float(reduced_fraction(workload, plans)[0])) if is_zero_2 else 1,
+        reduces_every=int(reduced_together(workload, plans)[0]) if is_zero_2 else 1,
         optimizer_s=float(fast.optimizer_s[0]),
     )
     return PlanParts(rank=rank, chunks=chunks), shape

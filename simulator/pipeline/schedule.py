@@ -25,6 +25,7 @@ from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
 from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
+from simulator.pipeline.groups import groups_problem, has_fitting_groups
 from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
 from simulator.pipeline.state import (
@@ -63,7 +64,10 @@ class PipelineColumns(TypedDict):
     """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V and DualPipeV it is 2, else
     it is 1."""
     num_micro_batches: npt.ArrayLike
-    """Shape (n,), m >= 1; a multiple of p when v > 1 under 1F1B, at least 2 p under DualPipeV."""
+    """Shape (n,), m >= 1; when v > 1 under 1F1B in groups as `group_size` says, at least 2 p under DualPipeV."""
+    group_size: NotRequired[npt.ArrayLike]
+    """Shape (n,), micro-batches that a stage takes through one chunk before the next when v > 1 under 1F1B: from p to m, with
+    none left over or p and more; left out, or 0: p."""
     chunk_forward_s: npt.ArrayLike
     """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, exposed
     collectives included. Here and below, columns past p*v are ignored."""
@@ -98,8 +102,8 @@ class PipelineTimes:
     """What one step of every design took; n designs, P the largest number of stages among them.
 
     Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
-    exist (1F1B with v > 1 and m % p != 0, DualPipeV with m < 2 p, another one with the wrong v) has nan in every time and zero
-    in `peak_in_flight`.
+    exist (1F1B with v > 1 and groups that do not fit, DualPipeV with m < 2 p, another one with the wrong v) has nan in every
+    time and zero in `peak_in_flight`.
     """
 
     step_s: FloatArray
@@ -141,7 +145,7 @@ def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
 
     The order of a stage's operations under 1F1B is that of Megatron Core (`get_pp_rank_microbatches` in
     megatron/core/pipeline_parallel/schedules.py): rank r starts with p-r-1 forwards when v = 1, with
-    2*(p-r-1) + (v-1)*p when v > 1, at most all of them; then one forward, one backward in turn; then the
+    2*(p-r-1) + (v-1)*N when v > 1, N a group, at most all of them; then one forward, one backward in turn; then the
     remaining backwards. The rule of its early versions that m = p runs all forwards first is left out, as
     Megatron Core left it out: it held more activations for the same time.
 
@@ -175,10 +179,8 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
         shape = str(batch.num_stages.shape)
         raise InputError([Problem(path="num_stages", value=f"shape {shape}", rule="must have one row")])
     if not _has_schedule(batch)[0]:
-        rule = f"must be a multiple of num_stages ({batch.num_stages[0]}) when a stage has several chunks"
-        raise InputError(
-            [Problem(path="num_micro_batches", value=str(batch.num_micro_batches[0]), rule=rule)]
-        )
+        dealt = batch.num_stages, batch.num_micro_batches, batch.group_size
+        raise InputError([groups_problem(*(int(column[0]) for column in dealt))])
     order = pipeline_order(shape_of(batch, 0), True, False)  # noqa: FBT003  (numba takes no keywords)
     lanes = new_lanes(order.shape, TWO_LANES, order.num_rows, order.num_rows, 1)
     load_lane(batch, 0, lanes, 0, True)  # noqa: FBT003
@@ -221,9 +223,9 @@ def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
 
 
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
-    """Interleaving deals micro-batches out in groups of p, so that p must divide m; to and fro a stage has two chunks."""
+    """Interleaving deals micro-batches out in groups; to and fro a stage has two chunks."""
     p, v, m = batch.num_stages, batch.num_chunks_per_stage, batch.num_micro_batches
-    is_in_turn = (v == 1) | (m % p == 0)
+    is_in_turn = (v == 1) | has_fitting_groups(p, m, batch.group_size)
     has_pairs = batch.schedule == DUAL_PIPE_V
     is_other = (v == np.where(has_pairs | (batch.schedule == ZB_V), 2, 1)) & ~(
         has_pairs & ((m < 2 * p) | (p == 1))
@@ -244,7 +246,13 @@ def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
 def _rows_by_shape(batch: PipelineBatch) -> IntArray:
     """Returns the rows that can be played, those of one shape side by side."""
     rows = np.flatnonzero(_has_schedule(batch))
-    columns = (batch.num_micro_batches, batch.num_chunks_per_stage, batch.num_stages, batch.schedule)
+    columns = (
+        batch.group_size,
+        batch.num_micro_batches,
+        batch.num_chunks_per_stage,
+        batch.num_stages,
+        batch.schedule,
+    )
     shape = [column[rows] for column in columns]
     return np.asarray(rows[np.lexsort(shape)], dtype=np.int64)
 
@@ -275,6 +283,7 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
         num_stages=num_stages,
         num_chunks_per_stage=np.ascontiguousarray(columns["num_chunks_per_stage"], dtype=np.int64),
         num_micro_batches=np.ascontiguousarray(columns["num_micro_batches"], dtype=np.int64),
+        group_size=_group_size(columns, num_stages),
         num_overlap_buckets=_of_chunks(columns["num_overlap_buckets"], backward_s),
         num_gather_buckets=_of_chunks(gather_buckets, backward_s),
         send_blocks_sender=np.ascontiguousarray(columns["send_blocks_sender"], dtype=np.bool_),
@@ -293,6 +302,12 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
     return batch
 
 
+def _group_size(columns: PipelineColumns, num_stages: IntArray) -> IntArray:
+    """Returns micro-batches of a group, p where none are given; what has another shape stays as it is."""
+    given = np.ascontiguousarray(columns.get("group_size", num_stages), dtype=np.int64)
+    return np.where(given == 0, num_stages, given) if given.shape == num_stages.shape else given
+
+
 def _of_chunks(counts: npt.ArrayLike, times_s: FloatArray) -> IntArray:
     """Returns counts `(n,)` for every chunk of times `(n, C)`; what has another shape stays as it is."""
     numbers = np.asarray(counts, dtype=np.int64)
@@ -308,6 +323,7 @@ def _count_problems(batch: PipelineBatch) -> list[Problem]:
         "num_stages": 1,
         "num_chunks_per_stage": 1,
         "num_micro_batches": 1,
+        "group_size": 0,
         "num_overlap_buckets": 0,
         "num_gather_buckets": 0,
     }

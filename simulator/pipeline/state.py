@@ -31,6 +31,7 @@ class PipelineBatch(NamedTuple):
     num_stages: IntArray
     num_chunks_per_stage: IntArray
     num_micro_batches: IntArray
+    group_size: IntArray
     num_overlap_buckets: IntArray
     num_gather_buckets: IntArray
     send_blocks_sender: BoolArray
@@ -153,7 +154,8 @@ def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
     """Returns the shape of one row."""
     num_stages = batch.num_stages[row]
     num_chunks = num_stages * batch.num_chunks_per_stage[row]
-    return PipelineShape(batch.schedule[row], num_stages, num_chunks, batch.num_micro_batches[row])
+    num_micro_batches, group_size = batch.num_micro_batches[row], batch.group_size[row]
+    return PipelineShape(batch.schedule[row], num_stages, num_chunks, num_micro_batches, group_size)
 
 
 @compiled_uncounted

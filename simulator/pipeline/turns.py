@@ -1,7 +1,8 @@
 """In which order does a stage work? Its forwards and backwards under every schedule, whatever the others do.
 
     1F1B       Narayanan et al., arXiv 2104.04473: warm-up forwards, then one forward, one backward in turn; interleaved
-               with several chunks on a stage, each for p micro-batches in turn
+               with several chunks on a stage, each for a group of p micro-batches in turn, or of N (Megatron Core,
+               `get_schedule_table`; Llama 3, arXiv 2407.21783, section 3.3.2), of which the last may be smaller
     GPipe      Huang et al., arXiv 1811.06965: all forwards, then all backwards
     ZB-H1      Qi et al., arXiv 2401.10241, section 3: as 1F1B, but a backward only computes the gradient that the stage
                before waits for. Stage r computes weight gradients r micro-batches later, so that every stage holds p
@@ -33,6 +34,8 @@ class PipelineShape(NamedTuple):
     num_stages: int
     num_chunks: int
     num_micro_batches: int
+    group_size: int
+    """Micro-batches that interleaved 1F1B takes through one chunk before the next, N."""
 
 
 @compiled
@@ -108,15 +111,17 @@ def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]
 
     A schedule of w warm-up forwards followed by one forward, one backward in turn is the same as: run a forward
     whenever at most w activations are held, else a backward. GPipe is the schedule that never stops warming up.
+    With v chunks on a stage and groups of N, w is 2 (p - 1 - r) + (v - 1) N (Megatron Core, `get_pp_rank_microbatches`).
     """
-    p, c = shape.num_stages, shape.num_chunks
-    num_each_way = len(turns) // 2
-    num_warm_up = p - 1 - stage if c == p else 2 * (p - 1 - stage) + c - p
+    p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
+    num_each_way, v = len(turns) // 2, c // p
+    num_warm_up = p - 1 - stage if c == p else 2 * (p - 1 - stage) + (v - 1) * shape.group_size
     if shape.schedule == GPIPE:
         num_warm_up = num_each_way
     # Micro-batches until it is the next chunk's turn.
-    group = shape.num_micro_batches if c == p else p
+    group = m if c == p else min(shape.group_size, m)
     forward_chunk, backward_chunk = stage, stage + c - p
+    forward_group = backward_group = group
     forwards_left = backwards_left = group
     num_forwards = num_backwards = 0
     for place in range(len(turns)):
@@ -125,15 +130,19 @@ def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]
             num_forwards += 1
             forwards_left -= 1
             if forwards_left == 0:
-                forward_chunk = forward_chunk + p if forward_chunk + p < c else stage
-                forwards_left = group
+                forward_chunk += p
+                if forward_chunk >= c:
+                    forward_chunk, forward_group = stage, min(group, m - num_forwards // v)
+                forwards_left = forward_group
         else:
             turns[place] = c + backward_chunk
             num_backwards += 1
             backwards_left -= 1
             if backwards_left == 0:
-                backward_chunk = backward_chunk - p if backward_chunk >= p else stage + c - p
-                backwards_left = group
+                backward_chunk -= p
+                if backward_chunk < 0:
+                    backward_chunk, backward_group = stage + c - p, min(group, m - num_backwards // v)
+                backwards_left = backward_group
 
 
 @compiled

@@ -22,6 +22,7 @@ def play_replicas(
     backward_s: FloatArray,
     schedule: int = ONE_F_ONE_B,
     weight_gradient_fraction: float = 0.0,
+    group_size: int = 0,
 ) -> FloatArray:
     """Plays one step of every replica, without traffic between replicas.
 
@@ -33,12 +34,13 @@ def play_replicas(
         backward_s: `(R, C, m)` backwards, weight gradients included.
         schedule: code of `simulator.plan.Schedule`.
         weight_gradient_fraction: share of a backward that a schedule with split backwards does later.
+        group_size: micro-batches in turn of a chunk where a stage has several under 1F1B; 0: p.
 
     Returns:
         `(R, p)` when each stage has all its gradients.
     """
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
-    shape = PipelineShape(schedule, num_stages, num_chunks, num_micro_batches)
+    shape = PipelineShape(schedule, num_stages, num_chunks, num_micro_batches, group_size or num_stages)
     weight_fraction = weight_gradient_fraction if num_directions(schedule) == 3 else 0.0
     order = pipeline_order(shape, False, True)  # noqa: FBT003  (numba takes no keywords here)
     lanes = new_lanes(shape, NUM_LANES, order.num_rows, 0, num_micro_batches)

@@ -7,7 +7,7 @@ and f the share of the forward in a cycle the step becomes longer by
 
     last stage, GPipe   m x
     1F1B, v = 1         max(x max(m - w, 1), m x - w f (1 + x))
-    1F1B, v > 1         max(x (p - (p-1)/v), m x - w f (1 + x))
+    1F1B, v > 1         max(x (N - (N-1)/v), m x - w f (1 + x))        N micro-batches of a chunk in turn, p or more
     ZB-H1, ZB-V         x (m - min(w, m) f)
     DualPipeV           x (m - min(w + p - 1, m) f)
 
@@ -94,6 +94,8 @@ class PipelineShape:
     num_stages: Integers
     num_chunks_per_stage: Integers
     num_micro_batches: Integers
+    group_size: Integers
+    """N, micro-batches that an interleaved stage takes through one chunk before the next."""
     forward_fraction: Floats
     """Share of the forward in a cycle."""
     last_cycle: Floats
@@ -124,13 +126,13 @@ class PipelineShape:
             extra: by which every cycle of the stage is longer.
             num_behind: stages behind it; 0 is the last stage, p or more none at all.
         """
-        p, v, m = self.num_stages, self.num_chunks_per_stage, self.num_micro_batches
+        p, v, m, n = self.num_stages, self.num_chunks_per_stage, self.num_micro_batches, self.group_size
         visible = np.maximum(0.0, extra - self.gap)
         num_absorbed = num_behind + np.where(self.schedule == DUAL_PIPE_V, p - 1, 0)
         tight_cycles = np.select(
             [self.schedule == GPIPE, _is_split(self.schedule), v == 1],
             [m, m - np.minimum(num_absorbed, m) * self.forward_fraction, np.maximum(m - num_behind, 1.0)],
-            np.minimum(p - (p - 1.0) / v, m),
+            np.minimum(n - (n - 1.0) / v, m),
         )
         throughout = m * visible - num_absorbed * self.forward_fraction * (self.other_cycle + extra)
         of_last = np.where(self.schedule == DUAL_PIPE_V, tight_cycles, m) * extra

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from simulator.errors import InputError, Problem
+from simulator.pipeline.groups import groups_problem, has_fitting_groups
 from simulator.pipeline.turns import ONE_F_ONE_B, PipelineShape, stage_of
 from simulator.stragglers.causes import Stragglers
 from simulator.stragglers.kernel import play_replicas
@@ -58,6 +59,7 @@ class _Design:
     num_stages: int
     num_chunks_per_stage: int
     num_micro_batches: int
+    group_size: int
     gpus_per_node: int
     cycle_s: float
     slowest_cycle_factor: float
@@ -73,10 +75,9 @@ class _Design:
             )
         design = cls(**{name: column[0].item() for name, column in designs.columns().items()})
         is_dealt = design.schedule == ONE_F_ONE_B and design.num_chunks_per_stage > 1
-        if is_dealt and design.num_micro_batches % design.num_stages:
-            rule = f"must be a multiple of num_stages ({design.num_stages}) when a stage has several chunks"
-            value = str(design.num_micro_batches)
-            raise InputError([Problem(path="num_micro_batches", value=value, rule=rule)])
+        groups = design.num_stages, design.num_micro_batches, design.group_size
+        if is_dealt and not has_fitting_groups(*map(np.asarray, groups)):
+            raise InputError([groups_problem(*groups)])
         return design
 
     @property
@@ -107,14 +108,22 @@ class _Design:
     def stage_of_chunks(self) -> Integers:
         """Stage of each chunk of the model, `(C,)`."""
         num_chunks = self.num_stages * self.num_chunks_per_stage
-        shape = PipelineShape(self.schedule, self.num_stages, num_chunks, self.num_micro_batches)
+        shape = PipelineShape(
+            self.schedule, self.num_stages, num_chunks, self.num_micro_batches, self.group_size
+        )
         return np.array([stage_of(shape, chunk) for chunk in range(num_chunks)])
 
 
 def _played_s(design: _Design, forward_s: Floats, backward_s: Floats) -> float:
     """Plays all replicas; the slowest one ends the pipeline of the step."""
     ends_s = play_replicas(
-        design.num_stages, 0.0, forward_s, backward_s, design.schedule, WEIGHT_GRADIENT_FRACTION
+        design.num_stages,
+        0.0,
+        forward_s,
+        backward_s,
+        design.schedule,
+        WEIGHT_GRADIENT_FRACTION,
+        design.group_size,
     )
     return float(ends_s.max())
 

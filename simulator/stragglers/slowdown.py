@@ -31,7 +31,7 @@ from simulator.order_statistics import (
     expected_maximum,
     lognormal_factor,
 )
-from simulator.plan import PlanTable, Recompute, splits_backward
+from simulator.plan import PlanTable, Recompute, interleaved_groups, splits_backward
 from simulator.step import StepTable
 from simulator.stragglers.causes import StragglerModel, StragglerPrior, Stragglers
 from simulator.stragglers.noise import sequence_deviation
@@ -65,6 +65,8 @@ class StragglerDesigns(Table):
     """v."""
     num_micro_batches: Integers
     """m of one replica in one step."""
+    group_size: Integers
+    """N, micro-batches that an interleaved stage takes through one chunk before the next."""
     gpus_per_node: Integers
     """Accelerators that a slow host slows."""
     cycle_s: Floats
@@ -105,6 +107,7 @@ class StragglerDesigns(Table):
             num_stages=p,
             num_chunks_per_stage=v,
             num_micro_batches=m,
+            group_size=interleaved_groups(plans),
             gpus_per_node=np.broadcast_to(np.asarray(gpus_per_node, dtype=np.int64), m.shape),
             cycle_s=busy_s / m,
             slowest_cycle_factor=slowest,
@@ -285,6 +288,7 @@ def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Float
         num_stages=p,
         num_chunks_per_stage=designs.num_chunks_per_stage,
         num_micro_batches=designs.num_micro_batches,
+        group_size=designs.group_size,
         forward_fraction=designs.forward_fraction,
         last_cycle=slowest + extra,
         other_cycle=np.where(p > 1, (p - slowest) / np.maximum(p - 1, 1), slowest + extra),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import product
 
@@ -316,3 +317,34 @@ def test_some_layers_are_computed_again_where_that_is_asked_for() -> None:
     chunks = full.pipeline_parallel * full.virtual_pipeline
     assert sorted(rows_of(some)) == sorted(rows_of(full.take(-(-6 // chunks) >= 2)))
     assert set(some.recompute.tolist()) == {Recompute.FULL.code}
+
+
+def test_interleaved_groups_are_those_that_are_listed() -> None:
+    search = {"recompute": ["none"], "zero_stages": [1], **DEGREES}
+    sizes = [2, 3, 4, 7]
+    plain, grouped = (
+        enumerate_layouts(tiny_job(**search, **tried)) for tried in ({}, {"interleaved_group_sizes": sizes})
+    )
+    assert not plain.interleaved_group_size.any()
+    is_plain, is_whole = plain.virtual_pipeline == 1, grouped.virtual_pipeline == 1
+    assert rows_of(grouped.take(is_whole)) == rows_of(plain.take(is_plain))
+    interleaved = grouped.take(~is_whole)
+    found = list(zip(rows_of(interleaved), interleaved.interleaved_group_size.tolist(), strict=True))
+    assert len(found) == len(set(found))
+    # Groups of as many as stages are what a plan without any has.
+    anywhere = set(_interleaved_by_hand())
+    expected = {
+        (row, 0 if size == row[1] else size)
+        for row in anywhere
+        for size in sizes
+        if row[1] <= size <= (m := BATCH // (row[5] * row[6])) and (m % size == 0 or m % size >= row[1])
+    }
+    assert set(found) == expected
+    assert {size for _, size in found} == {0, 3, 4, 7}
+
+
+def _interleaved_by_hand() -> Iterator[tuple[int, ...]]:
+    """Layouts of several chunks on a stage that keep all other rules than those of groups."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys.modules[__name__], "has_schedule", lambda _, p, v, __: p > 1 and v > 1)
+        yield from list(layouts_by_hand(0))

@@ -119,6 +119,7 @@ ODD_FFN = {
 }
 ONE_REPLICA = {"num_gpus": 16, "tensor_parallel": 8, "pipeline_parallel": 2}
 TWO_STAGES = {"num_gpus": 16, "pipeline_parallel": 2}
+INTERLEAVED = {**TWO_STAGES, "virtual_pipeline": 2}
 ULYSSES = {"workload": {"context_exchange": "all_to_all"}}
 # Four ranks of two are eight to 28 heads in four groups.
 HYBRID = {"workload": {"context_exchange": "hybrid", "model": "qwen2.5-7b"}}
@@ -140,6 +141,12 @@ BREAKING: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
     ("layers", {}, {"num_gpus": 40, "pipeline_parallel": 40}),
     ("interleaving", {}, {"num_gpus": 16, "virtual_pipeline": 2}),
     ("interleaving", {}, {"num_gpus": 128, "pipeline_parallel": 4, "virtual_pipeline": 2}),
+    # Groups of the 24 micro-batches of a replica on two stages: 23 would leave one over, less than there are stages.
+    ("interleaved_groups", {}, {**TWO_STAGES, "interleaved_group_size": 8}),
+    ("interleaved_groups", {}, {**INTERLEAVED, "interleaved_group_size": 1}),
+    ("interleaved_groups", {}, {**INTERLEAVED, "interleaved_group_size": 23}),
+    ("interleaved_groups", {}, {**INTERLEAVED, "interleaved_group_size": 25}),
+    ("interleaved_groups", {}, {**INTERLEAVED, "pipeline_schedule": "zb_v", "interleaved_group_size": 8}),
     ("schedule", {}, {"num_gpus": 16, "pipeline_schedule": "gpipe"}),
     ("schedule", {}, {**TWO_STAGES, "pipeline_schedule": "zb_v"}),
     ("schedule", {}, {**TWO_STAGES, "pipeline_schedule": "dual_pipe_v"}),
@@ -225,6 +232,20 @@ def test_a_layout_that_breaks_one_rule_is_told_which(
     layout = {key: value for key, value in row.items() if key != "gpus_per_node"}
     assert broken_rules(job, layout) == {name}
     assert not is_valid_layout(job, plans_with(layout))[0]
+
+
+@pytest.mark.parametrize("group_size", [2, 3, 5, 7, 11, 22, 24])
+def test_groups_that_leave_no_stage_without_work_are_valid(group_size: int) -> None:
+    job = breaking_job({}, {})
+    assert broken_rules(job, {**INTERLEAVED, "interleaved_group_size": group_size}) == set()
+
+
+def test_groups_let_micro_batches_be_of_any_number() -> None:
+    # 192 sequences over 64 replicas are three micro-batches, which two stages do not divide.
+    layout = {**INTERLEAVED, "num_gpus": 128}
+    job = breaking_job({}, {})
+    assert broken_rules(job, layout) == {"interleaving"}
+    assert broken_rules(job, {**layout, "interleaved_group_size": 3}) == set()
 
 
 def test_every_rule_is_broken_by_some_test() -> None:

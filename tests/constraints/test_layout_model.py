@@ -43,11 +43,14 @@ def exactly(num_gpus: int) -> dict[str, object]:
         job_with(workload={"context_exchange": "hybrid", "sequence_length": 65_536}, search={"context_parallel": [2, 8, 16]}),
         job_with(workload={**WINDOWS, "sequence_length": 65_536}, search={"context_parallel": [1, 2]}),
         job_with(search={"pipeline_schedules": ["1f1b", "dual_pipe_v"], "virtual_pipeline": [1, 2], **SEVERAL}),
+        job_with(search={"interleaved_group_sizes": [4, 6, 7], "virtual_pipeline": [1, 2], **SEVERAL}),
+        job_with(search={"pipeline_schedules": ["1f1b", "dual_pipe_v"], "interleaved_group_sizes": [3, 8],
+                         "virtual_pipeline": [1, 2], **SEVERAL}),
         job_with(search={"pipeline_schedules": ["dual_pipe_v"], "virtual_pipeline": [2], **SEVERAL}),
         job_with(search={"pipeline_schedules": ["1f1b", "zb_v"], "virtual_pipeline": [1, 2], **SEVERAL}),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows",
-         "pairs", "pairs alone", "to and fro"],
+         "pairs", "groups", "groups and pairs", "pairs alone", "to and fro"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)

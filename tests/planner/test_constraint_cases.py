@@ -48,6 +48,7 @@ def cases() -> dict[str, Case]:
         "feed_forward": (job, {"tp": 3, "dp": 8}),
         "layers": (job, {"pp": 4, "vpp": 3, "dp": 4}),
         "interleaving": (job, {"pp": 4, "vpp": 2, "dp": 32}),
+        "interleaved_groups": (job, {"pp": 4, "vpp": 2, "dp": 4, "interleaved_group_size": 3}),
         "schedule": (job, {"pp": 2, "dp": 8, "pipeline_schedule": "zb_v"}),
         "weight_gradients": (job, {"pp": 2, "dp": 8, "pipeline_schedule": "zb_h1", "recompute": "full"}),
         "batch": (job, {"dp": 24}),

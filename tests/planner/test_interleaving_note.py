@@ -23,7 +23,7 @@ def test_reductions_after_every_group_of_micro_batches_are_named_with_both_times
     assert chunked.design is not None
     assert one.design is not None
     assert f"({chunked.design.step_time_s:.4g} s instead of {one.design.step_time_s:.4g} s)" in note
-    assert "reduced after every group of pipeline_parallel micro-batches" in note
+    assert "reduced after every group of micro-batches of a chunk" in note
     assert note in chunked.warnings
     assert not interleaving_notes(JOB, plain(SHORT_BATCH))
 

@@ -105,6 +105,35 @@ class TestLayout:
         assert "gpus_per_node" not in row["assumed"].split()
 
     @pytest.mark.parametrize(
+        ("cells", "group_size", "remark"),
+        [
+            ({"vpp": 2}, "", ""),
+            ({"vpp": 2, "microbatch_group_size_per_vp_stage": 8}, "8", ""),
+            ({"vpp": 2, "microbatch_group_size_per_vp_stage": 4}, "", ""),
+            ({"vpp": 2, "notes": "microbatch_group_size_per_vp_stage=6, DP overlap"}, "6", ""),
+            ({"vpp": 2, "notes": "--microbatch-group-size-per-virtual-pipeline-stage 8"}, "8", ""),
+            (
+                {"notes": "--microbatch-group-size-per-virtual-pipeline-stage 8"},
+                "",
+                "8 left out; the pipeline is not",
+            ),
+            (
+                {"pp_schedule": "zbv", "microbatch_group_size_per_vp_stage": 8},
+                "",
+                "8 left out; the pipeline is not",
+            ),
+        ],
+    )
+    def test_interleaved_groups_are_those_of_megatron_core_where_they_are_not_the_stages(
+        self, tmp_path: Path, cells: dict[str, object], group_size: str, remark: str
+    ) -> None:
+        row = row_of(tmp_path, **{"tp": 1, "pp": 4, "recompute": "none", "zero_stage_or_fsdp": "1", **cells})
+        assert row.get("interleaved_group_size", "") == group_size
+        assert remark in row["remarks"]
+        assert bool(row["remarks"]) == bool(remark)
+        assert row["virtual_pipeline"] == str(cells.get("vpp", 2 if "pp_schedule" in cells else 1))
+
+    @pytest.mark.parametrize(
         ("cells", "schedule", "chunks", "remark"),
         [
             ({"pp_schedule": "1F1B"}, "1f1b", 1, ""),

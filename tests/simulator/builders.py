@@ -82,6 +82,7 @@ def plan_of(
     spares: int = 0,
     cap: float = 1.0,
     schedule: Schedule = Schedule.ONE_F_ONE_B,
+    group_size: int | None = None,
 ) -> Plan:
     """Returns a plan on the first offer whose degrees multiply to its accelerators."""
     return Plan(
@@ -92,6 +93,7 @@ def plan_of(
         pipeline_parallel=pipeline,
         virtual_pipeline=virtual,
         pipeline_schedule=schedule,
+        interleaved_group_size=group_size,
         context_parallel=context,
         expert_parallel=expert,
         data_parallel=data,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simulator.chunks import split_layers
 from simulator.held_chunks import held_at_moments
@@ -13,6 +15,7 @@ from simulator.plan import Plan, Schedule
 from simulator.table import Booleans, Floats, Integers
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
+from tests.simulator.dealt import dealt_micro_batches
 
 UNLIKE = {
     "more at the start": (8, 8, 8, 8, 2, 2, 2, 2, 2, 2, 2, 2),
@@ -39,6 +42,7 @@ def played_layers(plan: Plan, layers: tuple[int, ...], num_micro_batches: int) -
         num_stages=[plan.pipeline_parallel],
         num_chunks_per_stage=[plan.virtual_pipeline],
         num_micro_batches=[num_micro_batches],
+        group_size=[plan.interleaved_group_size or plan.pipeline_parallel],
         chunk_forward_s=ones,
         chunk_backward_s=2.0 * ones,
         chunk_weight_gradient_s=ones,
@@ -86,6 +90,21 @@ def test_a_stage_holds_what_its_order_makes_of_its_chunks(
     stages = split_layers(workload.model, table_of(plan), layers).stages[0]
     most = [own_layers[:, stages == stage].sum(axis=1).max() for stage in range(plan.pipeline_parallel)]
     assert most == played.tolist()
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), cut=st.sampled_from([(2, 6), (3, 4), (4, 3), (6, 2)]))
+def test_the_same_in_groups_of_any_size(data: st.DataObject, cut: tuple[int, int]) -> None:
+    num_micro_batches, group_size = data.draw(dealt_micro_batches(cut[0]))
+    layers = tuple(data.draw(st.lists(st.integers(1, 9), min_size=12, max_size=12)))
+    plan = plan_of(pipeline=cut[0], virtual=cut[1], group_size=group_size)
+    one_layer = memory_by_stage(trained((1,), 1), plan_of()).activations_bytes[0]
+    found = memory_by_stage(trained(layers, num_micro_batches), plan).activations_bytes / one_layer
+    played = played_layers(plan, layers, num_micro_batches)
+    np.testing.assert_allclose(found, played, rtol=1e-12)
+    own_layers = held_at_moments(plan, num_micro_batches) * np.array(layers)
+    stages = np.arange(12) % cut[0]
+    assert [own_layers[:, stages == stage].sum(axis=1).max() for stage in range(cut[0])] == played.tolist()
 
 
 @pytest.mark.parametrize("layers", UNLIKE.values(), ids=UNLIKE.keys())

@@ -17,7 +17,7 @@ from simulator.memory import (
     peak_memory,
 )
 from simulator.model_states import reduced_fraction
-from simulator.pipeline.schedule import play_pipelines
+from simulator.pipeline.schedule import pipeline_timeline, play_pipelines
 from simulator.plan import TO_AND_FRO, Plan, Recompute, Schedule
 from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
@@ -185,6 +185,32 @@ class TestStates:
         num_more = {Schedule.ONE_F_ONE_B: 0, Schedule.GPIPE: 15, Schedule.ZB_H1: 3}[schedule]
         inputs = (1 + num_more) * 2 * 2 * 4096
         assert last == pytest.approx(8192 * ((6 + waiting) * 128_256 + inputs))
+
+    @pytest.mark.parametrize("group_size", [4, 6, 8, 10, 12, 16])
+    def test_losses_of_a_smaller_last_group_wait_while_the_order_has_their_forward_passes_ahead(
+        self, group_size: int
+    ) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=16)
+        plan = plan_of(pipeline=4, virtual=2, group_size=group_size)
+        ones, nothing = np.ones((1, 8)), np.zeros((1, 8))
+        played = pipeline_timeline(
+            num_stages=[4],
+            num_chunks_per_stage=[2],
+            num_micro_batches=[16],
+            group_size=[group_size],
+            chunk_forward_s=ones,
+            chunk_backward_s=2.0 * ones,
+            send_s=[0.0],
+            send_blocks_sender=[False],
+            gradient_sync_s=nothing,
+            parameter_gather_s=nothing,
+            num_overlap_buckets=[0],
+        )
+        is_last = played.chunk == 7
+        most = int(np.cumsum(np.where(played.is_backward[is_last], -1, 1)).max())
+        assert most == {6: 3, 10: 5, 12: 4}.get(group_size, 1)
+        last = memory_by_stage(workload, plan).logits_bytes[-1]
+        assert last == pytest.approx(8192 * ((6 + 4 * (most - 1)) * 128_256 + most * 2 * 2 * 4096))
 
     @pytest.mark.parametrize(("recompute", "kept_per_value"), [(Recompute.FULL, 2), (Recompute.NONE, 32)])
     def test_the_gradient_of_the_embedding_counts_where_it_is_more_than_layers(
@@ -475,13 +501,22 @@ class TestGradientsOfZero2InAPipeline:
     """Whole while the backward passes of one chunk follow each other, split between the replicas otherwise."""
 
     @pytest.mark.parametrize(
-        ("p", "v", "fraction"), [(1, 1, 1.0), (4, 1, 1 / 8), (4, 2, 1 / 4), (2, 4, 1 / 2)]
+        ("p", "v", "group_size", "fraction"),
+        [
+            (1, 1, None, 1.0),
+            (4, 1, None, 1 / 8),
+            (4, 2, None, 1 / 4),
+            (2, 4, None, 1 / 2),
+            (2, 4, 4, 1 / 4),
+            (2, 4, 3, 3 / 8),
+            (4, 2, 8, 1 / 8),
+        ],
     )
     def test_they_are_reduced_after_each_group_of_backward_passes(
-        self, p: int, v: int, fraction: float
+        self, p: int, v: int, group_size: int | None, fraction: float
     ) -> None:
-        plans = table_of(plan_of(pipeline=p, virtual=v, data=8, zero=2))
-        # 64 sequences over 8 replicas: 8 micro-batches, which come in groups of p when chunks are interleaved.
+        plans = table_of(plan_of(pipeline=p, virtual=v, data=8, zero=2, group_size=group_size))
+        # 64 sequences over 8 replicas: 8 micro-batches, which come in groups of p or as given when chunks are interleaved.
         assert reduced_fraction(training(global_batch_size=64), plans) == pytest.approx(fraction)
 
     @pytest.mark.parametrize(("v", "whole_share"), [(1, 1.0), (2, 1.0), (6, 1 / 3 + 1 / 8)])

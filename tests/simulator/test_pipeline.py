@@ -18,6 +18,7 @@ from simulator import threads
 from simulator.errors import InputError
 from simulator.pipeline import schedule
 from simulator.pipeline.schedule import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
+from tests.simulator.dealt import dealt_micro_batches
 
 NAMES = tuple(PipelineTimes.__dataclass_fields__)
 
@@ -42,6 +43,7 @@ def columns_of(steps: list[Step]) -> PipelineColumns:
         "parameter_gather_s": padded("gather_s"),
         "num_overlap_buckets": [step.num_overlap_buckets for step in steps],
         "num_gather_buckets": [step.num_gather_buckets for step in steps],
+        "group_size": [step.group_size for step in steps],
     }
 
 
@@ -68,8 +70,10 @@ def long_steps(draw: st.DrawFn) -> Step:
     """A design with many micro-batches, whose stages are about as slow as each other or not at all."""
     step = draw(random_steps())
     groups = draw(st.integers(10, 80))
+    if step.num_chunks_per_stage == 1:
+        return replace(step, num_micro_batches=(step.num_stages + 1) * groups)
     return replace(
-        step, num_micro_batches=step.num_stages * groups + (groups if step.num_chunks_per_stage == 1 else 0)
+        step, num_micro_batches=step.num_micro_batches + (step.group_size or step.num_stages) * groups
     )
 
 
@@ -77,7 +81,9 @@ def long_steps(draw: st.DrawFn) -> Step:
 def random_steps(draw: st.DrawFn, has_network: bool = True) -> Step:
     """Any design that has a schedule, with times of any size including zero."""
     p, v = draw(st.integers(1, 6)), draw(st.integers(1, 3))
-    m = draw(st.integers(1, 12)) if v == 1 else p * draw(st.integers(1, 4))
+    m, group_size = draw(st.integers(1, 12)), 0
+    if v > 1:
+        m, group_size = draw(dealt_micro_batches(p))
     times = st.lists(st.floats(0.0, 10.0), min_size=p * v, max_size=p * v)
     none = [0.0] * (p * v)
     return Step(
@@ -92,10 +98,22 @@ def random_steps(draw: st.DrawFn, has_network: bool = True) -> Step:
         send_blocks_sender=draw(st.booleans()),
         num_overlap_buckets=draw(st.integers(0, 8)),
         num_gather_buckets=draw(st.integers(0, 8)),
+        group_size=group_size,
     )
 
 
 SHAPES = [(1, 1), (1, 7), (2, 1), (2, 5), (4, 4), (4, 3), (8, 32), (16, 48)]
+
+GROUPS = [
+    (2, 6, 2, 3),
+    (2, 5, 2, 3),
+    (4, 8, 2, 8),
+    (4, 20, 3, 8),
+    (4, 22, 3, 9),
+    (8, 40, 4, 16),
+    (8, 48, 2, 48),
+]
+"""Stages, micro-batches, chunks per stage, and micro-batches of a group."""
 
 
 class TestClosedForms:
@@ -109,6 +127,30 @@ class TestClosedForms:
         # m (f + b) + (p - 1)(f + b)/v: same, section 2.2.2.
         expected_s = m * 3.0 + (p - 1) * 3.0 / v
         assert played(equal_step(p, m, v)).step_s == pytest.approx(expected_s, rel=1e-9)
+
+    @pytest.mark.parametrize(("p", "m", "v", "group_size"), GROUPS)
+    def test_the_bubble_is_the_same_in_groups_of_any_size(
+        self, p: int, m: int, v: int, group_size: int
+    ) -> None:
+        # With N = m it is that of breadth-first pipelines, (p - 1)/(m v) of the work: arXiv 2211.05953; Llama 3, section 3.3.2.
+        step = equal_step(p, m, v, group_size=group_size)
+        assert played(step).step_s == pytest.approx(m * 3.0 + (p - 1) * 3.0 / v, rel=1e-9)
+
+    @pytest.mark.parametrize(("p", "m", "v", "group_size"), GROUPS)
+    def test_larger_groups_hold_more_on_every_stage(self, p: int, m: int, v: int, group_size: int) -> None:
+        # Warm-up of Megatron Core, `get_pp_rank_microbatches`: 2 (p - r - 1) + (v - 1) N, at most m v, and one more.
+        expected = [min(2 * (p - r - 1) + (v - 1) * group_size + 1, m * v) for r in range(p)]
+        assert played(equal_step(p, m, v, group_size=group_size)).peak_in_flight[0].tolist() == expected
+
+    def test_sends_hide_behind_passes_that_groups_larger_than_the_pipeline_have(self) -> None:
+        # With N = p the first stage waits for every first micro-batch of a group; with N = 2 p sends of p passes are hidden.
+        p, m, v, send_s = 4, 32, 2, 0.4
+
+        def waits_s(group_size: int) -> float:
+            step = equal_step(p, m, v, send_s=send_s, group_size=group_size)
+            return float(played(step).step_s[0]) - (m * 3.0 + (p - 1) * 3.0 / v)
+
+        assert waits_s(p) > 1.5 * waits_s(2 * p)
 
     @pytest.mark.parametrize("is_blocking", [False, True])
     def test_one_micro_batch_pays_every_send_there_and_back(self, is_blocking: bool) -> None:
@@ -325,6 +367,19 @@ class TestProblems:
         with pytest.raises(InputError, match=message):
             pipeline_timeline(**columns_of([equal_step(4, 6, v=2)]))
 
+    @pytest.mark.parametrize("group_size", [3, 7, 9, 11])
+    def test_groups_that_leave_stages_without_work_are_refused(self, group_size: int) -> None:
+        # `forward_backward_pipelining_with_interleaving` of Megatron Core: p <= N <= m, and m mod N 0 or at least p.
+        step = equal_step(4, 10, v=2, group_size=group_size)
+        assert np.isnan(played(step).step_s[0])
+        message = rf"group_size = {group_size}: must be from num_stages \(4\) to num_micro_batches \(10\)"
+        with pytest.raises(InputError, match=message):
+            pipeline_timeline(**columns_of([step]))
+
+    @pytest.mark.parametrize("group_size", [6, 10])
+    def test_groups_that_fit_are_played(self, group_size: int) -> None:
+        assert np.isfinite(played(equal_step(4, 10, v=2, group_size=group_size)).step_s[0])
+
     def test_a_timeline_is_of_one_design(self) -> None:
         with pytest.raises(InputError, match=r"num_stages = shape \(2,\): must have one row"):
             pipeline_timeline(**columns_of([equal_step(2, 2), equal_step(2, 2)]))
@@ -334,6 +389,8 @@ class TestProblems:
         [
             ({"num_stages": [0]}, r"num_stages = 0: must be at least 1"),
             ({"num_micro_batches": [-2]}, r"num_micro_batches = -2: must be at least 1"),
+            ({"group_size": [-4]}, r"group_size = -4: must be at least 0"),
+            ({"group_size": [4, 4]}, r"group_size = shape \(2,\): must have 1 rows"),
             ({"num_overlap_buckets": [-1]}, r"num_overlap_buckets = -1: must be at least 0"),
             ({"send_s": [0.0, 0.0]}, r"send_s = shape \(2,\): must have 1 rows"),
             (

@@ -20,6 +20,7 @@ from simulator.stragglers.pipeline import PipelineShape
 from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION, play_slowdown
 from simulator.stragglers.slowdown import StragglerDesigns, expected_slowdown
 from simulator.table import Floats
+from tests.simulator.dealt import dealt_micro_batches
 from tests.simulator.straggler_designs import design_of
 
 DATA = Path(__file__).parents[2] / "simulator" / "data"
@@ -98,7 +99,7 @@ def test_equal_stages_and_a_slowest_last_one_take_the_closed_form_exactly(
 def test_equal_micro_batches_are_played_as_by_the_independent_player(
     data: st.DataObject, stages: int, chunks: int, send_s: float
 ) -> None:
-    num_micro_batches = stages * data.draw(st.integers(1, 4))
+    num_micro_batches, group_size = data.draw(dealt_micro_batches(stages))
     times = st.lists(st.floats(0.1, 10.0), min_size=stages * chunks, max_size=stages * chunks)
     forward_s, backward_s = data.draw(times), data.draw(times)
     none = [0.0] * len(forward_s)
@@ -113,12 +114,13 @@ def test_equal_micro_batches_are_played_as_by_the_independent_player(
         send_s=send_s,
         send_blocks_sender=False,
         num_overlap_buckets=0,
+        group_size=group_size,
     )
     durations = (
         np.repeat(np.array(values)[None, :, None], num_micro_batches, axis=2)
         for values in (forward_s, backward_s)
     )
-    found_s = float(play_replicas(stages, send_s, *durations).max())
+    found_s = float(play_replicas(stages, send_s, *durations, group_size=group_size).max())
     assert found_s == pytest.approx(play(step).step_s, rel=1e-12)
 
 
@@ -132,6 +134,7 @@ def test_one_slow_stage_of_a_plain_pipeline_costs_what_the_form_says(
         num_stages=np.array([stages]),
         num_chunks_per_stage=np.array([1]),
         num_micro_batches=np.array([num_micro_batches]),
+        group_size=np.array([stages]),
         forward_fraction=np.array([1.0 / 3.0]),
         last_cycle=np.array([1.0]),
         other_cycle=np.array([1.0]),
@@ -144,6 +147,37 @@ def test_one_slow_stage_of_a_plain_pipeline_costs_what_the_form_says(
         )
         (expected,) = shape.slow_stage(np.array([extra]), float(stages - 1 - slow))
         assert longer == pytest.approx(expected, abs=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data(), stages=st.integers(2, 5), chunks=st.integers(2, 4), extra=st.floats(0.01, 1.0))
+def test_one_slow_stage_of_an_interleaved_pipeline_costs_at_least_what_the_form_says(
+    data: st.DataObject, stages: int, chunks: int, extra: float
+) -> None:
+    num_micro_batches, group_size = data.draw(dealt_micro_batches(stages))
+    slow = data.draw(st.integers(0, stages - 1))
+    shape = PipelineShape(
+        schedule=np.array([Schedule.ONE_F_ONE_B.code]),
+        num_stages=np.array([stages]),
+        num_chunks_per_stage=np.array([chunks]),
+        num_micro_batches=np.array([num_micro_batches]),
+        group_size=np.array([group_size]),
+        forward_fraction=np.array([1.0 / 3.0]),
+        last_cycle=np.array([1.0]),
+        other_cycle=np.array([1.0]),
+    )
+
+    def step_s(cycle: float) -> float:
+        cycles = np.ones(stages)
+        cycles[slow] = cycle
+        every = np.repeat(np.tile(cycles / chunks, chunks)[None, :, None], num_micro_batches, axis=2)
+        return float(play_replicas(stages, 0.0, every / 3.0, every * 2.0 / 3.0, group_size=group_size).max())
+
+    (expected,) = shape.slow_stage(np.array([extra]), float(stages - 1 - slow))
+    longer = step_s(1.0 + extra) - step_s(1.0)
+    assert longer >= expected - 1e-9
+    if slow == stages - 1:
+        assert longer == pytest.approx(num_micro_batches * extra, rel=1e-9)
 
 
 def stages_played_s(schedule: Schedule, cycles: Floats, num_micro_batches: int) -> float:
@@ -171,6 +205,7 @@ def shape_of(schedule: Schedule, stages: int, num_micro_batches: int) -> Pipelin
         num_stages=np.array([stages]),
         num_chunks_per_stage=np.array([CHUNKS[schedule]]),
         num_micro_batches=np.array([num_micro_batches]),
+        group_size=np.array([stages]),
         forward_fraction=np.array([1.0 / 3.0]),
         last_cycle=np.array([1.0]),
         other_cycle=np.array([1.0]),

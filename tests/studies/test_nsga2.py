@@ -10,7 +10,7 @@ from pymoo.core.problem import Problem
 from pymoo.operators.survival.rank_and_crowding import RankAndCrowding
 from pymoo.operators.survival.rank_and_crowding.metrics import get_crowding_function
 
-from constraints.space import pruned_space
+from constraints.space import Space, pruned_space
 from studies.knobs import Knobs
 from studies.mating import Mating
 from studies.nsga2 import crowding_distances, rows_by_merit
@@ -128,7 +128,17 @@ def test_mutations_are_as_likely_as_asked_and_as_long_as_their_distribution_says
 
 @pytest.mark.parametrize("tried", [[False], [False, True]])
 def test_decoded_designs_are_those_that_the_space_lists(tried: list[bool]) -> None:
-    space = pruned_space(small_job(hybrid_sharding=tried))
+    assert_designs_are_decoded(pruned_space(small_job(hybrid_sharding=tried)))
+
+
+def test_interleaved_groups_of_several_sizes_are_a_knob() -> None:
+    pipelines = {"pipeline_parallel": [2, 4], "virtual_pipeline": [1, 2]}
+    space = pruned_space(small_job(interleaved_group_sizes=[4, 8], **pipelines))
+    assert Knobs.of(space).values["interleaved_group_size"].tolist() == [0, 4, 8]
+    assert_designs_are_decoded(space)
+
+
+def assert_designs_are_decoded(space: Space) -> None:
     knobs, designs = Knobs.of(space), space.designs()
     rows, decoded = knobs.designs(knobs.encode(designs))
     assert len(rows) == len(designs)

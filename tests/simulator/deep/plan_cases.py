@@ -104,6 +104,9 @@ LARGE = {
     ),
     "70b pipeline": _large("llama-3.1-70b", plan_of(tensor=4, pipeline=8, data=16), batch=512),
     "70b interleaved": _large("llama-3.1-70b", plan_of(tensor=4, pipeline=4, virtual=5, data=16), batch=256),
+    "70b interleaved in groups of 6": _large(
+        "llama-3.1-70b", plan_of(tensor=4, pipeline=4, virtual=5, data=16, group_size=6), batch=256
+    ),
     "70b gpipe": _large(
         "llama-3.1-70b", plan_of(tensor=8, pipeline=4, data=8, schedule=Schedule.GPIPE), batch=128
     ),

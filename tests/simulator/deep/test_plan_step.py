@@ -152,6 +152,22 @@ class TestDepths:
         )
         assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
 
+    @pytest.mark.parametrize("group_size", [None, 6, 11, 16])
+    def test_the_same_in_interleaved_groups_of_any_size(self, group_size: int | None) -> None:
+        case = Case(
+            job=job_of(training(gpt(num_layers=8), global_batch_size=16)),
+            plan=plan_of(pipeline=4, virtual=2, zero=0, group_size=group_size),
+        )
+        assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
+
+    @pytest.mark.parametrize("group_size", [8, 11])
+    def test_gradients_of_the_last_group_are_reduced_under_zero_2_however_small_it_is(
+        self, group_size: int
+    ) -> None:
+        workload = training(SMALL, global_batch_size=32)
+        plan = plan_of(pipeline=2, virtual=2, data=2, zero=2, group_size=group_size)
+        assert abs(_difference(_step(Case(job=job_of(workload), plan=plan)))) < LARGE_DIFFERENCE
+
     @pytest.mark.parametrize("block", [None, "one_norm", "two_norms"])
     @pytest.mark.parametrize("model", [MIXTURE, SMALL, LATENT, LATENT_QUERIES])
     @pytest.mark.parametrize("is_split", [True, False])
