@@ -31,20 +31,15 @@ from simulator.deep.plan_items import (
 from simulator.deep.plan_pairs import behind, leaving, meet, paired_batches
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_pass import Pass
+from simulator.deep.plan_shape import StepShape
 from simulator.deep.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plan_traffic import After, PlanTraffic
 from simulator.deep.tasks import MOST_TASKS, NONE, TaskGraphBuilder
 from simulator.errors import InputError, Problem
-from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets
+from simulator.gradient_buckets import FIRST_BY_PARTS
 from simulator.lent_cores import replicas_core_share
 from simulator.parts import Part
-from simulator.pipeline.groups import last_group_size
-from simulator.pipeline.turns import (
-    PipelineShape,
-    num_directions,
-    stage_of,
-    turns_of_stages,
-)
+from simulator.pipeline.turns import num_directions, stage_of, turns_of_stages
 from simulator.table import Booleans, Floats, Integers
 
 DIRECTIONS = ("forward", "backward", "weight gradient")
@@ -52,21 +47,6 @@ OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepShape:
-    """What the fast depth says of a step beside its parts."""
-
-    pipeline: PipelineShape
-    sends_block: bool
-    """Whether a stage stands still while it sends."""
-    buckets: Buckets
-    """Pieces of the gradients and parameters of every chunk, `(C,)`."""
-    zero_stage: int
-    reduces_every: int
-    """Micro-batches of a chunk after which ZeRO-2 and ZeRO-3 reduce its gradients."""
-    optimizer_s: float
 
 
 @dataclass(kw_only=True)
@@ -165,7 +145,7 @@ class PlanGraph:
         share, pass_s = float(replicas_core_share(self.parts.rank)[0]), sum(map(cover_s, passes))
         lent_s = np.zeros((self.shape.pipeline.num_micro_batches, 1))
         lent_s[0 if direction == FORWARD else -1] = share * min(beside_s, pass_s)
-        lent_s[-self._num_last_passes :] += share * min(later_s, pass_s)
+        lent_s[-self.shape.num_last_passes :] += share * min(later_s, pass_s)
         return (self._add_work(LENT_TO_REPLICAS, lent_s, self._stage(chunk), after),)
 
     def _reduced_beside(self, direction: int, chunk: int) -> float:
@@ -175,13 +155,7 @@ class PlanGraph:
         is_backward = direction == num_directions(pipeline.schedule) - 1 == BACKWARD
         if not is_backward or later >= pipeline.num_chunks or self.shape.buckets.gradients[later] != 1:
             return 0.0
-        return sum(each.alone_s for each in self._reduced_last(later)) / self._num_last_passes
-
-    @property
-    def _num_last_passes(self) -> int:
-        """Micro-batches of the last interleaved group."""
-        pipeline = self.shape.pipeline
-        return int(last_group_size(np.asarray(pipeline.num_micro_batches), np.asarray(pipeline.group_size)))
+        return sum(each.alone_s for each in self._reduced_last(later)) / self.shape.num_last_passes
 
     def _items(self, direction: int, kind: Part) -> Items:
         """What a part does; under zero-bubble schedules gradients of weights are left for later."""

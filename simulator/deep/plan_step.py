@@ -17,10 +17,11 @@ import numpy as np
 from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
 from simulator.deep.plan_cluster import Faults, PlanCluster
-from simulator.deep.plan_graph import PlanGraph, StepShape
+from simulator.deep.plan_graph import PlanGraph
 from simulator.deep.plan_network import PlanNetwork
 from simulator.deep.plan_parts import PlanParts
 from simulator.deep.plan_roles import Roles, all_ranks, block_size, folded
+from simulator.deep.plan_shape import StepShape
 from simulator.deep.plan_shards import GATHERS_AGAIN, REDUCES_OFTEN
 from simulator.deep.plan_traffic import FoldedTraffic, MessageTraffic
 from simulator.deep.play import Played, play
