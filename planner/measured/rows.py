@@ -14,20 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner.measured import notes as measured_notes
-from planner.measured.adapters import adapter_cells
 from planner.measured.dies import counted_by_rank
-from planner.measured.experts import expert_habits
-from planner.measured.file import BYTES_OF_A_WEIGHT, Cells, read_cells
-from planner.measured.framework_habits import in_pipeline, outside_pipeline, reducing_in_pipeline
+from planner.measured.file import Cells, read_cells
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
 from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
 from planner.measured.model_names import known_shape
 from planner.measured.named import remark_named
-from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
-from planner.measured.precision import fp8_recipe, precision_of, scales_rows
+from planner.measured.precision import precision_of
 from planner.measured.predicted import cut_around_modules, num_mtp_layers
-from planner.measured.recompute import NOT_GIVEN, Recomputed, in_model, of_a_chunk, recomputed
+from planner.measured.recompute import in_model
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.measured.schedule import (
     Order,
@@ -38,7 +34,6 @@ from planner.measured.schedule import (
 )
 from planner.measured.sequences import (
     context_exchange,
-    counts_ranks,
     document_cells,
     exchanged_heads,
     splits_for_context,
@@ -47,16 +42,12 @@ from planner.measured.sequences import (
 )
 from planner.measured.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
 from planner.measured.sharding import (
-    keeps_weights,
-    says_to_shard_again,
-    told_shard_ranks,
-    told_stage,
     with_tensor_degree,
-    zero_stage,
 )
+from planner.measured.software import Software
 from planner.measured.software_families import software_family
 from planner.measured.told import CannotModelError, Told
-from planner.measured.told_habits import GATHERED_CASTS, UNTOLD_HABITS, told_habits
+from planner.measured.told_habits import told_habits
 from planner.measured.unmodelled import (
     leave_out_unknown_words,
     refuse_unlike_a_decoder,
@@ -149,7 +140,7 @@ class _Translation:
         self.model = self.told.name("model")
         self._refuse_broken_cells()
         self.kind = self._known_kind()
-        self.splits_sequence = splits_sequence(self.told.text("sp"))
+        is_sequence_split = splits_sequence(self.told.text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
         self.accelerator = accelerator_of(self.told)
         self.node = node_of(cells, self.accelerator)
@@ -163,6 +154,15 @@ class _Translation:
         self.known: ModelShape | None = known_shape(
             self.model, cells.count("layers"), cells.count("hidden"), cells.count("heads")
         )
+        self.software = Software(
+            told=self.told,
+            habits=self.habits,
+            precision=self.precision,
+            kind=self.kind,
+            known=self.known,
+            node=self.node,
+            splits_sequence=is_sequence_split,
+        )
 
     def row(self) -> Row:
         """Returns the row, its sizes as text like all its cells."""
@@ -172,18 +172,18 @@ class _Translation:
         if self.habits.pads_vocabulary:
             unit = PADDED_VOCABULARY * layout["tensor_parallel"]
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
-        habits, stage = self._sharding(layout)
+        habits, stage = self.software.sharding(layout)
         order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
         layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
         group = interleaved_group(self.told, layout, order.schedule)
         if order.schedule is None and not habits.picks_chunks:
             remark_unknown_chunks(self.told, layout)
-        self._remark_whole_gradients(habits, stage)
+        self.software.remark_whole_gradients(habits, stage)
         modules = num_mtp_layers(self.told, self.habits)
         cut = cut_around_modules(shape["num_layers"], modules, layout)
         if cut is None:
             shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
-        habit_cells = self._habit_cells(layout, shape["num_layers"], habits, stage)
+        habit_cells = self.software.cells(layout, shape["num_layers"], habits, stage)
         sequences = self._sequences(layout)
         shape["num_kv_heads"] = exchanged_heads(
             self.told, sequences, heads=shape["num_heads"], kv_heads=shape["num_kv_heads"], layout=layout
@@ -199,7 +199,7 @@ class _Translation:
             **self.node.cells,
             **habit_cells,
         }
-        sizes |= in_model(self.told, self._recomputed(), sizes)
+        sizes |= in_model(self.told, self.software.recomputed(), sizes)
         cells: dict[str, object] = {
             "row_id": self.row_id,
             "group": self.group,
@@ -252,7 +252,7 @@ class _Translation:
 
     def _order(self, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
         """Returns schedule and chunks of the pipeline where they are not the usual ones."""
-        is_kept = self._recomputed().keeps_inputs(self.habits.selective_recompute)
+        is_kept = self.software.recomputed().keeps_inputs(self.habits.selective_recompute)
         return ordered(
             self.told,
             self.habits.expert_schedule if has_experts(self.told, self.known) else None,
@@ -260,98 +260,6 @@ class _Translation:
             num_layers,
             keeps_inputs=is_kept and zero_stage <= 1,
         )
-
-    def _recomputed(self) -> Recomputed:
-        return recomputed(self.told.text("recompute"), self.told.text("notes")) or NOT_GIVEN
-
-    def _recomputed_of_a_chunk(self, layout: dict[str, int], num_layers: int) -> Recomputed:
-        num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]
-        again = of_a_chunk(self._recomputed(), num_layers=num_layers, num_chunks=num_chunks)
-        if again.is_exact:
-            return again
-        self.told.default("recompute", again.kind)
-        if not again.is_understood:
-            self.told.remark("recompute", "is not understood; taken as none")
-        if again.unread:
-            self.told.remark("recompute", f"{', '.join(again.unread)}: no known module; left out")
-        if again.method == "uniform":
-            self.told.remark("recompute", f"taken as groups of {again.num_layers} layers")
-        elif again.num_layers:
-            self.told.remark("recompute", f"taken as {again.num_layers} in each of {num_chunks} chunks")
-        return again
-
-    def _habit_cells(
-        self, layout: dict[str, int], num_layers: int, habits: Habits, stage: int | None
-    ) -> dict[str, object]:
-        notes = self.told.text("notes")
-        again = self._recomputed_of_a_chunk(layout, num_layers)
-        told = {
-            "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
-            "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
-            "gathers_cast_weights": measured_notes.gathers_cast_weights(notes),
-        }
-        return {
-            "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
-            "recompute": again.kind,
-            "recompute_num_layers": again.num_layers,
-            "recompute_method": again.method,
-            "zero_stage": self.told.default("zero_stage_or_fsdp", habits.zero_stage)
-            if stage is None
-            else stage,
-            "shard_ranks": told_shard_ranks(
-                self.told,
-                replicas=layout["data_parallel"] * layout["context_parallel"],
-                node_ranks=self.node.num_accelerators // layout["tensor_parallel"],
-                context=layout["context_parallel"],
-            ),
-            "has_sequence_parallel": self._splits_sequence() if layout["tensor_parallel"] > 1 else False,
-            "logit_bytes": measured_notes.logit_bytes(notes) or self._logit_bytes(layout),
-            "activation_offload_fraction": activation_offload_fraction(self.told, num_layers),
-            "optimizer_offload_fraction": optimizer_offload_fraction(self.told),
-            **{name: getattr(habits, name) for name in UNTOLD_HABITS},
-            **{name: getattr(habits, name) or self._gathers_tensor_scaled() for name in GATHERED_CASTS},
-            **{name: is_on for name, is_on in told.items() if is_on is not None},
-            **{name: self.cells.numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
-            **expert_habits(self.told, self.known, self.habits, is_far=self._has_far_experts(layout)),
-            **adapter_cells(self.told, self.kind, has_experts=has_experts(self.told, self.known)),
-        }
-
-    def _sharding(self, layout: dict[str, int]) -> tuple[Habits, int | None]:
-        """Returns the habits of the layout and the ZeRO stage that the row tells, `None` where it tells none."""
-        written, is_pipeline = self.told.text("zero_stage_or_fsdp"), layout["pipeline_parallel"] > 1
-        habits = reducing_in_pipeline(self.habits) if is_pipeline else outside_pipeline(self.habits)
-        stage = told_stage(self.told, habits.zero_stage)
-        is_habit = stage != 0 and (not says_to_shard_again(written) or keeps_weights(written))
-        most = habits.pipeline_zero_stage
-        if not (most and is_pipeline and is_habit):
-            return habits, stage
-        return in_pipeline(habits), None if stage is None else min(stage, most)
-
-    def _remark_whole_gradients(self, habits: Habits, stage: int | None) -> None:
-        written = self.told.text("zero_stage_or_fsdp")
-        if stage == 1 and zero_stage(written) == 2 and not keeps_weights(written):
-            meaning = f"pipelines of {habits.name} reduce whole gradients once, as ZeRO-1"
-            self.told.remark("zero_stage_or_fsdp", meaning)
-
-    def _gathers_tensor_scaled(self) -> bool:
-        """Returns whether inputs of 8-bit products have one scale, and the framework gathers those, and weights, in 8 bits."""
-        written = self.told.text("precision")
-        has_one_scale = fp8_recipe(written) in ("", "tensorwise") and not scales_rows(written)
-        return self.habits.gathers_tensor_scaled_inputs and self.precision == "fp8" and has_one_scale
-
-    def _logit_bytes(self, layout: dict[str, int]) -> int:
-        split = self.habits.split_logit_bytes if layout["tensor_parallel"] > 1 else None
-        return split or self.habits.logit_bytes
-
-    def _splits_sequence(self) -> bool:
-        if counts_ranks(self.told.text("sp")):
-            self.told.remark("sp", "taken as yes, of the tensor-parallel ranks")
-        if self.splits_sequence is None:
-            return self.told.default("sp", self.habits.has_sequence_parallel)
-        return self.splits_sequence
-
-    def _has_far_experts(self, layout: dict[str, int]) -> bool:
-        return layout["expert_parallel"] > self.node.link_domain_size
 
     def _sequences(self, layout: dict[str, int]) -> dict[str, object]:
         """Windows, packed documents, and the exchange of context-parallel ranks where there are several."""
