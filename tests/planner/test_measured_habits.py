@@ -192,6 +192,10 @@ class TestHabitsOfReleases:
             ("torchtitan", "hopper", "flash-2"),
             ("llm-foundry/Composer (PyTorch FSDP)", "hopper", "flash-2"),
             ("torchtitan (2026)", "hopper", "flash"),
+            ("torchtitan v0.1.0", "hopper", "flash-2"),
+            ("torchtitan v0.2.0", "hopper", "flash"),  # contains its pull request 1776
+            ("PyTorch FSDP (PyTorch 2.10)", "hopper", "flash-2"),
+            ("PyTorch FSDP (PyTorch 2.11)", "hopper", "flash"),
             ("torchtitan", "blackwell", "flash"),
             ("NeMo 25.02", "hopper", "flash"),
             ("DeepSpeed", "volta", "unfused"),
@@ -420,9 +424,12 @@ class TestHabitsOfReleases:
         ("framework", "is_hidden"),
         [
             ("Megatron-LM 2021", False),
+            ("Megatron-LM v2.5", False),
             ("Megatron-LM (May 2022)", True),
+            ("Megatron-LM 3.0", True),
             ("Megatron-LM 0.12", True),
             ("Megatron-DeepSpeed 2022", False),
+            ("Megatron-DeepSpeed 0.6.5", False),
             ("InternEvo", True),
             ("torchtitan", False),
             ("somebody's own", True),
@@ -471,6 +478,7 @@ class TestHabitsOfReleases:
         [
             ("NeMo 23.08", "bf16", 10.0, 0.0),
             ("NeMo 24.05", "bf16", 10.0, 0.0),
+            ("NeMo 1.23", "bf16", 10.0, 0.0),
             ("NeMo 24.05", "fp8", 12.0, 0.0),
             ("NeMo 25.02", "bf16", 12.0, None),
             # arXiv 2412.19437, section 3.3.3: a master weight in 32 bits and moments in 16, beside products in 8.
