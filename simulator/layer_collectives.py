@@ -95,7 +95,7 @@ def _block_leaving_s(rank: Rank) -> Directions:
     return rank.hidden_gather_s, rank.largest_s + rank.block_gather_s[1]
 
 
-def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
+def in_pieces_s(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
     """Returns what of the collectives of blocks shows where software runs them in pieces beside their products.
 
     Only with sequence parallelism: gathers and scatters come in pieces, an all-reduce does not.

@@ -34,11 +34,9 @@ class TensorEnds:
         return replace(ends, entering=cls.of(rank).entering)
 
     @classmethod
-    def again(cls, rank: Rank) -> tuple[Collective, ...]:
-        """Returns what gathers the input of a block once more backward, where ranks have kept their own tokens of it."""
-        if not rank.workload.has_sequence_parallel:
-            return ()
-        return cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
+    def again(cls, rank: Rank, num_bytes: Floats) -> tuple[Collective, ...]:
+        """Returns what gathers so much of the input of a product once more backward, if anything."""
+        return cls._all(rank, Operation.ALL_GATHER, num_bytes) if num_bytes[0] > 0.0 else ()
 
     @classmethod
     def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
