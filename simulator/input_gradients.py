@@ -23,7 +23,7 @@ import numpy as np
 
 from simulator.attention_costs import attention_products, up_products
 from simulator.latent_exchange import latent_bytes, latent_sum_s
-from simulator.layer_collectives import entered_products, entering_s, exposed_s
+from simulator.layer_collectives import entered_products, entering_s, exposed_s, num_entered
 from simulator.lora import AdaptedProduct
 from simulator.network import all_gather_s
 from simulator.plan import splits_backward
@@ -47,16 +47,16 @@ class Entered:
     """What is gathered once more of the input, `(n,)`; 0 without sequence parallelism."""
     gather_s: Floats
     """How long that takes, `(n,)`."""
-    slowdown: Floats | float = 1.0
-    """Of both products, beside that of a power cap."""
+    factor: Floats | float = 1.0
+    """On the times of both products: a slowdown, or a share of the product."""
 
     @property
     def products_s(self) -> tuple[Floats, Floats]:
         """The products for the gradients of input and weights, `(n,)` each, behind the slowdown of a power cap."""
-        slowdown = self.slowdown * self.rank.compute_slowdown
+        factor = self.factor * self.rank.compute_slowdown
         return (
-            self.rank.input_gradient_s(*self.product) * slowdown,
-            self.rank.weight_gradient_s(*self.product) * slowdown,
+            self.rank.input_gradient_s(*self.product) * factor,
+            self.rank.weight_gradient_s(*self.product) * factor,
         )
 
     def added_s(self) -> Floats:
@@ -107,7 +107,8 @@ def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
 def entered_in_attention(rank: Rank) -> list[Entered]:
     """Returns those into attention: the product for queries, keys and values, or both up to heads from their latents."""
     if rank.workload.model.latent_attention is None:
-        return [_of_block(rank, attention_products(rank)[0])]
+        product = attention_products(rank)[0]
+        return [_of_block(rank, product, share) for share in _head_shares(rank, product)]
     gathered, summed = latent_bytes(rank)
     return [
         entered_by(rank, product, sum_s=latent_sum_s(rank, sum_bytes), gathered_bytes=gathered_bytes)
@@ -125,8 +126,10 @@ def entered_in_feed_forward(rank: Rank, *, is_expert: bool) -> list[Entered]:
         width = 0 if rank.workload.overlaps_shared_experts else model.experts.shared_ffn_hidden_size
     if not width:
         return []
+    number = num_entered(rank.workload, (AdaptedProduct.FC1,))
     columns = (model.num_ffn_matrices - 1) * width / t
-    return [_of_block(rank, (rank.tokens, columns, np.full(len(t), float(model.hidden_size))))]
+    product = rank.tokens, columns, np.full(len(t), float(model.hidden_size))
+    return number * [_of_block(rank, product, 1.0 / number)]
 
 
 def entered_in_output(rank: Rank) -> Entered:
@@ -141,7 +144,7 @@ def entered_in_output(rank: Rank) -> Entered:
         sum_s=entering_s(rank)[1],
         gathered_bytes=has_gather * rank.hidden_bytes,
         gather_s=has_gather * rank.hidden_gather_s,
-        slowdown=rank.unaligned_slowdown,
+        factor=rank.unaligned_slowdown,
     )
 
 
@@ -161,8 +164,17 @@ def entered_by(rank: Rank, product: Product, *, sum_s: Floats, gathered_bytes: F
     return Entered(rank=rank, product=product, sum_s=sum_s, gathered_bytes=gathered_bytes, gather_s=gather_s)
 
 
-def _of_block(rank: Rank, product: Product) -> Entered:
-    """A product that the residual stream enters."""
+def _head_shares(rank: Rank, product: Product) -> list[Floats | float]:
+    """Shares of queries, keys and values in their product where each has its own; else the whole."""
+    if num_entered(rank.workload, (AdaptedProduct.QKV,)) == 1:
+        return [1.0]
+    model, (_, columns, _) = rank.workload.model, product
+    queries = model.attention_dims[0] * model.num_heads / rank.plans.tensor_parallel / columns
+    return [queries, *2 * [(1.0 - queries) / 2.0]]
+
+
+def _of_block(rank: Rank, product: Product, share: Floats | float) -> Entered:
+    """So much of a product that the residual stream enters; products that are apart are priced as one."""
     has_gather = float(rank.workload.has_sequence_parallel)
     return Entered(
         rank=rank,
@@ -170,4 +182,5 @@ def _of_block(rank: Rank, product: Product) -> Entered:
         sum_s=entering_s(rank)[1],
         gathered_bytes=has_gather * rank.block_gather_bytes[0],
         gather_s=has_gather * rank.block_gather_s[0],
+        factor=share,
     )

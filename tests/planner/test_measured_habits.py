@@ -440,6 +440,22 @@ class TestHabitsOfReleases:
     ) -> None:
         assert habits_of(framework, "ampere", "fp16").overlaps_input_gradients is is_hidden
 
+    @pytest.mark.parametrize(
+        ("framework", "separate"),
+        [
+            ("InternEvo", "feed_forward"),
+            ("InternLM 0.2.0", "feed_forward"),
+            ("Colossal-AI", "all"),
+            ("NeMo", "none"),
+        ],
+    )
+    def test_products_that_read_the_same_input_are_apart_where_the_modules_are(
+        self, tmp_path: Path, framework: str, separate: str
+    ) -> None:
+        # `internlm/model/modules/mlp.py` of InternEvo, `colossalai/shardformer/policies/llama.py`
+        workload = job_of(row_of(tmp_path, framework=framework, tp=8)).workload
+        assert workload.separate_first_products == separate
+
     @pytest.mark.parametrize("framework", ["Megatron-LM 2021", "Megatron-LM (May 2022)"])
     def test_zero_3_of_early_megatron_is_that_of_deepspeed(self, framework: str) -> None:
         found = habits_of(framework, "ampere", "fp16", is_fully_sharded=True)

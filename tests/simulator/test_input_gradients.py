@@ -136,6 +136,58 @@ def test_the_projection_of_multi_token_prediction_sums_both_its_inputs_beside_it
     assert backward_s(projection(rank)) - backward_s(projection(behind)) == pytest.approx(longer_s)
 
 
+@pytest.mark.parametrize(
+    ("separate", "columns"),
+    [
+        # InternEvo: `Wqkv`, then w1 and w3, `FusedDenseFunc` each.
+        ("feed_forward", [(32 + 2 * 8) * 128, 14_336, 14_336]),
+        # Colossal-AI: `q_proj`, `k_proj`, `v_proj`, `gate_proj` and `up_proj`, `Linear1D_Col` each.
+        ("all", [32 * 128, 8 * 128, 8 * 128, 14_336, 14_336]),
+    ],
+)
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_products_that_are_apart_sum_up_each_for_itself(
+    separate: str, columns: list[int], has_sequence_parallel: bool, is_beside: bool
+) -> None:
+    workload = changed(
+        training("llama-3.1-8b", sequence_length=4096),
+        has_sequence_parallel=has_sequence_parallel,
+        separate_first_products=separate,
+        overlaps_input_gradients=is_beside,
+    )
+    rank = rank_of(workload, plan_of(tensor=8))
+    sizes = {"num_bytes": 2 * TOKENS * HIDDEN, "group_size": 8.0, "members_per_domain": 8.0}
+    gather_s = all_gather_s(**sizes, links=rank.links)
+    sum_s = (reduce_scatter_s if has_sequence_parallel else all_reduce_s)(**sizes, links=rank.links)
+    heads, gated = first_products(rank, 8)  # each part is priced as its share of one product
+    wholes = [heads] * (len(columns) - 2) + [gated] * 2
+    shown_s = 2 * float(gather_s[0]) if has_sequence_parallel else 0.0
+    for width, whole in zip(columns, wholes, strict=True):
+        share = width / 8 / whole[1]
+        weight_s, input_s = (share * each(*whole) for each in (rank.weight_gradient_s, rank.input_gradient_s))
+        shown_s += hidden_s(sum_s, weight_s if is_beside else np.zeros(1))
+        if has_sequence_parallel and is_beside:
+            shown_s += hidden_s(gather_s, input_s)
+    assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
+    forward_s = float(dense_layer(rank).forward_tensor_comm_s[0])
+    num_forward = len(columns) + 2 if has_sequence_parallel else 2
+    assert forward_s == pytest.approx(num_forward * float(gather_s[0] if has_sequence_parallel else sum_s[0]))
+
+
+@pytest.mark.parametrize("separate", ["feed_forward", "all"])
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_both_depths_have_products_that_are_apart(separate: str, is_beside: bool) -> None:
+    workload = changed(
+        training("llama-3.1-70b", global_batch_size=16),
+        separate_first_products=separate,
+        overlaps_input_gradients=is_beside,
+        has_sequence_parallel=False,
+    )
+    step = plan_step(job_of(workload), plan_of(tensor=8, data=2))
+    assert step.step_time_s == pytest.approx(float(step.fast.step_time_s[0]), rel=0.005)
+
+
 def test_the_output_layer_hides_it_too_and_shared_experts_do() -> None:
     for workload, part in ((training("llama-3.1-8b"), output_layer), (training("deepseek-v2"), expert_layer)):
         plan = plan_of(tensor=4, expert=4, data=4) if part is expert_layer else plan_of(tensor=4)
