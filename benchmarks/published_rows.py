@@ -31,6 +31,7 @@ READ = (
     "fills_expert_rows",
     "gathers_routing_maps",
     "overlaps_input_gradients",
+    "separate_first_products",
     "checks_gradients",
     "divides_gradients",
     "fuses_update",

@@ -12,6 +12,7 @@ import numpy as np
 
 from simulator.attention_kernels import with_first_flash
 from simulator.attention_span import layer_spans
+from simulator.blocks import LatentAttention
 from simulator.compute import (
     SEPARATE_KERNELS,
     KernelConstants,
@@ -89,7 +90,19 @@ def up_projections_s(rank: Rank) -> list[Directions]:
     if mla is None:
         return []
     times_s = each_projection_s(rank)
-    return [times_s[1 if mla.query_rank else 0], times_s[-2]]
+    return [times_s[place] for place in _up_places(mla)]
+
+
+def up_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+    """Returns tokens, output and inner sizes of the same."""
+    mla = rank.workload.model.latent_attention
+    products = attention_products(rank)
+    return [] if mla is None else [products[place] for place in _up_places(mla)]
+
+
+def _up_places(mla: LatentAttention) -> tuple[int, int]:
+    """Where the products up to heads stand among all projections: of queries, then of keys and values."""
+    return (1 if mla.query_rank else 0), -2
 
 
 @once_per_rank

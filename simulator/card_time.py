@@ -24,7 +24,7 @@ from simulator.compiled import compiled
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_exchange import exchange_alone_s
 from simulator.expert_ranks import expert_ranks
-from simulator.input_gradients import gathered_again_s, num_gathered_again
+from simulator.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
 from simulator.layer_collectives import (
     Directions,
     entering_s,
@@ -61,7 +61,7 @@ def _part_card_s(cards: Rank, kind: Part) -> Directions:
         return leaving_s(cards)
     if kind is Part.OUTPUT:
         number, (forward_s, backward_s) = cards.workload.model.num_predicted_tokens, entering_s(cards)
-        return number * forward_s, number * (backward_s + gathered_again_s(cards))
+        return number * forward_s, number * (backward_s + gathered_again_s(cards, [entered_in_output(cards)]))
     if kind is Part.MODULE:
         return _module_card_s(cards)
     return _layer_card_s(rank_of_part(cards, kind), is_expert=kind.has_experts)
@@ -87,7 +87,7 @@ def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     forward_s, backward_s = (
         total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
     )
-    backward_s = backward_s + num_gathered_again(cards, is_expert=is_expert) * gathered_again_s(cards)
+    backward_s = backward_s + gathered_again_s(cards, entered_in_layer(cards, is_expert=is_expert))
     is_full = cards.plans.recompute == Recompute.FULL.code
     block_s = repeated_s(cards) + adapter_exchange_s(cards, FEED_FORWARD_PRODUCTS)[0]
     again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * block_s

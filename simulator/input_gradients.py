@@ -3,28 +3,67 @@
 The first product of a block has two products backward. Megatron computes the gradient of its input first, and lets the
 collective that sums it up travel beside the product for the gradient of its weights, one kernel behind the other
 (`LinearWithGradAccumulationAndAsyncCommunication` of Megatron Core's `tensor_parallel/layers.py`; `_Linear` of Transformer
-Engine). With sequence parallelism no rank has kept the whole input, which is gathered once more beside the former:
+Engine). With sequence parallelism no rank has kept the whole input, which is gathered once more beside the former, as it was
+forward (Transformer Engine: in 8 or 4 bits where it was cast):
 
-    gather       all-gather of 2 T h bytes               exposed(gather, product for the gradient of the input)
+    gather       all-gather, 2 T h bytes in 16 bits      exposed(gather, product for the gradient of the input)
     sum          reduce-scatter, else all-reduce         exposed(sum, product for the gradient of the weights)
 
+In front of latent attention these are the products up to heads, of queries and of keys and values, with their latents in the
+place of h (Megatron Core, `multi_latent_attention.py`); the rotary key enters no product, and the sum of its gradient shows.
 Nothing hides where weights are frozen, where weight gradients are computed later (`simulator.plan.splits_backward`), and where
 the traffic of shared experts has a stream of its own. What runs in pieces (`overlaps_tensor_comm`) is hidden as a whole.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from simulator.attention_costs import attention_products
-from simulator.layer_collectives import block_entering_s, entered_products, entering_s, exposed_s
+from simulator.attention_costs import attention_products, up_products
+from simulator.latent_exchange import latent_bytes, latent_sum_s
+from simulator.layer_collectives import entered_products, entering_s, exposed_s, num_entered
 from simulator.lora import AdaptedProduct
+from simulator.network import all_gather_s
 from simulator.plan import splits_backward
 from simulator.rank import Rank
 from simulator.table import Booleans, Floats, total
 
 Product = tuple[Floats, Floats, Floats]
 """Tokens, output and inner size of a product on one rank, `(n,)` each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entered:
+    """A product of the backward pass that tensor-parallel ranks enter, and what travels beside its two products."""
+
+    rank: Rank
+    """Ranks of the designs, as the product sees them."""
+    product: Product
+    sum_s: Floats
+    """How long the gradient of the input is summed up, `(n,)`."""
+    gathered_bytes: Floats
+    """What is gathered once more of the input, `(n,)`; 0 without sequence parallelism."""
+    gather_s: Floats
+    """How long that takes, `(n,)`."""
+    factor: Floats | float = 1.0
+    """On the times of both products: a slowdown, or a share of the product."""
+
+    @property
+    def products_s(self) -> tuple[Floats, Floats]:
+        """The products for the gradients of input and weights, `(n,)` each, behind the slowdown of a power cap."""
+        factor = self.factor * self.rank.compute_slowdown
+        return (
+            self.rank.input_gradient_s(*self.product) * factor,
+            self.rank.weight_gradient_s(*self.product) * factor,
+        )
+
+    def added_s(self) -> Floats:
+        """Returns what the gather shows less what the sum hides, `(n,)`."""
+        input_gradient_s, weight_gradient_s = self.products_s
+        hidden_s = self.sum_s - exposed_s(self.sum_s, weight_gradient_s)
+        return np.asarray(exposed_s(self.gather_s, input_gradient_s) - hidden_s)
 
 
 def sums_beside_product(rank: Rank) -> Booleans:
@@ -35,70 +74,113 @@ def sums_beside_product(rank: Rank) -> Booleans:
     return np.asarray(is_any & (plans.tensor_parallel > 1) & ~splits_backward(plans))
 
 
-def first_products(rank: Rank, *, is_expert: bool) -> dict[AdaptedProduct, Product]:
-    """Returns the products of a layer beside which sums travel: of attention without latents, of what is no routed expert."""
+def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered]) -> Floats:
+    """Returns the exposed collectives of a backward pass whose sums travel beside products where they may, `(n,)`.
+
+    Args:
+        rank: Ranks of the designs.
+        traffic_s: The collectives one after another, sums among them, `(n,)`.
+        entered: The products beside which sums may travel.
+    """
+    is_beside = sums_beside_product(rank)
+    if not np.any(is_beside):
+        return traffic_s
+    return traffic_s + is_beside * total([np.zeros(len(rank.plans)), *(each.added_s() for each in entered)])
+
+
+def gathered_again_s(rank: Rank, entered: list[Entered]) -> Floats:
+    """Returns how long inputs of products are gathered once more, whatever hides it, `(n,)`."""
+    return sums_beside_product(rank) * total(
+        [np.zeros(len(rank.plans)), *(each.gather_s for each in entered)]
+    )
+
+
+def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
+    """Returns the products that the ranks enter in a layer: those into attention, then that of what is no routed expert."""
+    first = [names[0] for names in entered_products(rank, is_expert=is_expert)]
+    has_latents = rank.workload.model.latent_attention is not None
+    attention = entered_in_attention(rank) if has_latents or AdaptedProduct.QKV in first else []
+    is_entered_again = AdaptedProduct.FC1 in first
+    return attention + (entered_in_feed_forward(rank, is_expert=is_expert) if is_entered_again else [])
+
+
+def entered_in_attention(rank: Rank) -> list[Entered]:
+    """Returns those into attention: the product for queries, keys and values, or both up to heads from their latents."""
+    if rank.workload.model.latent_attention is None:
+        product = attention_products(rank)[0]
+        return [_of_block(rank, product, share) for share in _head_shares(rank, product)]
+    gathered, summed = latent_bytes(rank)
+    return [
+        entered_by(rank, product, sum_s=latent_sum_s(rank, sum_bytes), gathered_bytes=gathered_bytes)
+        for product, sum_bytes, gathered_bytes in zip(
+            up_products(rank), summed, gathered or (None, None), strict=False
+        )
+    ]
+
+
+def entered_in_feed_forward(rank: Rank, *, is_expert: bool) -> list[Entered]:
+    """Returns that into a feed-forward block; none where all of it is routed experts, or shared ones have their own stream."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
-    found = {} if model.latent_attention else {AdaptedProduct.QKV: attention_products(rank)[0]}
     width = model.ffn_hidden_size
     if is_expert and model.experts:
         width = 0 if rank.workload.overlaps_shared_experts else model.experts.shared_ffn_hidden_size
-    if width:
-        columns = (model.num_ffn_matrices - 1) * width / t
-        found[AdaptedProduct.FC1] = (rank.tokens, columns, np.full(len(t), float(model.hidden_size)))
-    return found
+    if not width:
+        return []
+    number = num_entered(rank.workload, (AdaptedProduct.FC1,))
+    columns = (model.num_ffn_matrices - 1) * width / t
+    product = rank.tokens, columns, np.full(len(t), float(model.hidden_size))
+    return number * [_of_block(rank, product, 1.0 / number)]
 
 
-def gathered_again_s(rank: Rank) -> Floats:
-    """Returns how long the input of one product is gathered once more, whatever hides it, `(n,)`."""
-    return sums_beside_product(rank) * rank.workload.has_sequence_parallel * rank.hidden_gather_s
-
-
-def num_gathered_again(rank: Rank, *, is_expert: bool) -> int:
-    """Returns of how many blocks of a layer the input is gathered once more, where any is."""
-    return len(_entered(rank, is_expert=is_expert))
-
-
-def layer_change_s(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns how much longer the exposed collectives of a layer are backward than its sums; mostly below 0, `(n,)`."""
-    products = first_products(rank, is_expert=is_expert)
-    changes_s = (
-        change_s(rank, block_entering_s(rank, names)[1], *both_products_s(rank, products[names[0]]))
-        for names in _entered(rank, is_expert=is_expert)
-    )
-    return total([np.zeros(len(rank.plans)), *changes_s])
-
-
-def output_change_s(rank: Rank) -> Floats:
-    """Returns the same of the output layer, `(n,)`."""
-    return change_s(rank, entering_s(rank)[1], *output_products_s(rank))
-
-
-def output_products_s(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns both products of the output layer backward, which have 16 bits, `(n,)` each."""
+def entered_in_output(rank: Rank) -> Entered:
+    """Returns that of the output layer, which has 16 bits."""
     model = rank.workload.model
     words = model.vocabulary_size / rank.plans.tensor_parallel
     product = rank.tokens, words, np.full(len(words), float(model.hidden_size))
-    input_s, weight_s = both_products_s(rank.in_16_bits, product)
-    return rank.unaligned_slowdown * input_s, rank.unaligned_slowdown * weight_s
-
-
-def both_products_s(rank: Rank, product: Product) -> tuple[Floats, Floats]:
-    """Returns the products for the gradients of input and weights, `(n,)` each, behind the slowdown of a power cap."""
-    return (
-        rank.input_gradient_s(*product) * rank.compute_slowdown,
-        rank.weight_gradient_s(*product) * rank.compute_slowdown,
+    has_gather = float(rank.workload.has_sequence_parallel)
+    return Entered(
+        rank=rank.in_16_bits,
+        product=product,
+        sum_s=entering_s(rank)[1],
+        gathered_bytes=has_gather * rank.hidden_bytes,
+        gather_s=has_gather * rank.hidden_gather_s,
+        factor=rank.unaligned_slowdown,
     )
 
 
-def change_s(rank: Rank, sum_s: Floats, input_gradient_s: Floats, weight_gradient_s: Floats) -> Floats:
-    """Returns how much longer what shows is than a sum that nothing hides, `(n,)`."""
-    shown_s = exposed_s(sum_s, weight_gradient_s)
-    if rank.workload.has_sequence_parallel:
-        shown_s = shown_s + exposed_s(rank.hidden_gather_s, input_gradient_s)
-    return sums_beside_product(rank) * (shown_s - sum_s)
+def entered_by(rank: Rank, product: Product, *, sum_s: Floats, gathered_bytes: Floats | None) -> Entered:
+    """Returns a product that an input of its own size enters.
+
+    Args:
+        rank: Ranks of the designs.
+        product: The product.
+        sum_s: How long the gradient of its input is summed up, `(n,)`.
+        gathered_bytes: What is gathered of the input, `(n,)`; `None` without sequence parallelism.
+    """
+    nothing = np.zeros(len(rank.plans))
+    if gathered_bytes is None:
+        return Entered(rank=rank, product=product, sum_s=sum_s, gathered_bytes=nothing, gather_s=nothing)
+    gather_s = all_gather_s(num_bytes=gathered_bytes, **rank.tensor_group)
+    return Entered(rank=rank, product=product, sum_s=sum_s, gathered_bytes=gathered_bytes, gather_s=gather_s)
 
 
-def _entered(rank: Rank, *, is_expert: bool) -> list[tuple[AdaptedProduct, ...]]:
-    """The blocks of a layer whose first product, the first named one, is among them."""
-    products = first_products(rank, is_expert=is_expert)
-    return [names for names in entered_products(rank, is_expert=is_expert) if names[0] in products]
+def _head_shares(rank: Rank, product: Product) -> list[Floats | float]:
+    """Shares of queries, keys and values in their product where each has its own; else the whole."""
+    if num_entered(rank.workload, (AdaptedProduct.QKV,)) == 1:
+        return [1.0]
+    model, (_, columns, _) = rank.workload.model, product
+    queries = model.attention_dims[0] * model.num_heads / rank.plans.tensor_parallel / columns
+    return [queries, *2 * [(1.0 - queries) / 2.0]]
+
+
+def _of_block(rank: Rank, product: Product, share: Floats | float) -> Entered:
+    """So much of a product that the residual stream enters; products that are apart are priced as one."""
+    has_gather = float(rank.workload.has_sequence_parallel)
+    return Entered(
+        rank=rank,
+        product=product,
+        sum_s=entering_s(rank)[1],
+        gathered_bytes=has_gather * rank.block_gather_bytes[0],
+        gather_s=has_gather * rank.block_gather_s[0],
+        factor=share,
+    )

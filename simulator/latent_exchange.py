@@ -27,7 +27,6 @@ def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
     if rank.workload.model.latent_attention is None:
         return none_s, none_s
     gathered, summed = latent_bytes(rank)
-    backward = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
     return (
         total(
             [
@@ -35,8 +34,14 @@ def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
                 *(all_gather_s(num_bytes=each, **rank.tensor_group) for each in gathered),
             ]
         ),
-        total([none_s, *(backward(num_bytes=each, **rank.tensor_group) for each in summed)]),
+        total([none_s, *(latent_sum_s(rank, each) for each in summed)]),
     )
+
+
+def latent_sum_s(rank: Rank, num_bytes: Floats) -> Floats:
+    """Returns how long gradients of so many bytes are summed up backward, `(n,)`."""
+    collective_s = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
+    return collective_s(num_bytes=num_bytes, **rank.tensor_group)
 
 
 def latent_bytes(rank: Rank) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:

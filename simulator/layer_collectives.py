@@ -26,7 +26,10 @@ from simulator.latent_exchange import entering_latents_s
 from simulator.lora import SPLIT_OUTPUTS, AdaptedProduct
 from simulator.rank import Rank
 from simulator.table import Floats, total
+from simulator.workload import Workload
 
+NUM_HEAD_PRODUCTS = 3
+"""Products for queries, for keys and for values, where they are none."""
 CORE_SHARE = 0.15
 """Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
 over NVLink)."""
@@ -81,6 +84,24 @@ def entered_products(rank: Rank, *, is_expert: bool) -> list[tuple[AdaptedProduc
 
 def block_entering_s(rank: Rank, products: tuple[AdaptedProduct, ...]) -> Directions:
     """Returns the collectives where a block of a layer is entered by these products; adapters read 16 bits of their input."""
+    forward_s, backward_s = _once_entering_s(rank, products)
+    number = num_entered(rank.workload, products)
+    return number * forward_s, number * backward_s
+
+
+def num_entered(workload: Workload, products: tuple[AdaptedProduct, ...]) -> int:
+    """Returns how many products enter the input of a block, each with collectives of its own.
+
+    Those of both blocks that one norm makes the input of are entered once.
+    """
+    if workload.separate_first_products == "none" or len(products) != 1:
+        return 1
+    if AdaptedProduct.FC1 in products:
+        return workload.model.num_ffn_matrices - 1
+    return NUM_HEAD_PRODUCTS if workload.separate_first_products == "all" else 1
+
+
+def _once_entering_s(rank: Rank, products: tuple[AdaptedProduct, ...]) -> Directions:
     if not rank.workload.has_sequence_parallel:
         return entering_s(rank)
     if any(map(rank.is_adapted, products)):
@@ -95,7 +116,7 @@ def _block_leaving_s(rank: Rank) -> Directions:
     return rank.hidden_gather_s, rank.largest_s + rank.block_gather_s[1]
 
 
-def beside_products(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
+def in_pieces_s(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
     """Returns what of the collectives of blocks shows where software runs them in pieces beside their products.
 
     Only with sequence parallelism: gathers and scatters come in pieces, an all-reduce does not.

@@ -26,11 +26,11 @@ from simulator.expert_exchange import (
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
-from simulator.input_gradients import layer_change_s
+from simulator.input_gradients import beside_products_s, entered_in_layer
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
     Directions,
-    beside_products,
+    in_pieces_s,
     layer_s,
     num_blocks,
     repeated_s,
@@ -170,12 +170,13 @@ def _layer_collectives(
     The attention core hides what context-parallel ranks exchange, and nothing else where there are any.
     """
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
-    tensor_backward_s = tensor_backward_s + layer_change_s(rank, is_expert=is_expert)
+    entered = entered_in_layer(rank, is_expert=is_expert)
+    tensor_backward_s = beside_products_s(rank, tensor_backward_s, entered)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
     has_context = rank.plans.context_parallel > 1
     shown_s = (
-        beside_products(rank, tensor_forward_s, forward_s - has_context * core_s[0]) + context_forward_s,
-        beside_products(rank, tensor_backward_s, backward_s - has_context * core_s[1])
+        in_pieces_s(rank, tensor_forward_s, forward_s - has_context * core_s[0]) + context_forward_s,
+        in_pieces_s(rank, tensor_backward_s, backward_s - has_context * core_s[1])
         + context_backward_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )
@@ -191,7 +192,7 @@ def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -
     if not is_again.any():
         return np.zeros_like(forward_s)
     cover_s = forward_s / num_blocks(rank, is_expert=is_expert)
-    shown_s = beside_products(rank, repeated_s(rank), cover_s)
+    shown_s = in_pieces_s(rank, repeated_s(rank), cover_s)
     return is_again * (shown_s + adapter_exchange_s(rank, FEED_FORWARD_PRODUCTS)[0])
 
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.compute import ACCUMULATE_BYTES, NARROW_ACCUMULATE_BYTES
-from simulator.input_gradients import output_change_s
+from simulator.input_gradients import beside_products_s, entered_in_output
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import entering_s, leaving_s
 from simulator.model_states import FULL_GRADIENT_BYTES
@@ -115,7 +115,7 @@ def output_layer(rank: Rank) -> PartTimes:
         forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
         backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
         forward_tensor_comm_s=number * forward_comm_s,
-        backward_tensor_comm_s=number * (backward_comm_s + output_change_s(rank)),
+        backward_tensor_comm_s=number * beside_products_s(rank, backward_comm_s, [entered_in_output(rank)]),
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
         forward_hidden_s=np.zeros_like(h),

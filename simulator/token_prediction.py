@@ -15,9 +15,10 @@ too, since the layer behind it begins with whole values (`gather_from_tensor_mod
     plain         -               all-reduce, 2 h     all-gather    -
     sequence      all-gather, 2h  reduce-scatter, 2h  all-gather    all-gather
 
-Projection and layer are one part of the model; logits are a matter of the output layer, which gives those of all modules one
-after the other (`process_mtp_loss`). Full recomputation repeats the layer with projection and norms; where it names so many
-layers of a chunk by the method `block`, it leaves modules out (Megatron Core warns of it).
+The sum travels beside the product for the gradient of W, and the input is gathered once more meanwhile, as of any block
+(`simulator.input_gradients`). Projection and layer are one part of the model; logits are a matter of the output layer, which
+gives those of all modules one after the other (`process_mtp_loss`). Full recomputation repeats the layer with projection and
+norms; where it names so many layers of a chunk by the method `block`, it leaves modules out (Megatron Core warns of it).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.host_time import BACKWARD_RATIO
+from simulator.input_gradients import Entered, beside_products_s, entered_by, gathered_again_s
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, leaving_s
 from simulator.layer_costs import dense_layer, expert_layer
@@ -67,6 +69,7 @@ def projection(rank: Rank) -> PartTimes:
     """Returns the times of look-up, norms and projection; recomputation leaves the look-up out."""
     found, again = look_up_of_module(rank), repeats_projection(rank.workload, rank.plans)
     operators, comm_s = projection_operators(rank), projection_collectives_s(rank)
+    backward_comm_s = beside_products_s(rank, comm_s[1], [entered_in_projection(rank)])
     again_s = operators[JOINT][0] + operators[PROJECTION][0]
     forward_s, backward_s = (total(way) for way in zip(*operators.values(), strict=True))
     return replace(
@@ -74,7 +77,7 @@ def projection(rank: Rank) -> PartTimes:
         forward_compute_s=found.forward_compute_s + forward_s,
         backward_compute_s=found.backward_compute_s + backward_s + again * again_s,
         forward_tensor_comm_s=found.forward_tensor_comm_s + comm_s[0],
-        backward_tensor_comm_s=found.backward_tensor_comm_s + comm_s[1] + again * comm_s[0],
+        backward_tensor_comm_s=found.backward_tensor_comm_s + backward_comm_s + again * comm_s[0],
     )
 
 
@@ -104,21 +107,33 @@ def projection_weight_gradients_s(rank: Rank) -> Floats:
 def projection_card_s(cards: Rank) -> Directions:
     """Returns the collectives of look-up and projection, forward and backward, of ranks on a network of cards alone."""
     comm_s, again = projection_collectives_s(cards), repeats_projection(cards.workload, cards.plans)
-    leaving = leaving_s(cards)
-    return leaving[0] + comm_s[0], leaving[1] + comm_s[1] + again * comm_s[0]
+    leaving, gathered_s = leaving_s(cards), gathered_again_s(cards, [entered_in_projection(cards)])
+    return leaving[0] + comm_s[0], leaving[1] + comm_s[1] + gathered_s + again * comm_s[0]
 
 
 def projection_collectives_s(rank: Rank) -> Directions:
     """Returns the collectives around the projection, forward and backward, `(n,)` each."""
-    gathered_s = rank.hidden_gather_s
-    num_bytes = NUM_INPUTS * rank.hidden_bytes
+    gathered_s, sum_s = rank.hidden_gather_s, _sum_s(rank)
     if not rank.workload.has_sequence_parallel:
-        return gathered_s, all_reduce_s(num_bytes=num_bytes, **rank.tensor_group)
+        return gathered_s, sum_s
     inputs = NUM_INPUTS * rank.block_gather_bytes[0]
     return (
         rank.largest_s + all_gather_s(num_bytes=inputs, **rank.tensor_group) + gathered_s,
-        reduce_scatter_s(num_bytes=num_bytes, **rank.tensor_group) + gathered_s,
+        sum_s + gathered_s,
     )
+
+
+def entered_in_projection(rank: Rank) -> Entered:
+    """Returns the projection with what travels beside its products backward."""
+    is_split = rank.workload.has_sequence_parallel
+    inputs = NUM_INPUTS * rank.block_gather_bytes[0] if is_split else None
+    return entered_by(rank, _shape(rank), sum_s=_sum_s(rank), gathered_bytes=inputs)
+
+
+def _sum_s(rank: Rank) -> Floats:
+    """Sum of the gradients of both inputs of the projection."""
+    collective_s = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
+    return collective_s(num_bytes=NUM_INPUTS * rank.hidden_bytes, **rank.tensor_group)
 
 
 def _layer(rank: Rank) -> PartTimes:

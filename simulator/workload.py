@@ -23,6 +23,7 @@ from simulator.model import (
     RecomputeModule,
     ScatterStage,
     SelectiveRecompute,
+    SeparateProducts,
     ShardedCopies,
     StageLayers,
     WeightPrefetch,
@@ -73,6 +74,10 @@ class Workload(Record):
     overlaps_input_gradients: bool = True
     """Whether the gradient of what enters a block of tensor-parallel ranks is summed up beside the product for the gradient of
     its weights (Megatron since 2022, Transformer Engine), or ahead of it (Megatron before, PyTorch's tensor parallelism)."""
+    separate_first_products: SeparateProducts = "none"
+    """Which products that read the same input are apart, so that tensor-parallel ranks gather it and sum up its gradient for
+    each. `none`: they are one; `feed_forward`: gate and up projection of a gated network are apart (InternEvo); `all`: those
+    for queries, keys and values are, too (Colossal-AI)."""
     overlaps_gradient_sync: bool = True
     """Whether gradients are synchronised bucket by bucket behind the backward pass."""
     overlaps_parameter_gather: bool | None = None

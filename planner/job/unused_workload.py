@@ -243,6 +243,7 @@ WORKLOAD_RULES = (
         paths=_paths(
             "overlaps_tensor_comm",
             "overlaps_input_gradients",
+            "separate_first_products",
             "has_sequence_parallel",
             "gathers_cast_inputs",
             "lora.exchanges_by_all_to_all",

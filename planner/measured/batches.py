@@ -19,9 +19,8 @@ FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 parallel_dims.pp` in `pipeline_llama.py`)."""
 DERIVED = "micro_batch_size"
 """What `assumed` says of a micro-batch that follows from other cells, so that nothing is left to choose."""
-_SINGLE_SEQUENCES = re.compile(r"torchtitan\W*v?0\.[1-9]|automodel")
-"""Releases of torchtitan with numbers, of which the first, 0.1.0, is of June 2025, and NeMo Automodel, whose recipes say
-`pp_microbatch_size: 1`."""
+_SINGLE_SEQUENCES = re.compile("automodel")
+"""NeMo Automodel, whose recipes say `pp_microbatch_size: 1`."""
 
 
 def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool) -> tuple[int, int]:

@@ -64,6 +64,7 @@ INTERN_EVO_BUCKET = 512 * 2**20
 COLOSSAL_AI = Habits(
     name="Colossal-AI",
     overlaps_input_gradients=True,
+    separate_first_products="all",
     attention="flash-2",
     pads_vocabulary=False,
     has_sequence_parallel=False,
@@ -82,10 +83,12 @@ COLOSSAL_AI = Habits(
 of its plugins), all-reduced under ZeRO-1 and scattered under ZeRO-2 (`_run_reduction`), and cast to 32 bits for the update.
 Updated weights are gathered before the next step begins (`overlap_allgather`, off unless asked for). A bucket is filled and
 divided, 4 bytes each, and gathered weights are copied back, 4. The step moves 66 bytes: cast 6, norm in 64 bits 18, loss scale
-and clipping in one 8, Adam 28, back to 16 bits 6."""
+and clipping in one 8, Adam 28, back to 16 bits 6. Each of `q_proj`, `k_proj`, `v_proj`, `gate_proj` and `up_proj` sums up the
+gradient of its input (`Linear1D_Col` of `shardformer/policies/llama.py`)."""
 INTERN_EVO = replace(
     COLOSSAL_AI,
     name="InternEvo",
+    separate_first_products="feed_forward",
     bucket_weights=INTERN_EVO_BUCKET,
     sync_buffer_bytes=2.0 * 2.0 * INTERN_EVO_BUCKET,
     bucket_copy_bytes=8,
@@ -104,4 +107,5 @@ copies in 32 bits and are computed again (`dropout_selective_checkpoint`, on by 
 logits of every micro-batch (`AccPerplex`), of which 32-bit logits and differences from the largest are there at once. Tensor
 parallelism does not split norms by sequence in its default mode, `mtp`. Attention is FlashAttention-2 (`flash_attn`) since
 January 2024, and 1.0.5 before (InternLM's `third_party/flash-attention`). Norms and rotary positions are fused (apex,
-`rotary_emb`), and since September 2023 SwiGLU is (`torch.jit.script`)."""
+`rotary_emb`), and since September 2023 SwiGLU is (`torch.jit.script`). Queries, keys and values are one product (`Wqkv`,
+`wqkv`), w1 and w3 two, each of which sums up the gradient of its input (`FusedDenseFunc`)."""

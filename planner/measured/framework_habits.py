@@ -17,7 +17,12 @@ from planner.measured.deepspeed_habits import (
     EARLY_ZERO_3,
     INTERN_EVO,
 )
-from planner.measured.framework_releases import LAST_COPIED_HEADS_YEAR, LAST_EAGER_LOSS_YEAR, release_year
+from planner.measured.framework_releases import (
+    LAST_COPIED_HEADS_YEAR,
+    LAST_EAGER_LOSS_YEAR,
+    release_month,
+    release_year,
+)
 from planner.measured.fsdp_habits import (
     AUTOMODEL,
     COMPILED,
@@ -44,6 +49,7 @@ from planner.measured.megatron_habits import (
     VTRAIN_RUNS,
 )
 from planner.measured.other_habits import ALPA, HAI_LLM, JAX, META, UNKNOWN
+from planner.measured.release_numbers import Month
 from planner.measured.sharding import LAST_STAGE, named_stage, sharded_copies
 from planner.measured.software_families import DEEPSPEED as DEEPSPEED_WORDS
 
@@ -66,7 +72,7 @@ _NEMO_PROPER = r"^(?!.*automodel).*(nemo|megatron-?bridge)"
 
 @dataclass(frozen=True, kw_only=True)
 class _Framework:
-    """Habits of a framework, by what its name contains."""
+    """Habits of a framework, by what its name contains and when the release that it tells came out."""
 
     words: str
     habits: Habits
@@ -75,6 +81,10 @@ class _Framework:
     last_early_year: int = 2022
     on_old_families: Habits | None = None
     """Those of the same release on architectures up to 2022."""
+    first: Month | None = None
+    """Month before which no release has them, nor one without a date."""
+    last: Month | None = None
+    """Month behind which no release has them, nor one without a date."""
     needs_release: bool = False
     """Whether releases before the usual ones had other habits."""
 
@@ -84,8 +94,8 @@ _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
     _Framework(words="vtrain", habits=VTRAIN),
     _Framework(words="megatron-?deepspeed|gpt-?neo-?x", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
-    _Framework(words=_NEMO_PROPER + r".*(?<![\d.])(23\.|2023)", habits=NEMO_APEX, on_old_families=NEMO_2023),
-    _Framework(words=r"^(?!.*automodel).*nemo.*(?<![\d.])24\.0[1-5]", habits=NEMO_APEX),
+    _Framework(words=_NEMO_PROPER, last=(2023, 12), habits=NEMO_APEX, on_old_families=NEMO_2023),
+    _Framework(words=_NEMO_PROPER, last=(2024, 5), habits=NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=BRIDGE),
     _Framework(words=f"{_NEMO_PROPER}|nvidia release", habits=NEMO, needs_release=True),
     _Framework(
@@ -117,7 +127,7 @@ _FRAMEWORKS = (
     _Framework(words="primus", habits=PRIMUS),
     _Framework(words=r"megatron.*fsdp|fsdp.*megatron|mcore.*fsdp|fsdp.*mcore", habits=MEGATRON_CORE),
     _Framework(words="megatron-?lm.*core", habits=MEGATRON_LM),
-    _Framework(words=r"megatron-?lm\b.*(?<!\d)2022(?!\d)", habits=MEGATRON_2022),
+    _Framework(words="megatron-?lm", first=(2022, 1), last=(2022, 12), habits=MEGATRON_2022),
     _Framework(words="megatron-?lm", habits=MEGATRON_LM, early=EARLY_MEGATRON),
     _Framework(words="megatron|mcore", habits=MEGATRON_CORE),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
@@ -226,4 +236,14 @@ def _by_name(name: str, *, is_old: bool) -> Habits:
 
 
 def _framework(name: str) -> _Framework | None:
-    return next((found for found in _FRAMEWORKS if re.search(found.words, name)), None)
+    month = release_month(name)
+    return next(
+        (found for found in _FRAMEWORKS if re.search(found.words, name) and _is_dated(found, month)), None
+    )
+
+
+def _is_dated(framework: _Framework, month: Month | None) -> bool:
+    """Returns whether a release is none before the first and behind the last that have the habits."""
+    if month is None:
+        return framework.first is None and framework.last is None
+    return (framework.first or month) <= month <= (framework.last or month)

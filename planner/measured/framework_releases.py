@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from planner.measured.release_numbers import Month, numbered_month
+
 LAST_COPIED_HEADS_YEAR = 2025
 """Until then torchtitan copied keys and values for the query heads that share them (its pull request 2259)."""
 LAST_EAGER_LOSS_YEAR = 2024
@@ -19,22 +21,13 @@ _MONTHLY = re.compile(r"(?<![\d.])(2\d)\.(0[1-9]|1[0-2])(?!\d)")
 _ABBREVIATED_YEAR = re.compile(r"(?<=\w) ?['\N{RIGHT SINGLE QUOTATION MARK}](2\d)\b")
 """Years of conferences: SC'21."""
 _ARXIV = re.compile(r"(?<![\d.])(1[6-9]|2\d)(?:0[1-9]|1[0-2])\.\d{5}(?!\d)")
-_MEGATRON_RELEASE = re.compile(r"megatron-?lm\W+(?:core_?)?[rv]*(\d)\.(\d+)")
-_CORE_SINCE = 2023
-"""Releases of Megatron-LM were 1.0 to 3.0 until 2022; since Megatron-Core they are 0.1 and on."""
-_LAST_CORE_WITH_LOCAL_LAYERS = 5
-"""Megatron-LM 0.5 (February 2024) is the last that takes layers of its own by default, as in 2023."""
 
 
 def release_year(name: str) -> int | None:
-    """Returns the year of a release, the latest that a name tells; `None` where it tells none."""
-    years = [int(year) for year in _YEAR.findall(name)] + [
-        2000 + int(year) for year, _ in _MONTHLY.findall(name)
-    ]
-    if not years and (release := _MEGATRON_RELEASE.search(name)):
-        if release[1] != "0":
-            return _CORE_SINCE - 1
-        return _CORE_SINCE + (int(release[2]) > _LAST_CORE_WITH_LOCAL_LAYERS)
+    """Returns the year of a release, the latest date that a name tells, else that of its number; `None` where it tells none."""
+    years = [int(year) for year in _YEAR.findall(name)] + [year for year, _ in _told_months(name)]
+    if not years and (month := numbered_month(name)):
+        return month[0]
     return max(years, default=None)
 
 
@@ -52,10 +45,19 @@ def published_year(source: str, reference: str) -> int | None:
     return min(years or [int(year) for year in _YEAR_OF_A_PAGE.findall(reference)], default=None)
 
 
-def release_month(name: str) -> tuple[int, int] | None:
-    """Returns year and month of a release, December where a name tells the year alone; `None` where it tells none."""
-    months = [(2000 + int(year), int(month)) for year, month in _MONTHLY.findall(name)]
-    if months:
+def exact_month(name: str) -> Month | None:
+    """Returns year and month of a release; `None` where a name tells the year alone or nothing."""
+    if months := _told_months(name):
         return max(months)
+    month = numbered_month(name)
+    return month if month and month[0] == release_year(name) else None
+
+
+def release_month(name: str) -> Month | None:
+    """Returns the same, but December where a name tells the year alone."""
     year = release_year(name)
-    return None if year is None else (year, 12)
+    return exact_month(name) or (None if year is None else (year, 12))
+
+
+def _told_months(name: str) -> list[Month]:
+    return [(2000 + int(year), int(month)) for year, month in _MONTHLY.findall(name)]

@@ -14,6 +14,7 @@ from simulator.model import (
     KernelLaunch,
     ScatterStage,
     SelectiveRecompute,
+    SeparateProducts,
     ShardedCopies,
     WeightPrefetch,
 )
@@ -38,6 +39,7 @@ class Habits:
     has_sequence_parallel: bool = True
     overlaps_tensor_comm: bool = False
     overlaps_input_gradients: bool = False
+    separate_first_products: SeparateProducts = "none"
     gathers_cast_inputs: bool = True
     """As Transformer Engine, which those that are unknown are taken to use."""
     gathers_tensor_scaled_inputs: bool = False

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from planner.measured.framework_releases import release_month, release_year
+from planner.measured.framework_names import is_torchtitan
+from planner.measured.framework_releases import exact_month, release_month, release_year
 from simulator.attention_kernels import FAMILIES_WITH_AOTRITON, FAMILIES_WITHOUT_FLASH
 from simulator.model import AttentionKernel
 
 LAST_FLASH_2_YEAR = 2025
+FIRST_CUDNN_MONTH = (2026, 3)
+TORCHTITAN_CUDNN_MONTH = (2025, 10)
 """Until then PyTorch's `scaled_dot_product_attention` took FlashAttention-2 on Hopper. torchtitan asks for cuDNN's kernels
-first since October 2025 (pull request 1776); PyTorch does since 2.11, the first release with a cuDNN that it trusts
-(`check_prefer_cudnn_attention` in `sdp_utils.cpp`)."""
+first since October 2025 (pull request 1776, in 0.2.0); PyTorch does since 2.11 of March 2026, the first release with a cuDNN
+that it trusts (`check_prefer_cudnn_attention` in `sdp_utils.cpp`). The year counts where a release tells no month."""
 FUSED_ON_ALL_SINCE = 2023
 """Year of PyTorch 2.0, whose attention has memory-efficient kernels for architectures without FlashAttention."""
 FLASH_ON_REQUEST = (
@@ -79,7 +82,7 @@ def attention_kernel(habit: AttentionKernel, family: str, name: str, precision: 
         return "flash-1" if _ULYSSES in name else "unfused"
     if habit == "flash" and family == "hopper":
         return _on_hopper(name)
-    is_of_pytorch = year <= LAST_FLASH_2_YEAR and family != "blackwell"
+    is_of_pytorch = _takes_flash_2(name, year) and family != "blackwell"
     if family in FAMILIES_WITH_AOTRITON:
         is_of_pytorch = _PRIMUS not in name
     return "flash" if habit == "flash-2" and not is_of_pytorch else habit
@@ -89,6 +92,12 @@ def has_flash_on_request(name: str, precision: str) -> bool:
     """Returns whether a release takes fused attention on request only, so that its kernel is open where nobody says."""
     is_released_so = release_year(name) == FLASH_ON_REQUEST_YEAR
     return is_released_so and precision != "fp8" and bool(re.search(FLASH_ON_REQUEST, name))
+
+
+def _takes_flash_2(name: str, year: int) -> bool:
+    month = exact_month(name)
+    first = TORCHTITAN_CUDNN_MONTH if is_torchtitan(name) else FIRST_CUDNN_MONTH
+    return year <= LAST_FLASH_2_YEAR if month is None else month < first
 
 
 def _on_hopper(name: str) -> AttentionKernel:

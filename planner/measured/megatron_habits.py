@@ -18,8 +18,9 @@ EARLY_MEGATRON = Habits(
 )
 """Gradients are divided ahead of their reduction (`allreduce_gradients` of `megatron/model/distributed.py`)."""
 MEGATRON_2022 = replace(EARLY_MEGATRON, name="Megatron-LM of 2022", overlaps_input_gradients=True)
-"""Sums of input gradients run beside a product since v3.0 of early 2022 (`async_tensor_model_parallel_allreduce`, on by
-default), which Korthikanti et al. (arXiv 2205.05198) had, and DeepSpeed's fork of 2021 had not."""
+"""Sums of input gradients run beside a product since September 2021, behind v2.6 (`async_tensor_model_parallel_allreduce`, on
+by default), which v3.0 and Korthikanti et al. (arXiv 2205.05198) had. DeepSpeed's fork of 2021 had not, and turns it off since
+(`arguments.py`: "DeepSpeed seems to be incompatible"), but for sequence parallelism."""
 VTRAIN = replace(
     EARLY_MEGATRON, name="vTrain", pads_vocabulary=False, divides_gradients=False, fuses_update=True
 )

@@ -22,6 +22,7 @@ UNTOLD_HABITS = (
     "has_fused_operators",
     "overlaps_tensor_comm",
     "overlaps_input_gradients",
+    "separate_first_products",
     "overlaps_gradient_sync",
     "overlaps_parameter_gather",
     "gradient_bytes",

@@ -112,10 +112,13 @@ class Collectives:
     def ring_steps(
         self, ranks: Integers, num_bytes: float, num_steps: int, after: Integers, label: str
     ) -> Integers:
-        """Adds steps in which every rank sends 1/n of `num_bytes` to the next one, and passes on what it received."""
+        """Adds steps in which every rank sends 1/n of `num_bytes` to the next one, and passes on what it received.
+
+        A rank is done when it has received its last part and sent its last one, so that none is before it has begun.
+        """
         if ranks.shape[-1] == 1:
             return after
-        self.graph.require_room(num_steps * after.size)
+        self.graph.require_room((num_steps + 1) * after.size)
         source, target = (_played(ends, after) for ends in ring_pattern(ranks))
         path = self.router.paths(source, target).reshape(after.shape)
         every_step = np.broadcast_to(path, (num_steps, *after.shape))
@@ -131,7 +134,9 @@ class Collectives:
         self.graph.add_edges(after, sent[0])
         self.graph.add_edges(sent[:-1], sent[1:])
         self.graph.add_edges(received[:-1], sent[1:])
-        return np.asarray(received[-1])
+        if self.has_barriers:
+            return np.asarray(received[-1])
+        return self.graph.add(f"{label} done", after=[received[-1], sent[-1]]).reshape(after.shape)
 
     def halving_doubling_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce by recursive halving and doubling; raises `InputError` unless n is a power of two."""

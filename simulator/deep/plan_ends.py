@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.deep.plan_input_gradients import beside_product
+from simulator.deep.plan_input_gradients import with_sums
 from simulator.deep.plan_items import PartPasses, work
 from simulator.deep.plan_operators import layer_passes
 from simulator.deep.tensor_ends import TensorEnds
-from simulator.input_gradients import output_products_s
+from simulator.input_gradients import entered_in_output
 from simulator.model_ends import embedding, look_up_of_module, output_layer
 from simulator.part_times import PartTimes
 from simulator.predicted_tokens import plans_of_modules, repeats_projection
@@ -17,6 +17,7 @@ from simulator.token_prediction import (
     JOINT,
     PROJECTION,
     SHIFTS,
+    entered_in_projection,
     projection_operators,
     projection_weight_gradients_s,
 )
@@ -48,7 +49,7 @@ def output_passes(rank: Rank) -> PartPasses:
     number = rank.workload.model.num_predicted_tokens
     forward = (*ends.entering[0], *work(OUTPUT, float(times.forward_compute_s[0]) / number))
     products = work(OUTPUT, float(times.backward_compute_s[0]) / number)
-    backward = beside_product(rank, products, OUTPUT, output_products_s(rank), ends.entering[1])
+    backward = with_sums(rank, products, OUTPUT, [entered_in_output(rank)], ends.entering[1])
     return PartPasses(
         forward=number * forward,
         backward=number * backward,
@@ -82,8 +83,9 @@ def _projection_passes(rank: Rank) -> PartPasses:
         backward=(
             *repeated,
             *ends.leaving[1],
-            *backward[PROJECTION],
-            *ends.entering[1],
+            *with_sums(
+                rank, backward[PROJECTION], PROJECTION, [entered_in_projection(rank)], ends.entering[1]
+            ),
             *backward[JOINT],
             *found.backward,
         ),

@@ -2,64 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_items import Items, Work, beside, work
 from simulator.deep.tensor_ends import TensorEnds
-from simulator.input_gradients import both_products_s, first_products, sums_beside_product
-from simulator.lora import AdaptedProduct
+from simulator.input_gradients import Entered, sums_beside_product
 from simulator.rank import Rank
-from simulator.table import Floats
 
 TENSOR = "tensor traffic"
 """How sentences call the traffic between tensor-parallel ranks."""
 
 
-def beside_block(
-    rank: Rank,
-    items: Items,
-    label: str,
-    name: AdaptedProduct,
-    summed: tuple[Collective, ...],
-    *,
-    is_expert: bool,
+def with_sums(
+    rank: Rank, items: Items, label: str, entered: Sequence[Entered], summed: Sequence[Collective]
 ) -> Items:
-    """Returns the backward pass of a block of a layer with the sum of the gradients of its input, beside it or behind it.
-
-    Args:
-        rank: A rank of the only design.
-        items: The pass without the sum.
-        label: Of the operators among which the first product of the block is.
-        name: Its name.
-        summed: The sum.
-        is_expert: Whether the layer has routed experts.
-    """
-    product = first_products(rank, is_expert=is_expert).get(name)
-    if product is None:
-        return (*items, *summed)
-    return beside_product(rank, items, label, both_products_s(rank, product), summed)
-
-
-def beside_product(
-    rank: Rank, items: Items, label: str, both_s: tuple[Floats, Floats], summed: tuple[Collective, ...]
-) -> Items:
-    """Returns operators of which those called `label` end with two products, with the sum beside them, or behind all.
+    """Returns operators of a backward pass with the sums of the gradients of what enters them, beside products where they may.
 
     Args:
         rank: A rank of the only design.
         items: The operators.
-        label: Of those.
-        both_s: Both products, for the gradients of an input and of weights, `(1,)` each.
-        summed: What sums the gradient of the input up.
+        label: Of those among which the products are that an input enters.
+        entered: The products.
+        summed: The sum for each of them, and behind these the sums that are beside none.
     """
-    if not sums_beside_product(rank)[0]:
+    if not (sums_beside_product(rank)[0] and entered):
         return (*items, *summed)
     place, whole = next(
         (number, item) for number, item in enumerate(items) if isinstance(item, Work) and item.label == label
     )
-    input_s, weight_s = (float(each[0]) for each in both_s)
-    pieces = (
-        *work(label, whole.duration_s - input_s - weight_s),
-        *beside(TensorEnds.again(rank), work(label, input_s), lent_to=TENSOR),
-        *beside(summed, work(label, weight_s), lent_to=TENSOR),
-    )
-    return (*items[:place], *pieces, *items[place + 1 :])
+    products_s = [tuple(float(seconds[0]) for seconds in each.products_s) for each in entered]
+    pieces: Items = work(label, whole.duration_s - sum(map(sum, products_s)))
+    for each, sum_up, (input_s, weight_s) in zip(entered, summed, products_s, strict=False):
+        pieces = (
+            *pieces,
+            *beside(TensorEnds.again(rank, each.gathered_bytes), work(label, input_s), lent_to=TENSOR),
+            *beside((sum_up,), work(label, weight_s), lent_to=TENSOR),
+        )
+    return (*items[:place], *pieces, *items[place + 1 :], *summed[len(entered) :])

@@ -25,11 +25,11 @@ from simulator.deep.adapter_traffic import adapter_collectives
 from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
-from simulator.deep.plan_input_gradients import TENSOR, beside_block
+from simulator.deep.plan_input_gradients import TENSOR, with_sums
 from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
-from simulator.input_gradients import sums_beside_product
+from simulator.input_gradients import entered_in_attention, entered_in_feed_forward, sums_beside_product
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
@@ -260,12 +260,13 @@ class _Layer:
         """The same backward, where the gradients of what enters each block are summed up."""
         if not sums_beside_product(self.rank)[0]:
             return self._around(first, items, tuple(each for _, traffic in summed for each in traffic))
-        labels = {
-            AdaptedProduct.QKV: PROJECTIONS,
-            AdaptedProduct.FC1: SHARED_EXPERTS if self.is_expert else FEED_FORWARD,
-        }
         for name, traffic in summed:
-            items = beside_block(self.rank, items, labels[name], name, traffic, is_expert=self.is_expert)
+            if name is AdaptedProduct.QKV:
+                label, entered = PROJECTIONS, entered_in_attention(self.rank)
+            else:
+                label = SHARED_EXPERTS if self.is_expert else FEED_FORWARD
+                entered = entered_in_feed_forward(self.rank, is_expert=self.is_expert)
+            items = with_sums(self.rank, items, label, entered, traffic)
         return (*first, *items)
 
     def _attention(self, way: int) -> Items:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from simulator.deep.plan_collectives import Collective, Group, Operation, ring
 from simulator.deep.plan_items import moves
 from simulator.latent_exchange import NUM_LATENTS, latent_bytes
+from simulator.layer_collectives import num_entered
 from simulator.lora import AdaptedProduct
 from simulator.predicted_tokens import NUM_INPUTS
 from simulator.rank import Rank
@@ -29,16 +30,14 @@ class TensorEnds:
     def of_block(cls, rank: Rank, *products: AdaptedProduct) -> TensorEnds:
         """Returns those of a block of a layer that these products enter, which gather 16 bits if they have adapters."""
         ends = cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
-        if not any(map(rank.is_adapted, products)):
-            return ends
-        return replace(ends, entering=cls.of(rank).entering)
+        entering = cls.of(rank).entering if any(map(rank.is_adapted, products)) else ends.entering
+        number = num_entered(rank.workload, products)
+        return replace(ends, entering=(number * entering[0], number * entering[1]))
 
     @classmethod
-    def again(cls, rank: Rank) -> tuple[Collective, ...]:
-        """Returns what gathers the input of a block once more backward, where ranks have kept their own tokens of it."""
-        if not rank.workload.has_sequence_parallel:
-            return ()
-        return cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
+    def again(cls, rank: Rank, num_bytes: Floats) -> tuple[Collective, ...]:
+        """Returns what gathers so much of the input of a product once more backward, if anything."""
+        return cls._all(rank, Operation.ALL_GATHER, num_bytes) if num_bytes[0] > 0.0 else ()
 
     @classmethod
     def _largest(cls, rank: Rank) -> tuple[Collective, ...]:

@@ -192,6 +192,10 @@ class TestHabitsOfReleases:
             ("torchtitan", "hopper", "flash-2"),
             ("llm-foundry/Composer (PyTorch FSDP)", "hopper", "flash-2"),
             ("torchtitan (2026)", "hopper", "flash"),
+            ("torchtitan v0.1.0", "hopper", "flash-2"),
+            ("torchtitan v0.2.0", "hopper", "flash"),  # contains its pull request 1776
+            ("PyTorch FSDP (PyTorch 2.10)", "hopper", "flash-2"),
+            ("PyTorch FSDP (PyTorch 2.11)", "hopper", "flash"),
             ("torchtitan", "blackwell", "flash"),
             ("NeMo 25.02", "hopper", "flash"),
             ("DeepSpeed", "volta", "unfused"),
@@ -420,9 +424,12 @@ class TestHabitsOfReleases:
         ("framework", "is_hidden"),
         [
             ("Megatron-LM 2021", False),
+            ("Megatron-LM v2.5", False),
             ("Megatron-LM (May 2022)", True),
+            ("Megatron-LM 3.0", True),
             ("Megatron-LM 0.12", True),
             ("Megatron-DeepSpeed 2022", False),
+            ("Megatron-DeepSpeed 0.6.5", False),
             ("InternEvo", True),
             ("torchtitan", False),
             ("somebody's own", True),
@@ -432,6 +439,22 @@ class TestHabitsOfReleases:
         self, framework: str, *, is_hidden: bool
     ) -> None:
         assert habits_of(framework, "ampere", "fp16").overlaps_input_gradients is is_hidden
+
+    @pytest.mark.parametrize(
+        ("framework", "separate"),
+        [
+            ("InternEvo", "feed_forward"),
+            ("InternLM 0.2.0", "feed_forward"),
+            ("Colossal-AI", "all"),
+            ("NeMo", "none"),
+        ],
+    )
+    def test_products_that_read_the_same_input_are_apart_where_the_modules_are(
+        self, tmp_path: Path, framework: str, separate: str
+    ) -> None:
+        # `internlm/model/modules/mlp.py` of InternEvo, `colossalai/shardformer/policies/llama.py`
+        workload = job_of(row_of(tmp_path, framework=framework, tp=8)).workload
+        assert workload.separate_first_products == separate
 
     @pytest.mark.parametrize("framework", ["Megatron-LM 2021", "Megatron-LM (May 2022)"])
     def test_zero_3_of_early_megatron_is_that_of_deepspeed(self, framework: str) -> None:
@@ -471,6 +494,7 @@ class TestHabitsOfReleases:
         [
             ("NeMo 23.08", "bf16", 10.0, 0.0),
             ("NeMo 24.05", "bf16", 10.0, 0.0),
+            ("NeMo 1.23", "bf16", 10.0, 0.0),
             ("NeMo 24.05", "fp8", 12.0, 0.0),
             ("NeMo 25.02", "bf16", 12.0, None),
             # arXiv 2412.19437, section 3.3.3: a master weight in 32 bits and moments in 16, beside products in 8.

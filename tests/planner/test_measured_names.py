@@ -9,7 +9,7 @@ import pytest
 
 from planner.measured.framework_habits import habits_of
 from planner.measured.framework_names import spelt
-from planner.measured.framework_releases import published_year
+from planner.measured.framework_releases import exact_month, published_year, release_month, release_year
 from planner.measured.model_names import known_shape, norms_heads, ties_embeddings
 from planner.measured.rows import Unmodelled
 from planner.measured.told import CannotModelError
@@ -145,6 +145,76 @@ class TestReleasesThatNobodyNamed:
 
     def test_a_release_that_is_named_counts_and_not_the_publication(self, tmp_path: Path) -> None:
         cells = {**RUN, "tp": 2, "framework": "Megatron-LM 2023", "step_time_s": 10}
+        surveyed = simulated_row(tmp_path, {**cells, "source": "A survey of 2026"})
+        alone = simulated_row(tmp_path, cells)
+        assert "names no release" not in surveyed["remarks"]
+        names = ("group", "config_key")
+        assert {**surveyed, **dict.fromkeys(names, "")} == {**alone, **dict.fromkeys(names, "")}
+
+
+class TestReleaseNumbers:
+    @pytest.mark.parametrize(
+        ("name", "year"),
+        [
+            # Tags of NVIDIA/Megatron-LM: v1.0 April 2020, v2.5 August 2021, core_v0.4.0 December 2023, core_v0.12.0 May 2025.
+            ("Megatron-LM 1.1.5", 2020),
+            ("Megatron-LM v2.5", 2021),
+            ("Megatron-LM 3.0", 2022),
+            ("Megatron-Core 0.3.0", 2023),
+            ("Megatron-LM core_r0.8.0", 2024),
+            ("MCore v0.12.1", 2025),
+            ("Megatron-DeepSpeed v2.4", 2021),
+            # Tags of deepspeedai/DeepSpeed: v0.3.9 December 2020, v0.3.16 April 2021, v0.6.5 May 2022, v0.9.5 June 2023.
+            ("DeepSpeed 0.3.9", 2020),
+            ("DeepSpeed 0.3.16", 2021),
+            ("Megatron-DeepSpeed 0.6.5", 2022),
+            ("DeepSpeed 0.9.5 (ZeRO-3)", 2023),
+            ("DeepSpeed v0.18.4", 2026),
+            # Tags of NVIDIA/NeMo: v1.13.0 December 2022, v1.21.0 October 2023, v1.23.0 February 2024, v2.2.0 March 2025.
+            ("NeMo 1.13", 2022),
+            ("NeMo 1.21.0", 2023),
+            ("NeMo 1.23", 2024),
+            ("NVIDIA NeMo Framework 2.2.0", 2025),
+            # Tags of pytorch/torchtitan, EleutherAI/gpt-neox, mosaicml/llm-foundry, InternLM/InternEvo.
+            ("torchtitan v0.2.1", 2025),
+            ("torchtitan 0.2.2", 2026),
+            ("GPT-NeoX 2.0", 2023),
+            ("llm-foundry 0.4.0", 2023),
+            ("llm-foundry 0.5.0", 2024),
+            ("InternLM 0.2.0", 2023),
+            ("InternEvo 0.3.1", 2024),
+            # RELEASE.md of PyTorch: 2.1 October 2023, 2.2 January 2024, 2.10 January 2026.
+            ("PyTorch 2.1 FSDP", 2023),
+            ("PyTorch FSDP (torch 2.2.0+cu121)", 2024),
+            ("PyTorch 2.10", 2026),
+            ("torchtitan (PyTorch 2.7.0.dev20241125)", 2024),
+            # what runs on PyTorch counts, and what is called by a date does
+            ("DeepSpeed 0.9.5 (PyTorch 2.2)", 2023),
+            ("NeMo 25.02 (Megatron-Core 0.9)", 2025),
+            ("Megatron-LM 0.12 (2024)", 2024),
+            # no releases of a framework
+            ("Megatron-LM", None),
+            ("Megatron-LM 3", None),
+            ("NeMo 2.0.0rc1", None),
+            ("InternLM 2.5", None),
+            ("NeMo Automodel 0.2", None),
+            ("PyTorch FSDP2", None),
+            ("Llama 3.1 405B", None),
+        ],
+    )
+    def test_a_release_is_of_the_year_of_its_tag(self, name: str, year: int | None) -> None:
+        assert release_year(name) == release_year(name.lower()) == year
+
+    def test_a_year_alone_tells_no_month(self) -> None:
+        assert exact_month("torchtitan 2025") is None
+        assert release_month("torchtitan 2025") == (2025, 12)
+        assert exact_month("torchtitan v0.2.0") == release_month("torchtitan v0.2.0") == (2025, 10)
+
+    @pytest.mark.parametrize("named", ["Megatron-LM v2.5", "Megatron-LM 3.0", "Megatron-DeepSpeed 0.6.5"])
+    def test_a_survey_of_later_years_does_not_change_what_a_number_says(
+        self, tmp_path: Path, named: str
+    ) -> None:
+        cells = {**KORTHIKANTI_22B, "framework": named, "step_time_s": 10}
         surveyed = simulated_row(tmp_path, {**cells, "source": "A survey of 2026"})
         alone = simulated_row(tmp_path, cells)
         assert "names no release" not in surveyed["remarks"]

@@ -85,6 +85,7 @@ CHANGES: Mapping[str, object] = {
     "frees_stage_inputs": True,
     "overlaps_tensor_comm": True,
     "overlaps_input_gradients": False,
+    "separate_first_products": "all",
     "has_sequence_parallel": False,
 }
 """Another value of every field that a rule is about."""

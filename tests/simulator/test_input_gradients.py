@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulator.deep.plan_step import plan_step
+from simulator.hardware import Precision
 from simulator.layer_collectives import CORE_SHARE
 from simulator.layer_costs import dense_layer, expert_layer
 from simulator.lora import Lora
@@ -15,6 +16,7 @@ from simulator.part_times import PartTimes
 from simulator.plan import Schedule
 from simulator.rank import Rank
 from simulator.table import Floats
+from simulator.token_prediction import projection
 from simulator.workload import Workload
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
 
@@ -66,6 +68,127 @@ def test_without_sequence_parallelism_the_all_reduce_does() -> None:
     )
 
 
+def test_what_was_cast_is_gathered_again_as_it_was() -> None:
+    # `gather_along_first_dim(inputmat, ..., quantizer=quantizer)` in front of dgrad in Transformer Engine's `linear.py`
+    workload = changed(training("llama-3.1-8b", sequence_length=4096), fp8_recipe="delayed")
+    rank = rank_of(workload, plan_of(tensor=8, precision=Precision.FP8))
+    in_16_bits = rank_of(one_by_one(workload), plan_of(tensor=8, precision=Precision.FP8))
+    group = {"group_size": 8.0, "members_per_domain": 8.0, "links": rank.links}
+    scatter_s = reduce_scatter_s(num_bytes=2 * TOKENS * HIDDEN, **group)
+    gather_s = all_gather_s(num_bytes=TOKENS * HIDDEN, **group)
+    longer_s = 0.0
+    for m, n, k in first_products(rank, 8):
+        longer_s += hidden_s(scatter_s, rank.weight_gradient_s(m, n, k)) - float(scatter_s[0])
+        longer_s += hidden_s(gather_s, rank.input_gradient_s(m, n, k))
+    assert backward_s(dense_layer(rank)) - backward_s(dense_layer(in_16_bits)) == pytest.approx(longer_s)
+
+
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+def test_latents_are_summed_beside_the_products_up_to_heads_and_the_rotary_key_beside_none(
+    has_sequence_parallel: bool,
+) -> None:
+    # Megatron Core, `multi_latent_attention.py`: `linear_q_up_proj` and `linear_kv_up_proj` are column-parallel, the products
+    # down `duplicated`, `gather_from_sequence_parallel_region(k_pos_emb)` scatters backward. DeepSeek-V3 has 128 heads of
+    # 128 + 64 for queries and keys and 128 for values, latents of 1,536 and 512, h = 7,168 and f = 18,432.
+    workload = training("deepseek-v3", sequence_length=4096)
+    rank = rank_of(changed(workload, has_sequence_parallel=has_sequence_parallel), plan_of(tensor=8))
+    group = {"group_size": 8.0, "members_per_domain": 8.0, "links": rank.links}
+    sum_s = reduce_scatter_s if has_sequence_parallel else all_reduce_s
+    shown_s = float(sum_s(num_bytes=2 * TOKENS * 64, **group)[0])
+    for width, columns in ((1536, 128 * 192 / 8), (512, 128 * 256 / 8), (7168, 2 * 18_432 / 8)):
+        product = tuple(np.full(1, float(size)) for size in (TOKENS, columns, width))
+        shown_s += hidden_s(sum_s(num_bytes=2 * TOKENS * width, **group), rank.weight_gradient_s(*product))
+        if has_sequence_parallel:
+            gather_s = all_gather_s(num_bytes=2 * TOKENS * width, **group)
+            shown_s += hidden_s(gather_s, rank.input_gradient_s(*product))
+    if has_sequence_parallel:
+        shown_s += 2 * float(all_gather_s(num_bytes=2 * TOKENS * 7168, **group)[0])
+    assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
+
+
+def test_queries_without_latents_are_summed_with_the_whole_residual_stream() -> None:
+    # `linear_q_proj` is column-parallel.
+    workload = training("deepseek-v3", sequence_length=4096)
+    assert workload.model.latent_attention
+    latents = changed(workload.model.latent_attention, query_rank=0)
+    workload = changed(workload, model=changed(workload.model, latent_attention=latents))
+    rank, behind = (rank_of(each, plan_of(tensor=8)) for each in (workload, one_by_one(workload)))
+    group = {"group_size": 8.0, "members_per_domain": 8.0, "links": rank.links}
+    longer_s = 0.0
+    for width, columns in ((7168, 128 * 192 / 8), (512, 128 * 256 / 8), (7168, 2 * 18_432 / 8)):
+        product = tuple(np.full(1, float(size)) for size in (TOKENS, columns, width))
+        scatter_s = reduce_scatter_s(num_bytes=2 * TOKENS * width, **group)
+        longer_s += hidden_s(scatter_s, rank.weight_gradient_s(*product)) - float(scatter_s[0])
+        longer_s += hidden_s(
+            all_gather_s(num_bytes=2 * TOKENS * width, **group), rank.input_gradient_s(*product)
+        )
+    assert backward_s(dense_layer(rank)) - backward_s(dense_layer(behind)) == pytest.approx(longer_s)
+
+
+def test_the_projection_of_multi_token_prediction_sums_both_its_inputs_beside_its_product() -> None:
+    # `eh_proj` is a column-parallel product from 2 h to h.
+    workload = training("deepseek-v3", sequence_length=4096)
+    rank, behind = (rank_of(each, plan_of(tensor=8)) for each in (workload, one_by_one(workload)))
+    sizes = {"num_bytes": 4 * TOKENS * 7168, "group_size": 8.0, "members_per_domain": 8.0}
+    product = tuple(np.full(1, size) for size in (TOKENS, 7168 / 8, 2 * 7168.0))
+    scatter_s = reduce_scatter_s(**sizes, links=rank.links)
+    longer_s = hidden_s(scatter_s, rank.weight_gradient_s(*product)) - float(scatter_s[0])
+    longer_s += hidden_s(all_gather_s(**sizes, links=rank.links), rank.input_gradient_s(*product))
+    assert backward_s(projection(rank)) - backward_s(projection(behind)) == pytest.approx(longer_s)
+
+
+@pytest.mark.parametrize(
+    ("separate", "columns"),
+    [
+        # InternEvo: `Wqkv`, then w1 and w3, `FusedDenseFunc` each.
+        ("feed_forward", [(32 + 2 * 8) * 128, 14_336, 14_336]),
+        # Colossal-AI: `q_proj`, `k_proj`, `v_proj`, `gate_proj` and `up_proj`, `Linear1D_Col` each.
+        ("all", [32 * 128, 8 * 128, 8 * 128, 14_336, 14_336]),
+    ],
+)
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_products_that_are_apart_sum_up_each_for_itself(
+    separate: str, columns: list[int], has_sequence_parallel: bool, is_beside: bool
+) -> None:
+    workload = changed(
+        training("llama-3.1-8b", sequence_length=4096),
+        has_sequence_parallel=has_sequence_parallel,
+        separate_first_products=separate,
+        overlaps_input_gradients=is_beside,
+    )
+    rank = rank_of(workload, plan_of(tensor=8))
+    sizes = {"num_bytes": 2 * TOKENS * HIDDEN, "group_size": 8.0, "members_per_domain": 8.0}
+    gather_s = all_gather_s(**sizes, links=rank.links)
+    sum_s = (reduce_scatter_s if has_sequence_parallel else all_reduce_s)(**sizes, links=rank.links)
+    heads, gated = first_products(rank, 8)  # each part is priced as its share of one product
+    wholes = [heads] * (len(columns) - 2) + [gated] * 2
+    shown_s = 2 * float(gather_s[0]) if has_sequence_parallel else 0.0
+    for width, whole in zip(columns, wholes, strict=True):
+        share = width / 8 / whole[1]
+        weight_s, input_s = (share * each(*whole) for each in (rank.weight_gradient_s, rank.input_gradient_s))
+        shown_s += hidden_s(sum_s, weight_s if is_beside else np.zeros(1))
+        if has_sequence_parallel and is_beside:
+            shown_s += hidden_s(gather_s, input_s)
+    assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
+    forward_s = float(dense_layer(rank).forward_tensor_comm_s[0])
+    num_forward = len(columns) + 2 if has_sequence_parallel else 2
+    assert forward_s == pytest.approx(num_forward * float(gather_s[0] if has_sequence_parallel else sum_s[0]))
+
+
+@pytest.mark.parametrize("separate", ["feed_forward", "all"])
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_both_depths_have_products_that_are_apart(separate: str, is_beside: bool) -> None:
+    workload = changed(
+        training("llama-3.1-70b", global_batch_size=16),
+        separate_first_products=separate,
+        overlaps_input_gradients=is_beside,
+        has_sequence_parallel=False,
+    )
+    step = plan_step(job_of(workload), plan_of(tensor=8, data=2))
+    assert step.step_time_s == pytest.approx(float(step.fast.step_time_s[0]), rel=0.005)
+
+
 def test_the_output_layer_hides_it_too_and_shared_experts_do() -> None:
     for workload, part in ((training("llama-3.1-8b"), output_layer), (training("deepseek-v2"), expert_layer)):
         plan = plan_of(tensor=4, expert=4, data=4) if part is expert_layer else plan_of(tensor=4)
@@ -93,9 +216,11 @@ def test_nothing_hides_where_there_is_no_such_product_or_all_is_in_pieces(
 
 
 @pytest.mark.parametrize("has_sequence_parallel", [True, False])
-@pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v2"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "deepseek-v2", "deepseek-v3"])
 def test_both_depths_hide_as_much(model: str, has_sequence_parallel: bool) -> None:
     workload = changed(training(model, global_batch_size=16), has_sequence_parallel=has_sequence_parallel)
+    if model == "deepseek-v3":
+        workload = changed(workload, model=changed(workload.model, num_mtp_layers=1))
     plan = plan_of(tensor=8, data=2, expert=8 if workload.model.experts else 1)
     steps = [plan_step(job_of(each), plan) for each in (one_by_one(workload), workload)]
     behind, beside = (step.step_time_s / float(step.fast.step_time_s[0]) for step in steps)

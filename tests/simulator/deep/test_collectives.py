@@ -58,6 +58,29 @@ def test_a_ring_takes_its_steps(method: str, rounds: int, size: int, has_barrier
     assert time_s(switch(size, B, HOP), method, size, has_barriers=has_barriers) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "ring_all_gather",
+        "ring_reduce_scatter",
+        "ring_all_reduce",
+        "direct_all_gather",
+        "direct_reduce_scatter",
+        "tree_all_reduce",
+    ],
+)
+def test_no_rank_is_done_before_it_has_begun(method: str, size: int) -> None:
+    # Its own part is one of those that it gives, so that it cannot be done with what the others sent it.
+    topology, late_s = switch(size, B, HOP), 1.0
+    graph, router = TaskGraphBuilder(), Router(topology)
+    begin = graph.add("late", duration_s=np.array([late_s, *[0.0] * (size - 1)])).reshape(size)
+    done = getattr(Collectives(graph=graph, router=router), method)(np.arange(size), S, begin)
+    ends_s = play(graph.build(), topology, router.table()).end_s[done]
+    assert ends_s[0] > late_s
+    assert (ends_s[1:] > late_s).all()
+
+
 @pytest.mark.parametrize("size", [2, 4, 32])
 def test_halving_and_doubling_takes_few_steps(size: int) -> None:
     expected = 2 * log2(size) * ON_SWITCH + 2 * (size - 1) / size * S / B
