@@ -7,6 +7,7 @@ saves, lost work, loads, waits for spare nodes, and missing replicas. Quantiles 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -77,8 +78,12 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
     # A restart that may fail itself is the longer, the longer the load behind it.
     restarts_alike = ends & (not job.reliability.fails_during_restart)
     restart_s = _scaled(run.restart_s, share, restarts_alike)
+    num_failures, num_planned = (
+        _scaled(number, share, ends) for number in (run.num_failures, run.num_planned_stops)
+    )
     return replace(
         run,
+        **_delays(job, num_failures + num_planned, work_s, restart_s),
         checkpoint_stall_s=nothing,
         checkpoint_tax_s=nothing,
         backpressure_wait_s=nothing,
@@ -87,10 +92,24 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
         replacement_wait_s=nothing,
         checkpoint_restore_s=nothing,
         restart_s=restart_s,
-        num_failures=_scaled(run.num_failures, share, ends),
-        num_planned_stops=_scaled(run.num_planned_stops, share, ends),
+        num_failures=num_failures,
+        num_planned_stops=num_planned,
         wall_time_s=run.initialization_s + work_s + restart_s,
     )
+
+
+def _delays(job: Job, num: Floats, work_s: Floats, restart_s: Floats) -> dict[str, Floats]:
+    """Returns the columns of a run's delays where each of its interruptions takes a restart and nothing else."""
+    mean_s = np.divide(restart_s, num, out=np.zeros(len(num)), where=num > 0.0)
+    spread = math.expm1(job.reliability.restart.log_deviation**2)
+    moments = {
+        "delay_share": np.ones(len(num)),
+        "delay_s": mean_s,
+        "delay_variance_s2": spread * mean_s**2,
+        "delay_third_s3": spread**2 * (spread + 3.0) * mean_s**3,
+    }
+    near_and_far = {name: np.stack([near, np.zeros(len(num))], axis=1) for name, near in moments.items()}
+    return {"calm_s": work_s, "num_calm": num, **near_and_far}
 
 
 def _scaled(values: Floats, share: Floats, where: Booleans) -> Floats:

@@ -67,6 +67,8 @@ class UpTime(Table):
     checkpoint_tax_s: Floats
     backpressure_wait_s: Floats
     reduced_capacity_s: Floats
+    calm_s: Floats
+    """The run without interruptions; no part of the total."""
 
     @classmethod
     def of(cls, runs: Runs, shares: Shares) -> Self:
@@ -81,6 +83,7 @@ class UpTime(Table):
             checkpoint_tax_s=renewal.tax_s(inner, cycle, ends),
             backpressure_wait_s=renewal.wait_s(inner, cycle, ends),
             reduced_capacity_s=np.zeros(len(runs)),
+            calm_s=renewal.calm_s(cycle, ends),
         )
         if np.any(shares.planned > 0.0):
             up_time = up_time.with_planned(runs, shares)
@@ -124,8 +127,9 @@ class UpTime(Table):
         return replace(self, total_s=total_s, checkpoint_tax_s=tax_s, reduced_capacity_s=paused_s)
 
     def times(self, factor: Floats) -> Self:
-        """Returns every part times a factor."""
-        return type(self)(**{name: getattr(self, name) * factor for name in self.names()})
+        """Returns every part times a factor; what is not interrupted stays as it is."""
+        parts = {name: getattr(self, name) * factor for name in self.names() if name != "calm_s"}
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +208,7 @@ class _Clock(Table):
         return cls(
             speed=speed,
             first_s=runs.durable_every * save_s,
-            cycle_s=_saves_per_durable(runs, saves.length_s) * save_s,
+            cycle_s=saves_per_durable(runs, saves.length_s) * save_s,
             commit_s=np.maximum(0.0, late_s),
         )
 
@@ -213,12 +217,12 @@ def _mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
     """Returns the mean of the lag and the work since the newest durable save, whichever is less, `(n,)`."""
     cycle = renewal.Cycle.of(replace(runs, mtbf_s=_mean_s(runs, shares.fast)))
     newest_s = runs.durable_commit_s * work_share
-    apart_s = _saves_per_durable(runs, cycle.length_s) * cycle.gain_s
+    apart_s = saves_per_durable(runs, cycle.length_s) * cycle.gain_s
     beyond_s = np.clip(runs.live_lag_s - newest_s, 0.0, apart_s)
     return np.minimum(runs.live_lag_s, newest_s) + beyond_s - 0.5 * beyond_s * (beyond_s / apart_s)
 
 
-def _saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
+def saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
     """Returns how many saves lie between two that become durable, one at a time, `(n,)`."""
     under_way_s = runs.stall_s + runs.durable_commit_s - TIE_FRACTION * runs.interval_s
     return np.maximum(runs.durable_every, np.ceil(under_way_s / cycle_s))

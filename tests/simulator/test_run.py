@@ -328,6 +328,8 @@ class TestLedger:
             "wall_time_s",
             "mtbf_s",
             "checkpoint_interval_s",
+            "calm_s",
+            "delay_s",
         }
 
     def test_productive_time_is_that_of_all_steps(self) -> None:
