@@ -23,8 +23,7 @@ import numpy as np
 
 from simulator.job import Job
 from simulator.plan import PlanTable, distinct_layouts
-from simulator.run.delays import NUM_CLASSES
-from simulator.run.spread_kernel import NUM_MOMENTS, RunSpread, exceedances, quantiles
+from simulator.run.spread_kernel import Memory, RunSpread, exceedances, quantiles
 from simulator.run.stragglers import (
     draw_straggler_slowdowns,
     excess_share,
@@ -188,19 +187,15 @@ def quantile_s(run: RunTable, slowdowns: Slowdowns, probability: float) -> Float
     """Returns the wall time that runs stay below with a probability, `(n,)`; of those that end."""
     later_s, found_s = _later_s(run), np.empty(len(run))
     start_s = later_s * slowdowns.quantile(probability)
-    quantiles(_spread_of(run, slowdowns), 1.0 - probability, start_s, _memory(), found_s)
+    quantiles(_spread_of(run, slowdowns), 1.0 - probability, start_s, Memory.empty(), found_s)
     return run.initialization_s + found_s
 
 
 def exceedance(run: RunTable, slowdowns: Slowdowns, limit_s: Floats) -> Floats:
     """Returns the probability that runs take longer than a time, `(n,)`; of those that end."""
     found = np.empty(len(run))
-    exceedances(_spread_of(run, slowdowns), limit_s - run.initialization_s, _memory(), found)
+    exceedances(_spread_of(run, slowdowns), limit_s - run.initialization_s, Memory.empty(), found)
     return found
-
-
-def _memory() -> Floats:
-    return np.zeros((NUM_CLASSES, NUM_MOMENTS))
 
 
 def _later_s(run: RunTable) -> Floats:

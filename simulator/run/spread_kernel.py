@@ -1,7 +1,7 @@
 """How likely does a run take longer than a time, and which time does it stay below? Sums over strata and numbers of delays.
 
-In a stratum of the slow-down the run takes its calm time and the delays of two classes. Of a class none, one and more than one
-delay are told apart, and the time of each combination is taken for a gamma distribution that begins where its first three
+In a stratum of the slow-down the run takes its calm time and the delays of two classes. Of a class none, one, two and
+more delays are told apart, and the time of each combination is taken for a gamma distribution that begins where its first three
 moments say (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 17, 1931):
 
     P(T > t) = Phi(-z),    z = 6/g (u^(1/3) - 1) + g/6,    u = 1 + g/2 (t - mean)/deviation,    g the skewness
@@ -10,7 +10,7 @@ moments say (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -36,10 +36,12 @@ _NEARLY = 0.002
 _LARGEST_STEP = 0.5
 """Share of a time by which the search for a quantile moves at most."""
 
-NUM_MOMENTS = 8
-_CALM, _ONE, _MEAN, _VARIANCE, _THIRD, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(NUM_MOMENTS)
-"""Of a class at the mean slow-down: interruptions of a calm run, chance of one delay by that of none and their number;
-moments of a delay; cumulants of the sum of all."""
+NUM_TERMS = 3
+"""Numbers of delays of a class that are told apart, from none on; all larger ones are one part more."""
+_NUM_MOMENTS = 9
+_CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(_NUM_MOMENTS)
+"""Of a class at the mean slow-down: interruptions of a calm run; of the chance of k + 1 delays by that of k, (k + 1)-fold, the
+part for each of these and for each of k; moments of a delay; cumulants of the sum of all."""
 _ROOT_HALF, _ROOT_TWO_PI = math.sqrt(0.5), math.sqrt(2.0 * math.pi)
 
 
@@ -69,25 +71,37 @@ class RunSpread(NamedTuple):
     """Its deviation within each, `(m, k)`."""
 
 
+class Memory(NamedTuple):
+    """What the kernel writes down of one run."""
+
+    moments: Floats
+    parts: Floats
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Returns memory of its own for a call."""
+        return cls(np.zeros((2, _NUM_MOMENTS)), np.zeros((2, NUM_TERMS + 1, 4)))
+
+
 @compiled_uncounted
-def exceedances(spread: RunSpread, limit_s: Floats, moments: Floats, result: Floats) -> None:
-    """Fills in the probability that runs take longer than a limit, `(n,)`; `moments` is memory, `(2, NUM_MOMENTS)`."""
+def exceedances(spread: RunSpread, limit_s: Floats, memory: Memory, result: Floats) -> None:
+    """Fills in the probability that runs take longer than a limit, `(n,)`; `memory` is overwritten."""
     for row in range(len(limit_s)):
-        _prepare(spread, row, moments)
-        result[row] = _exceedance(spread, row, limit_s[row], moments)[0]
+        _prepare(spread, row, memory.moments)
+        result[row] = _exceedance(spread, row, limit_s[row], memory)[0]
 
 
 @compiled_uncounted
-def quantiles(spread: RunSpread, risk: float, start_s: Floats, moments: Floats, result: Floats) -> None:
+def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, result: Floats) -> None:
     """Fills in the time that runs exceed with a probability, searched for from `start_s` on, `(n,)` each.
 
     Newton's steps on the logarithm of the probability, inside of what encloses the quantile.
     """
     for row in range(len(result)):
-        _prepare(spread, row, moments)
+        _prepare(spread, row, memory.moments)
         low_s, high_s, time_s = 0.0, np.inf, start_s[row]
         for step in range(_MOST_STEPS):
-            found, density = _exceedance(spread, row, time_s, moments)
+            found, density = _exceedance(spread, row, time_s, memory)
             excess = math.log(max(found, _NOTHING) / risk)
             low_s, high_s = (time_s, high_s) if excess > 0.0 else (low_s, time_s)
             most_s = _LARGEST_STEP * time_s
@@ -118,7 +132,7 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
         calm = spread.num_calm[row] * spread.share[row, kind]
         mean, variance, third = spread.mean_s[row, kind], spread.variance_s2[row, kind], spread.third_s3[row, kind]
         number = calm * growth
-        moments[kind, _CALM], moments[kind, _ONE] = calm, -math.expm1(-y) / y
+        moments[kind, _CALM], moments[kind, _ONE], moments[kind, _AGAIN] = calm, -math.expm1(-y) / y, -math.expm1(-y)
         moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD] = mean, variance, third
         moments[kind, _SUM_MEAN] = number * mean
         moments[kind, _SUM_VARIANCE] = number * (variance + grown * mean**2)
@@ -127,9 +141,9 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
 
 
 @inlined_uncounted
-def _exceedance(spread: RunSpread, row: int, limit_s: float, moments: Floats) -> tuple[float, float]:
+def _exceedance(spread: RunSpread, row: int, limit_s: float, memory: Memory) -> tuple[float, float]:
     """Returns probability beyond and density at a limit: a sum over strata, from the one whose mean run is as long up and down."""
-    whole_s = spread.calm_s[row] + moments[0, _SUM_MEAN] + moments[1, _SUM_MEAN]
+    whole_s = spread.calm_s[row] + memory.moments[0, _SUM_MEAN] + memory.moments[1, _SUM_MEAN]
     num_strata, strata = len(spread.weights), spread.row[row]
     middle = 0
     high = num_strata
@@ -141,7 +155,7 @@ def _exceedance(spread: RunSpread, row: int, limit_s: float, moments: Floats) ->
             high = between
     found = density = 0.0
     for stratum in range(middle, num_strata):
-        tail, at = _stratum(spread, row, stratum, limit_s, whole_s, moments)
+        tail, at = _stratum(spread, row, stratum, limit_s, whole_s, memory)
         found += spread.weights[stratum] * tail
         density += spread.weights[stratum] * at
         if tail > 1.0 - _CERTAIN:
@@ -149,7 +163,7 @@ def _exceedance(spread: RunSpread, row: int, limit_s: float, moments: Floats) ->
                 found += spread.weights[later]
             break
     for stratum in range(middle - 1, -1, -1):
-        tail, at = _stratum(spread, row, stratum, limit_s, whole_s, moments)
+        tail, at = _stratum(spread, row, stratum, limit_s, whole_s, memory)
         found += spread.weights[stratum] * tail
         density += spread.weights[stratum] * at
         if tail < _CERTAIN:
@@ -159,59 +173,68 @@ def _exceedance(spread: RunSpread, row: int, limit_s: float, moments: Floats) ->
 
 @inlined_uncounted
 def _stratum(
-    spread: RunSpread, row: int, stratum: int, limit_s: float, whole_s: float, moments: Floats
+    spread: RunSpread, row: int, stratum: int, limit_s: float, whole_s: float, memory: Memory
 ) -> tuple[float, float]:
     """Returns how likely a run of a stratum takes longer than a limit, and its density there."""
-    strata = spread.row[row]
+    strata, parts = spread.row[row], memory.parts
     slowdown = spread.base[row] + spread.slope[row] * spread.means[strata, stratum]
     within_s = spread.slope[row] * spread.deviations[strata, stratum] * whole_s
     noise_s2 = within_s**2 + (_LEAST_DEVIATION * whole_s) ** 2
     over_s = limit_s - spread.calm_s[row] * slowdown
+    first_near, last_near = _fill(memory, 0, slowdown)
+    first_far, last_far = _fill(memory, 1, slowdown)
     found = density = 0.0
-    for near in range(3):
-        weight, mean_s, variance, third = _part(moments, 0, near, slowdown)
-        if weight > _RARE:
-            for far in range(3):
-                of_far, far_s, far_s2, far_s3 = _part(moments, 1, far, slowdown)
-                if weight * of_far > _RARE:
-                    tail, at = _tail(over_s - mean_s - far_s, noise_s2 + variance + far_s2, third + far_s3)
-                    found += weight * of_far * tail
-                    density += weight * of_far * at
+    for near in range(first_near, last_near):
+        for far in range(first_far, last_far):
+            weight = parts[0, near, 0] * parts[1, far, 0]
+            if weight > _RARE:
+                tail, at = _tail(
+                    over_s - parts[0, near, 1] - parts[1, far, 1],
+                    noise_s2 + parts[0, near, 2] + parts[1, far, 2],
+                    parts[0, near, 3] + parts[1, far, 3],
+                )
+                found += weight * tail
+                density += weight * at
     return found, density
 
 
 @inlined_uncounted
-def _part(moments: Floats, kind: int, number: int, slowdown: float) -> tuple[float, float, float, float]:
-    """Returns probability, mean, variance and third central moment of no, one or more (2) delays of a class.
+def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
+    """Fills in probability, mean, variance and third central moment of a number of delays of a class; returns which numbers.
 
-    What is left of the moments of their sum beyond one delay is that of more.
+    What is left of the moments of their sum beyond a few delays is that of more.
     """
+    moments, parts = memory.moments, memory.parts
     calm = moments[kind, _CALM] * slowdown
-    if calm > _NEVER or calm == 0.0:
-        if number != (2 if calm > 0.0 else 0):
-            return 0.0, 0.0, 0.0, 0.0
-        return (
-            1.0,
-            moments[kind, _SUM_MEAN] * slowdown,
-            moments[kind, _SUM_VARIANCE] * slowdown,
-            moments[kind, _SUM_THIRD] * slowdown,
-        )
-    none = math.exp(-calm)
-    if number == 0:
-        return none, 0.0, 0.0, 0.0
-    one = none * calm * moments[kind, _ONE]
-    more = 1.0 - none - one
     mean, variance, third = moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD]
-    if number == 1:
-        return (one if more > _RARE else one + max(0.0, more)), mean, variance, third
-    if more <= _RARE:
-        return 0.0, 0.0, 0.0, 0.0
-    first, second = moments[kind, _SUM_MEAN] * slowdown, moments[kind, _SUM_VARIANCE] * slowdown
-    cube = moments[kind, _SUM_THIRD] * slowdown + first * (3.0 * second + first**2)
-    rest = (first - one * mean) / more
-    rest_2 = max(0.0, (second + first**2 - one * (variance + mean**2)) / more - rest**2)
-    rest_3 = (cube - one * (third + mean * (3.0 * variance + mean**2))) / more
-    return more, rest, rest_2, rest_3 - rest * (3.0 * rest_2 + rest**2)
+    left = 1.0
+    first, second, cube = (
+        moments[kind, _SUM_MEAN] * slowdown,
+        moments[kind, _SUM_VARIANCE] * slowdown,
+        moments[kind, _SUM_THIRD] * slowdown,
+    )
+    if calm < _NEVER:
+        cube += first * (3.0 * second + first**2)
+        second += first**2
+        chance = math.exp(-calm)
+        for number in range(NUM_TERMS):
+            sum_s, sum_s2, sum_s3 = number * mean, number * variance, number * third
+            parts[kind, number, 0], parts[kind, number, 1] = chance, sum_s
+            parts[kind, number, 2], parts[kind, number, 3] = sum_s2, sum_s3
+            left -= chance
+            first -= chance * sum_s
+            second -= chance * (sum_s2 + sum_s**2)
+            cube -= chance * (sum_s3 + sum_s * (3.0 * sum_s2 + sum_s**2))
+            if left < _RARE:
+                parts[kind, number, 0] += max(0.0, left)
+                return 0, number + 1
+            chance *= (calm * moments[kind, _ONE] + number * moments[kind, _AGAIN]) / (number + 1.0)
+        first, second, cube = first / left, second / left, cube / left
+        second = max(0.0, second - first**2)
+        cube -= first * (3.0 * second + first**2)
+    parts[kind, NUM_TERMS, 0], parts[kind, NUM_TERMS, 1] = left, first
+    parts[kind, NUM_TERMS, 2], parts[kind, NUM_TERMS, 3] = second, cube
+    return (0 if calm < _NEVER else NUM_TERMS), NUM_TERMS + 1
 
 
 @inlined_uncounted
