@@ -81,9 +81,10 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
     num_failures, num_planned = (
         _scaled(number, share, ends) for number in (run.num_failures, run.num_planned_stops)
     )
+    undelayed = _with_restarts_alone(job, run, num_failures + num_planned, restart_s)
     return replace(
-        run,
-        **_delays(job, num_failures + num_planned, work_s, restart_s),
+        undelayed,
+        calm_s=work_s,
         checkpoint_stall_s=nothing,
         checkpoint_tax_s=nothing,
         backpressure_wait_s=nothing,
@@ -98,18 +99,23 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
     )
 
 
-def _delays(job: Job, num: Floats, work_s: Floats, restart_s: Floats) -> dict[str, Floats]:
-    """Returns the columns of a run's delays where each of its interruptions takes a restart and nothing else."""
+def _with_restarts_alone(job: Job, run: RunTable, num: Floats, restart_s: Floats) -> RunTable:
+    """Returns a run that so many interruptions delay by a restart each, of these seconds in all, and by nothing else."""
     mean_s = np.divide(restart_s, num, out=np.zeros(len(num)), where=num > 0.0)
     spread = math.expm1(job.reliability.restart.log_deviation**2)
-    moments = {
-        "delay_share": np.ones(len(num)),
-        "delay_s": mean_s,
-        "delay_variance_s2": spread * mean_s**2,
-        "delay_third_s3": spread**2 * (spread + 3.0) * mean_s**3,
-    }
-    near_and_far = {name: np.stack([near, np.zeros(len(num))], axis=1) for name, near in moments.items()}
-    return {"calm_s": work_s, "num_calm": num, **near_and_far}
+    return replace(
+        run,
+        num_calm=num,
+        delay_share=_near(np.ones(len(num))),
+        delay_s=_near(mean_s),
+        delay_variance_s2=_near(spread * mean_s**2),
+        delay_third_s3=_near(spread**2 * (spread + 3.0) * mean_s**3),
+    )
+
+
+def _near(column: Floats) -> Floats:
+    """Returns a column of near delays beside far ones that there are none of, `(n, 2)`."""
+    return np.stack([column, np.zeros(len(column))], axis=1)
 
 
 def _scaled(values: Floats, share: Floats, where: Booleans) -> Floats:

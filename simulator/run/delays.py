@@ -3,7 +3,7 @@
 A run of the length F, in which nothing is interrupted, meets an interruption at the rate 1/M, so that it meets none with the
 probability exp(-F/M). What an interruption delays the run by is the sum of independent parts:
 
-    lost work    the commit time of the newest save, and an exponential time that is cut at the end of a cycle: uniform in a cycle
+    lost work    the commit time of the newest save, and an exponential time that is cut at the end of a cycle: uniform in one
                  far shorter than M. With a live replica its lag, and the capacity that is missing
     way back     a lognormal restart, a load, and a wait for a node: that for a spare, or the longest where none is left
 
@@ -217,14 +217,17 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
         survival = 1.0  # What was announced is saved on the level that outlives it.
     late = cases.kind_late[row, kind]
     weight = cases.kind_share[row, kind] * (survival if level == 0 else 1.0 - survival)
-    return weight * (late if is_late == 1 else 1.0 - late)
+    found: float = weight * (late if is_late == 1 else 1.0 - late)
+    return found
 
 
 @inlined_uncounted
 def _way_back_s(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> float:
     """Way back where nothing fails on it."""
     late_s = cases.late_s[row] if is_late == 1 else 0.0
-    return cases.kind_restart_s[row, kind] + cases.kind_spare_s[row, kind] + late_s + cases.load_s[row, level]
+    again_s = cases.kind_restart_s[row, kind] + cases.kind_spare_s[row, kind]
+    found_s: float = again_s + late_s + cases.load_s[row, level]
+    return found_s
 
 
 @inlined_uncounted
@@ -232,7 +235,8 @@ def _lost_s(cases: _Cases, row: int, kind: int, level: int) -> float:
     """Work that is undone; none of what was announced."""
     if kind == _PLANNED and cases.has_saves[row]:
         return 0.0
-    return cases.lost_s[row, _level(cases, row, level)]
+    lost_s: float = cases.lost_s[row, _level(cases, row, level)]
+    return lost_s
 
 
 @inlined_uncounted

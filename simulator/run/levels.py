@@ -68,7 +68,7 @@ class UpTime(Table):
     backpressure_wait_s: Floats
     reduced_capacity_s: Floats
     calm_s: Floats
-    """The run without interruptions; no part of the total."""
+    """The run without interruptions, less what they spare it of waits and tax; no part of the total."""
 
     @classmethod
     def of(cls, runs: Runs, shares: Shares) -> Self:
@@ -116,7 +116,9 @@ class UpTime(Table):
         taxed = rate * np.minimum(runs.commit_s, runs.interval_s)
         untaxed = np.where(is_live & (taxed > 0.0), 1.0 + np.expm1(-taxed) / taxed, 0.0)
         tax_s = self.checkpoint_tax_s * (1.0 - untaxed)
-        steady_s = self.total_s - self.checkpoint_tax_s * untaxed
+        wait_s = self.backpressure_wait_s * np.where(is_live, _waited_share(runs, rate), 1.0)
+        spared_s = self.checkpoint_tax_s - tax_s + self.backpressure_wait_s - wait_s
+        steady_s = self.total_s - spared_s
         work_share = np.divide(runs.work_s, steady_s, out=np.ones(len(runs)), where=steady_s > 0.0)
         lag_s = _mean_lag_s(runs, shares, work_share)
         kept = 1.0 - work_share * -np.expm1(-rate * lag_s / work_share)
@@ -124,7 +126,14 @@ class UpTime(Table):
         paused = shares.fast * -np.expm1(-runs.reduced_capacity_s / runs.mtbf_s)
         paused_s = np.where(is_live, working_s * paused / (1.0 - paused), 0.0)
         total_s = working_s + paused_s
-        return replace(self, total_s=total_s, checkpoint_tax_s=tax_s, reduced_capacity_s=paused_s)
+        return replace(
+            self,
+            total_s=total_s,
+            checkpoint_tax_s=tax_s,
+            backpressure_wait_s=wait_s,
+            reduced_capacity_s=paused_s,
+            calm_s=self.calm_s - spared_s,
+        )
 
     def times(self, factor: Floats) -> Self:
         """Returns every part times a factor; what is not interrupted stays as it is."""
@@ -211,6 +220,26 @@ class _Clock(Table):
             cycle_s=saves_per_durable(runs, saves.length_s) * save_s,
             commit_s=np.maximum(0.0, late_s),
         )
+
+
+def _waited_share(runs: Runs, rate: Floats) -> Floats:
+    """Returns the share of the waits for slots that are waited for where interruptions at a rate end saves under way, `(n,)`.
+
+    With n slots, n saves at the times 0, f, 2 f and so on fill them, and the next one waits from n f until the first commits,
+    at n c. An interruption frees all slots, and the next n saves fill them anew. So a save waits for
+
+        (exp(-a n f) - exp(-a n c))/a / ((1 - exp(-a n f)) / (1 - exp(-a f)))
+
+    on average, instead of c - f.
+    """
+    cycle = renewal.Cycle.of(runs)
+    free_s = cycle.length_s - cycle.wait_s
+    slots, wait = runs.slots, rate * cycle.wait_s
+    waits = (cycle.wait_s > 0.0) & (wait > 0.0)
+    until = rate * slots * free_s
+    waited = np.exp(-until) * -np.expm1(-slots * wait)
+    num_saves = np.expm1(-until) / np.expm1(-rate * free_s)
+    return np.asarray(np.divide(waited, wait * num_saves, out=np.ones(len(runs)), where=waits))
 
 
 def _mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:

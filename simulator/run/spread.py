@@ -141,9 +141,7 @@ class Slowdowns:
         """Returns those without stragglers."""
         ones, nothing = np.ones(num_runs), np.zeros((1, 1))
         rows = np.zeros(num_runs, dtype=np.int64)
-        return cls(
-            base=ones, slope=ones, row=rows, weights=np.ones(1), means=nothing, deviations=nothing
-        )
+        return cls(base=ones, slope=ones, row=rows, weights=np.ones(1), means=nothing, deviations=nothing)
 
     @classmethod
     def prior(cls, model: StragglerPrior, share: Floats, mean: Floats) -> Self:
@@ -180,7 +178,7 @@ class Slowdowns:
         """Returns about the slow-down over its mean that runs stay below with a probability, `(n,)`."""
         middles = np.cumsum(self.weights) - 0.5 * self.weights
         x = np.array([np.interp(probability, middles, means) for means in self.means])
-        return self.base + self.slope * x[self.row]
+        return np.asarray(self.base + self.slope * x[self.row])
 
 
 def quantile_s(run: RunTable, slowdowns: Slowdowns, probability: float) -> Floats:

@@ -124,15 +124,25 @@ def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, r
 
 @inlined_uncounted
 def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
-    """Fills in the moments of both classes. The number of delays is negative binomial, with the cumulants m, m e^y and
-    m e^y (2 e^y - 1)."""
+    """Fills in the moments of both classes.
+
+    The number of delays is negative binomial, with the cumulants m, m e^y and m e^y (2 e^y - 1).
+    """
     y = spread.feedback[row]
     grown, growth = math.exp(y), math.expm1(y) / y
     for kind in range(2):
         calm = spread.num_calm[row] * spread.share[row, kind]
-        mean, variance, third = spread.mean_s[row, kind], spread.variance_s2[row, kind], spread.third_s3[row, kind]
+        mean, variance, third = (
+            spread.mean_s[row, kind],
+            spread.variance_s2[row, kind],
+            spread.third_s3[row, kind],
+        )
         number = calm * growth
-        moments[kind, _CALM], moments[kind, _ONE], moments[kind, _AGAIN] = calm, -math.expm1(-y) / y, -math.expm1(-y)
+        moments[kind, _CALM], moments[kind, _ONE], moments[kind, _AGAIN] = (
+            calm,
+            -math.expm1(-y) / y,
+            -math.expm1(-y),
+        )
         moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD] = mean, variance, third
         moments[kind, _SUM_MEAN] = number * mean
         moments[kind, _SUM_VARIANCE] = number * (variance + grown * mean**2)
@@ -142,7 +152,7 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
 
 @inlined_uncounted
 def _exceedance(spread: RunSpread, row: int, limit_s: float, memory: Memory) -> tuple[float, float]:
-    """Returns probability beyond and density at a limit: a sum over strata, from the one whose mean run is as long up and down."""
+    """Returns the probability beyond a limit and the density there: a sum over strata, up and down from the limit's own."""
     whole_s = spread.calm_s[row] + memory.moments[0, _SUM_MEAN] + memory.moments[1, _SUM_MEAN]
     num_strata, strata = len(spread.weights), spread.row[row]
     middle = 0

@@ -17,7 +17,12 @@ from simulator.interruptions import InterruptionTable, interruptions, mean_time_
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.run.columns import RunColumns, RunOptions
-from simulator.run.events import RunReplications, expected_ledger_and_delays, optimal_interval_s, simulate_runs
+from simulator.run.events import (
+    RunReplications,
+    expected_ledger_and_delays,
+    optimal_interval_s,
+    simulate_runs,
+)
 from simulator.run.stragglers import draw_straggler_slowdowns, expected_straggler_slowdown
 from simulator.step import StepTable
 from simulator.table import Booleans, Floats, Table, total

@@ -112,7 +112,9 @@ def test_planned_stops_and_waits_for_nodes_spread_runs_as_replays_do(
 @pytest.mark.parametrize("scheme", [*SCHEMES, CheckpointScheme.NONE, CheckpointScheme.JUST_IN_TIME])
 def test_risks_of_runs_with_few_failures_are_those_of_replays(rate: float, scheme: CheckpointScheme) -> None:
     job = job_with(failures_per_1000_node_days=rate, straggler_log_mean=None)
-    plans = table_of(plan_of(data=64, scheme=scheme, zero=0 if scheme is CheckpointScheme.JUST_IN_TIME else 1))
+    plans = table_of(
+        plan_of(data=64, scheme=scheme, zero=0 if scheme is CheckpointScheme.JUST_IN_TIME else 1)
+    )
     outcomes = simulate(job, plans)
     assert 0.003 < outcomes.run.num_failures[0] < 3.0
     replays = replicate(job, plans, outcomes, num_replications=100_000, seed=9)
@@ -151,7 +153,13 @@ def test_risks_sum_up_to_the_expected_run(rate: float, log_mean: float | None) -
     outcomes = simulate(job, plans)
     run, slowdowns = outcomes.run, Slowdowns.of(job, plans, outcomes.steps)
     calm_s, mean_s = float(run.calm_s[0]), float(run.wall_time_s[0])
-    times_s = np.concatenate([[0.0, 0.8 * calm_s], np.linspace(0.8, 1.2, 100_001) * calm_s, np.geomspace(1.2, 60.0, 20_001) * calm_s])
+    times_s = np.concatenate(
+        [
+            [0.0, 0.8 * calm_s],
+            np.linspace(0.8, 1.2, 100_001) * calm_s,
+            np.geomspace(1.2, 60.0, 20_001) * calm_s,
+        ]
+    )
     risks = np.array([exceedance(run, slowdowns, np.array([time_s]))[0] for time_s in times_s])
     assert np.trapezoid(risks, times_s) == pytest.approx(mean_s, rel=2e-5)
     assert (np.diff(risks) <= 1e-12).all()
