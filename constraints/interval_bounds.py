@@ -106,16 +106,12 @@ def _with_restarts_alone(job: Job, run: RunTable, num: Floats, restart_s: Floats
     return replace(
         run,
         num_calm=num,
-        delay_share=_near(np.ones(len(num))),
-        delay_s=_near(mean_s),
-        delay_variance_s2=_near(spread * mean_s**2),
-        delay_third_s3=_near(spread**2 * (spread + 3.0) * mean_s**3),
+        near_share=np.ones(len(num)),
+        near_mean_s=mean_s,
+        near_variance_s2=spread * mean_s**2,
+        near_third_s3=spread**2 * (spread + 3.0) * mean_s**3,
+        far_share=np.zeros(len(num)),
     )
-
-
-def _near(column: Floats) -> Floats:
-    """Returns a column of near delays beside far ones that there are none of, `(n, 2)`."""
-    return np.stack([column, np.zeros(len(column))], axis=1)
 
 
 def _scaled(values: Floats, share: Floats, where: Booleans) -> Floats:

@@ -27,7 +27,9 @@ from simulator.run.renewal import Cycle
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
 
-NUM_CLASSES = 2
+CLASSES = ("near", "far")
+NUM_CLASSES = len(CLASSES)
+MOMENTS = ("share", "mean_s", "variance_s2", "third_s3")
 _PLANNED = NUM_KINDS - 1
 _SMALL = 1e-2
 """Length of a window by the mean up-time below which the series of its moments have all digits that matter."""
@@ -71,6 +73,14 @@ class Delays(Table):
             variance_s2=variance_s2,
             third_s3=third_s3,
         )
+
+    def by_class(self) -> dict[str, Floats]:
+        """Returns share and moments of each class as columns of their own, `(n,)`, such as `near_mean_s`."""
+        return {
+            f"{name_of_class}_{name}": np.ascontiguousarray(getattr(self, name)[:, number])
+            for number, name_of_class in enumerate(CLASSES)
+            for name in MOMENTS
+        }
 
 
 class _Cases(NamedTuple):

@@ -33,7 +33,7 @@ from simulator.run.strata import strata_of
 from simulator.run.wall_time import RunTable
 from simulator.step import StepTable
 from simulator.stragglers.causes import StragglerPrior
-from simulator.table import Floats, Integers, total
+from simulator.table import Floats, Integers
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
 """Fleets that are drawn per design, from which seed, and designs that share the memory for them."""
@@ -206,16 +206,16 @@ def _spread_of(run: RunTable, slowdowns: Slowdowns) -> RunSpread:
     ends = run.makes_progress
     calm_s = np.where(ends, run.calm_s, 1.0)
     num_calm = np.where(ends, run.num_calm, 0.0)
-    delay_s = num_calm * total((run.delay_share * run.delay_s).T)
+    delay_s = num_calm * (run.near_share * run.near_mean_s + run.far_share * run.far_mean_s)
     growth = np.divide(_later_s(run) - calm_s, delay_s, out=np.ones(len(run)), where=ends & (delay_s > 0.0))
     return RunSpread(
         calm_s=calm_s,
         num_calm=num_calm,
         feedback=_feedback(growth),
-        share=run.delay_share,
-        mean_s=run.delay_s,
-        variance_s2=run.delay_variance_s2,
-        third_s3=run.delay_third_s3,
+        share=np.stack([run.near_share, run.far_share], axis=1),
+        mean_s=np.stack([run.near_mean_s, run.far_mean_s], axis=1),
+        variance_s2=np.stack([run.near_variance_s2, run.far_variance_s2], axis=1),
+        third_s3=np.stack([run.near_third_s3, run.far_third_s3], axis=1),
         row=slowdowns.row,
         base=slowdowns.base,
         slope=slowdowns.slope,

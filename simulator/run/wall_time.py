@@ -89,14 +89,18 @@ class RunTable(Table):
     """The run without interruptions and first start: what nothing can shorten but luck with stragglers."""
     num_calm: Floats
     """Interruptions that so long a time meets."""
-    delay_share: Floats
-    """Of near and far delays by interruptions (`simulator.run.delays`), `(n, 2)`; of the same shape their"""
-    delay_s: Floats
+    near_share: Floats
+    """Share of its interruptions that delay a run nearly, or far (`simulator.run.delays`); of these delays the"""
+    near_mean_s: Floats
     """mean,"""
-    delay_variance_s2: Floats
+    near_variance_s2: Floats
     """variance"""
-    delay_third_s3: Floats
+    near_third_s3: Floats
     """and third central moment."""
+    far_share: Floats
+    far_mean_s: Floats
+    far_variance_s2: Floats
+    far_third_s3: Floats
 
     @property
     def way_back_s(self) -> Floats:
@@ -133,10 +137,7 @@ def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: Chec
         makes_progress=np.isfinite(wall_time_s),
         calm_s=delays.calm_s,
         num_calm=delays.num_calm,
-        delay_share=delays.share,
-        delay_s=delays.mean_s,
-        delay_variance_s2=delays.variance_s2,
-        delay_third_s3=delays.third_s3,
+        **delays.by_class(),
     )
 
 

@@ -329,7 +329,8 @@ class TestLedger:
             "mtbf_s",
             "checkpoint_interval_s",
             "calm_s",
-            "delay_s",
+            "near_mean_s",
+            "far_mean_s",
         }
 
     def test_productive_time_is_that_of_all_steps(self) -> None:

@@ -37,10 +37,7 @@ def run_with(ledger: RunLedger, delays: Delays) -> RunTable:
             "makes_progress": np.isfinite(wall_s),
             "calm_s": delays.calm_s,
             "num_calm": delays.num_calm,
-            "delay_share": delays.share,
-            "delay_s": delays.mean_s,
-            "delay_variance_s2": delays.variance_s2,
-            "delay_third_s3": delays.third_s3,
+            **delays.by_class(),
         }
     )
 
@@ -120,7 +117,8 @@ def test_risks_of_runs_with_few_failures_are_those_of_replays(rate: float, schem
     replays = replicate(job, plans, outcomes, num_replications=100_000, seed=9)
     played_s = replays.wall_s[0] + outcomes.run.initialization_s[0]
     calm_s = float(outcomes.run.initialization_s[0] + outcomes.run.calm_s[0])
-    delay_s = float(outcomes.run.delay_share[0] @ outcomes.run.delay_s[0])
+    run = outcomes.run
+    delay_s = float((run.near_share * run.near_mean_s + run.far_share * run.far_mean_s)[0])
     for num_delays in (0.01, 0.5, 1.0, 1.5, 2.5, 3.5):
         limit_s = calm_s + num_delays * delay_s
         late = float(np.mean(played_s > limit_s))
@@ -151,16 +149,12 @@ def test_risks_sum_up_to_the_expected_run(rate: float, log_mean: float | None) -
     job = job_with(failures_per_1000_node_days=rate, straggler_log_mean=log_mean)
     plans = table_of(plan_of(data=64))
     outcomes = simulate(job, plans)
-    run, slowdowns = outcomes.run, Slowdowns.of(job, plans, outcomes.steps)
-    calm_s, mean_s = float(run.calm_s[0]), float(run.wall_time_s[0])
-    times_s = np.concatenate(
-        [
-            [0.0, 0.8 * calm_s],
-            np.linspace(0.8, 1.2, 100_001) * calm_s,
-            np.geomspace(1.2, 60.0, 20_001) * calm_s,
-        ]
-    )
-    risks = np.array([exceedance(run, slowdowns, np.array([time_s]))[0] for time_s in times_s])
+    calm_s, mean_s = float(outcomes.run.calm_s[0]), float(outcomes.run.wall_time_s[0])
+    near, far = np.linspace(0.8, 1.2, 100_001), np.geomspace(1.2, 60.0, 20_001)
+    times_s = np.concatenate([[0.0], near, far[1:]]) * calm_s
+    again = np.zeros(len(times_s), dtype=np.intp)
+    slowdowns = Slowdowns.of(job, plans.take(again), outcomes.steps.take(again))
+    risks = exceedance(outcomes.run.take(again), slowdowns, times_s)
     assert np.trapezoid(risks, times_s) == pytest.approx(mean_s, rel=2e-5)
     assert (np.diff(risks) <= 1e-12).all()
 
