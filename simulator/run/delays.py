@@ -28,7 +28,7 @@ from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
 
 CLASSES = ("near", "far")
-NUM_CLASSES = len(CLASSES)
+_NUM_CLASSES = len(CLASSES)
 MOMENTS = ("share", "mean_s", "variance_s2", "third_s3")
 _PLANNED = NUM_KINDS - 1
 _SMALL = 1e-2
@@ -63,7 +63,7 @@ class Delays(Table):
             ahead_s: mean time of saving ahead of planned interruptions, per interruption of any kind, `(n,)`.
         """
         cases = _cases(runs, way_back, up_time, ahead_s)
-        share, mean_s, variance_s2, third_s3 = (np.zeros((len(runs), NUM_CLASSES)) for _ in range(4))
+        share, mean_s, variance_s2, third_s3 = (np.zeros((len(runs), _NUM_CLASSES)) for _ in range(4))
         _sum_up(cases, share, mean_s, variance_s2, third_s3)
         return cls(
             calm_s=up_time.calm_s,
@@ -194,7 +194,7 @@ def _sum_up(cases: _Cases, share: Floats, mean_s: Floats, variance_s2: Floats, t
                 mean_s[row, of] += weight * mean
                 variance_s2[row, of] += weight * (variance + mean**2)
                 third_s3[row, of] += weight * (third + mean * (3.0 * variance + mean**2))
-        for of in range(NUM_CLASSES):
+        for of in range(_NUM_CLASSES):
             if share[row, of] > 0.0:
                 mean = mean_s[row, of] / share[row, of]
                 variance = max(0.0, variance_s2[row, of] / share[row, of] - mean**2)

@@ -36,7 +36,7 @@ _NEARLY = 0.002
 _LARGEST_STEP = 0.5
 """Share of a time by which the search for a quantile moves at most."""
 
-NUM_TERMS = 3
+_NUM_TERMS = 3
 """Numbers of delays of a class that are told apart, from none on; all larger ones are one part more."""
 _NUM_MOMENTS = 9
 _CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(_NUM_MOMENTS)
@@ -80,7 +80,7 @@ class Memory(NamedTuple):
     @classmethod
     def empty(cls) -> Self:
         """Returns memory of its own for a call."""
-        return cls(np.zeros((2, _NUM_MOMENTS)), np.zeros((2, NUM_TERMS + 1, 4)))
+        return cls(np.zeros((2, _NUM_MOMENTS)), np.zeros((2, _NUM_TERMS + 1, 4)))
 
 
 @compiled_uncounted
@@ -227,7 +227,7 @@ def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
         cube += first * (3.0 * second + first**2)
         second += first**2
         chance = math.exp(-calm)
-        for number in range(NUM_TERMS):
+        for number in range(_NUM_TERMS):
             sum_s, sum_s2, sum_s3 = number * mean, number * variance, number * third
             parts[kind, number, 0], parts[kind, number, 1] = chance, sum_s
             parts[kind, number, 2], parts[kind, number, 3] = sum_s2, sum_s3
@@ -242,9 +242,9 @@ def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
         first, second, cube = first / left, second / left, cube / left
         second = max(0.0, second - first**2)
         cube -= first * (3.0 * second + first**2)
-    parts[kind, NUM_TERMS, 0], parts[kind, NUM_TERMS, 1] = left, first
-    parts[kind, NUM_TERMS, 2], parts[kind, NUM_TERMS, 3] = second, cube
-    return (0 if calm < _NEVER else NUM_TERMS), NUM_TERMS + 1
+    parts[kind, _NUM_TERMS, 0], parts[kind, _NUM_TERMS, 1] = left, first
+    parts[kind, _NUM_TERMS, 2], parts[kind, _NUM_TERMS, 3] = second, cube
+    return (0 if calm < _NEVER else _NUM_TERMS), _NUM_TERMS + 1
 
 
 @inlined_uncounted
