@@ -7,6 +7,7 @@ saves, lost work, loads, waits for spare nodes, and missing replicas. Quantiles 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -77,8 +78,13 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
     # A restart that may fail itself is the longer, the longer the load behind it.
     restarts_alike = ends & (not job.reliability.fails_during_restart)
     restart_s = _scaled(run.restart_s, share, restarts_alike)
+    num_failures, num_planned = (
+        _scaled(number, share, ends) for number in (run.num_failures, run.num_planned_stops)
+    )
+    undelayed = _with_restarts_alone(job, run, num_failures + num_planned, restart_s)
     return replace(
-        run,
+        undelayed,
+        calm_s=work_s,
         checkpoint_stall_s=nothing,
         checkpoint_tax_s=nothing,
         backpressure_wait_s=nothing,
@@ -87,9 +93,24 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
         replacement_wait_s=nothing,
         checkpoint_restore_s=nothing,
         restart_s=restart_s,
-        num_failures=_scaled(run.num_failures, share, ends),
-        num_planned_stops=_scaled(run.num_planned_stops, share, ends),
+        num_failures=num_failures,
+        num_planned_stops=num_planned,
         wall_time_s=run.initialization_s + work_s + restart_s,
+    )
+
+
+def _with_restarts_alone(job: Job, run: RunTable, num: Floats, restart_s: Floats) -> RunTable:
+    """Returns a run that so many interruptions delay by a restart each, of these seconds in all, and by nothing else."""
+    mean_s = np.divide(restart_s, num, out=np.zeros(len(num)), where=num > 0.0)
+    spread = math.expm1(job.reliability.restart.log_deviation**2)
+    return replace(
+        run,
+        num_calm=num,
+        near_share=np.ones(len(num)),
+        near_mean_s=mean_s,
+        near_variance_s2=spread * mean_s**2,
+        near_third_s3=spread**2 * (spread + 3.0) * mean_s**3,
+        far_share=np.zeros(len(num)),
     )
 
 

@@ -34,6 +34,7 @@ from scipy.special import gamma
 
 from simulator.errors import InputError, Problem
 from simulator.run.columns import FOREVER_S, BackPressure, Interruption, RunColumns, Runs
+from simulator.run.delays import Delays
 from simulator.run.interval import optimal_interval_s
 from simulator.run.kernel import play_run_block
 from simulator.run.levels import Shares, UpTime
@@ -57,6 +58,7 @@ __all__ = [
     "RunReplications",
     "expected_goodput",
     "expected_ledger",
+    "expected_ledger_and_delays",
     "optimal_interval_s",
     "simulate_runs",
 ]
@@ -103,22 +105,32 @@ def expected_ledger(**columns: Unpack[RunColumns]) -> RunLedger:
     Raises:
         InputError: a column has a value out of range or another length.
     """
+    return expected_ledger_and_delays(**columns)[0]
+
+
+def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger, Delays]:
+    """Returns the expected ledger of each run, and how its interruptions delay it.
+
+    Raises:
+        InputError: as `expected_ledger`.
+    """
     runs = Runs.of(columns)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        accounts = _accounts(runs)
+        way_back = WayBack.of(runs)
+        up_time = UpTime.of(runs, Shares.of(runs, way_back))
+        accounts = _accounts(runs, way_back, up_time)
+        delays = Delays.of(runs, way_back, up_time, _saving_ahead_s(runs))
         wall_s = runs.work_s + sum(values for name, values in accounts.items() if name.endswith("_s"))
     # Written so that nan, as from infinity minus infinity, counts as never ending.
     never_ends = ~(wall_s < FOREVER_S) & ~runs.is_unknown
     infinite = {name: np.where(never_ends, np.inf, values) for name, values in accounts.items()}
-    return RunLedger(productive_s=np.where(runs.is_unknown, np.nan, runs.work_s), **infinite)
+    return RunLedger(productive_s=np.where(runs.is_unknown, np.nan, runs.work_s), **infinite), delays
 
 
-def _accounts(runs: Runs) -> dict[str, Floats]:
+def _accounts(runs: Runs, way_back: WayBack, up_time: UpTime) -> dict[str, Floats]:
     """Returns the columns of the ledger but `productive_s`, finite or not."""
-    way_back = WayBack.of(runs)
-    up_time = UpTime.of(runs, Shares.of(runs, way_back))
     num_ends = up_time.total_s / runs.mtbf_s
-    working = {name: getattr(up_time, name) for name in UpTime.names()[1:]}
+    working = {name: getattr(up_time, name) for name in UpTime.names()[1:-1]}
     lost_work_s = up_time.total_s - runs.work_s - np.sum(list(working.values()), axis=0)
     working["checkpoint_stall_s"] = working["checkpoint_stall_s"] + num_ends * _saving_ahead_s(runs)
     return working | {

@@ -67,6 +67,8 @@ class UpTime(Table):
     checkpoint_tax_s: Floats
     backpressure_wait_s: Floats
     reduced_capacity_s: Floats
+    calm_s: Floats
+    """The run without interruptions, less what they spare it of waits and tax; no part of the total."""
 
     @classmethod
     def of(cls, runs: Runs, shares: Shares) -> Self:
@@ -81,6 +83,7 @@ class UpTime(Table):
             checkpoint_tax_s=renewal.tax_s(inner, cycle, ends),
             backpressure_wait_s=renewal.wait_s(inner, cycle, ends),
             reduced_capacity_s=np.zeros(len(runs)),
+            calm_s=renewal.calm_s(cycle, ends),
         )
         if np.any(shares.planned > 0.0):
             up_time = up_time.with_planned(runs, shares)
@@ -113,7 +116,9 @@ class UpTime(Table):
         taxed = rate * np.minimum(runs.commit_s, runs.interval_s)
         untaxed = np.where(is_live & (taxed > 0.0), 1.0 + np.expm1(-taxed) / taxed, 0.0)
         tax_s = self.checkpoint_tax_s * (1.0 - untaxed)
-        steady_s = self.total_s - self.checkpoint_tax_s * untaxed
+        wait_s = self.backpressure_wait_s * np.where(is_live, _waited_share(runs, rate), 1.0)
+        spared_s = self.checkpoint_tax_s - tax_s + self.backpressure_wait_s - wait_s
+        steady_s = self.total_s - spared_s
         work_share = np.divide(runs.work_s, steady_s, out=np.ones(len(runs)), where=steady_s > 0.0)
         lag_s = _mean_lag_s(runs, shares, work_share)
         kept = 1.0 - work_share * -np.expm1(-rate * lag_s / work_share)
@@ -121,11 +126,19 @@ class UpTime(Table):
         paused = shares.fast * -np.expm1(-runs.reduced_capacity_s / runs.mtbf_s)
         paused_s = np.where(is_live, working_s * paused / (1.0 - paused), 0.0)
         total_s = working_s + paused_s
-        return replace(self, total_s=total_s, checkpoint_tax_s=tax_s, reduced_capacity_s=paused_s)
+        return replace(
+            self,
+            total_s=total_s,
+            checkpoint_tax_s=tax_s,
+            backpressure_wait_s=wait_s,
+            reduced_capacity_s=paused_s,
+            calm_s=self.calm_s - spared_s,
+        )
 
     def times(self, factor: Floats) -> Self:
-        """Returns every part times a factor."""
-        return type(self)(**{name: getattr(self, name) * factor for name in self.names()})
+        """Returns every part times a factor; what is not interrupted stays as it is."""
+        parts = {name: getattr(self, name) * factor for name in self.names() if name != "calm_s"}
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,21 +217,41 @@ class _Clock(Table):
         return cls(
             speed=speed,
             first_s=runs.durable_every * save_s,
-            cycle_s=_saves_per_durable(runs, saves.length_s) * save_s,
+            cycle_s=saves_per_durable(runs, saves.length_s) * save_s,
             commit_s=np.maximum(0.0, late_s),
         )
+
+
+def _waited_share(runs: Runs, rate: Floats) -> Floats:
+    """Returns the share of the waits for slots that are waited for where interruptions at a rate end saves under way, `(n,)`.
+
+    With n slots, n saves at the times 0, f, 2 f and so on fill them, and the next one waits from n f until the first commits,
+    at n c. An interruption frees all slots, and the next n saves fill them anew. So a save waits for
+
+        (exp(-a n f) - exp(-a n c))/a / ((1 - exp(-a n f)) / (1 - exp(-a f)))
+
+    on average, instead of c - f.
+    """
+    cycle = renewal.Cycle.of(runs)
+    free_s = cycle.length_s - cycle.wait_s
+    slots, wait = runs.slots, rate * cycle.wait_s
+    waits = (cycle.wait_s > 0.0) & (wait > 0.0)
+    until = rate * slots * free_s
+    waited = np.exp(-until) * -np.expm1(-slots * wait)
+    num_saves = np.expm1(-until) / np.expm1(-rate * free_s)
+    return np.asarray(np.divide(waited, wait * num_saves, out=np.ones(len(runs)), where=waits))
 
 
 def _mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
     """Returns the mean of the lag and the work since the newest durable save, whichever is less, `(n,)`."""
     cycle = renewal.Cycle.of(replace(runs, mtbf_s=_mean_s(runs, shares.fast)))
     newest_s = runs.durable_commit_s * work_share
-    apart_s = _saves_per_durable(runs, cycle.length_s) * cycle.gain_s
+    apart_s = saves_per_durable(runs, cycle.length_s) * cycle.gain_s
     beyond_s = np.clip(runs.live_lag_s - newest_s, 0.0, apart_s)
     return np.minimum(runs.live_lag_s, newest_s) + beyond_s - 0.5 * beyond_s * (beyond_s / apart_s)
 
 
-def _saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
+def saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
     """Returns how many saves lie between two that become durable, one at a time, `(n,)`."""
     under_way_s = runs.stall_s + runs.durable_commit_s - TIE_FRACTION * runs.interval_s
     return np.maximum(runs.durable_every, np.ceil(under_way_s / cycle_s))

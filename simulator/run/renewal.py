@@ -153,6 +153,12 @@ def up_time_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
     return runs.mtbf_s * (base + _if(ends.is_only_rest, step) + _steady_failures(cycle, ends))
 
 
+def calm_s(cycle: Cycle, ends: Ends) -> Floats:
+    """Returns the length of a run that nothing interrupts, `(n,)`."""
+    steady_s = _if(ends.num_steady > 0, ends.num_steady * cycle.length_s)
+    return ends.base_s + _if(ends.is_only_rest, ends.step_s) + steady_s
+
+
 def stall_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
     """Returns the expected time stopped for saves, `(n,)`."""
     window = _Window(offset_s=np.zeros(len(runs)), length_s=runs.stall_s, last_length_s=runs.stall_s)

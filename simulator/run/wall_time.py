@@ -1,6 +1,6 @@
 """How long does the whole run take, with saves, failures, restarts and stragglers?
 
-The fast depth gives the expected run of every design from renewal theory (`simulator.run.events.expected_ledger`);
+The fast depth gives the expected run of every design from renewal theory (`simulator.run.events.expected_ledger_and_delays`);
 `replicate_runs` plays chosen designs event by event for percentiles. Both use the same numbers, `simulator.run.columns`.
 """
 
@@ -17,7 +17,12 @@ from simulator.interruptions import InterruptionTable, interruptions, mean_time_
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
 from simulator.run.columns import RunColumns, RunOptions
-from simulator.run.events import RunReplications, expected_ledger, optimal_interval_s, simulate_runs
+from simulator.run.events import (
+    RunReplications,
+    expected_ledger_and_delays,
+    optimal_interval_s,
+    simulate_runs,
+)
 from simulator.run.stragglers import draw_straggler_slowdowns, expected_straggler_slowdown
 from simulator.step import StepTable
 from simulator.table import Booleans, Floats, Table, total
@@ -80,6 +85,22 @@ class RunTable(Table):
     """Training time between saves that was used."""
     makes_progress: Booleans
     """False where failures come faster than work can be saved: every time is infinite then."""
+    calm_s: Floats
+    """The run without interruptions and first start: what nothing can shorten but luck with stragglers."""
+    num_calm: Floats
+    """Interruptions that so long a time meets."""
+    near_share: Floats
+    """Share of its interruptions that delay a run nearly, or far (`simulator.run.delays`); of these delays the"""
+    near_mean_s: Floats
+    """mean,"""
+    near_variance_s2: Floats
+    """variance"""
+    near_third_s3: Floats
+    """and third central moment."""
+    far_share: Floats
+    far_mean_s: Floats
+    far_variance_s2: Floats
+    far_third_s3: Floats
 
     @property
     def way_back_s(self) -> Floats:
@@ -97,7 +118,7 @@ def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: Chec
     slowdown = expected_straggler_slowdown(job, plans, steps)
     evaluation_s = evaluation_time_s(job, steps) * slowdown
     columns = run_columns(job, plans, steps, checkpoints, productive_s * slowdown + evaluation_s)
-    ledger = expected_ledger(**columns)
+    ledger, delays = expected_ledger_and_delays(**columns)
     parts = {
         "productive_s": productive_s,
         "straggler_s": ledger.productive_s - evaluation_s - productive_s,
@@ -114,6 +135,9 @@ def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: Chec
         mtbf_s=mean_time_between_failures_s(job, plans),
         checkpoint_interval_s=np.asarray(columns["interval_s"]),
         makes_progress=np.isfinite(wall_time_s),
+        calm_s=delays.calm_s,
+        num_calm=delays.num_calm,
+        **delays.by_class(),
     )
 
 

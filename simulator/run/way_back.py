@@ -11,7 +11,7 @@ A kind with a longer restart that strikes during the wait for a node begins an a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -37,18 +37,21 @@ class WayBack(Table):
     """Share of the interruptions that roll back to the fast level of saves, or to a live replica."""
     durable_share: Floats
     """Share that rolls back to the durable level; the rest was announced and loses nothing."""
+    wait_of_kind_s: Floats
+    """Wait for other nodes after each kind of interruption, `(n, 4)`."""
 
     @classmethod
     def of(cls, runs: Runs) -> Self:
         """Returns the way back of all runs."""
         wait_s = expected_replacement_wait_s(runs)
-        plain = cls(**_plain(runs, wait_s))
+        plain = cls(**_plain(runs, wait_s), wait_of_kind_s=wait_s)
         can_fail = runs.fails_during_restart == 1.0
         if not np.any(can_fail):
             return plain
         interrupted = _interrupted(runs, wait_s)
-        return cls(
-            **{name: np.where(can_fail, interrupted[name], getattr(plain, name)) for name in cls.names()}
+        return replace(
+            plain,
+            **{name: np.where(can_fail, found, getattr(plain, name)) for name, found in interrupted.items()},
         )
 
     @property

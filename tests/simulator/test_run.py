@@ -328,6 +328,9 @@ class TestLedger:
             "wall_time_s",
             "mtbf_s",
             "checkpoint_interval_s",
+            "calm_s",
+            "near_mean_s",
+            "far_mean_s",
         }
 
     def test_productive_time_is_that_of_all_steps(self) -> None:

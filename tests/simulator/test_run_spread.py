@@ -8,8 +8,11 @@ import pytest
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan
 from simulator.reliability import Reliability
-from simulator.run.spread import LEAST_RISK, miss_probability, wall_time_quantile_s
+from simulator.run.delays import Delays
+from simulator.run.events import RunLedger, expected_ledger_and_delays
+from simulator.run.spread import LEAST_RISK, Slowdowns, exceedance, miss_probability, wall_time_quantile_s
 from simulator.run.strata import strata_of
+from simulator.run.wall_time import RunTable
 from simulator.simulate import replicate, simulate
 from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPreset, Stragglers
 from tests.simulator.builders import job_of, plan_of, table_of, training
@@ -21,6 +24,22 @@ def job_with(**reliability: object) -> Job:
     job = job_of(training(num_steps=300_000))  # long enough for failures to be many
     figures = job.reliability.model_dump() | reliability
     return job.model_copy(update={"reliability": Reliability.model_validate(figures)})
+
+
+def run_with(ledger: RunLedger, delays: Delays) -> RunTable:
+    """The columns of a run of which nothing is known but its ledger and its delays."""
+    wall_s = sum(getattr(ledger, name) for name in ledger.names() if name.endswith("_s"))
+    nothing = np.zeros(len(ledger))
+    return RunTable(
+        **dict.fromkeys(RunTable.names(), nothing)
+        | {
+            "wall_time_s": wall_s,
+            "makes_progress": np.isfinite(wall_s),
+            "calm_s": delays.calm_s,
+            "num_calm": delays.num_calm,
+            **delays.by_class(),
+        }
+    )
 
 
 def quantiles(job: Job, plan: Plan, probability: float) -> tuple[float, float]:
@@ -77,9 +96,95 @@ def test_planned_stops_and_waits_for_nodes_spread_runs_as_replays_do(
     )
     plans = table_of(plan_of(data=512, spares=spares))
     outcomes = simulate(job, plans)
-    replays = replicate(job, plans, outcomes, num_replications=4000, seed=3)
-    late_s = wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, 0.975)[0]
-    assert (late_s - outcomes.run.wall_time_s[0]) / 1.96 == pytest.approx(replays.wall_s.std(), rel=within)
+    replays = replicate(job, plans, outcomes, num_replications=20_000, seed=3)
+    late_s, early_s = (
+        wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, p)[0] for p in (0.975, 0.025)
+    )
+    assert late_s - early_s == pytest.approx(
+        np.subtract(*np.quantile(replays.wall_s, (0.975, 0.025))), rel=within
+    )
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5, 2.5, 12.0])
+@pytest.mark.parametrize("scheme", [*SCHEMES, CheckpointScheme.NONE, CheckpointScheme.JUST_IN_TIME])
+def test_risks_of_runs_with_few_failures_are_those_of_replays(rate: float, scheme: CheckpointScheme) -> None:
+    job = job_with(failures_per_1000_node_days=rate, straggler_log_mean=None)
+    plans = table_of(
+        plan_of(data=64, scheme=scheme, zero=0 if scheme is CheckpointScheme.JUST_IN_TIME else 1)
+    )
+    outcomes = simulate(job, plans)
+    assert 0.003 < outcomes.run.num_failures[0] < 3.0
+    replays = replicate(job, plans, outcomes, num_replications=100_000, seed=9)
+    played_s = replays.wall_s[0] + outcomes.run.initialization_s[0]
+    calm_s = float(outcomes.run.initialization_s[0] + outcomes.run.calm_s[0])
+    run = outcomes.run
+    delay_s = float((run.near_share * run.near_mean_s + run.far_share * run.far_mean_s)[0])
+    for num_delays in (0.01, 0.5, 1.0, 1.5, 2.5, 3.5):
+        limit_s = calm_s + num_delays * delay_s
+        late = float(np.mean(played_s > limit_s))
+        risk = float(miss_probability(job, plans, outcomes.steps, outcomes.run, limit_s)[0])
+        # A hundred late replays, of which chance moves the number by 10 %, are the least that tell anything.
+        assert late < 1e-3 or risk == pytest.approx(late, rel=0.25), num_delays
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 10.0])
+def test_nothing_delays_a_run_with_the_chance_that_nothing_fails(rate: float) -> None:
+    job = job_with(failures_per_1000_node_days=rate, straggler_log_mean=None)
+    plans = table_of(plan_of(data=64))
+    outcomes = simulate(job, plans)
+    run = outcomes.run
+    limit_s = run.initialization_s + run.calm_s * (1.0 + 1e-7)
+    none = np.exp(-run.calm_s / run.mtbf_s)  # Poisson
+    # The least delays are taken for somewhat less than they may be.
+    assert miss_probability(job, plans, outcomes.steps, run, limit_s) == pytest.approx(1.0 - none, rel=0.03)
+    for probability in (0.5 * none[0], 0.999 * none[0]):
+        late_s = wall_time_quantile_s(job, plans, outcomes.steps, run, float(probability))
+        assert late_s == pytest.approx(run.initialization_s + run.calm_s, rel=1e-8)
+
+
+@pytest.mark.parametrize("log_mean", [None, -2.5])
+@pytest.mark.parametrize("rate", [0.02, 0.3, 3.0, 30.0])
+def test_risks_sum_up_to_the_expected_run(rate: float, log_mean: float | None) -> None:
+    # The mean of a time is the integral of the risk over it.
+    job = job_with(failures_per_1000_node_days=rate, straggler_log_mean=log_mean)
+    plans = table_of(plan_of(data=64))
+    outcomes = simulate(job, plans)
+    calm_s, mean_s = float(outcomes.run.calm_s[0]), float(outcomes.run.wall_time_s[0])
+    near, far = np.linspace(0.8, 1.2, 100_001), np.geomspace(1.2, 60.0, 20_001)
+    times_s = np.concatenate([[0.0], near, far[1:]]) * calm_s
+    again = np.zeros(len(times_s), dtype=np.intp)
+    slowdowns = Slowdowns.of(job, plans.take(again), outcomes.steps.take(again))
+    risks = exceedance(outcomes.run.take(again), slowdowns, times_s)
+    assert np.trapezoid(risks, times_s) == pytest.approx(mean_s, rel=2e-5)
+    assert (np.diff(risks) <= 1e-12).all()
+
+
+def test_segments_that_are_tried_until_they_succeed_take_as_long_as_drawn_ones() -> None:
+    # Saves that stall and commit at once: n segments of a length c, each tried until no failure meets it, a geometric number of
+    # times; a failed try takes an exponential time that is cut at c, and a restart.
+    num_segments, length_s, mean_up_s, restart_s = 6, 1000.0, 2500.0, 300.0
+    ledger, delays = expected_ledger_and_delays(
+        work_s=num_segments * length_s,
+        mtbf_s=mean_up_s,
+        interval_s=length_s,
+        stall_s=0.0,
+        commit_s=0.0,
+        tax_fraction=0.0,
+        slots=1,
+        policy=0,
+        restart_s=restart_s,
+    )
+    random = np.random.default_rng(4)
+    tries = random.negative_binomial(num_segments, np.exp(-length_s / mean_up_s), 200_000)
+    up_to = -np.expm1(-length_s / mean_up_s)
+    lost_s = -mean_up_s * np.log1p(-up_to * random.random(tries.sum()))
+    ends = np.concatenate([[0], np.cumsum(tries)])
+    sums_s = np.concatenate([[0.0], np.cumsum(lost_s + restart_s)])
+    drawn_s = num_segments * length_s + np.diff(sums_s[ends])
+    run = run_with(ledger, delays)
+    for limit_s in (6001.0, 7000.0, 8000.0, 10_000.0, 13_000.0):
+        risk = float(exceedance(run, Slowdowns.none(1), np.array([limit_s]))[0])
+        assert risk == pytest.approx(float(np.mean(drawn_s > limit_s)), rel=0.08)
 
 
 def test_a_run_without_progress_has_no_quantile() -> None:

@@ -1,0 +1,261 @@
+"""How likely does a run take longer than a time, and which time does it stay below? Sums over strata and numbers of delays.
+
+In a stratum of the slow-down the run takes its calm time and the delays of two classes. Of a class none, one, two and
+more delays are told apart, and the time of each combination is taken for a gamma distribution that begins where its first three
+moments say (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 17, 1931):
+
+    P(T > t) = Phi(-z),    z = 6/g (u^(1/3) - 1) + g/6,    u = 1 + g/2 (t - mean)/deviation,    g the skewness
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from simulator.compiled import compiled_uncounted, inlined_uncounted
+from simulator.table import Floats, Integers
+
+_RARE = 1e-7
+"""What is less likely than this is left out."""
+_NEVER = -math.log(_RARE / 100.0)
+"""Delays in the mean with which none and one alone are that rare."""
+_CERTAIN = 1e-7
+"""Strata whose runs are this surely on one side of a time stand for all strata beyond them."""
+_LEAST_SKEW, _MOST_SKEW = 1e-4, 3.0
+"""Skewness with which tails are worked out: next to none, and where Wilson and Hilferty's form ends."""
+_LEAST_DEVIATION = 1e-9
+"""Standard deviation by the time of what has none."""
+_NOTHING = 1e-300
+_MOST_STEPS = 80
+_CLOSE, _NEAR = 1e-9, 1e-3
+"""Share of a time within which a quantile is enclosed, or a last step of Newton's leads to it."""
+_NEARLY = 0.002
+"""Logarithm of a probability over the wanted one, from which such a step is the last: half of its square is left."""
+_LARGEST_STEP = 0.5
+"""Share of a time by which the search for a quantile moves at most."""
+
+_NUM_TERMS = 3
+"""Numbers of delays of a class that are told apart, from none on; all larger ones are one part more."""
+_NUM_MOMENTS = 9
+_CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(_NUM_MOMENTS)
+"""Of a class at the mean slow-down: interruptions of a calm run; of the chance of k + 1 delays by that of k, (k + 1)-fold, the
+part for each of these and for each of k; moments of a delay; cumulants of the sum of all."""
+_ROOT_HALF, _ROOT_TWO_PI = math.sqrt(0.5), math.sqrt(2.0 * math.pi)
+
+
+class RunSpread(NamedTuple):
+    """n runs, and the strata of their slow-down."""
+
+    calm_s: Floats
+    """`(n,)` as in `simulator.run.delays.Delays`, at the mean slow-down."""
+    num_calm: Floats
+    feedback: Floats
+    """y, by which a delay makes others likelier: a calm time that meets a of them has a (e^y - 1)/y in the mean, `(n,)`."""
+    share: Floats
+    """`(n, 2)` for near and far delays, as all others of these."""
+    mean_s: Floats
+    variance_s2: Floats
+    third_s3: Floats
+    row: Integers
+    """Row of the strata of each run, `(n,)`."""
+    base: Floats
+    """Slow-down by its mean is base + slope x, `(n,)`."""
+    slope: Floats
+    weights: Floats
+    """`(k,)`"""
+    means: Floats
+    """x of the strata, rising, `(m, k)`."""
+    deviations: Floats
+    """Its deviation within each, `(m, k)`."""
+
+
+class Memory(NamedTuple):
+    """What the kernel writes down of one run."""
+
+    moments: Floats
+    parts: Floats
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Returns memory of its own for a call."""
+        return cls(np.zeros((2, _NUM_MOMENTS)), np.zeros((2, _NUM_TERMS + 1, 4)))
+
+
+@compiled_uncounted
+def exceedances(spread: RunSpread, limit_s: Floats, memory: Memory, result: Floats) -> None:
+    """Fills in the probability that runs take longer than a limit, `(n,)`; `memory` is overwritten."""
+    for row in range(len(limit_s)):
+        _prepare(spread, row, memory.moments)
+        result[row] = _exceedance(spread, row, limit_s[row], memory)[0]
+
+
+@compiled_uncounted
+def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, result: Floats) -> None:
+    """Fills in the time that runs exceed with a probability, searched for from `start_s` on, `(n,)` each.
+
+    Newton's steps on the logarithm of the probability, inside of what encloses the quantile.
+    """
+    for row in range(len(result)):
+        _prepare(spread, row, memory.moments)
+        low_s, high_s, time_s = 0.0, np.inf, start_s[row]
+        for step in range(_MOST_STEPS):
+            found, density = _exceedance(spread, row, time_s, memory)
+            excess = math.log(max(found, _NOTHING) / risk)
+            low_s, high_s = (time_s, high_s) if excess > 0.0 else (low_s, time_s)
+            most_s = _LARGEST_STEP * time_s
+            step_s = most_s if excess > 0.0 else -most_s
+            if density * most_s > abs(excess) * found:
+                step_s = excess * found / density
+            next_s = time_s + step_s
+            is_inside = low_s < next_s < high_s
+            if is_inside and abs(excess) < _NEARLY and abs(step_s) < _NEAR * time_s:
+                time_s = next_s
+                break
+            # Where steps leave what encloses the quantile, or several have not found it, that is halved.
+            if not is_inside or (step % 4 == 3 and low_s > 0.0 and high_s < np.inf):
+                next_s = 0.5 * (low_s + high_s)
+            time_s = next_s
+            if high_s - low_s < _CLOSE * time_s:
+                break
+        result[row] = time_s
+
+
+@inlined_uncounted
+def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
+    """Fills in the moments of both classes.
+
+    The number of delays is negative binomial, with the cumulants m, m e^y and m e^y (2 e^y - 1).
+    """
+    y = spread.feedback[row]
+    grown, growth = math.exp(y), math.expm1(y) / y
+    for kind in range(2):
+        calm = spread.num_calm[row] * spread.share[row, kind]
+        mean, variance, third = (
+            spread.mean_s[row, kind],
+            spread.variance_s2[row, kind],
+            spread.third_s3[row, kind],
+        )
+        number = calm * growth
+        moments[kind, _CALM], moments[kind, _ONE], moments[kind, _AGAIN] = (
+            calm,
+            -math.expm1(-y) / y,
+            -math.expm1(-y),
+        )
+        moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD] = mean, variance, third
+        moments[kind, _SUM_MEAN] = number * mean
+        moments[kind, _SUM_VARIANCE] = number * (variance + grown * mean**2)
+        skew = third + grown * mean * (3.0 * variance + (2.0 * grown - 1.0) * mean**2)
+        moments[kind, _SUM_THIRD] = number * skew
+
+
+@inlined_uncounted
+def _exceedance(spread: RunSpread, row: int, limit_s: float, memory: Memory) -> tuple[float, float]:
+    """Returns the probability beyond a limit and the density there: a sum over strata, up and down from the limit's own."""
+    whole_s = spread.calm_s[row] + memory.moments[0, _SUM_MEAN] + memory.moments[1, _SUM_MEAN]
+    num_strata, strata = len(spread.weights), spread.row[row]
+    middle = 0
+    high = num_strata
+    while middle < high:
+        between = (middle + high) // 2
+        if whole_s * (spread.base[row] + spread.slope[row] * spread.means[strata, between]) < limit_s:
+            middle = between + 1
+        else:
+            high = between
+    found = density = 0.0
+    for stratum in range(middle, num_strata):
+        tail, at = _stratum(spread, row, stratum, limit_s, whole_s, memory)
+        found += spread.weights[stratum] * tail
+        density += spread.weights[stratum] * at
+        if tail > 1.0 - _CERTAIN:
+            for later in range(stratum + 1, num_strata):
+                found += spread.weights[later]
+            break
+    for stratum in range(middle - 1, -1, -1):
+        tail, at = _stratum(spread, row, stratum, limit_s, whole_s, memory)
+        found += spread.weights[stratum] * tail
+        density += spread.weights[stratum] * at
+        if tail < _CERTAIN:
+            break
+    return min(1.0, found), density
+
+
+@inlined_uncounted
+def _stratum(
+    spread: RunSpread, row: int, stratum: int, limit_s: float, whole_s: float, memory: Memory
+) -> tuple[float, float]:
+    """Returns how likely a run of a stratum takes longer than a limit, and its density there."""
+    strata, parts = spread.row[row], memory.parts
+    slowdown = spread.base[row] + spread.slope[row] * spread.means[strata, stratum]
+    within_s = spread.slope[row] * spread.deviations[strata, stratum] * whole_s
+    noise_s2 = within_s**2 + (_LEAST_DEVIATION * whole_s) ** 2
+    over_s = limit_s - spread.calm_s[row] * slowdown
+    first_near, last_near = _fill(memory, 0, slowdown)
+    first_far, last_far = _fill(memory, 1, slowdown)
+    found = density = 0.0
+    for near in range(first_near, last_near):
+        for far in range(first_far, last_far):
+            weight = parts[0, near, 0] * parts[1, far, 0]
+            if weight > _RARE:
+                tail, at = _tail(
+                    over_s - parts[0, near, 1] - parts[1, far, 1],
+                    noise_s2 + parts[0, near, 2] + parts[1, far, 2],
+                    parts[0, near, 3] + parts[1, far, 3],
+                )
+                found += weight * tail
+                density += weight * at
+    return found, density
+
+
+@inlined_uncounted
+def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
+    """Fills in probability, mean, variance and third central moment of a number of delays of a class; returns which numbers.
+
+    What is left of the moments of their sum beyond a few delays is that of more.
+    """
+    moments, parts = memory.moments, memory.parts
+    calm = moments[kind, _CALM] * slowdown
+    mean, variance, third = moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD]
+    left = 1.0
+    first, second, cube = (
+        moments[kind, _SUM_MEAN] * slowdown,
+        moments[kind, _SUM_VARIANCE] * slowdown,
+        moments[kind, _SUM_THIRD] * slowdown,
+    )
+    if calm < _NEVER:
+        cube += first * (3.0 * second + first**2)
+        second += first**2
+        chance = math.exp(-calm)
+        for number in range(_NUM_TERMS):
+            sum_s, sum_s2, sum_s3 = number * mean, number * variance, number * third
+            parts[kind, number, 0], parts[kind, number, 1] = chance, sum_s
+            parts[kind, number, 2], parts[kind, number, 3] = sum_s2, sum_s3
+            left -= chance
+            first -= chance * sum_s
+            second -= chance * (sum_s2 + sum_s**2)
+            cube -= chance * (sum_s3 + sum_s * (3.0 * sum_s2 + sum_s**2))
+            if left < _RARE:
+                parts[kind, number, 0] += max(0.0, left)
+                return 0, number + 1
+            chance *= (calm * moments[kind, _ONE] + number * moments[kind, _AGAIN]) / (number + 1.0)
+        first, second, cube = first / left, second / left, cube / left
+        second = max(0.0, second - first**2)
+        cube -= first * (3.0 * second + first**2)
+    parts[kind, _NUM_TERMS, 0], parts[kind, _NUM_TERMS, 1] = left, first
+    parts[kind, _NUM_TERMS, 2], parts[kind, _NUM_TERMS, 3] = second, cube
+    return (0 if calm < _NEVER else _NUM_TERMS), _NUM_TERMS + 1
+
+
+@inlined_uncounted
+def _tail(beyond_s: float, variance: float, third: float) -> tuple[float, float]:
+    """Returns the probability of more than a time beyond the mean, and the density there."""
+    deviation = math.sqrt(variance)
+    skew = min(max(third / (variance * deviation), _LEAST_SKEW), _MOST_SKEW)
+    cube = 1.0 + 0.5 * skew * beyond_s / deviation
+    if cube <= 0.0:
+        return 1.0, 0.0
+    root = np.cbrt(cube)
+    normal = 6.0 / skew * (root - 1.0) + skew / 6.0
+    density = math.exp(-0.5 * normal**2) / (_ROOT_TWO_PI * root**2 * deviation)
+    return 0.5 * math.erfc(_ROOT_HALF * normal), density
