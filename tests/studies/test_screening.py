@@ -58,7 +58,7 @@ def test_a_gaussian_process_gives_the_textbook_answer() -> None:
     )
     ratios = random.random((30, 2))
 
-    spares, offer, zero_stage, scheme = 9, 10, 15, 16  # places of features: ten numbers, then seven choices
+    spares, offer, zero_stage, scheme = 9, 10, 16, 17  # places of features: ten numbers, then eight choices
 
     def covariance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         squares = (first[:, None, :] - second[None, :, :]) ** 2
