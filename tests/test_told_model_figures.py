@@ -75,10 +75,10 @@ class TestAllReduces:
 
 
 class TestSumsAndCopies:
-    @pytest.mark.parametrize(("accelerator", "added", "copied"), [(A800, 1.3, 0.8), (H800, 2.9, 1.3)])
+    @pytest.mark.parametrize(("accelerator", "added", "copied"), [(A800, 1.3, 0.8), (H800, 2.8, 1.3)])
     def test_of_internevo(self, accelerator: str, added: float, copied: float) -> None:
         words = words_of(PAGE)
-        assert "A adds 1.3 % to a step and C of InternEvo 0.8 %, on H800 2.9 and 1.3 %" in words
+        assert "A adds 1.3 % to a step and C of InternEvo 0.8 %, on H800 2.8 and 1.3 %" in words
         workload = of_habits(INTERN_EVO, "llama-2-7b", ON_8, 4)
         assert longer(workload, ON_8, accelerator, added_gradient_bytes=None) == pytest.approx(
             added, abs=0.05
@@ -90,10 +90,10 @@ class TestSumsAndCopies:
 
     def test_of_deepspeed(self) -> None:
         words = words_of(PAGE)
-        assert "takes 4.8 % more for its copies and 1.8 % for its all-reduces" in words
+        assert "takes 4.9 % more for its copies and 1.8 % for its all-reduces" in words
         plan = plan_of(data=64, zero=2)
         workload = changed(of_habits(DEEPSPEED, "llama-2-7b", plan, 1), gradient_bytes=2)
-        assert longer(workload, plan, A800, bucket_copy_bytes=0.0) == pytest.approx(4.8, abs=0.05)
+        assert longer(workload, plan, A800, bucket_copy_bytes=0.0) == pytest.approx(4.9, abs=0.05)
         assert longer(workload, plan, A800, scatters_gradients_from=1) == pytest.approx(1.8, abs=0.05)
 
     def test_of_fsdp_on_the_streams_of_its_collectives(self, monkeypatch: pytest.MonkeyPatch) -> None:
