@@ -118,7 +118,7 @@ class Collectives:
         """
         if ranks.shape[-1] == 1:
             return after
-        self.graph.require_room((num_steps + 1) * after.size)
+        self.graph.require_room((num_steps + 2) * after.size)
         source, target = (_played(ends, after) for ends in ring_pattern(ranks))
         path = self.router.paths(source, target).reshape(after.shape)
         every_step = np.broadcast_to(path, (num_steps, *after.shape))
@@ -136,7 +136,9 @@ class Collectives:
         self.graph.add_edges(received[:-1], sent[1:])
         if self.has_barriers:
             return np.asarray(received[-1])
-        return self.graph.add(f"{label} done", after=[received[-1], sent[-1]]).reshape(after.shape)
+        # Added behind all messages: where both end together, it is the one received that is waited for.
+        left = self.graph.add(f"{label} sent", after=[sent[-1]]).reshape(after.shape)
+        return self.graph.add(f"{label} done", after=[received[-1], left]).reshape(after.shape)
 
     def halving_doubling_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce by recursive halving and doubling; raises `InputError` unless n is a power of two."""

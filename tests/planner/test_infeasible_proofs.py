@@ -196,7 +196,7 @@ def test_a_proof_tries_other_intervals_where_these_make_runs_surer() -> None:
     }
     free = job_with(
         {**H100_RENTED, "num_gpus": 16},
-        workload={"model": "llama-3.2-1b", "tokens": 2e10},
+        workload={"model": "llama-3.2-1b", "tokens": 3e11},
         reliability={"preset": "mature", "straggler_log_mean": None},
         limits={"deadline_days": 100.0, "deadline_probability": 0.99},
         search=one_layout,
