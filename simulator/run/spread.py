@@ -37,6 +37,8 @@ from simulator.table import Floats, Integers
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
 """Fleets that are drawn per design, from which seed, and designs that share the memory for them."""
+_FIRST_FLEETS = np.concatenate([np.arange(0, 180, 20), np.arange(180, _NUM_FLEETS, 2)])
+"""The first of the fleets, from the fastest on, that make up a stratum: twenty, or two of the slowest, which late runs have."""
 _LEAST_FLEET_RISK = 1.0 / _NUM_FLEETS
 """Where fleets are drawn, nothing is known of a run that is later than with the slowest one."""
 
@@ -158,20 +160,27 @@ class Slowdowns:
 
     @classmethod
     def fleets(cls, job: Job, plans: PlanTable, steps: StepTable) -> Self:
-        """Returns those of drawn fleets; each is as wide as half of the way from the one before to the one after it."""
+        """Returns those of drawn fleets, some of them a stratum.
+
+        Each fleet is as wide as half of the way from the one before to the one after it.
+        """
         first, layout = distinct_layouts(plans)
         drawn = draw_straggler_slowdowns(
             job, plans.take(first), steps.take(first), num_replications=_NUM_FLEETS, seed=_FLEET_SEED
         )
-        means = np.sort(drawn / drawn.mean(axis=1, keepdims=True), axis=1)
-        wide = np.pad(means, ((0, 0), (1, 1)), mode="edge")
+        fleets = np.sort(drawn / drawn.mean(axis=1, keepdims=True), axis=1)
+        wide = np.pad(fleets, ((0, 0), (1, 1)), mode="edge")
+        squares = fleets**2 + (0.25 * (wide[:, 2:] - wide[:, :-2])) ** 2
+        counts = np.diff(_FIRST_FLEETS, append=_NUM_FLEETS)
+        means = np.add.reduceat(fleets, _FIRST_FLEETS, axis=1) / counts
+        variances = np.add.reduceat(squares, _FIRST_FLEETS, axis=1) / counts - means**2
         return cls(
             base=np.zeros(len(plans)),
             slope=np.ones(len(plans)),
             row=np.asarray(layout, dtype=np.int64),
-            weights=np.full(_NUM_FLEETS, 1.0 / _NUM_FLEETS),
+            weights=counts / _NUM_FLEETS,
             means=means,
-            deviations=0.25 * (wide[:, 2:] - wide[:, :-2]),
+            deviations=np.sqrt(np.maximum(0.0, variances)),
         )
 
     def quantile(self, probability: float) -> Floats:
