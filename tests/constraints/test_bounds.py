@@ -20,6 +20,7 @@ from simulator.hourly import HourlyProfile
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable, Schedule, runs_in_pairs
 from simulator.simulate import simulate
+from simulator.table import Floats
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 NUM_LAYOUTS = 400
@@ -230,7 +231,7 @@ def test_power_is_exact_for_the_design_with_the_fewest_spares(name: str) -> None
 def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None]) -> None:
     layouts, bounds = sample(name)
     result, layout = designs(name)
-    values = limited_quantities(JOBS[name], result.plans, result.scores, result.outcomes)
+    values = quantities(name)
     limits = {
         limit: float(np.quantile(values[limit], share, method="inverted_cdf"))  # the value of some design
         for limit, share in zip(LIMIT_NAMES, shares, strict=True)
@@ -243,6 +244,13 @@ def test_a_design_that_fits_is_never_pruned(name: str, shares: list[float | None
     block = Block(layouts=layouts, bounds=bounds, num_designs=num_run_knobs(job, layouts))
     space = replace(tiny_space(name), in_memory=(block,)).under(limits)
     assert space.is_kept[layout[fits]].all()
+
+
+@cache
+def quantities(name: str) -> dict[str, Floats]:
+    """What the limits of a job bound, of all its designs."""
+    result, _ = designs(name)
+    return limited_quantities(JOBS[name], result.plans, result.scores, result.outcomes)
 
 
 @cache
