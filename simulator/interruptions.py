@@ -171,13 +171,6 @@ def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Fl
     return np.asarray(time_s * lost_nodes_per_s(_rates_per_s(job, plans), _domain_nodes(job, plans)))
 
 
-def node_loss_share(job: Job, plans: PlanTable) -> Floats:
-    """Returns the share of the interruptions that take nodes out of service, `(n,)`."""
-    rates = _rates_per_s(job, plans)
-    losing = rates[Interruption.NODE_FAULT] + rates[Interruption.DOMAIN_FAULT]
-    return np.asarray(losing / total(rates[kind] for kind in Interruption))
-
-
 def _guessed_run_s(job: Job, plans: PlanTable) -> Floats:
     """Length of the run at `GUESSED_MFU_FRACTION` of the peak, `(n,)`; NaN where the number format is missing."""
     workload, offers = job.workload, OfferTable.from_job(job).take(plans.offer)
