@@ -37,7 +37,7 @@ from simulator.run.columns import FOREVER_S, BackPressure, Interruption, RunColu
 from simulator.run.delays import Delays
 from simulator.run.interval import optimal_interval_s
 from simulator.run.kernel import play_run_block
-from simulator.run.levels import Shares, UpTime
+from simulator.run.levels import UPTIME_LOSSES, Shares, UpTime
 from simulator.run.renewal import Cycle
 from simulator.run.state import DESIGN, Records, RunResults
 from simulator.run.way_back import WayBack
@@ -118,8 +118,9 @@ def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         way_back = WayBack.of(runs)
         up_time = UpTime.of(runs, Shares.of(runs, way_back))
-        accounts = _accounts(runs, way_back, up_time)
-        delays = Delays.of(runs, way_back, up_time, _saving_ahead_s(runs))
+        ahead_s = _saving_ahead_s(runs)
+        accounts = _accounts(runs, way_back, up_time, ahead_s)
+        delays = Delays.of(runs, way_back, up_time, ahead_s)
         wall_s = runs.work_s + sum(values for name, values in accounts.items() if name.endswith("_s"))
     # Written so that nan, as from infinity minus infinity, counts as never ending.
     never_ends = ~(wall_s < FOREVER_S) & ~runs.is_unknown
@@ -127,12 +128,12 @@ def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger
     return RunLedger(productive_s=np.where(runs.is_unknown, np.nan, runs.work_s), **infinite), delays
 
 
-def _accounts(runs: Runs, way_back: WayBack, up_time: UpTime) -> dict[str, Floats]:
+def _accounts(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> dict[str, Floats]:
     """Returns the columns of the ledger but `productive_s`, finite or not."""
     num_ends = up_time.total_s / runs.mtbf_s
-    working = {name: getattr(up_time, name) for name in UpTime.names()[1:-1]}
+    working = {name: getattr(up_time, name) for name in UPTIME_LOSSES}
     lost_work_s = up_time.total_s - runs.work_s - np.sum(list(working.values()), axis=0)
-    working["checkpoint_stall_s"] = working["checkpoint_stall_s"] + num_ends * _saving_ahead_s(runs)
+    working["checkpoint_stall_s"] = working["checkpoint_stall_s"] + num_ends * ahead_s
     return working | {
         # Rounding of the difference must not make a run that hardly fails lose less than nothing.
         "lost_work_s": np.maximum(0.0, lost_work_s),

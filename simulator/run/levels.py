@@ -58,6 +58,10 @@ class Shares(Table):
         return cls(fast=fast, durable=durable, planned=np.where(planned < _LEAST_SHARE, 0.0, planned))
 
 
+UPTIME_LOSSES = ("checkpoint_stall_s", "checkpoint_tax_s", "backpressure_wait_s", "reduced_capacity_s")
+"""Parts of the up-time in which nothing is trained."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UpTime(Table):
     """The expected time of a run between ways back, and its parts that are not work, `(n,)`."""
