@@ -22,7 +22,7 @@ import numpy as np
 
 from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.run.columns import NUM_KINDS, Interruption, Runs
-from simulator.run.levels import UpTime, saves_per_durable
+from simulator.run.levels import UpTime, has_same_saves, saves_per_durable
 from simulator.run.renewal import Cycle
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
@@ -102,7 +102,7 @@ class _Cases(NamedTuple):
     lost_s2: Floats
     """Variance of the same."""
     is_same: Booleans
-    """Whether both levels hold the same saves."""
+    """See `simulator.run.levels.has_same_saves`."""
     has_saves: Booleans
     redone_s: Floats
     """Mean up-time per interruption that does not count."""
@@ -130,7 +130,7 @@ def _cases(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> _
         load_s=np.stack([runs.fast_load_s, runs.durable_load_s], axis=1),
         lost_s=lost_s,
         lost_s2=lost_s2,
-        is_same=runs.has_one_level | (~runs.has_saves & ~runs.has_live_replicas),
+        is_same=has_same_saves(runs),
         has_saves=runs.has_saves,
         redone_s=np.maximum(0.0, up_time.total_s - up_time.calm_s) * runs.mtbf_s / up_time.total_s,
         back_s=way_back.total_s,

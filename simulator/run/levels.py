@@ -50,12 +50,17 @@ class Shares(Table):
     @classmethod
     def of(cls, runs: Runs, way_back: WayBack) -> Self:
         """Returns the shares; where both levels hold the same saves, all is of the fast one."""
-        is_same = runs.has_one_level | (~runs.has_live_replicas & ~runs.has_saves)
+        is_same = has_same_saves(runs)
         fast, durable = way_back.fast_share, way_back.durable_share
         durable = np.where(is_same | (durable < _LEAST_SHARE), 0.0, durable)
         planned = 1.0 - fast - way_back.durable_share
         fast = np.where(is_same, fast + way_back.durable_share, fast)
         return cls(fast=fast, durable=durable, planned=np.where(planned < _LEAST_SHARE, 0.0, planned))
+
+
+def has_same_saves(runs: Runs) -> Booleans:
+    """Returns whether both levels hold the same saves, or there is nothing to go back to, `(n,)`."""
+    return np.asarray(runs.has_one_level | (~runs.has_live_replicas & ~runs.has_saves))
 
 
 UPTIME_LOSSES = ("checkpoint_stall_s", "checkpoint_tax_s", "backpressure_wait_s", "reduced_capacity_s")
