@@ -29,7 +29,7 @@ from simulator.table import Floats, total
 from simulator.workload import Workload
 
 NUM_HEAD_PRODUCTS = 3
-"""Products for queries, for keys and for values, where they are none."""
+"""Products for queries, for keys and for values, where each has its own."""
 CORE_SHARE = 0.15
 """Share of the cores that a collective takes from the computation it hides behind (Calculon, arXiv 2311.02076: 0.15
 over NVLink)."""

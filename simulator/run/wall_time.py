@@ -90,13 +90,13 @@ class RunTable(Table):
     num_calm: Floats
     """Interruptions that so long a time meets."""
     near_share: Floats
-    """Share of its interruptions that delay a run nearly, or far (`simulator.run.delays`); of these delays the"""
+    """Share of the interruptions whose delays are near ones (`simulator.run.delays`), and below the far ones. Of near delays the"""
     near_mean_s: Floats
     """mean,"""
     near_variance_s2: Floats
     """variance"""
     near_third_s3: Floats
-    """and third central moment."""
+    """and third central moment; below those of far ones."""
     far_share: Floats
     far_mean_s: Floats
     far_variance_s2: Floats
