@@ -90,13 +90,13 @@ class RunTable(Table):
     num_calm: Floats
     """Interruptions that so long a time meets."""
     near_share: Floats
-    """Share of the interruptions whose delays are near ones (`simulator.run.delays`), and below the far ones. Of near delays the"""
+    """Share of the interruptions with near delays (`simulator.run.delays`; those with far ones follow); of these delays the"""
     near_mean_s: Floats
     """mean,"""
     near_variance_s2: Floats
     """variance"""
     near_third_s3: Floats
-    """and third central moment; below those of far ones."""
+    """and third central moment."""
     far_share: Floats
     far_mean_s: Floats
     far_variance_s2: Floats
