@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.attention_costs import attention_products, up_products
-from simulator.latent_exchange import latent_bytes, latent_sum_s
+from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import entered_products, entering_s, exposed_s, num_entered
 from simulator.lora import AdaptedProduct
 from simulator.network import all_gather_s
@@ -111,7 +111,7 @@ def entered_in_attention(rank: Rank) -> list[Entered]:
         return [_of_block(rank, product, share) for share in _head_shares(rank, product)]
     gathered, summed = latent_bytes(rank)
     return [
-        entered_by(rank, product, sum_s=latent_sum_s(rank, sum_bytes), gathered_bytes=gathered_bytes)
+        entered_by(rank, product, sum_s=rank.input_gradient_sum_s(sum_bytes), gathered_bytes=gathered_bytes)
         for product, sum_bytes, gathered_bytes in zip(
             up_products(rank), summed, gathered or (None, None), strict=False
         )

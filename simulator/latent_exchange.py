@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.kept_inputs import ACTIVATION_BYTES
-from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.network import all_gather_s
 from simulator.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 
@@ -34,14 +34,8 @@ def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
                 *(all_gather_s(num_bytes=each, **rank.tensor_group) for each in gathered),
             ]
         ),
-        total([none_s, *(latent_sum_s(rank, each) for each in summed)]),
+        total([none_s, *(rank.input_gradient_sum_s(each) for each in summed)]),
     )
-
-
-def latent_sum_s(rank: Rank, num_bytes: Floats) -> Floats:
-    """Returns how long gradients of so many bytes are summed up backward, `(n,)`."""
-    collective_s = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
-    return collective_s(num_bytes=num_bytes, **rank.tensor_group)
 
 
 def latent_bytes(rank: Rank) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:

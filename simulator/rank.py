@@ -32,7 +32,7 @@ from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.links import LinkConstants
 from simulator.lora import AdaptedProduct
 from simulator.model_states import adds_in_products
-from simulator.network import Group, all_gather_s, all_reduce_s
+from simulator.network import Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer_constants import OfferConstants, offer_constants
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
@@ -151,6 +151,14 @@ class Rank:
     def hidden_all_reduce_s(self) -> Floats:
         """All-reduce of it between tensor-parallel ranks."""
         return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
+
+    def input_gradient_sum_s(self, num_bytes: Floats) -> Floats:
+        """Returns how long tensor-parallel ranks sum up an input's gradient of so many bytes, `(n,)`.
+
+        With sequence parallelism each needs that of its own tokens alone.
+        """
+        collective_s = reduce_scatter_s if self.workload.has_sequence_parallel else all_reduce_s
+        return collective_s(num_bytes=num_bytes, **self.tensor_group)
 
     @cached_property
     def tensor_group(self) -> Group:

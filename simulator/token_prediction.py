@@ -34,7 +34,7 @@ from simulator.layer_collectives import Directions, leaving_s
 from simulator.layer_costs import dense_layer, expert_layer
 from simulator.model_ends import look_up_of_module
 from simulator.moved_operators import norm_backward_bytes, norm_bytes
-from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.network import all_gather_s
 from simulator.part_times import PartTimes
 from simulator.predicted_tokens import NUM_INPUTS, plans_of_modules, repeats_projection
 from simulator.products import ENTERING
@@ -132,8 +132,7 @@ def entered_in_projection(rank: Rank) -> Entered:
 
 def _sum_s(rank: Rank) -> Floats:
     """Sum of the gradients of both inputs of the projection."""
-    collective_s = reduce_scatter_s if rank.workload.has_sequence_parallel else all_reduce_s
-    return collective_s(num_bytes=NUM_INPUTS * rank.hidden_bytes, **rank.tensor_group)
+    return rank.input_gradient_sum_s(NUM_INPUTS * rank.hidden_bytes)
 
 
 def _layer(rank: Rank) -> PartTimes:
