@@ -97,9 +97,8 @@ def _priced_stage(job: Job, layouts: PlanTable) -> Integers:
 def _part_columns(job: Job) -> list[str]:
     """Columns on which the times of the parts of a model depend; where replicas are unlike, all wait for the slowest one."""
     columns = [name for name in LAYOUT_COLUMNS if name not in OTHER_COLUMNS]
-    if (
-        job.workload.model.num_mtp_layers
-    ):  # whose look-ups stand beside the embedding, or on a stage of their own
+    if job.workload.model.num_mtp_layers:
+        # Look-ups of modules stand beside the embedding, or on another stage.
         columns += ["pipeline_parallel", "pipeline_schedule"]
     elif job.workload.overlaps_expert_exchange or job.workload.overlaps_input_gradients:
         columns.append("pipeline_schedule")
