@@ -44,7 +44,7 @@ and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
 
 
 SeparateProducts = Literal["none", "feed_forward", "all"]
-"""Products of one input that are apart: `feed_forward`, both of a gated network; `all`, those of queries, keys and values, too."""
+"""Products of one input that are apart: `feed_forward`, both of a gated network; `all`, queries, keys and values, too."""
 SelectiveRecompute = Literal["attention", "every_other_product"]
 """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
 attention core and half of the products (operator-wise checkpointing of torchtitan)."""
