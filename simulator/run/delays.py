@@ -158,9 +158,11 @@ def _in_window(runs: Runs, cycle_s: Floats, commit_s: Floats, calm_s: Floats) ->
     """
     window_s = np.minimum(cycle_s, calm_s)
     end = window_s / runs.mtbf_s
-    is_short = end < _SMALL
-    mean = np.where(is_short, 0.5 - end / 12.0, 1.0 / end - 1.0 / np.expm1(end))
-    variance = np.where(is_short, 1.0 / 12.0 - end**2 / 240.0, 1.0 / end**2 - 0.25 / np.sinh(0.5 * end) ** 2)
+    mean, variance = 0.5 - end / 12.0, 1.0 / 12.0 - end**2 / 240.0
+    rows = np.flatnonzero(end >= _SMALL)
+    long = end[rows]
+    mean[rows] = 1.0 / long - 1.0 / np.expm1(long)
+    variance[rows] = 1.0 / long**2 - 0.25 / np.sinh(0.5 * long) ** 2
     return np.minimum(commit_s, calm_s - window_s) + window_s * mean, window_s**2 * variance
 
 
@@ -222,6 +224,8 @@ def _factors(cases: _Cases, row: int) -> tuple[float, float, float]:
 @inlined_uncounted
 def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> float:
     """Probability of a case."""
+    if cases.kind_share[row, kind] == 0.0:
+        return 0.0
     survival = cases.kind_survival[row, kind]
     if kind == _PLANNED and cases.has_saves[row]:
         survival = 1.0  # What was announced is saved on the level that outlives it.

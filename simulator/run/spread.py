@@ -44,12 +44,6 @@ _LEAST_FLEET_RISK = 1.0 / _NUM_FLEETS
 
 LEAST_RISK = 1e-4
 """Risks below one in ten thousand count as this: so far out replays were compared (docs/model.md), no farther."""
-_MOST_GROWTH = 1e6
-"""Interruptions per one that a run without them meets; what grows more makes no progress."""
-_LEAST_FEEDBACK = 1e-6
-"""Feedback that stands for none: numbers of delays are then Poisson."""
-_NUM_NEWTON_STEPS = 6
-"""Three reach full precision with a growth below two."""
 
 
 def wall_time_quantile_s(
@@ -72,7 +66,7 @@ def wall_time_quantile_s(
     late_s = np.concatenate(
         [
             quantile_s(run.take(rows), Slowdowns.of(job, plans.take(rows), steps.take(rows)), probability)
-            for rows in _blocks(len(plans))
+            for rows in _blocks(job, len(plans))
         ]
     )
     return np.where(run.makes_progress, np.maximum(late_s, run.initialization_s + run.productive_s), np.inf)
@@ -96,7 +90,7 @@ def miss_probability(
     risk = np.concatenate(
         [
             exceedance(run.take(rows), Slowdowns.of(job, plans.take(rows), steps.take(rows)), limit_s[rows])
-            for rows in _blocks(len(plans))
+            for rows in _blocks(job, len(plans))
         ]
     )
     # No run is shorter than one in which nothing fails, as the quantile has it, too.
@@ -106,12 +100,17 @@ def miss_probability(
 
 def _least_risk(job: Job) -> float:
     """Returns the risk that stands for itself and all smaller ones: where causes of stragglers are given one in 200."""
+    return _LEAST_FLEET_RISK if _draws_fleets(job) else LEAST_RISK
+
+
+def _draws_fleets(job: Job) -> bool:
     model = job.reliability.straggler_model
-    return LEAST_RISK if model is None or isinstance(model, StragglerPrior) else _LEAST_FLEET_RISK
+    return not (model is None or isinstance(model, StragglerPrior))
 
 
-def _blocks(num_rows: int) -> list[slice]:
-    return [slice(start, start + _FLEET_ROWS) for start in range(0, max(1, num_rows), _FLEET_ROWS)]
+def _blocks(job: Job, num_rows: int) -> list[slice]:
+    length = _FLEET_ROWS if _draws_fleets(job) else max(1, num_rows)
+    return [slice(start, start + length) for start in range(0, max(1, num_rows), length)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +223,7 @@ def _spread_of(run: RunTable, slowdowns: Slowdowns) -> RunSpread:
     return RunSpread(
         calm_s=calm_s,
         num_calm=num_calm,
-        feedback=_feedback(growth),
+        growth=growth,
         share=np.stack([run.near_share, run.far_share], axis=1),
         mean_s=np.stack([run.near_mean_s, run.far_mean_s], axis=1),
         variance_s2=np.stack([run.near_variance_s2, run.far_variance_s2], axis=1),
@@ -236,15 +235,3 @@ def _spread_of(run: RunTable, slowdowns: Slowdowns) -> RunSpread:
         means=slowdowns.means,
         deviations=slowdowns.deviations,
     )
-
-
-def _feedback(growth: Floats) -> Floats:
-    """Returns y with (e^y - 1)/y as given, `(n,)`; 0 for 1 and less."""
-    growth = np.clip(growth, 1.0, _MOST_GROWTH)
-    # Newton's steps on the logarithm; a straight line up to a slope of a half, then nearly one with a slope of 1.
-    y, log_growth = np.minimum(2.0 * (growth - 1.0), 2.0 * np.log(growth)), np.log(growth)
-    y = np.maximum(y, _LEAST_FEEDBACK)
-    for _ in range(_NUM_NEWTON_STEPS):
-        value = np.log(np.expm1(y) / y) - log_growth
-        y = np.maximum(_LEAST_FEEDBACK, y - value / (1.0 / -np.expm1(-y) - 1.0 / y))
-    return y

@@ -1,8 +1,8 @@
 """How likely does a run take longer than a time, and which time does it stay below? Sums over strata and numbers of delays.
 
-In a stratum of the slow-down the run takes its calm time and the delays of two classes. Of a class none, one, two and
-more delays are told apart, and the time of each combination is taken for a gamma distribution that begins where its first three
-moments say (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 17, 1931):
+In a stratum of the slow-down the run takes its calm time and the delays of two classes. Of a class none, one, two and more
+delays are told apart, unless each is slight, and the time of each combination is taken for a gamma distribution that begins
+where its first three moments say (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 17, 1931):
 
     P(T > t) = Phi(-z),    z = 6/g (u^(1/3) - 1) + g/6,    u = 1 + g/2 (t - mean)/deviation,    g the skewness
 """
@@ -27,6 +27,10 @@ _LEAST_SKEW, _MOST_SKEW = 1e-4, 3.0
 """Skewness with which tails are worked out: next to none, and where Wilson and Hilferty's form ends."""
 _LEAST_DEVIATION = 1e-9
 """Standard deviation by the time of what has none."""
+_FARTHEST = 5.5
+"""Standard deviations of z beyond which a tail is nothing, or all: one in fifty million."""
+_SLIGHT = 0.2**2
+"""Mean square of a delay by the variance of all of its class and of the stratum, below which its number matters little."""
 _NOTHING = 1e-300
 _MOST_STEPS = 80
 _CLOSE, _NEAR = 1e-9, 1e-3
@@ -35,13 +39,21 @@ _NEARLY = 0.002
 """Logarithm of a probability over the wanted one, from which such a step is the last: half of its square is left."""
 _LARGEST_STEP = 0.5
 """Share of a time by which the search for a quantile moves at most."""
+_MOST_GROWTH = 1e6
+"""Interruptions per one that a run without them meets; what grows more makes no progress."""
+_LEAST_FEEDBACK = 1e-6
+"""Feedback that stands for none: numbers of delays are then Poisson."""
+_MOST_FEEDBACK_STEPS = 6
+"""Newton's; three reach full precision with a growth below two."""
 
 _NUM_TERMS = 3
 """Numbers of delays of a class that are told apart, from none on; all larger ones are one part more."""
-_NUM_MOMENTS = 9
-_CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(_NUM_MOMENTS)
+_NUM_MOMENTS = 10
+_CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SQUARE, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(
+    _NUM_MOMENTS
+)
 """Of a class at the mean slow-down: interruptions of a calm run; of the chance of k + 1 delays by that of k, (k + 1)-fold, the
-part for each of these and for each of k; moments of a delay; cumulants of the sum of all."""
+part for each of these and for each of k; moments of a delay and its mean square; cumulants of the sum of all."""
 _ROOT_HALF, _ROOT_TWO_PI = math.sqrt(0.5), math.sqrt(2.0 * math.pi)
 
 
@@ -51,8 +63,8 @@ class RunSpread(NamedTuple):
     calm_s: Floats
     """`(n,)` as in `simulator.run.delays.Delays`, at the mean slow-down."""
     num_calm: Floats
-    feedback: Floats
-    """y, by which a delay makes others likelier: a calm time that meets a of them has a (e^y - 1)/y in the mean, `(n,)`."""
+    growth: Floats
+    """(e^y - 1)/y, as many interruptions a run has in the mean for each that its calm time meets, `(n,)`."""
     share: Floats
     """`(n, 2)` for near and far delays, as all others of these."""
     mean_s: Floats
@@ -128,7 +140,7 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
 
     The number of delays is negative binomial, with the cumulants m, m e^y and m e^y (2 e^y - 1).
     """
-    y = spread.feedback[row]
+    y = _feedback(spread.growth[row])
     grown, growth = math.exp(y), math.expm1(y) / y
     for kind in range(2):
         calm = spread.num_calm[row] * spread.share[row, kind]
@@ -144,10 +156,28 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
             -math.expm1(-y),
         )
         moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD] = mean, variance, third
+        moments[kind, _SQUARE] = variance + mean**2
         moments[kind, _SUM_MEAN] = number * mean
         moments[kind, _SUM_VARIANCE] = number * (variance + grown * mean**2)
         skew = third + grown * mean * (3.0 * variance + (2.0 * grown - 1.0) * mean**2)
         moments[kind, _SUM_THIRD] = number * skew
+
+
+@inlined_uncounted
+def _feedback(growth: float) -> float:
+    """Returns y, by which a delay makes others likelier, with (e^y - 1)/y as given; next to nothing for 1 and less."""
+    growth = min(max(1.0, growth), _MOST_GROWTH)
+    log_growth = math.log(growth)
+    # A straight line up to a slope of a half, then nearly one with a slope of 1.
+    y = max(_LEAST_FEEDBACK, min(2.0 * (growth - 1.0), 2.0 * log_growth))
+    for _ in range(_MOST_FEEDBACK_STEPS):
+        value = math.log(math.expm1(y) / y) - log_growth
+        found = max(_LEAST_FEEDBACK, y - value / (1.0 / -math.expm1(-y) - 1.0 / y))
+        is_found = abs(found - y) < _CLOSE * y
+        y = found
+        if is_found:
+            break
+    return y
 
 
 @inlined_uncounted
@@ -191,8 +221,8 @@ def _stratum(
     within_s = spread.slope[row] * spread.deviations[strata, stratum] * whole_s
     noise_s2 = within_s**2 + (_LEAST_DEVIATION * whole_s) ** 2
     over_s = limit_s - spread.calm_s[row] * slowdown
-    first_near, last_near = _fill(memory, 0, slowdown)
-    first_far, last_far = _fill(memory, 1, slowdown)
+    first_near, last_near = _fill(memory, 0, slowdown, noise_s2)
+    first_far, last_far = _fill(memory, 1, slowdown, noise_s2)
     found = density = 0.0
     for near in range(first_near, last_near):
         for far in range(first_far, last_far):
@@ -209,10 +239,10 @@ def _stratum(
 
 
 @inlined_uncounted
-def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
+def _fill(memory: Memory, kind: int, slowdown: float, noise_s2: float) -> tuple[int, int]:
     """Fills in probability, mean, variance and third central moment of a number of delays of a class; returns which numbers.
 
-    What is left of the moments of their sum beyond a few delays is that of more.
+    What is left of the moments of their sum beyond a few delays is that of more; slight ones are not counted.
     """
     moments, parts = memory.moments, memory.parts
     calm = moments[kind, _CALM] * slowdown
@@ -223,7 +253,9 @@ def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
         moments[kind, _SUM_VARIANCE] * slowdown,
         moments[kind, _SUM_THIRD] * slowdown,
     )
-    if calm < _NEVER:
+    is_slight = moments[kind, _SQUARE] < _SLIGHT * (noise_s2 + second)
+    is_counted = calm < _NEVER and not is_slight
+    if is_counted:
         cube += first * (3.0 * second + first**2)
         second += first**2
         chance = math.exp(-calm)
@@ -244,7 +276,7 @@ def _fill(memory: Memory, kind: int, slowdown: float) -> tuple[int, int]:
         cube -= first * (3.0 * second + first**2)
     parts[kind, _NUM_TERMS, 0], parts[kind, _NUM_TERMS, 1] = left, first
     parts[kind, _NUM_TERMS, 2], parts[kind, _NUM_TERMS, 3] = second, cube
-    return (0 if calm < _NEVER else _NUM_TERMS), _NUM_TERMS + 1
+    return (0 if is_counted else _NUM_TERMS), _NUM_TERMS + 1
 
 
 @inlined_uncounted
@@ -252,10 +284,13 @@ def _tail(beyond_s: float, variance: float, third: float) -> tuple[float, float]
     """Returns the probability of more than a time beyond the mean, and the density there."""
     deviation = math.sqrt(variance)
     skew = min(max(third / (variance * deviation), _LEAST_SKEW), _MOST_SKEW)
-    cube = 1.0 + 0.5 * skew * beyond_s / deviation
-    if cube <= 0.0:
+    cube, sixth = 1.0 + 0.5 * skew * beyond_s / deviation, skew / 6.0
+    # Most tails are nothing or all, which their cube tells at once.
+    if cube >= (1.0 + sixth * (_FARTHEST - sixth)) ** 3:
+        return 0.0, 0.0
+    if cube <= max(0.0, 1.0 - sixth * (_FARTHEST + sixth)) ** 3:
         return 1.0, 0.0
     root = np.cbrt(cube)
-    normal = 6.0 / skew * (root - 1.0) + skew / 6.0
+    normal = (root - 1.0) / sixth + sixth
     density = math.exp(-0.5 * normal**2) / (_ROOT_TWO_PI * root**2 * deviation)
     return 0.5 * math.erfc(_ROOT_HALF * normal), density
