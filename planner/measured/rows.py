@@ -166,6 +166,30 @@ class _Translation:
 
     def row(self) -> Row:
         """Returns the row, its sizes as text like all its cells."""
+        design, layout, order = self._design()
+        cells: dict[str, object] = {
+            "row_id": self.row_id,
+            "group": self.group,
+            "model": self.model[:100] or "model not named",
+            "precision": self.precision,
+            "is_production": bool(_PRODUCTION.search(self.kind)),
+            "tier": self.told.text("tier"),
+            "software": software_family(self.told.framework),
+            **design,
+            **self._measured(layout),
+            "picks_chunks": self.habits.picks_chunks and says_nothing_of_chunks(self.told),
+            "has_memory_verdict": order.has_memory and simulates_memory(self.told, design),
+            "notes": " ".join(self.cells.text.get("notes", "").split())[:LONGEST_NOTES],
+            "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
+            "assumed": " ".join(dict.fromkeys(self.told.assumed)),
+            "remarks": "\n".join(self.told.remarks),
+        }
+        row = {name: _as_text(value) for name, value in cells.items()}
+        key = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
+        return {**row, "config_key": self.told.text("config_key") or key}
+
+    def _design(self) -> tuple[dict[str, object], dict[str, int], Order]:
+        """Returns the cells that say what ran and how, the degrees of the layout among them, and the order of its pipeline."""
         shape = shape_cells(self.told, self.known)
         experts = expert_cells(self.told, self.known, shape["ffn_hidden_size"])
         layout = layout_cells(self.told, self.habits, shape["num_layers"], experts["num_experts"])
@@ -179,10 +203,7 @@ class _Translation:
         if order.schedule is None and not habits.picks_chunks:
             remark_unknown_chunks(self.told, layout)
         self.software.remark_whole_gradients(habits, stage)
-        modules = num_mtp_layers(self.told, self.habits)
-        cut = cut_around_modules(shape["num_layers"], modules, layout)
-        if cut is None:
-            shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
+        cut_cells = self._cut_cells(shape, layout)
         habit_cells = self.software.cells(layout, shape["num_layers"], habits, stage)
         sequences = self._sequences(layout)
         shape["num_kv_heads"] = exchanged_heads(
@@ -193,36 +214,30 @@ class _Translation:
             **experts,
             "parallel_block": parallel_block(self.told, self.known),
             "qk_norm": qk_norm(self.told, self.known),
-            **({"num_mtp_layers": modules} if modules else {}),
-            **({"stage_layers": " ".join(map(str, cut))} if cut else {}),
+            **cut_cells,
             **layout,
             **self.node.cells,
             **habit_cells,
         }
-        sizes |= in_model(self.told, self.software.recomputed(), sizes)
-        cells: dict[str, object] = {
-            "row_id": self.row_id,
-            "group": self.group,
-            "model": self.model[:100] or "model not named",
-            "precision": self.precision,
-            "is_production": bool(_PRODUCTION.search(self.kind)),
-            "tier": self.told.text("tier"),
-            "software": software_family(self.told.framework),
+        design = {
             **sizes,
+            **in_model(self.told, self.software.recomputed(), sizes),
             **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
             **({"interleaved_group_size": group} if group else {}),
             **sequences,
-            **self._measured(layout),
-            "picks_chunks": self.habits.picks_chunks and says_nothing_of_chunks(self.told),
-            "has_memory_verdict": order.has_memory and simulates_memory(self.told, sizes),
-            "notes": " ".join(self.cells.text.get("notes", "").split())[:LONGEST_NOTES],
-            "left_out_because": OUT_OF_MEMORY if _OUT_OF_MEMORY.search(self.kind) else None,
-            "assumed": " ".join(dict.fromkeys(self.told.assumed)),
-            "remarks": "\n".join(self.told.remarks),
         }
-        row = {name: _as_text(value) for name, value in cells.items()}
-        design = "|".join(value for name, value in row.items() if name not in _NO_PART_OF_THE_DESIGN)
-        return {**row, "config_key": self.told.text("config_key") or design}
+        return design, layout, order
+
+    def _cut_cells(self, shape: dict[str, int], layout: dict[str, int]) -> dict[str, object]:
+        """Returns how layers and modules of multi-token prediction are cut into stages; `shape` may get more layers."""
+        modules = num_mtp_layers(self.told, self.habits)
+        cut = cut_around_modules(shape["num_layers"], modules, layout)
+        if cut is None:
+            shape["num_layers"] = split_layers(self.told, shape["num_layers"], layout)
+        return {
+            **({"num_mtp_layers": modules} if modules else {}),
+            **({"stage_layers": " ".join(map(str, cut))} if cut else {}),
+        }
 
     def _known_kind(self) -> str:
         """Returns what was measured; a time is not lost because of unknown words beside it."""
