@@ -18,7 +18,7 @@ LEAST_ROWS = 10
 """Configurations below which a mean error is told, but nothing is corrected or compared by it."""
 EXPERTS_ERROR_FRACTION = 0.3
 """Error of steps of mixtures of experts that users should expect either way (docs/validation.md): five configurations of two
-models were compared, and the one whole run is 16.3 % off (docs/whole-runs.md); estimate."""
+models were compared, 16 % too fast at most, and one whole run (docs/whole-runs.md); estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)

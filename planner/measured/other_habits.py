@@ -39,8 +39,10 @@ HAI_LLM = Habits(
     dispatches_in_8_bits=True,
     expert_schedule=Schedule.DUAL_PIPE_V,
     fp8_recipe="blockwise",
+    predicting_models=r"deepseek[-_ ]?v3",
 )
-"""DeepSeek-V3's report (arXiv 2412.19437): DualPipe hides the dispatch of experts across nodes (section 3.2.1;
-`dual_pipe_v` is its half, which holds all weights once instead of twice), tokens travel once to a node (3.2.2) in 8 bits
-(3.3.3), blocks of 128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of 32 (3.3.3)."""
+"""DeepSeek-V3's report (arXiv 2412.19437): DualPipe hides the dispatch of experts across nodes (section 3.2.1; see
+`simulator.pipeline.dual_pipe` for its equal, `dual_pipe_v`), one token more is predicted (2.2, 4.2), tokens travel once to
+a node (3.2.2) in 8 bits (3.3.3), blocks of 128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of
+32 (3.3.3)."""
 UNKNOWN = Habits(name="unknown framework", overlaps_input_gradients=True)

@@ -198,7 +198,7 @@ class _Translation:
             shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
         habits, stage = self.software.sharding(layout)
         order = self._order(layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
-        layout["virtual_pipeline"] = order.chunks_per_stage or layout["virtual_pipeline"]
+        layout = order.simulated(layout)
         group = interleaved_group(self.told, layout, order.schedule)
         if order.schedule is None and not habits.picks_chunks:
             remark_unknown_chunks(self.told, layout)

@@ -25,7 +25,9 @@ _SCHEDULES = (
 """Schedules by the words that mean them or something near; the first that fits holds."""
 _ONLY_NEAR = re.compile("zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
 _IN_TWO_DIRECTIONS = re.compile("dual-?pipe(?!-?v)")
-"""Pipelines with the first and the last chunks on every stage, twice: DualPipe before it is cut in half."""
+"""Pipelines on which micro-batches travel both ways: DualPipe before it is cut in half."""
+_MIRRORED = 2
+"""Stages of DualPipe that do the same, one from either end."""
 _IN_NOTES = re.compile(
     r"gpipe|(?<!interleaved[- ])\b1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
     r"|dual-?pipe(-?v)?",
@@ -47,8 +49,19 @@ class Order:
     schedule: Schedule | None = None
     chunks_per_stage: int | None = None
     """`Plan.virtual_pipeline`."""
+    num_mirrored: int = 1
+    """Stages that do the same: simulated is a pipeline that is so much shorter, with so many times the replicas."""
     has_memory: bool = True
     """Whether what the schedule keeps is simulated, too."""
+
+    def simulated(self, layout: Mapping[str, int]) -> dict[str, int]:
+        """Returns the degrees with which the pipeline is simulated."""
+        return {
+            **layout,
+            "pipeline_parallel": layout["pipeline_parallel"] // self.num_mirrored,
+            "data_parallel": layout["data_parallel"] * self.num_mirrored,
+            "virtual_pipeline": self.chunks_per_stage or layout["virtual_pipeline"],
+        }
 
 
 _USUAL = Order()
@@ -79,7 +92,9 @@ def ordered(
         return _USUAL
     if schedule is Schedule.ONE_F_ONE_B:
         return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
-    fitting, missing = _fitting(schedule, layout, num_layers)
+    is_both_ways = schedule is Schedule.DUAL_PIPE_V and (not name or bool(_IN_TWO_DIRECTIONS.search(name)))
+    num_mirrored = _MIRRORED if is_both_ways and _can_fold(layout, num_layers) else 1
+    fitting, missing = _fitting(schedule, Order(num_mirrored=num_mirrored).simulated(layout), num_layers)
     if fitting is not Schedule.GPIPE and not keeps_inputs:
         meaning = f"{schedule.value} needs what is computed again, and shards no gradients; taken as 1F1B"
         told.remark(column, meaning)
@@ -88,7 +103,7 @@ def ordered(
     if missing:
         told.remark(column, f"{schedule.value} needs {missing}; taken as {fitting.value}")
     else:
-        _remark_likeness(told, column, name, schedule)
+        _remark_likeness(told, column, name, schedule, num_mirrored)
     if keeps_twice:
         told.remark(
             column, "keeps up to twice the activations of 1F1B, which is not simulated: memory is not judged"
@@ -98,7 +113,9 @@ def ordered(
     chunks = _chunks(fitting)
     if (told.cells.count("vpp") or 1) not in (1, chunks):
         told.remark("vpp", f"left out; chunks of a stage with {fitting.value}: {chunks}")
-    return Order(schedule=fitting, chunks_per_stage=chunks, has_memory=not keeps_twice)
+    return Order(
+        schedule=fitting, chunks_per_stage=chunks, num_mirrored=num_mirrored, has_memory=not keeps_twice
+    )
 
 
 def remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
@@ -145,11 +162,22 @@ def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> 
     return schedule, ""
 
 
-def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule) -> None:
-    """Says that a schedule is simulated as one that is only like it."""
+def _can_fold(layout: Mapping[str, int], num_layers: int) -> bool:
+    """Returns whether DualPipe is DualPipeV on half of the stages with twice the replicas, half of the batch for each."""
+    p, m = layout["pipeline_parallel"], _micro_batches(layout)
+    folded = Order(num_mirrored=_MIRRORED).simulated(layout)
+    is_whole = p % _MIRRORED == 0 and p > _MIRRORED and m % _MIRRORED == 0
+    return is_whole and _fitting(Schedule.DUAL_PIPE_V, folded, num_layers)[0] is Schedule.DUAL_PIPE_V
+
+
+def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule, num_mirrored: int) -> None:
+    """Says that a schedule is simulated as another one that is like it, or equal in another layout."""
     if _ONLY_NEAR.search(name):
         told.remark(column, f"taken as {schedule.value}, the nearest schedule")
-    if _IN_TWO_DIRECTIONS.search(name):
+    if num_mirrored > 1:
+        meaning = f"DualPipe is simulated as its equal, {schedule.value} on half of the stages with twice the replicas"
+        told.remark(column, meaning)
+    elif _IN_TWO_DIRECTIONS.search(name):
         meaning = f"taken as {schedule.value}, its half, which holds all weights once instead of twice"
         told.remark(column, meaning)
 

@@ -86,12 +86,25 @@ def deepseek_text() -> str:
 The one published run of a mixture of experts with a known layout is off by {off(known.hours_error_fraction)}, as simulated
 on its own layout with all that its report says of its software. No step of its publisher is among the compared ones. It
 exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
-(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most. It is simulated
-as the half of DualPipe, `dual_pipe_v`, whose pairs are five of six passes; in the others the exchange shows. With the cut that
-is assumed, the stage with both ends of the model is the slowest one. The layout is given {needed:.0f} GiB of {capacity:.0f}.
+(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most. Its 16 stages
+of DualPipe are simulated as their equal, 8 of `dual_pipe_v` with twice the replicas ([model.md](model.md#the-pipeline)), whose
+pairs are five of six passes; in the others the exchange shows. With the cut that is assumed, the stage with both ends of the
+model is the slowest one. The layout is given {needed:.0f} GiB of {capacity:.0f}, as inputs of SwiGLU count as 16 bits: with 8,
+as the run kept them, it would be {_in_8_bits(run) / GIB:.0f} less.
 Searches leave this schedule out unless it is asked for, and find slower layouts on the same 2,048 H800: their answer may be too
 slow by more than a half. Treat times of
 mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
+
+
+def _in_8_bits(run: KnownRun) -> float:
+    """Returns the bytes that inputs of the activations of routed experts would save in 8 bits, at most in flight on a stage."""
+    job = run.job()
+    plan, workload, experts = run.plan(job), job.workload, job.workload.model.experts
+    assert experts is not None, "the run is of a mixture of experts"
+    assert isinstance(workload.stage_layers, tuple), "its cut is given"
+    values = 2.0 * experts.experts_per_token * experts.expert_ffn_hidden_size * workload.sequence_length
+    in_flight = 2 * plan.pipeline_parallel + 1
+    return values * plan.micro_batch_size * in_flight * max(workload.stage_layers)
 
 
 def _step_cells(run: KnownRun, replicas: int, known_s: float) -> list[str]:

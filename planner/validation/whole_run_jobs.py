@@ -183,26 +183,31 @@ KNOWN_RUNS = (
             ),
             _assumed(
                 "workload.stage_layers",
-                [1] + [2] * 30 + [0],
-                "not published; as Megatron-Bridge cuts the model into as many chunks, multi-token prediction alone on the "
-                "last one",
+                [4] * 15 + [1],
+                "not published; as Megatron-Bridge cuts it into as many chunks, the last one with multi-token prediction",
             ),
             _published("offer.accelerator", "h800-sxm5-80gb", f"{_DEEPSEEK}, section 3.1"),
             _published("offer.num_gpus", 2048, f"{_DEEPSEEK}, section 3.1"),
             _assumed("site", "us-iowa", "the grid changes neither hours nor energy"),
             _published("plan.tp", 1, f"{_DEEPSEEK}, section 3.2"),
-            _published("plan.pp", 16, f"{_DEEPSEEK}, section 3.2"),
-            _published("plan.ep", 64, f"{_DEEPSEEK}, section 3.2"),
-            _published("plan.dp", 128, f"{_DEEPSEEK}, section 3.2: what 16 stages leave"),
             _published(
-                "plan.pipeline_schedule", "dual_pipe_v", f"{_DEEPSEEK}, section 3.2.1: the half of DualPipe"
+                "plan.pp",
+                8,
+                f"{_DEEPSEEK}, section 3.2: 16 stages, of which DualPipe has two that do the same",
             ),
-            _published("plan.vpp", 2, f"{_DEEPSEEK}, section 3.2.1: two chunks a stage"),
+            _published("plan.ep", 64, f"{_DEEPSEEK}, section 3.2"),
+            _published("plan.dp", 256, f"{_DEEPSEEK}, section 3.2: 128, for both directions of each"),
+            _published(
+                "plan.pipeline_schedule", "dual_pipe_v", f"{_DEEPSEEK}, section 3.2.1: the equal of DualPipe"
+            ),
+            _published("plan.vpp", 2, f"{_DEEPSEEK}, section 3.2.1: two stages on each accelerator"),
             _published("plan.zero_stage", 1, f"{_DEEPSEEK}, section 3.2"),
             _published("plan.precision", "fp8", f"{_DEEPSEEK}, section 3.3"),
             _assumed("plan.mbs", 1, "not published"),
             _published(
-                "workload.recompute_modules", ["mla_up_proj", "layernorm"], f"{_DEEPSEEK}, section 3.2.3"
+                "workload.recompute_modules",
+                ["mla_up_proj", "layernorm", "moe_act"],
+                f"{_DEEPSEEK}, sections 3.2.3, 3.3.3",
             ),
             _published("plan.recompute", "selective", f"{_DEEPSEEK}, section 3.2.3"),
         ),

@@ -8,6 +8,11 @@ another stage waits for, W the gradients of its weights, and (F B) a pair:
     2 (p - 1 - r) times Fa; r + 1 times Fa Fb; p - 1 - r times Ib Wb Fb; m - 2 p + r + 1 times (Fa Bb) (Fb Ba);
     p - 1 - r times Bb (Fb Ba); r + 1 times Bb Ba, from the middle on Ib Ia; p - 1 - r times W Ia; at last the W that are left
 
+DualPipe itself has p stages on p devices, and half of the micro-batches begin on the last one, where stage p - 1 - r stands
+beside stage r of the others. So devices r and p - 1 - r do the same, and together what one of DualPipeV with p/2 devices does
+for two replicas: DualPipe of p stages and m micro-batches is DualPipeV of p/2 and m/2 on twice the replicas. Both have the
+bubble (p/2 - 1)(F&B + B - 3 W) of p stages and two of them on a device (deepseek-ai/DualPipe, README.md: p devices and p/2).
+
 The first (Fa Bb) of the last stage is none, which leaves a smaller bubble. A pair begins when both have what they need, and
 both results leave with its end. That of a whole backward leaves behind its weight gradients.
 

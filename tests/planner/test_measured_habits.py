@@ -477,6 +477,23 @@ class TestHabitsOfReleases:
         assert (row["pipeline_schedule"], row["virtual_pipeline"]) == ("dual_pipe_v", "2")
         assert "pipeline_schedule" in row["assumed"].split()
 
+    def test_hai_llm_predicts_one_token_more_of_deepseek_v3_and_has_dual_pipe(self, tmp_path: Path) -> None:
+        # Same, sections 2.2, 3.2 and 4.2: 16 stages of DualPipe on 2,048 H800.
+        told = {"framework": "HAI-LLM", "model": "DeepSeek-V3", "gpu": "H800", "precision": "fp8"}
+        shape = {"layers": 61, "hidden": 7168, "heads": 128, "kv_heads": "", "experts": 256, "topk": 8}
+        layout = {
+            "n_gpus": 2048,
+            "tp": 1,
+            "pp": 16,
+            "dp": 128,
+            "ep": 64,
+            "gpus_per_node": 8,
+            "micro_batch": 1,
+        }
+        row = row_of(tmp_path, **told, **shape, **layout, global_batch=15_360, zero_stage_or_fsdp="1")
+        assert (row["pipeline_parallel"], row["data_parallel"]) == ("8", "256")
+        assert (row["num_mtp_layers"], row["stage_layers"]) == ("1", "4 " * 15 + "1")
+
     def test_a_row_that_shards_weights_is_simulated_with_those_habits(self, tmp_path: Path) -> None:
         dense = {
             "model": "gpt",

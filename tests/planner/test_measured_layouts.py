@@ -134,6 +134,26 @@ class TestLayout:
         assert row["virtual_pipeline"] == str(cells.get("vpp", 2 if "pp_schedule" in cells else 1))
 
     @pytest.mark.parametrize(
+        ("cells", "degrees", "remark"),
+        [
+            ({"pp": 8, "n_gpus": 16}, ("4", "4"), "its equal, dual_pipe_v on half of the stages"),
+            ({"pp": 8, "n_gpus": 16, "pp_schedule": "DualPipeV"}, ("8", "2"), ""),
+            ({"pp": 2, "n_gpus": 4}, ("2", "2"), "taken as dual_pipe_v, its half"),
+            ({"pp": 4, "n_gpus": 8, "global_batch": 34}, ("4", "2"), "taken as dual_pipe_v, its half"),
+        ],
+    )
+    def test_dual_pipe_is_dual_pipe_v_on_half_of_the_stages_with_twice_the_replicas(
+        self, tmp_path: Path, cells: Mapping[str, object], degrees: tuple[str, str], remark: str
+    ) -> None:
+        told = {"tp": 1, "micro_batch": 1, "global_batch": 64, "pp_schedule": "DualPipe", "gpus_per_node": 4}
+        row = row_of(tmp_path, **{**told, **cells})
+        assert (row["pipeline_parallel"], row["data_parallel"]) == degrees
+        assert (row["pipeline_schedule"], row["virtual_pipeline"]) == ("dual_pipe_v", "2")
+        assert reason_against(row) == ""
+        assert remark in row["remarks"]
+        assert bool(remark) == bool(row["remarks"])
+
+    @pytest.mark.parametrize(
         ("cells", "schedule", "chunks", "remark"),
         [
             ({"pp_schedule": "1F1B"}, "1f1b", 1, ""),
@@ -145,7 +165,12 @@ class TestLayout:
             ({"pp_schedule": "ZBVZeroBubble"}, "zb_v", 2, ""),
             ({"pp_schedule": "gpipe", "vpp": 2}, "gpipe", 1, "vpp = '2': left out"),
             ({"pp_schedule": "zerobubble"}, "zb_v", 2, "taken as zb_v, the nearest"),
-            ({"notes": "DualPipe, DeepEP"}, "dual_pipe_v", 2, "taken as dual_pipe_v, its half"),
+            (
+                {"notes": "DualPipe, DeepEP"},
+                "dual_pipe_v",
+                2,
+                "on half of the stages with twice the replicas",
+            ),
             ({"pp_schedule": "DualPipeV"}, "dual_pipe_v", 2, ""),
             ({"pp_schedule": "dualpipe-v"}, "dual_pipe_v", 2, ""),
             (
