@@ -30,7 +30,8 @@ _LEAST_DEVIATION = 1e-9
 _FARTHEST = 5.5
 """Standard deviations of z beyond which a tail is nothing, or all: one in fifty million."""
 _SLIGHT = 0.2**2
-"""Mean square of a delay by the variance of all of its class and of the stratum, below which its number matters little."""
+"""Mean square of delays that come together by the variance of all of their class and of the stratum, below which their number
+matters little."""
 _NOTHING = 1e-300
 _MOST_STEPS = 80
 _CLOSE, _NEAR = 1e-9, 1e-3
@@ -53,7 +54,7 @@ _CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SQUARE, _SUM_MEAN, _SUM_VARIANCE
     _NUM_MOMENTS
 )
 """Of a class at the mean slow-down: interruptions of a calm run; of the chance of k + 1 delays by that of k, (k + 1)-fold, the
-part for each of these and for each of k; moments of a delay and its mean square; cumulants of the sum of all."""
+part for each of these and for each of k; moments of a delay; mean square of those that come together; cumulants of the sum."""
 _ROOT_HALF, _ROOT_TWO_PI = math.sqrt(0.5), math.sqrt(2.0 * math.pi)
 
 
@@ -156,7 +157,7 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
             -math.expm1(-y),
         )
         moments[kind, _MEAN], moments[kind, _VARIANCE], moments[kind, _THIRD] = mean, variance, third
-        moments[kind, _SQUARE] = variance + mean**2
+        moments[kind, _SQUARE] = variance + ((2.0 * grown - 1.0) * mean) ** 2
         moments[kind, _SUM_MEAN] = number * mean
         moments[kind, _SUM_VARIANCE] = number * (variance + grown * mean**2)
         skew = third + grown * mean * (3.0 * variance + (2.0 * grown - 1.0) * mean**2)
