@@ -35,7 +35,8 @@ class Schedule(Choice):
     ZB_V = "zb_v"
     """Zero bubble, with two chunks on a stage, to and fro: embedding and output layer are both on the first stage."""
     DUAL_PIPE_V = "dual_pipe_v"
-    """Chunks as under `zb_v`; forwards run beside backwards and hide each other's exchange of experts."""
+    """Chunks as under `zb_v`; forwards run beside backwards and hide each other's exchange of experts. DualPipe on p stages is
+    this on p/2 with twice the replicas."""
 
 
 TO_AND_FRO = (Schedule.ZB_V, Schedule.DUAL_PIPE_V)

@@ -69,7 +69,8 @@ class Search(Record):
     virtual_pipeline: tuple[PositiveInt, ...] | None = None
     """Allowed VPP degrees."""
     pipeline_schedules: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,)
-    """Allowed orders of the pipeline; the others are kept out by default, since few frameworks have them."""
+    """Allowed orders of the pipeline; the others are kept out by default, since few frameworks have them. DualPipe
+    on p stages is `dual_pipe_v` on p/2."""
     interleaved_group_sizes: tuple[PositiveInt, ...] | None = None
     """Allowed micro-batches that an interleaved stage takes through one chunk before the next; left out: as many as stages."""
     context_parallel: tuple[PositiveInt, ...] | None = None
