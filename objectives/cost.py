@@ -31,7 +31,8 @@ from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR
 PriceLevel = Literal["low", "mid", "high"]
 """Which value of an `Estimate` is taken."""
 MONTH = YEAR / 12.0
-_OWNED_PARTS = (
+COST_PARTS = (
+    "rent_usd",
     "capital_usd",
     "storage_usd",
     "maintenance_usd",
@@ -40,7 +41,7 @@ _OWNED_PARTS = (
     "electricity_usd",
     "demand_usd",
 )
-"""In the order in which they are summed up."""
+"""Columns that sum to `cost_usd`, in this order."""
 
 
 def total(parts: Mapping[str, Floats]) -> Floats:
@@ -65,13 +66,12 @@ def cost_parts(
     """
     rent = np.array([_at(offer.rent_usd_per_gpu_hour, level) for offer in job.offers])[plans.offer]
     node = np.array([_at(offer.purchase_usd_per_node, level) for offer in job.offers])[plans.offer]
-    bought, owned = is_bought(job, plans), dict.fromkeys(_OWNED_PARTS, np.zeros(len(plans)))
+    bought, parts = is_bought(job, plans), dict.fromkeys(COST_PARTS, np.zeros(len(plans)))
     if np.any(bought):
-        found = owned_parts(job, plans, usage, node, is_bound=is_bound)
-        owned = {name: np.where(bought, found[name], 0.0) for name in _OWNED_PARTS}
-    return {
+        owned = owned_parts(job, plans, usage, node, is_bound=is_bound)
+        parts |= {name: np.where(bought, values, 0.0) for name, values in owned.items()}
+    return parts | {
         "rent_usd": rent_cost(job, plans, usage, rent),
-        **owned,
         "storage_usd": storage_usd(job, usage),
     }
 

@@ -14,7 +14,7 @@ from objectives.carbon import (
     replacement_kgco2e,
     water_l,
 )
-from objectives.cost import PriceLevel, affordable_s, annuity_fraction, cost_parts, total
+from objectives.cost import COST_PARTS, PriceLevel, affordable_s, annuity_fraction, cost_parts, total
 from objectives.usage import Usage, num_held_gpus
 from simulator.job import Job, Objective
 from simulator.plan import PlanTable
@@ -40,17 +40,6 @@ __all__ = [
 
 LATE_PROBABILITY = 0.95
 """Share of the runs that stay below the figures called p95."""
-COST_PARTS = (
-    "rent_usd",
-    "capital_usd",
-    "storage_usd",
-    "maintenance_usd",
-    "staff_usd",
-    "facility_usd",
-    "electricity_usd",
-    "demand_usd",
-)
-"""Columns that sum to `cost_usd`."""
 EMBODIED_PARTS = (
     "embodied_accelerators_kgco2e",
     "embodied_hosts_kgco2e",
