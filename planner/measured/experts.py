@@ -46,7 +46,10 @@ def expert_habits(told: Told, known: ModelShape | None, habits: Habits, *, is_fa
         "gathers_routing_maps": measured_notes.gathers_routing_maps(notes),
         "expert_tensor_parallel": told.cells.count("etp") or measured_notes.expert_tensor_parallel(notes),
         "dispatches_in_8_bits": measured_notes.dispatches_in_8_bits(notes) or habits.dispatches_in_8_bits,
-        "overlaps_shared_experts": measured_notes.overlaps_shared_experts(notes) and not is_hidden,
+        "overlaps_shared_experts": (
+            measured_notes.overlaps_shared_experts(notes) or habits.overlaps_shared_experts
+        )
+        and not is_hidden,
     }
 
 

@@ -18,10 +18,12 @@ from typing import Final
 import numpy as np
 
 from planner.measured.layout import MOST_UNSPLIT_GPUS
+from planner.measured.recompute import restored_modules
 from planner.measured.runs import Comparison, Row, compare, is_untold, reasons_against, whole_share
 from planner.measured.sharding import SHARD_GROUPS
 from simulator.calibration import Calibration
 from simulator.chunks import can_split_evenly
+from simulator.plan import SPLIT_BACKWARD
 
 MICRO_BATCH_SIZES: Final = (1, 2)
 """Sequences that a pipeline usually passes at a time: so do 201 of the 262 configurations of training_runs.csv that tell it."""
@@ -29,7 +31,9 @@ FAR: Final = 1.05
 """Memory over capacity beyond which a run that ran did something else: simulated memory is 4 % off on average."""
 LAYER_SHARES: Final = 16
 """Into how many parts the layers of a chunk are divided to find the least that has to be computed again."""
-_RECOMPUTATION: Final = ("recompute", "recompute_num_layers")
+_RECOMPUTATION: Final = ("recompute", "recompute_num_layers", "recompute_modules")
+_PUT_OFF: Final = tuple(schedule.value for schedule in SPLIT_BACKWARD)
+"""Schedules that put off weight gradients."""
 _CHOSEN: Final = ("micro_batch", "recompute", "vpp")
 """What may be chosen here, by columns."""
 _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
@@ -140,7 +144,10 @@ def _chunk_counts(row: Row) -> list[int]:
 
 
 def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
-    """Returns the cells of nothing, attention, some layers of a chunk, and all of them computed again."""
+    """Returns the cells of nothing, attention, some layers of a chunk, and all of them computed again.
+
+    Pipelines that put off weight gradients, which need the inputs of all products, also of modules that leave those in place.
+    """
     if not is_untold(row, "recompute"):
         return [{}]
     whole = [{"recompute": kind, "recompute_num_layers": ""} for kind in ("none", "full")]
@@ -149,7 +156,10 @@ def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
     num_layers = int(row["num_layers"]) // (int(row["pipeline_parallel"]) * chunks_per_stage)
     counts = {round(num_layers * part / LAYER_SHARES) for part in range(1, LAYER_SHARES)} - {0, num_layers}
     some = [{**whole[1], "recompute_num_layers": str(count)} for count in sorted(counts)]
-    return [*whole, {**whole[0], "recompute": "selective"}, *some]
+    selective = {**whole[0], "recompute": "selective"}
+    modules = " ".join(restored_modules(row)) if row.get("pipeline_schedule") in _PUT_OFF else ""
+    restored = [{**selective, "recompute_modules": modules}] if modules else []
+    return [*whole, selective, *restored, *some]
 
 
 def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
@@ -171,7 +181,8 @@ def said_of(row: Row, columns: Collection[str] = _CHOSEN) -> str:
         columns: which of them.
     """
     count, chunks = row.get("recompute_num_layers"), int(row["virtual_pipeline"] or 1)
-    layers = f" of {count} layers a chunk" if count else ""
+    modules = row.get("recompute_modules")
+    layers = f" of {count} layers a chunk" if count else f" of {modules}" if modules else ""
     said = {
         "micro_batch": f"micro-batch {row['micro_batch_size']}",
         "recompute": f"recomputation {row['recompute'] or 'none'}{layers}",

@@ -48,7 +48,7 @@ from planner.measured.megatron_habits import (
     VTRAIN,
     VTRAIN_RUNS,
 )
-from planner.measured.other_habits import ALPA, HAI_LLM, JAX, META, UNKNOWN
+from planner.measured.other_habits import ALPA, HAI_LLM, HAI_LLM_16_BITS, JAX, META, UNKNOWN
 from planner.measured.release_numbers import Month
 from planner.measured.sharding import LAST_STAGE, named_stage, sharded_copies
 from planner.measured.software_families import DEEPSPEED as DEEPSPEED_WORDS
@@ -173,6 +173,8 @@ def _in_format(habits: Habits, precision: str) -> Habits:
     # 8-bit products of PyTorch need its compiler
     if precision in ("fp8", "fp4") and habits in (SHARDED, TORCHTITAN):
         return replace(habits, has_fused_operators=True)
+    if precision not in ("fp8", "fp4") and habits == HAI_LLM:
+        return HAI_LLM_16_BITS
     if precision != "bf16" and habits.splits_masters:
         habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling

@@ -101,6 +101,7 @@ class Habits:
     """Whether the traffic of experts is hidden where their ranks span several link domains."""
     pads_to_capacity: bool = False
     """Whether experts that drop tokens take inputs padded to their capacity, by all-to-alls (`apply_moe_token_drop`)."""
+    overlaps_shared_experts: bool = False
     dispatches_in_8_bits: bool = False
     predicting_models: str = ""
     """Names of models, as a regular expression, whose recipes train one module of multi-token prediction."""

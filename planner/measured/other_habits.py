@@ -45,4 +45,14 @@ HAI_LLM = Habits(
 `simulator.pipeline.dual_pipe` for its equal, `dual_pipe_v`), one token more is predicted (2.2, 4.2), tokens travel once to
 a node (3.2.2) in 8 bits (3.3.3), blocks of 128 share a scale (3.3.1), and Adam's moments have 16 bits beside a master weight of
 32 (3.3.3)."""
+HAI_LLM_16_BITS = Habits(
+    name="HAI-LLM",
+    pads_vocabulary=False,
+    has_sequence_parallel=False,
+    gathers_cast_inputs=False,
+    overlaps_shared_experts=True,
+    expert_schedule=Schedule.ZB_V,
+)
+"""DeepSeek-V2's report (arXiv 2405.04434, section 3.1.3), of before 8-bit training: a zero-bubble pipeline, of which kind is
+not said, and shared experts beside the exchange of the routed ones."""
 UNKNOWN = Habits(name="unknown framework", overlaps_input_gradients=True)

@@ -228,15 +228,31 @@ def in_model(told: Told, again: Recomputed, sizes: Mapping[str, object]) -> dict
     return {"selective_recompute": "attention", "recompute_modules": " ".join(fitting)}
 
 
+def restored_modules(sizes: Mapping[str, object]) -> tuple[RecomputeModule, ...]:
+    """Returns the modules, beside the attention core, that leave the inputs of products in place once computed again.
+
+    Args:
+        sizes: of the network.
+    """
+    parts = _parts(sizes)
+    restored = RESTORED.difference(CORE)
+    return tuple(module for module in _MODULES if module in restored and not parts.reason_against(module))
+
+
 def _parts(sizes: Mapping[str, object]) -> Parts:
     """Returns what the layers of a network have."""
-    has_experts = bool(sizes["num_experts"])
+    has_experts = _is_some(sizes.get("num_experts"))
     return Parts(
-        latent_attention=bool(sizes.get("key_value_rank")),
+        latent_attention=_is_some(sizes.get("key_value_rank")),
         experts=has_experts,
-        shared_experts=has_experts and bool(sizes.get("shared_ffn_hidden_size")),
-        dense_layers=not has_experts or bool(sizes.get("num_dense_layers")),
+        shared_experts=has_experts and _is_some(sizes.get("shared_ffn_hidden_size")),
+        dense_layers=not has_experts or _is_some(sizes.get("num_dense_layers")),
     )
+
+
+def _is_some(value: object) -> bool:
+    """Whether a number, or a cell that spells one, is there and not zero."""
+    return value not in (None, "", 0, "0")
 
 
 def _some_layers(num_layers: int | None, of_layers: int | None) -> Recomputed:

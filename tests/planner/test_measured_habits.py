@@ -477,6 +477,17 @@ class TestHabitsOfReleases:
         assert (row["pipeline_schedule"], row["virtual_pipeline"]) == ("dual_pipe_v", "2")
         assert "pipeline_schedule" in row["assumed"].split()
 
+    def test_hai_llm_of_16_bits_trains_experts_as_the_report_of_deepseek_v2_says(
+        self, tmp_path: Path
+    ) -> None:
+        # arXiv 2405.04434, section 3.1.3.
+        row = row_of(
+            tmp_path, framework="HAI-LLM", precision="bf16", pp=2, ep=8, global_batch=512, gpus_per_node=4
+        )
+        workload = job_of(row).workload
+        assert (workload.overlaps_expert_exchange, workload.overlaps_shared_experts) == (False, True)
+        assert (workload.dispatches_in_8_bits, row["pipeline_schedule"]) == (False, "zb_v")
+
     def test_hai_llm_predicts_one_token_more_of_deepseek_v3_and_has_dual_pipe(self, tmp_path: Path) -> None:
         # Same, sections 2.2, 3.2 and 4.2: 16 stages of DualPipe on 2,048 H800.
         told = {"framework": "HAI-LLM", "model": "DeepSeek-V3", "gpu": "H800", "precision": "fp8"}

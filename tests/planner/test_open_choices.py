@@ -195,6 +195,36 @@ def test_what_has_no_room_computes_as_little_again_as_makes_room(
     assert len(ratios_of(chosen.row)) > 0
 
 
+@pytest.mark.parametrize(("schedule", "kind"), [("zbv", "selective"), ("1F1B", "full")])
+def test_what_keeps_inputs_of_products_has_modules_computed_again(
+    tmp_path: Path, schedule: str, kind: str
+) -> None:
+    deepseek = {
+        "model": "DeepSeek-V2",
+        "layers": 60,
+        "hidden": 5120,
+        "heads": 128,
+        "kv_heads": "",
+        "head_dim": "",
+    }
+    experts = {
+        "experts": 160,
+        "topk": 6,
+        "moe_ffn_hidden": 1536,
+        "shared_expert_ffn": 3072,
+        "dense_layers": 1,
+    }
+    sizes = {"ffn_hidden": 12288, "vocab": 102400, "seq_len": 4096, "global_batch": 9216, "micro_batch": 1}
+    layout = {"gpu": "H800", "n_gpus": 1024, "tp": 1, "pp": 16, "dp": 64, "ep": 8, "zero_stage_or_fsdp": "1"}
+    row = row_of(tmp_path, {**deepseek, **experts, **sizes, **layout, "schedule": schedule, "recompute": ""})
+    assert compare([row])[0].is_too_large
+    (chosen,) = with_room(compare([row]))
+    assert not chosen.is_too_large
+    modules = "mla_up_proj layernorm moe_act" if kind == "selective" else ""
+    assert (chosen.row["recompute"], chosen.row.get("recompute_modules", "")) == (kind, modules)
+    assert (f"recomputation selective of {modules}" in chosen.row["remarks"]) == bool(modules)
+
+
 def test_what_fits_or_tells_what_it_computes_again_stays(tmp_path: Path) -> None:
     small = {"micro_batch": 1, "seq_len": 1024, "recompute": ""}
     for changes in (small, {"micro_batch": 8, "recompute": "none"}):
