@@ -89,6 +89,7 @@ class _Framework:
     """Whether releases before the usual ones had other habits."""
 
 
+_LESS_THAN_16_BITS = ("fp8", "fp4")
 _JAX_WORDS = r"maxtext|\bjax\b|paxml|levanter|t5x|praxis|axlearn|lingvo|pathways|flax|haiku|gspmd|easylm|mesh-?tensorflow"
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
@@ -150,6 +151,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     habits = (
         JAX if family == "tpu" and _framework(name) is None else _by_name(name, is_old=family in OLD_FAMILIES)
     )
+    if habits is HAI_LLM and precision not in _LESS_THAN_16_BITS:
+        habits = HAI_LLM_16_BITS
     stage = named_stage(name)
     if (is_fully_sharded or stage == LAST_STAGE) and habits in (
         EARLY_MEGATRON,
@@ -171,10 +174,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
 
 def _in_format(habits: Habits, precision: str) -> Habits:
     # 8-bit products of PyTorch need its compiler
-    if precision in ("fp8", "fp4") and habits in (SHARDED, TORCHTITAN):
+    if precision in _LESS_THAN_16_BITS and habits in (SHARDED, TORCHTITAN):
         return replace(habits, has_fused_operators=True)
-    if precision not in ("fp8", "fp4") and habits == HAI_LLM:
-        return HAI_LLM_16_BITS
     if precision != "bf16" and habits.splits_masters:
         habits = replace(habits, optimizer_bytes=FULL_OPTIMIZER_BYTES)
     if precision == "fp16":  # gradients are 16-bit from end to end, with loss scaling
