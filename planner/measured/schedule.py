@@ -56,12 +56,8 @@ class Order:
 
     def simulated(self, layout: Mapping[str, int]) -> dict[str, int]:
         """Returns the degrees with which the pipeline is simulated."""
-        return {
-            **layout,
-            "pipeline_parallel": layout["pipeline_parallel"] // self.num_mirrored,
-            "data_parallel": layout["data_parallel"] * self.num_mirrored,
-            "virtual_pipeline": self.chunks_per_stage or layout["virtual_pipeline"],
-        }
+        chunks = self.chunks_per_stage or layout["virtual_pipeline"]
+        return {**_folded(layout, self.num_mirrored), "virtual_pipeline": chunks}
 
 
 _USUAL = Order()
@@ -94,7 +90,7 @@ def ordered(
         return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
     is_both_ways = schedule is Schedule.DUAL_PIPE_V and (not name or bool(_IN_TWO_DIRECTIONS.search(name)))
     num_mirrored = _MIRRORED if is_both_ways and _can_fold(layout, num_layers) else 1
-    fitting, missing = _fitting(schedule, Order(num_mirrored=num_mirrored).simulated(layout), num_layers)
+    fitting, missing = _fitting(schedule, _folded(layout, num_mirrored), num_layers)
     if fitting is not Schedule.GPIPE and not keeps_inputs:
         meaning = f"{schedule.value} needs what is computed again, and shards no gradients; taken as 1F1B"
         told.remark(column, meaning)
@@ -162,12 +158,18 @@ def _fitting(schedule: Schedule, layout: Mapping[str, int], num_layers: int) -> 
     return schedule, ""
 
 
+def _folded(layout: Mapping[str, int], num_mirrored: int) -> dict[str, int]:
+    """Returns a layout with so many stages as one of so many times the replicas."""
+    stages, replicas = layout["pipeline_parallel"] // num_mirrored, layout["data_parallel"] * num_mirrored
+    return {**layout, "pipeline_parallel": stages, "data_parallel": replicas}
+
+
 def _can_fold(layout: Mapping[str, int], num_layers: int) -> bool:
     """Returns whether DualPipe is DualPipeV on half of the stages with twice the replicas, half of the batch for each."""
     p, m = layout["pipeline_parallel"], _micro_batches(layout)
-    folded = Order(num_mirrored=_MIRRORED).simulated(layout)
     is_whole = p % _MIRRORED == 0 and p > _MIRRORED and m % _MIRRORED == 0
-    return is_whole and _fitting(Schedule.DUAL_PIPE_V, folded, num_layers)[0] is Schedule.DUAL_PIPE_V
+    fitting, _ = _fitting(Schedule.DUAL_PIPE_V, _folded(layout, _MIRRORED), num_layers)
+    return is_whole and fitting is Schedule.DUAL_PIPE_V
 
 
 def _remark_likeness(told: Told, column: str, name: str, schedule: Schedule, num_mirrored: int) -> None:
