@@ -27,6 +27,8 @@ from docs.answer_page import (
     models_in,
     simulate_reference,
 )
+from docs.calibration_page import PAGE as CALIBRATION_PAGE
+from docs.calibration_page import filled_calibration
 from docs.cluster_size import PAGE as STUDY_PAGE
 from docs.cluster_size import all_rows, filled_page
 from docs.explain_page import (
@@ -274,6 +276,7 @@ def main() -> int:
         NETWORK_PAGE: network_reference(),
         PERFSIM_PAGE: perfsim_page(),
         README: filled_readme(),
+        CALIBRATION_PAGE: filled_calibration(),
         GETTING_STARTED: filled_getting_started(),
         STUDY_PAGE: filled_page(all_rows()),
         **{SCHEMAS / f"{name}.schema.json": schema_text(name) for name in NAMES},

@@ -44,6 +44,8 @@ class ConstantName(Choice):
     """Query rows at which half of the accelerator is busy."""
     ATTENTION_BACKWARD_FRACTION = "attention_backward_fraction"
     """Speed of its backward pass relative to forward."""
+    ATTENTION_BACKWARD_RAMP_TOKENS = "attention_backward_ramp_tokens"
+    """Sequence length by which that of half the final speed is longer backward."""
     INTRA_LINK_RATIO = "intra_link_ratio"
     """Bandwidth inside a link domain relative to that with the published efficiencies."""
     INTER_LINK_RATIO = "inter_link_ratio"

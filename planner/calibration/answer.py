@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from simulator.calibration import Calibration
+from simulator.hardware import Precision
 from simulator.record import Record
 
 
@@ -36,6 +37,50 @@ class RowFit(Record):
     """With constants that were fitted without it."""
 
 
+class KindFit(Record):
+    """Measured kernels of a kind; errors are mean sizes of simulated over measured, less one."""
+
+    name: str
+    """What they are, with the number format of products."""
+    num_kernels: int
+    """How many were measured."""
+    error_before_fraction: float
+    """With published constants."""
+    error_after_fraction: float
+    """With the calibrated ones."""
+    error_left_out_fraction: float
+    """With constants that were fitted without the kernel in question; of layers, without its model."""
+
+
+class LayerFit(Record):
+    """A pass through a layer that was timed on the device; errors are simulated over measured, less one."""
+
+    model: str
+    """Catalogue name of its model."""
+    precision: Precision
+    """Number format of its products."""
+    software: Literal["eager", "compiled"]
+    """Whether PyTorch launched one operator after the other, or its compiler had fused small ones."""
+    batch: int
+    """Sequences of the micro-batch."""
+    sequence_length: int
+    """Tokens of each."""
+    direction: Literal["forward", "backward"]
+    """Which pass."""
+    measured_s: float
+    """Mean over passes under lasting load."""
+    error_before_fraction: float
+    """With published constants."""
+    error_left_out_fraction: float
+    """With calibrated ones, clock and host time from the layers of other models."""
+    waits_for_host: bool
+    """Whether the accelerator waits for launches for a tenth of the pass or more, simulated with calibrated constants."""
+    kept_bytes: float | None = None
+    """What the layer kept for its backward pass; `null` backward, where unknown, and in 8 bits, where frameworks differ."""
+    kept_error_fraction: float | None = None
+    """The same simulated over measured, less one."""
+
+
 class CalibrationAnswer(Record):
     """Constants of a cluster, and how they came about."""
 
@@ -47,5 +92,9 @@ class CalibrationAnswer(Record):
     """Constants that could not be told and stay as published."""
     rows: tuple[RowFit, ...] = ()
     """Every configuration that was fitted; empty for measured kernels."""
+    kinds: tuple[KindFit, ...] = ()
+    """Measured kernels by kind; empty for measured steps."""
+    layers: tuple[LayerFit, ...] = ()
+    """Every pass through a layer that was timed; empty for measured steps."""
     warnings: tuple[str, ...] = ()
     """What the reader should know before using it."""

@@ -1,34 +1,70 @@
-"""Which kernels of a device are timed, and how often each? A grid of products, attention, copies, launches and sums.
+"""Which kernels of a device are timed, and how often each? A grid of products, attention and copies, sums, and whole layers.
 
 A device only has to run a kernel some times in a row and say how long that took, so that all else is tried without one.
+Single kernels are timed in short bursts with rests between them, at the clock of a cool device, as those behind the published
+constants were; layers under lasting load, at the clock that the power limit leaves, as in training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from planner.calibration.table import Kernel, KernelKind, KernelTable, today
+from planner.calibration.table import Kernel, KernelKind, KernelTable, Software, today
+from simulator import catalog
 from simulator.errors import CapplanError
+from simulator.hardware import Precision
+from simulator.model import ModelShape
 from simulator.units import GIB, MIB
 
 TOKENS = (512, 2048, 8192)
 WIDTHS = (1024, 4096, 12288)
 """Rows, and widths and depths of products: from small models on many ranks to large ones on few."""
+PRODUCTS = (
+    (Precision.BF16, KernelKind.GEMM),
+    (Precision.BF16, KernelKind.INPUT_GRADIENT),
+    (Precision.BF16, KernelKind.WEIGHT_GRADIENT),
+    (Precision.BF16, KernelKind.ADDED_GRADIENT),
+    (Precision.FP8, KernelKind.GEMM),
+    (Precision.FP8, KernelKind.INPUT_GRADIENT),
+)
+"""In 8 bits all directions have the layout of the forward one, and gradients do without fast accumulation."""
 ATTENTION_TOKENS = 16384
 SEQUENCE_LENGTHS = (1024, 2048, 4096, 8192, 16384)
 NUM_HEADS = (4, 16)
 HEAD_DIMS = (64, 128)
-MOVED_BYTES = tuple(size * int(MIB) for size in (48, 192, 768))
-"""Far more than caches hold; divisible by two and three elements of 16 bits."""
+MOVED_BYTES = tuple(size * int(MIB) for size in (3, 12, 48, 192, 768))
+"""From where the launch counts to where only bandwidth does; divisible by two and three elements of 16 bits."""
 SUMMED_BYTES = tuple(size * int(MIB) for size in (1, 16, 256))
+LAYER_SIZES = (
+    ("llama-3.2-1b", 1, 128),
+    ("gpt2-xl", 1, 128),
+    ("llama-3.2-1b", 4, 4096),
+    ("gpt2-xl", 8, 1024),
+    ("llama-3.1-8b", 1, 4096),
+    ("llama-3.1-8b", 2, 8192),
+    ("gpt3-175b", 1, 2048),
+    ("llama-3.1-70b", 1, 8192),
+    ("llama-3.1-405b", 1, 8192),
+)
+"""Models, sequences and their lengths: two micro-batches so small that only the host's time shows, then the usual ones."""
+LAYERS_IN_8_BITS = (("llama-3.2-1b", 4, 4096), ("llama-3.1-8b", 1, 4096), ("llama-3.1-70b", 1, 8192))
+MOST_LAYERS = 4
+"""Layers in a row, so that what starts a pass counts little, and weights are not in the cache."""
+WEIGHT_AND_GRADIENT_BYTES = 4
+ACTIVATION_BYTES_PER_VALUE = 64
+"""Memory of one layer for each value of the residual stream, not fused and rounded up."""
+LAYER_MEMORY_SHARE = 0.8
 LEAST_MEMORY_BYTES = 4 * GIB
 """Memory below which the largest kernels of the grid, with their inputs, do not fit."""
-TIMED_S = 0.02
-"""Time of one repetition: long against the resolution of clocks and the launch of its first kernel."""
+TIMED_S = 0.005
+"""Time of one burst: long against the resolution of clocks, short against the second over which a power limit acts."""
+RESTS = 10.0
+"""Rest behind a burst, in lengths of it: a tenth of the power of lasting load."""
 MOST_RUNS = 10_000
 NUM_REPETITIONS = 5
 """The median of an odd few is not moved by one interruption."""
@@ -37,6 +73,15 @@ LOADED_S = 2.0
 
 Runs = Callable[[int], float]
 """Runs a kernel so many times in a row and returns the seconds that all of them took."""
+
+
+class LayerTimes(NamedTuple):
+    """Seconds of one layer, and what it keeps from the one pass to the other."""
+
+    forward_s: float
+    backward_s: float
+    kept_bytes: float = 0.0
+    """0: unknown."""
 
 
 class Device(Protocol):
@@ -54,8 +99,17 @@ class Device(Protocol):
     def num_devices(self) -> int:
         """Devices of this kind that can reach each other."""
 
+    def can_run(self, kind: KernelKind, precision: Precision) -> bool:
+        """Returns whether it has such products."""
+
     def prepare(self, kernel: Kernel) -> Runs:
         """Makes the inputs of a kernel; they are freed with what is returned."""
+
+    def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
+        """Runs so many layers in a row under lasting load; `None` where it cannot."""
+
+    def rest(self, seconds: float) -> None:
+        """Waits, so that it cools."""
 
     def power_w(self) -> float | None:
         """Power that it draws; `None` where nothing can be read."""
@@ -72,7 +126,7 @@ def measure(
     Args:
         device: what is timed; nothing else should run on it.
         date: when; left out: today.
-        tell: is told how many kernels are done, and how many there are.
+        tell: is told how many kernels and layers are done, and how many there are.
 
     Raises:
         CapplanError: the device has too little memory.
@@ -83,30 +137,36 @@ def measure(
             f"{LEAST_MEMORY_BYTES / GIB:.0f} GiB: end what else runs on it"
         )
     idle_power_w = device.power_w()
-    kernels = tuple(grid(device.num_devices))
-    seconds = []
+    kernels, layers = tuple(grid(device)), tuple(layers_of(device))
+    num_all = len(kernels) + len(layers)
+    timed: list[tuple[Kernel, float]] = []
     for done, kernel in enumerate(kernels):
-        tell(done, len(kernels))
-        seconds.append(float(f"{time_s(device.prepare(kernel)):.6g}"))  # as the table keeps it
+        tell(done, num_all)
+        timed.append((kernel, time_s(device.prepare(kernel), device.rest)))
+    loaded_power_w = _loaded_power_w(device) if idle_power_w is not None else None
+    for done, (layer, num_layers) in enumerate(layers, len(kernels)):
+        tell(done, num_all)
+        if times := device.layer_times(layer, num_layers):
+            timed.append((replace(layer, num_bytes=round(times.kept_bytes)), times.forward_s))
+            timed.append((replace(layer, kind=KernelKind.LAYER_BACKWARD), times.backward_s))
     return KernelTable(
         device=device.name,
         date=date or today(),
-        kernels=kernels,
-        seconds=np.array(seconds),
+        kernels=tuple(kernel for kernel, _ in timed),
+        seconds=np.array([float(f"{seconds:.6g}") for _, seconds in timed]),  # as the table keeps it
         idle_power_w=idle_power_w,
-        loaded_power_w=_loaded_power_w(device) if idle_power_w is not None else None,
+        loaded_power_w=loaded_power_w,
     )
 
 
-def grid(num_devices: int) -> Iterator[Kernel]:
-    """Yields the kernels that are timed, launches first and large ones mixed with small ones."""
-    yield Kernel(kind=KernelKind.EMPTY)
-    yield Kernel(kind=KernelKind.HOST_LAUNCH)
+def grid(device: Device) -> Iterator[Kernel]:
+    """Yields the kernels that are timed alone, large ones mixed with small ones."""
     for kind, num_bytes in product((KernelKind.COPY, KernelKind.ADD), MOVED_BYTES):
         yield Kernel(kind=kind, num_bytes=num_bytes)
+    products = [(precision, kind) for precision, kind in PRODUCTS if device.can_run(kind, precision)]
     for m, n, k in product(TOKENS, WIDTHS, WIDTHS):
-        for kind in (KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT):
-            yield Kernel(kind=kind, m=m, n=n, k=k)
+        for precision, kind in products:
+            yield Kernel(kind=kind, precision=precision, m=m, n=n, k=k)
     for length, heads, width in product(SEQUENCE_LENGTHS, NUM_HEADS, HEAD_DIMS):
         for kind in (KernelKind.ATTENTION, KernelKind.ATTENTION_BACKWARD):
             yield Kernel(
@@ -116,17 +176,51 @@ def grid(num_devices: int) -> Iterator[Kernel]:
                 num_heads=heads,
                 head_dim=width,
             )
-    if num_devices > 1:
+    if device.num_devices > 1:
         for num_bytes in SUMMED_BYTES:
-            yield Kernel(kind=KernelKind.ALL_REDUCE, num_bytes=num_bytes, group_size=num_devices)
+            yield Kernel(kind=KernelKind.ALL_REDUCE, num_bytes=num_bytes, group_size=device.num_devices)
 
 
-def time_s(runs: Runs) -> float:
-    """Returns the seconds of one run: the median of repetitions, each long enough for the clock, after warming up."""
+def layers_of(device: Device) -> Iterator[tuple[Kernel, int]]:
+    """Yields the layers that are timed, forward and backward in one, and how many of each fit in a row."""
+    in_8_bits = LAYERS_IN_8_BITS if device.can_run(KernelKind.GEMM, Precision.FP8) else ()
+    asked = [
+        *((Precision.BF16, software, size) for size in LAYER_SIZES for software in Software),
+        *((Precision.FP8, Software.COMPILED, size) for size in in_8_bits),
+    ]
+    for precision, software, (model, batch, length) in asked:
+        num_layers = _num_layers(catalog.model(model), batch * length, device.memory_bytes)
+        if num_layers:
+            yield (
+                Kernel(
+                    kind=KernelKind.LAYER,
+                    precision=precision,
+                    model=model,
+                    software=software,
+                    batch=batch,
+                    sequence_length=length,
+                ),
+                num_layers,
+            )
+
+
+def time_s(runs: Runs, rest: Callable[[float], None] = lambda _: None) -> float:
+    """Returns the seconds of one run: the median of bursts, each long enough for the clock, after warming up."""
     runs(1)
     first_s = max(runs(3) / 3.0, 1e-9)
     num_runs = int(np.clip(TIMED_S / first_s, 1, MOST_RUNS))
-    return float(np.median([runs(num_runs) / num_runs for _ in range(NUM_REPETITIONS)]))
+    found = []
+    for _ in range(NUM_REPETITIONS):
+        rest(RESTS * num_runs * first_s)
+        found.append(runs(num_runs) / num_runs)
+    return float(np.median(found))
+
+
+def _num_layers(shape: ModelShape, tokens: int, memory_bytes: float) -> int:
+    """Returns how many layers fit with what they keep for the backward pass."""
+    weights = WEIGHT_AND_GRADIENT_BYTES * shape.dense_layer_parameters
+    kept = ACTIVATION_BYTES_PER_VALUE * tokens * shape.hidden_size
+    return int(min(MOST_LAYERS, LAYER_MEMORY_SHARE * memory_bytes // (weights + kept)))
 
 
 def _loaded_power_w(device: Device) -> float | None:

@@ -6,7 +6,6 @@ The same functions fit the published constants (`benchmarks/fit_kernels.py`) and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,8 @@ from simulator.compute import (
 )
 from simulator.hardware import Accelerator, Precision
 from simulator.table import Booleans, Floats
-from simulator.training import training_constants
 
+ELEMENT_BYTES = {Precision.BF16: 2.0, Precision.FP8: 1.0}
 Values = dict[ConstantName, float]
 """Constants of an accelerator by name."""
 
@@ -85,20 +84,6 @@ def gemm_s(
     return product_s + np.where(cast_bytes > 0, cast_s, 0.0)
 
 
-def _plain_weight_gradient_s(
-    constants: KernelConstants,
-    shape: tuple[Floats, Floats, Floats],
-    *,
-    peak_flop_per_s: float,
-    memory_bytes_per_s: float,
-) -> Floats:
-    """Returns seconds of the products of weight gradients that are written in 16 bits, as one kernel alone does."""
-    slower = replace(
-        constants, gemm_peak_fraction=constants.gemm_peak_fraction * constants.weight_gradient_fraction
-    )
-    return gemm_s(slower, shape, peak_flop_per_s=peak_flop_per_s, memory_bytes_per_s=memory_bytes_per_s)
-
-
 def causal_attention_s(
     constants: KernelConstants,
     *,
@@ -121,39 +106,32 @@ def causal_attention_s(
     )
 
 
-def published_values(chip: Accelerator) -> Values:
-    """Returns the constants of an accelerator without calibration."""
+def published_values(chip: Accelerator, precision: Precision = Precision.BF16) -> Values:
+    """Returns the constants of an accelerator without calibration, those of products in a number format."""
     kernels = kernel_constants(
-        [kernels_of(chip)], [Precision.BF16.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
+        [kernels_of(chip)], [precision.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
     )
-    known = {name: float(getattr(kernels, field)[0]) for name, field in KERNEL_FIELDS.items()}
-    return {**known, ConstantName.HOST_LAUNCH_S: training_constants().launch_s}
+    return {name: float(getattr(kernels, field)[0]) for name, field in KERNEL_FIELDS.items()}
 
 
 def simulated_s(table: KernelTable, chip: Accelerator, values: Values) -> Floats:
-    """Returns seconds of every kernel for given constants, `(n,)`; NaN for launches from the host and for sums."""
+    """Returns seconds of every kernel of one number format for given constants, `(n,)`; NaN for sums and whole layers."""
     constants = constants_of({KERNEL_FIELDS[name]: values[name] for name in KERNEL_FIELDS})
     found_s = np.full(len(table.kernels), np.nan)
-    for kind in KernelKind:
-        chosen = np.array([kernel.kind is kind for kernel in table.kernels])
-        if chosen.any():
-            found_s[chosen] = _seconds(kind, _sizes(table, chosen), chip, constants)
+    for kind, precision in {(kernel.kind, kernel.precision) for kernel in table.kernels}:
+        chosen = np.array([(kernel.kind, kernel.precision) == (kind, precision) for kernel in table.kernels])
+        found_s[chosen] = _seconds(kind, precision, _sizes(table, chosen), chip, constants)
     return found_s
 
 
 def _seconds(
-    kind: KernelKind, sizes: Mapping[str, Floats], chip: Accelerator, constants: KernelConstants
+    kind: KernelKind,
+    precision: Precision,
+    sizes: Mapping[str, Floats],
+    chip: Accelerator,
+    constants: KernelConstants,
 ) -> Floats:
-    shape = (sizes["m"], sizes["n"], sizes["k"])
     match kind:
-        case KernelKind.GEMM | KernelKind.INPUT_GRADIENT | KernelKind.WEIGHT_GRADIENT:
-            price = _plain_weight_gradient_s if kind is KernelKind.WEIGHT_GRADIENT else gemm_s
-            return price(
-                constants,
-                shape,
-                peak_flop_per_s=chip.bf16_flop_per_s,
-                memory_bytes_per_s=chip.memory_bytes_per_s,
-            )
         case KernelKind.ATTENTION | KernelKind.ATTENTION_BACKWARD:
             each = constants.take(np.zeros(len(sizes["head_dim"]), dtype=np.int64))
             return causal_attention_s(
@@ -165,12 +143,23 @@ def _seconds(
                 bf16_flop_per_s=chip.bf16_flop_per_s,
                 backward=kind is KernelKind.ATTENTION_BACKWARD,
             )
-        case KernelKind.COPY | KernelKind.ADD | KernelKind.EMPTY:
+        case KernelKind.COPY | KernelKind.ADD:
             return memory_bound_time_s(
                 num_bytes=sizes["num_bytes"], memory_bytes_per_s=chip.memory_bytes_per_s, constants=constants
             )
-        case KernelKind.HOST_LAUNCH | KernelKind.ALL_REDUCE:
+        case KernelKind.ALL_REDUCE | KernelKind.LAYER | KernelKind.LAYER_BACKWARD:
             return np.full(len(sizes["m"]), np.nan)
+        case _:
+            return gemm_time_s(
+                m=sizes["m"],
+                n=sizes["n"],
+                k=sizes["k"],
+                bytes_per_element=ELEMENT_BYTES[precision],
+                peak_flop_per_s=chip.peak_flop_per_s(precision) or np.nan,
+                memory_bytes_per_s=chip.memory_bytes_per_s,
+                constants=constants,
+                weight_gradient=kind is KernelKind.ADDED_GRADIENT,
+            )
 
 
 def _sizes(table: KernelTable, chosen: NDArray[np.bool_]) -> Mapping[str, Floats]:

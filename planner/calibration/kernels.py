@@ -5,13 +5,12 @@ Every fifth kernel is held out of each fit, and gives its error. Published const
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from planner.calibration.answer import CalibrationAnswer, Held
+from planner.calibration.answer import CalibrationAnswer, Held, KindFit
 from planner.calibration.checks import KERNELS, check_explained
 from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, noise_ratio, settled
 from planner.calibration.kernel_models import (
@@ -21,17 +20,19 @@ from planner.calibration.kernel_models import (
     published_values,
     simulated_s,
 )
-from planner.calibration.table import KernelKind, KernelTable
+from planner.calibration.layers import fit_layers
+from planner.calibration.table import FORMATS, KernelKind, KernelTable
 from planner.calibration.unknowns import MEASUREMENT_SCATTER
 from planner.human import percent
 from planner.measured.hardware_names import accelerator_id
 from simulator import catalog
-from simulator.calibration import LINKS, SOFTWARE, CalibratedConstant, Calibration, ConstantName
+from simulator.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.errors import CatalogError, InputError, Problem
 from simulator.hardware import Accelerator, Precision
 from simulator.links import LinkConstants, link_constants
 from simulator.network import all_reduce_s
 from simulator.table import Floats
+from simulator.training import training_constants
 
 FEWEST_KERNELS = 4
 """Kernels below which the constants of a group stay as published."""
@@ -44,58 +45,91 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     **ATTENTION_BOUNDS,
     "weight_gradient_fraction": (0.2, 1.0),
     "attention_backward_fraction": (0.1, 1.0),
+    "attention_backward_ramp_tokens": (1.0, 1e4),
     "intra_link_ratio": (0.05, 1.3),
     "kernel_launch_s": (1e-8, 1e-3),
-    "host_launch_s": (1e-8, 1e-3),
 }
-GROUPS: tuple[tuple[tuple[KernelKind, ...], tuple[ConstantName, ...]], ...] = (
-    ((KernelKind.COPY, KernelKind.ADD), (ConstantName.MEMORY_FRACTION,)),
-    (
-        (KernelKind.GEMM, KernelKind.INPUT_GRADIENT),
-        (
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Kernels and the constants that they give."""
+
+    name: str
+    kinds: tuple[KernelKind, ...]
+    constants: tuple[ConstantName, ...]
+    is_of_products: bool = False
+    """Whether each number format has constants of its own."""
+
+
+COPIES = Group(
+    name="copies and sums",
+    kinds=(KernelKind.COPY, KernelKind.ADD),
+    constants=(ConstantName.MEMORY_FRACTION, ConstantName.KERNEL_LAUNCH_S),
+)
+GROUPS = (
+    COPIES,
+    Group(
+        name="products",
+        kinds=(KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT),
+        constants=(
             ConstantName.GEMM_PEAK_FRACTION,
             ConstantName.GEMM_FILL_ELEMENTS,
             ConstantName.GEMM_RAMP_DEPTH,
             ConstantName.OVERLAP_EXPONENT,
         ),
+        is_of_products=True,
     ),
-    ((KernelKind.WEIGHT_GRADIENT,), (ConstantName.WEIGHT_GRADIENT_FRACTION,)),
-    (
-        (KernelKind.ATTENTION,),
-        (
+    Group(
+        name="products added in 32 bits",
+        kinds=(KernelKind.ADDED_GRADIENT,),
+        constants=(ConstantName.WEIGHT_GRADIENT_FRACTION,),
+        is_of_products=True,
+    ),
+    Group(
+        name="attention",
+        kinds=(KernelKind.ATTENTION,),
+        constants=(
             ConstantName.ATTENTION_PEAK_FRACTION,
             ConstantName.ATTENTION_RAMP_TOKENS,
             ConstantName.ATTENTION_RAMP_HEAD_DIM,
             ConstantName.ATTENTION_FILL_ROWS,
         ),
     ),
-    ((KernelKind.ATTENTION_BACKWARD,), (ConstantName.ATTENTION_BACKWARD_FRACTION,)),
+    Group(
+        name="attention backward",
+        kinds=(KernelKind.ATTENTION_BACKWARD,),
+        constants=(
+            ConstantName.ATTENTION_BACKWARD_FRACTION,
+            ConstantName.ATTENTION_BACKWARD_RAMP_TOKENS,
+        ),
+    ),
 )
-"""Kernels and the constants that they give, in the order in which one group needs those of the ones before."""
-LAUNCHES = {
-    KernelKind.EMPTY: ConstantName.KERNEL_LAUNCH_S,
-    KernelKind.HOST_LAUNCH: ConstantName.HOST_LAUNCH_S,
-}
-"""Constants that are measured as they are."""
+"""In the order in which one group needs the constants of the ones before."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Group:
+class _FittedGroup:
     """What a fit of one group found."""
 
-    values: Values
-    log_deviations: Values
+    name: str
+    constants: tuple[CalibratedConstant, ...]
     before: Floats
     """Log errors with published constants."""
     after: Floats
     held_out: Floats
 
+    @property
+    def kind_fit(self) -> KindFit:
+        """The group in an answer."""
+        return _kind_fit(self.name, self.before, self.after, self.held_out)
+
 
 def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> CalibrationAnswer:
-    """Fits the constants of kernels to those of a measured device.
+    """Fits the constants of kernels to those of a measured device, and those of clock and host to its layers.
 
     Args:
-        table: measured kernels.
+        table: measured kernels and layers.
         accelerator: catalogue name of the device; left out: by the name that it gives itself.
 
     Raises:
@@ -103,30 +137,27 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
             constants come near.
     """
     chip = _chip(table, accelerator)
-    published = published_values(chip)
-    values, groups = {**published, **_launches(table)}, []
-    for kinds, names in GROUPS:
-        chosen = np.array([kernel.kind in kinds for kernel in table.kernels])
-        if chosen.sum() >= FEWEST_KERNELS:
-            group = _fitted(table, chip, chosen, names, {**published, **values})
-            values |= group.values
-            groups.append(group)
+    groups = list(_groups(table, chip))
     if not groups:
         rule = f"needs {FEWEST_KERNELS} kernels or more of a kind, such as {KernelKind.GEMM.value}; measure the whole grid"
         raise InputError([Problem(path="kernels", value=str(len(table.kernels)), rule=rule)], table.device)
     check_explained(np.concatenate([group.after for group in groups]), table.device, KERNELS)
-    ratio = _link_ratio(table, chip)
-    deviations = {name: value for group in groups for name, value in group.log_deviations.items()}
-    found = {
-        name: values[name] for name in ConstantName if name in _launches(table) or name in deviations
-    } | ratio
-    calibration = _calibration(table, chip, found, deviations, groups)
-    held = tuple(
-        Held(name=f"{chip.id} {name.value}", value=float(f"{value:.6g}"), why="its kernels were not measured")
-        for name, value in published.items()
-        if name not in found and name not in SOFTWARE
+    constants = (*(one for group in groups for one in group.constants), *_link_ratio(table, chip))
+    draft = _draft(table, constants, [group.kind_fit for group in groups])
+    layers = fit_layers(table, chip, draft)
+    calibration, kinds = draft, [group.kind_fit for group in groups]
+    if layers:
+        of_layers = [_kind_fit(name, *errors) for name, errors in layers.errors.items()]
+        everything = {"constants": (*constants, *layers.constants)}
+        calibration = _with_errors(draft, of_layers).model_copy(update=everything)
+        kinds += of_layers
+    return CalibrationAnswer(
+        calibration=calibration,
+        held=tuple(_held(chip, calibration)),
+        kinds=tuple(kinds),
+        layers=layers.fits if layers else (),
+        warnings=tuple(_warnings(calibration)),
     )
-    return CalibrationAnswer(calibration=calibration, held=held, warnings=tuple(_warnings(calibration)))
 
 
 def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:
@@ -139,34 +170,33 @@ def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:
         raise InputError([*error.problems, Problem(path="device", value=table.device, rule=rule)]) from None
 
 
-def _launches(table: KernelTable) -> Values:
-    """Returns the median of the launches that were timed."""
-    times = {
-        name: [
-            seconds
-            for kernel, seconds in zip(table.kernels, table.seconds.tolist(), strict=True)
-            if kernel.kind is kind
-        ]
-        for kind, name in LAUNCHES.items()
-    }
-    return {
-        name: float(np.clip(np.median(found), *BOUNDS[name.value])) for name, found in times.items() if found
-    }
+def _groups(table: KernelTable, chip: Accelerator) -> Iterator[_FittedGroup]:
+    """Yields the groups of which enough kernels were measured, products once for each number format."""
+    known = {precision: published_values(chip, precision) for precision in FORMATS}
+    for group in GROUPS:
+        for precision in FORMATS if group.is_of_products else FORMATS[:1]:
+            part = _part(table, group, precision)
+            if len(part.kernels) < FEWEST_KERNELS or chip.peak_flop_per_s(precision) is None:
+                continue
+            fitted = _fitted(part, chip, group, precision, known[precision])
+            found = {one.name: one.value for one in fitted.constants}
+            for of_format in (precision,) if group.is_of_products else FORMATS:
+                known[of_format] |= found
+            yield fitted
+
+
+def _part(table: KernelTable, group: Group, precision: Precision) -> KernelTable:
+    chosen = np.array(
+        [kernel.kind in group.kinds and kernel.precision is precision for kernel in table.kernels]
+    )
+    kernels = tuple(kernel for kernel, is_chosen in zip(table.kernels, chosen, strict=True) if is_chosen)
+    return replace(table, kernels=kernels, seconds=table.seconds[chosen])
 
 
 def _fitted(
-    table: KernelTable,
-    chip: Accelerator,
-    chosen: NDArray[np.bool_],
-    names: tuple[ConstantName, ...],
-    known: Values,
-) -> _Group:
-    part = KernelTable(
-        device=table.device,
-        date=table.date,
-        kernels=tuple(k for k, is_chosen in zip(table.kernels, chosen, strict=True) if is_chosen),
-        seconds=table.seconds[chosen],
-    )
+    part: KernelTable, chip: Accelerator, group: Group, precision: Precision, known: Values
+) -> _FittedGroup:
+    names, published = group.constants, published_values(chip, precision)
 
     def errors_at(logs: Floats) -> Floats:
         tried = known | dict(zip(names, np.exp(logs).tolist(), strict=True))
@@ -177,10 +207,15 @@ def _fitted(
     weights = np.where(is_held_out, 0.0, 1.0)
     plane: Plane = settled(errors_at, weights, prior)
     deviations = log_deviations(plane, weights / noise_ratio(plane, prior), prior).tolist()
-    return _Group(
-        values=dict(zip(names, np.exp(plane.at).tolist(), strict=True)),
-        log_deviations=dict(zip(names, deviations, strict=True)),
-        before=np.asarray(np.log(simulated_s(part, chip, published_values(chip)) / part.seconds)),
+    return _FittedGroup(
+        name=f"{group.name}, {precision.value}" if group.is_of_products else group.name,
+        constants=tuple(
+            _constant(
+                chip, name, value, published[name], deviation, precision if group.is_of_products else None
+            )
+            for name, value, deviation in zip(names, np.exp(plane.at).tolist(), deviations, strict=True)
+        ),
+        before=np.asarray(np.log(simulated_s(part, chip, published) / part.seconds)),
         after=plane.errors,
         held_out=plane.errors[is_held_out],
     )
@@ -197,7 +232,7 @@ def _prior(names: tuple[ConstantName, ...], known: Values) -> Prior:
     )
 
 
-def _link_ratio(table: KernelTable, chip: Accelerator) -> Values:
+def _link_ratio(table: KernelTable, chip: Accelerator) -> tuple[CalibratedConstant, ...]:
     """Returns the bandwidth of the longest sums inside the node relative to that with published efficiencies."""
     sums = [
         (kernel.num_bytes, kernel.group_size, seconds)
@@ -205,7 +240,7 @@ def _link_ratio(table: KernelTable, chip: Accelerator) -> Values:
         if kernel.kind is KernelKind.ALL_REDUCE
     ]
     if not sums:
-        return {}
+        return ()
     num_bytes, group_size, seconds = np.array(max(sums))
 
     def errors_at(logs: Floats) -> Floats:
@@ -213,7 +248,7 @@ def _link_ratio(table: KernelTable, chip: Accelerator) -> Values:
 
     name = ConstantName.INTRA_LINK_RATIO
     plane = settled(errors_at, np.ones(1), _prior((name,), {name: 1.0}))
-    return {name: float(np.exp(plane.at[0]))}
+    return (_constant(chip, name, float(np.exp(plane.at[0])), 1.0, MEASUREMENT_SCATTER),)
 
 
 def _all_reduce_s(chip: Accelerator, num_bytes: float, group_size: float, ratio: Floats) -> Floats:
@@ -230,48 +265,90 @@ def _all_reduce_s(chip: Accelerator, num_bytes: float, group_size: float, ratio:
     )
 
 
-def _calibration(
-    table: KernelTable, chip: Accelerator, found: Values, deviations: Values, groups: list[_Group]
+def _draft(
+    table: KernelTable, constants: tuple[CalibratedConstant, ...], kinds: Sequence[KindFit]
 ) -> Calibration:
-    def mean_error(of: Callable[[_Group], Floats]) -> float:
-        return float(f"{np.abs(np.expm1(np.concatenate([of(group) for group in groups]))).mean():.6g}")
-
-    return Calibration(
+    """The calibration of single kernels."""
+    empty = Calibration(
         source=f"kernels of {table.device}"[:200],
         source_sha256=table.sha256,
         date=table.date,
         num_rows=len(table.kernels),
         num_configurations=len(table.kernels),
-        error_before_fraction=mean_error(lambda group: group.before),
-        error_after_fraction=mean_error(lambda group: group.after),
-        error_left_out_fraction=mean_error(lambda group: group.held_out),
-        constants=tuple(_constants(chip, found, deviations)),
+        error_before_fraction=0.0,
+        error_after_fraction=0.0,
+        error_left_out_fraction=0.0,
+        constants=constants,
         idle_power_w=table.idle_power_w,
         loaded_power_w=table.loaded_power_w,
     )
+    return _with_errors(empty, kinds)
 
 
-def _constants(chip: Accelerator, found: Values, deviations: Values) -> Iterator[CalibratedConstant]:
-    published = published_values(chip) | dict.fromkeys(LINKS, 1.0)
-    for name, value in found.items():
-        is_of_products = name.value.startswith(("gemm_", "overlap", "weight"))
-        yield CalibratedConstant(
-            name=name,
-            accelerator=None if name in SOFTWARE else chip.id,
-            precision=Precision.BF16 if is_of_products else None,
-            value=float(f"{value:.6g}"),
-            published=float(f"{published[name]:.6g}"),
-            log_deviation=float(f"{deviations.get(name, MEASUREMENT_SCATTER):.3g}"),
+def _with_errors(calibration: Calibration, kinds: Sequence[KindFit]) -> Calibration:
+    """Returns a calibration with the mean errors of kinds of kernels."""
+    weights = [one.num_kernels for one in kinds]
+    names = ("error_before_fraction", "error_after_fraction", "error_left_out_fraction")
+    means = {
+        name: float(f"{np.average([getattr(one, name) for one in kinds], weights=weights):.6g}")
+        for name in names
+    }
+    return calibration.model_copy(update=means)
+
+
+def _kind_fit(name: str, before: Floats, after: Floats, left_out: Floats) -> KindFit:
+    def mean_error(log_errors: Floats) -> float:
+        return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
+
+    return KindFit(
+        name=name,
+        num_kernels=len(before),
+        error_before_fraction=mean_error(before),
+        error_after_fraction=mean_error(after),
+        error_left_out_fraction=mean_error(left_out),
+    )
+
+
+def _constant(
+    chip: Accelerator,
+    name: ConstantName,
+    value: float,
+    published: float,
+    deviation: float,
+    precision: Precision | None = None,
+) -> CalibratedConstant:
+    return CalibratedConstant(
+        name=name,
+        accelerator=chip.id,
+        precision=precision,
+        value=float(f"{value:.6g}"),
+        published=float(f"{published:.6g}"),
+        log_deviation=float(f"{deviation:.3g}"),
+    )
+
+
+def _held(chip: Accelerator, calibration: Calibration) -> Iterator[Held]:
+    """Yields the constants of kernels, clock and host that were not measured."""
+    found = {one.name for one in calibration.constants}
+    sustained = float(training_constants().sustained([chip], [Precision.BF16])[0])
+    of_layers = {
+        ConstantName.SUSTAINED_FRACTION: sustained,
+        ConstantName.HOST_LAUNCH_S: training_constants().launch_s,
+    }
+    for name, value in (published_values(chip) | of_layers).items():
+        if name not in found:
+            words = name.value if name in SOFTWARE else f"{chip.id} {name.value}"
+            what = "layers" if name in of_layers else "kernels"
+            yield Held(name=words, value=float(f"{value:.6g}"), why=f"its {what} were not measured")
+
+
+def _warnings(calibration: Calibration) -> Iterator[str]:
+    before, error = calibration.error_before_fraction, calibration.error_left_out_fraction
+    yield "One device shows neither links between nodes nor the framework: --measured with a few steps does."
+    if error >= before:
+        yield (
+            f"It does not help: layers or kernels that were left out are off by {percent(error)}, with published constants by "
+            f"{percent(before)}. Plan with published constants."
         )
-
-
-def _warnings(calibration: Calibration) -> list[str]:
-    error = calibration.error_left_out_fraction
-    notes = [
-        "Single kernels do not show clocks under load, links between nodes or the framework: --measured with a few steps does."
-    ]
     if error > LARGE_ERROR:
-        notes.append(
-            f"Kernels that were held out are off by {percent(error)}: was something else running, or is the device another one?"
-        )
-    return notes
+        yield f"What was left out is off by {percent(error)}: was something else running, or is the device another one?"

@@ -6,17 +6,23 @@ import csv
 import hashlib
 import io
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from planner.calibration.file import check_new_file
 from planner.problems import shown
-from simulator.errors import InputError, Problem, refusal
+from simulator import catalog
+from simulator.errors import CatalogError, InputError, Problem, refusal
+from simulator.hardware import Precision
 from simulator.record import Choice
 from simulator.table import Floats
+
+_Choice = TypeVar("_Choice", bound=Choice)
 
 LARGEST_FILE_BYTES = 10_000_000
 MOST_SHOWN = 10
@@ -27,11 +33,13 @@ class KernelKind(Choice):
     """What a kernel does."""
 
     GEMM = "gemm"
-    """(m, k) x (k, n), both as they lie in memory: a forward product."""
+    """(m, k) x (k, n) as forward: the right input, of weights, lies transposed."""
     INPUT_GRADIENT = "input_gradient"
-    """The same with the right input transposed."""
+    """The same with both inputs as they lie in memory."""
     WEIGHT_GRADIENT = "weight_gradient"
     """The same with the left input transposed."""
+    ADDED_GRADIENT = "added_gradient"
+    """The same, added to a matrix of 32 bits: a weight gradient of all but the first micro-batch."""
     ATTENTION = "attention"
     """Causal fused attention, forward."""
     ATTENTION_BACKWARD = "attention_backward"
@@ -40,12 +48,22 @@ class KernelKind(Choice):
     """Half of `num_bytes` is read, half written."""
     ADD = "add"
     """Two thirds of `num_bytes` are read, a third written."""
-    EMPTY = "empty"
-    """Does next to nothing, replayed from a graph: the duration of a launch on the device."""
-    HOST_LAUNCH = "host_launch"
-    """The same launched from Python: the time of the host."""
     ALL_REDUCE = "all_reduce"
     """Sum of `num_bytes` over `group_size` devices of one link domain."""
+    LAYER = "layer"
+    """A layer of `model` forward, one of several in a row under lasting load, its kernels launched from Python; it keeps
+    `num_bytes` for its backward pass."""
+    LAYER_BACKWARD = "layer_backward"
+    """Its backward pass."""
+
+
+class Software(Choice):
+    """How a layer runs in PyTorch."""
+
+    EAGER = "eager"
+    """One operator after the other."""
+    COMPILED = "compiled"
+    """By `torch.compile`, small operators fused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +71,10 @@ class Kernel:
     """One kernel; sizes that it does not have are 0."""
 
     kind: KernelKind
-    precision: str = "bf16"
+    precision: Precision = Precision.BF16
+    model: str = ""
+    """Catalogue name; only of layers, as is `software`."""
+    software: Software | None = None
     m: int = 0
     n: int = 0
     k: int = 0
@@ -65,22 +86,31 @@ class Kernel:
     group_size: int = 0
 
 
-SIZES = tuple(field.name for field in fields(Kernel) if field.name not in ("kind", "precision"))
+WORDS = ("kind", "precision", "model", "software")
+SIZES = tuple(field.name for field in fields(Kernel) if field.name not in WORDS)
+LAYERS = (KernelKind.LAYER, KernelKind.LAYER_BACKWARD)
 NEEDED = {
     KernelKind.GEMM: ("m", "n", "k"),
     KernelKind.INPUT_GRADIENT: ("m", "n", "k"),
     KernelKind.WEIGHT_GRADIENT: ("m", "n", "k"),
+    KernelKind.ADDED_GRADIENT: ("m", "n", "k"),
     KernelKind.ATTENTION: ("batch", "sequence_length", "num_heads", "head_dim"),
     KernelKind.ATTENTION_BACKWARD: ("batch", "sequence_length", "num_heads", "head_dim"),
     KernelKind.COPY: ("num_bytes",),
     KernelKind.ADD: ("num_bytes",),
-    KernelKind.EMPTY: (),
-    KernelKind.HOST_LAUNCH: (),
     KernelKind.ALL_REDUCE: ("num_bytes", "group_size"),
+    KernelKind.LAYER: ("batch", "sequence_length"),
+    KernelKind.LAYER_BACKWARD: ("batch", "sequence_length"),
 }
 """Sizes that a kernel of each kind must have."""
+OPTIONAL = {KernelKind.LAYER: ("num_bytes",)}
+"""Sizes that it may have: what a layer keeps for its backward pass."""
+FORMATS = (Precision.BF16, Precision.FP8)
+"""Number formats of products that are timed."""
+_ANY_KERNEL = Kernel(kind=KernelKind.COPY)
+"""Stands for a broken row until all of them are refused."""
 OF_DEVICE = ("device", "date", "idle_power_w", "loaded_power_w")
-COLUMNS = ("kind", "precision", *SIZES, "seconds", *OF_DEVICE)
+COLUMNS = (*WORDS, *SIZES, "seconds", *OF_DEVICE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +145,13 @@ def kernel_text(table: KernelTable) -> str:
     powers = ["" if power is None else f"{power:.6g}" for power in (table.idle_power_w, table.loaded_power_w)]
     for kernel, seconds in zip(table.kernels, table.seconds.tolist(), strict=True):
         sizes = [getattr(kernel, name) or "" for name in SIZES]
-        writer.writerow(
-            [kernel.kind.value, kernel.precision, *sizes, f"{seconds:.6g}", table.device, table.date, *powers]
-        )
+        words = [
+            kernel.kind.value,
+            kernel.precision.value,
+            kernel.model,
+            kernel.software.value if kernel.software else "",
+        ]
+        writer.writerow([*words, *sizes, f"{seconds:.6g}", table.device, table.date, *powers])
     return text.getvalue()
 
 
@@ -176,20 +210,76 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _kernel(line: int, row: dict[str, str], problems: list[Problem]) -> tuple[Kernel, float]:
+    """Returns a kernel with its seconds; where cells are broken, any kernel and what is wrong in `problems`."""
+    broken = [
+        Problem(path=f"row {line}, column {name}", value=shown(row[name]), rule=rule)
+        for name, rule in _broken_cells(row)
+    ]
+    problems += broken
+    if broken:
+        return _ANY_KERNEL, 1.0
+    kind = KernelKind(row["kind"])
+    is_layer = kind in LAYERS
+    sizes = {name: int(float(row[name] or 0)) for name in (*NEEDED[kind], *OPTIONAL.get(kind, ()))}
+    kernel = Kernel(
+        kind=kind,
+        precision=Precision(row["precision"] or Precision.BF16.value),
+        model=row["model"] if is_layer else "",
+        software=Software(row["software"]) if is_layer else None,
+        **sizes,
+    )
+    return kernel, float(row["seconds"])
+
+
+def _broken_cells(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yields columns whose cells cannot be used, and the rule that they break."""
+    kind = _choice(KernelKind, row["kind"])
+    if kind is None:
+        yield "kind", f"must be one of {', '.join(KernelKind)}"
+        return
+    if _choice(Precision, row["precision"] or Precision.BF16.value) not in FORMATS:
+        yield "precision", f"must be one of {', '.join(FORMATS)}"
+    if kind in LAYERS and not can_time(row["model"]):
+        yield (
+            "model",
+            "must be a dense model of the catalogue (`capplan catalog models`) with blocks like Llama's or GPT's",
+        )
+    if kind in LAYERS and _choice(Software, row["software"]) is None:
+        yield "software", f"must be one of {', '.join(Software)}"
+    for name in NEEDED[kind]:
+        if not _is_whole(row[name]):
+            yield name, "must be a positive whole number"
+    for name in OPTIONAL.get(kind, ()):
+        if row[name] and not _is_whole(row[name]):
+            yield name, "must be a positive whole number, or empty"
+    if not (_number(row["seconds"]) or 0.0) > 0.0:
+        yield "seconds", "must be a positive number"
+
+
+def _is_whole(text: str) -> bool:
+    value = _number(text)
+    return value is not None and value > 0 and value == int(value)
+
+
+def can_time(name: str) -> bool:
+    """Returns whether the catalogue knows a model and a device can time a layer of it: blocks like Llama's or GPT's."""
     try:
-        kind = KernelKind(row["kind"])
-    except ValueError:
-        rule = f"must be one of {', '.join(KernelKind)}"
-        problems.append(Problem(path=f"row {line}, column kind", value=shown(row["kind"]), rule=rule))
-        return Kernel(kind=KernelKind.EMPTY), 1.0
-    for name in (*NEEDED[kind], "seconds"):
-        if not (value := _number(row[name])) or value < 0 or (name != "seconds" and value != int(value)):
-            rule = "must be a positive number" if name == "seconds" else "must be a positive whole number"
-            problems.append(Problem(path=f"row {line}, column {name}", value=shown(row[name]), rule=rule))
-    if problems:
-        return Kernel(kind=kind), 1.0
-    sizes = {name: int(float(row[name])) for name in NEEDED[kind]}
-    return Kernel(kind=kind, precision=row["precision"] or "bf16", **sizes), float(row["seconds"])
+        shape = catalog.model(name)
+    except CatalogError:
+        return False
+    is_other = (
+        shape.experts
+        or shape.latent_attention
+        or shape.sliding_window
+        or shape.parallel_block
+        or shape.qk_norm
+    )
+    return not is_other and (shape.is_gated or shape.num_learned_positions > 0)
+
+
+def _choice(choices: type[_Choice], text: str) -> _Choice | None:
+    """Returns the choice of a name; None for a name of none."""
+    return next((choice for choice in choices if choice.value == text), None)
 
 
 def _number(text: str) -> float | None:

@@ -1,23 +1,49 @@
-"""How is a kernel timed with PyTorch? On the first GPU by its own events, on a CPU by the clock of the machine.
+"""How are kernels and layers timed with PyTorch? On the first GPU by its own events, on a CPU by the clock of the machine.
 
-PyTorch is an extra (`capplan[torch]`) and is imported only here, when a device is asked for.
+Kernels of a GPU are replayed from a graph, so that the host's launches do not count, and take turns with several sets of
+inputs, so that none are in its cache. PyTorch is an extra (`capplan[torch]`) and is imported only here, when a device is asked
+for.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import cycle, islice
 from types import ModuleType
+from typing import Any
 
-from planner.calibration.device import Runs
-from planner.calibration.table import Kernel, KernelKind
+import numpy as np
+
+from planner.calibration.device import LayerTimes, Runs
+from planner.calibration.table import Kernel, KernelKind, Software
+from planner.calibration.torch_layer import layer_of, weights_of
+from simulator import catalog
 from simulator.errors import CapplanError
-from simulator.units import KILO, MILLISECOND
+from simulator.hardware import Precision
+from simulator.units import KILO, MIB, MILLISECOND
 
-GRAPH_KERNELS = 100
-"""Empty kernels in a graph, so that its own launch does not count."""
+CACHED_BYTES = 512 * MIB
+"""More than the last cache of any GPU holds: sets of inputs make up so much."""
+MOST_SETS = 256
+GRAPH_S = 1e-3
+"""Time of the kernels of a graph, so that its own launch hardly counts."""
+WARM_S = 1.5
+"""Load ahead of the timed layers, until the power limit has lowered the clock."""
+LOADED_S = 1.5
+FEWEST_PASSES = 5
+SHORTEST_S = 1e-6
+"""Of a pass, where the clock shows none."""
+ELEMENT_BYTES = 2
+UNABLE = (RuntimeError, TypeError, AttributeError, NotImplementedError)
+"""What PyTorch raises where a device or a release does not have something."""
+Run = Callable[[], object]
+Tensor = Any
+Mark = Any
+"""An event of a GPU, or seconds on the clock."""
 
 
 def torch_device() -> TorchDevice:
@@ -71,28 +97,32 @@ class TorchDevice:
         except (RuntimeError, AttributeError, ModuleNotFoundError, import_module("pynvml").NVMLError):
             return None
 
+    def rest(self, seconds: float) -> None:
+        """Waits; a CPU needs none."""
+        if self.has_gpu:
+            time.sleep(seconds)
+
+    def can_run(self, kind: KernelKind, precision: Precision) -> bool:
+        """Returns whether PyTorch has a product here: in 8 bits, or added to 32, not on every device and release."""
+        try:
+            self.operator(Kernel(kind=kind, precision=precision, m=64, n=64, k=64))()
+            self._wait()
+        except UNABLE:
+            return False
+        return True
+
     def prepare(self, kernel: Kernel) -> Runs:
         """Makes the inputs of a kernel and returns what times it."""
-        run = self.operator(kernel)
-        if kernel.kind is KernelKind.EMPTY and self.has_gpu:
-            return self._graph_timer(run)
-        if kernel.kind is KernelKind.HOST_LAUNCH or not self.has_gpu:
-            return self._host_timer(run, waits=kernel.kind is not KernelKind.HOST_LAUNCH)
-        return self._event_timer(run)
+        if not self.has_gpu:
+            return self._host_timer(self.operator(kernel))
+        if kernel.kind is KernelKind.ALL_REDUCE:
+            return self._event_timer(self.operator(kernel))
+        return self._graph_timer(kernel)
 
-    def operator(self, kernel: Kernel) -> Callable[[], object]:
-        """Makes the inputs of a kernel and returns what runs it."""
+    def operator(self, kernel: Kernel) -> Run:
+        """Makes the inputs of a single kernel and returns what runs it."""
         torch = self.torch
         match kernel.kind:
-            case KernelKind.GEMM | KernelKind.INPUT_GRADIENT | KernelKind.WEIGHT_GRADIENT:
-                left = self._matrix(
-                    kernel.m, kernel.k, is_transposed=kernel.kind is KernelKind.WEIGHT_GRADIENT
-                )
-                right = self._matrix(
-                    kernel.k, kernel.n, is_transposed=kernel.kind is KernelKind.INPUT_GRADIENT
-                )
-                out = torch.empty((kernel.m, kernel.n), dtype=torch.bfloat16, device=self.kind)
-                return lambda: torch.mm(left, right, out=out)
             case KernelKind.ATTENTION | KernelKind.ATTENTION_BACKWARD:
                 return self._attention(kernel, backward=kernel.kind is KernelKind.ATTENTION_BACKWARD)
             case KernelKind.COPY:
@@ -101,34 +131,108 @@ class TorchDevice:
             case KernelKind.ADD:
                 one, other, total = (self._vector(kernel.num_bytes // 3) for _ in range(3))
                 return lambda: torch.add(one, other, out=total)
-            case KernelKind.EMPTY | KernelKind.HOST_LAUNCH:
-                tiny = self._vector(2)
-                return lambda: torch.Tensor.add_(tiny, 1)
             case KernelKind.ALL_REDUCE:
                 return self._all_reduce(kernel)
+            case _:
+                return self._product(kernel)
 
-    def _matrix(self, rows: int, columns: int, *, is_transposed: bool) -> object:
-        shape = (columns, rows) if is_transposed else (rows, columns)
-        matrix = self.torch.randn(shape, device=self.kind).to(self.torch.bfloat16)
-        return matrix.t() if is_transposed else matrix
+    def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
+        """Runs layers in a row, forward and backward, until the clock has settled, and then times them.
 
-    def _vector(self, num_bytes: int) -> object:
-        return self.torch.zeros(max(1, num_bytes // 2), dtype=self.torch.bfloat16, device=self.kind)
+        Returns `None` where this release, or a compiler that is missing, does not run them, or memory is too small.
+        """
+        try:
+            return self._layer_times(layer, num_layers)
+        except (*UNABLE, OSError):
+            return None
 
-    def _attention(self, kernel: Kernel, *, backward: bool) -> Callable[[], object]:
+    def _layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes:
+        torch, shape = self.torch, catalog.model(layer.model)
+        is_compiled = layer.software is Software.COMPILED
+        run = layer_of(
+            torch,
+            shape,
+            layer.sequence_length,
+            self.kind,
+            is_compiled=is_compiled,
+            is_cast=layer.precision is Precision.FP8,
+        )
+        if is_compiled:
+            torch.compiler.reset()  # else it gives up on the ninth layer of its life
+            run = torch.compile(run, dynamic=False)
+        if self.has_gpu:
+            torch.cuda.empty_cache()
+        weights = [weights_of(torch, shape, self.kind) for _ in range(num_layers)]
+        size = (layer.batch, layer.sequence_length, shape.hidden_size)
+        inputs, gradient = self._random(size).requires_grad_(), self._random(size)
+        wanted = [inputs, *(weight for of_layer in weights for weight in of_layer)]
+
+        def forward() -> Tensor:
+            output = inputs
+            for of_layer in weights:
+                output = run(output, of_layer)
+            return output
+
+        def passes(number: int) -> list[tuple[float, float]]:
+            """Runs all layers forward and backward so often."""
+            marks = []
+            for _ in range(number):
+                start, output, middle = self._mark(), forward(), self._mark()
+                torch.autograd.grad(output, wanted, gradient)
+                marks.append((start, middle, self._mark()))
+            self._wait()
+            return [(_between_s(one, two), _between_s(two, three)) for one, two, three in marks]
+
+        passes(FEWEST_PASSES)  # compiles
+        kept_bytes = self._kept_bytes(forward) / num_layers
+        once_s = max(sum(passes(1)[0]), SHORTEST_S)
+        passes(math.ceil(WARM_S / once_s))
+        times = passes(max(FEWEST_PASSES, math.ceil(LOADED_S / once_s)))
+        forward_s, backward_s = np.mean(times, axis=0) / num_layers
+        return LayerTimes(float(forward_s), float(backward_s), kept_bytes)
+
+    def _kept_bytes(self, forward: Run) -> float:
+        """Returns what a forward pass leaves behind for its backward pass, its output counted; 0 on a CPU."""
+        if not self.has_gpu:
+            return 0.0
+        allocated = self.torch.cuda.memory_allocated
+        before = allocated()
+        output = forward()
+        kept = allocated() - before
+        del output
+        return float(kept)
+
+    def _product(self, kernel: Kernel) -> Run:
+        """A product as in a step: weights lie as (columns, inner), and a gradient of weights takes both inputs turned."""
+        torch, kind = self.torch, kernel.kind
+        is_forward, is_cast = kind is KernelKind.GEMM, kernel.precision is Precision.FP8
+        of_weights = kind in (KernelKind.WEIGHT_GRADIENT, KernelKind.ADDED_GRADIENT)
+        left = self._matrix(kernel.m, kernel.k, is_turned=of_weights)
+        right = self._matrix(kernel.k, kernel.n, is_turned=is_forward or is_cast)
+        if is_cast:
+            left, right = (one.to(torch.float8_e4m3fn) for one in (left, right))
+            scale = torch.ones((), device=self.kind)
+            return lambda: torch._scaled_mm(  # noqa: SLF001 # PyTorch has no other
+                left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=is_forward
+            )
+        if kind is KernelKind.ADDED_GRADIENT:
+            total = torch.zeros((kernel.m, kernel.n), device=self.kind)
+            return lambda: torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
+        out = torch.empty((kernel.m, kernel.n), dtype=torch.bfloat16, device=self.kind)
+        return lambda: torch.mm(left, right, out=out)
+
+    def _attention(self, kernel: Kernel, *, backward: bool) -> Run:
         torch = self.torch
         shape = (kernel.batch, kernel.num_heads, kernel.sequence_length, kernel.head_dim)
-        inputs = [
-            torch.randn(shape, device=self.kind).to(torch.bfloat16).requires_grad_(backward) for _ in range(3)
-        ]
+        inputs = [self._random(shape).requires_grad_(backward) for _ in range(3)]
         attend = torch.nn.functional.scaled_dot_product_attention
         if not backward:
             return lambda: attend(*inputs, is_causal=True)
         output = attend(*inputs, is_causal=True)
-        gradient = torch.ones_like(output)
+        gradient = self._random(shape)
         return lambda: torch.autograd.grad(output, inputs, gradient, retain_graph=True)
 
-    def _all_reduce(self, kernel: Kernel) -> Callable[[], object]:
+    def _all_reduce(self, kernel: Kernel) -> Run:
         torch = self.torch
         parts = [
             torch.zeros(kernel.num_bytes // 2, dtype=torch.bfloat16, device=f"cuda:{number}")
@@ -136,44 +240,79 @@ class TorchDevice:
         ]
         return lambda: torch.cuda.nccl.all_reduce(parts)
 
-    def _host_timer(self, run: Callable[[], object], *, waits: bool) -> Runs:
-        """Times with the clock of the machine; without waiting it is the host's own time, though the queue must not be full."""
+    def _matrix(self, rows: int, columns: int, *, is_turned: bool) -> Tensor:
+        return self._random((columns, rows)).t() if is_turned else self._random((rows, columns))
+
+    def _vector(self, num_bytes: int) -> Tensor:
+        return self._random((max(1, num_bytes // 2),))
+
+    def _random(self, shape: tuple[int, ...]) -> Tensor:
+        return self.torch.randn(shape, device=self.kind, dtype=self.torch.bfloat16)
+
+    def _host_timer(self, run: Run) -> Runs:
+        """Times with the clock of the machine."""
 
         def seconds(num_runs: int) -> float:
-            self._wait()
             start = time.perf_counter()
             for _ in range(num_runs):
                 run()
-            if waits:
-                self._wait()
             return time.perf_counter() - start
 
         return seconds
 
-    def _event_timer(self, run: Callable[[], object], runs_per_call: int = 1) -> Runs:
-        torch = self.torch
-
+    def _event_timer(self, run: Run) -> Runs:
         def seconds(num_runs: int) -> float:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._wait()
-            start.record()
+            start = self._mark()
             for _ in range(num_runs):
                 run()
-            end.record()
+            end = self._mark()
             self._wait()
-            return float(start.elapsed_time(end)) * MILLISECOND / runs_per_call
+            return _between_s(start, end)
 
         return seconds
 
-    def _graph_timer(self, run: Callable[[], object]) -> Runs:
-        graph = self.torch.cuda.CUDAGraph()
-        run()
-        self._wait()
-        with self.torch.cuda.graph(graph):
-            for _ in range(GRAPH_KERNELS):
+    def _graph_timer(self, kernel: Kernel) -> Runs:
+        """Replays many runs at a time; a backward pass can only be recorded on the stream of its forward pass."""
+        cuda = self.torch.cuda
+        graph, stream = cuda.CUDAGraph(), cuda.Stream()
+        with cuda.stream(stream):
+            runs = [self.operator(kernel) for _ in range(_num_sets(kernel))]
+            for run in runs:
                 run()
-        return self._event_timer(graph.replay, GRAPH_KERNELS)
+            once_s = self._event_timer(runs[0])(len(runs)) / len(runs)
+        num_recorded = len(runs) * math.ceil(GRAPH_S / (once_s * len(runs)))
+        with cuda.graph(graph, stream=stream):
+            for run in islice(cycle(runs), num_recorded):
+                run()
+        replays_s = self._event_timer(graph.replay)
+
+        def seconds(num_runs: int) -> float:
+            num_replays = math.ceil(num_runs / num_recorded)
+            return replays_s(num_replays) * num_runs / (num_replays * num_recorded)
+
+        return seconds
+
+    def _mark(self) -> Mark:
+        """Notes now, on a GPU where its queue is."""
+        if not self.has_gpu:
+            return time.perf_counter()
+        event = self.torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
     def _wait(self) -> None:
         if self.has_gpu:
             self.torch.cuda.synchronize()
+
+
+def _between_s(start: Mark, end: Mark) -> float:
+    return end - start if isinstance(end, float) else float(start.elapsed_time(end)) * MILLISECOND
+
+
+def _num_sets(kernel: Kernel) -> int:
+    """Returns how many sets of inputs and outputs fill more than a cache."""
+    of_product = kernel.m * kernel.k + kernel.k * kernel.n + kernel.m * kernel.n
+    of_attention = 4 * kernel.batch * kernel.sequence_length * kernel.num_heads * kernel.head_dim
+    num_bytes = max(kernel.num_bytes, ELEMENT_BYTES * max(of_product, of_attention))
+    return int(min(MOST_SETS, math.ceil(CACHED_BYTES / num_bytes)))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.table import Table
 
-from planner.calibration.answer import CalibrationAnswer
-from planner.human import count, percent
+from planner.calibration.answer import CalibrationAnswer, KindFit, LayerFit
+from planner.human import change, count, percent
 from planner.text_blocks import headline, plain_table, sentences, title
 from simulator.calibration import CalibratedConstant, Calibration
+from simulator.hardware import Precision
+from simulator.units import MILLISECOND
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +29,11 @@ def show_calibration(answer: CalibrationAnswer, console: Console) -> None:
     is_better = found.error_left_out_fraction < found.error_before_fraction
     headline(console, _headline(found), is_good=is_better)
     title(console, "mean error")
-    console.print(Padding(_errors(found), (0, 0, 0, 2)))
+    console.print(Padding(_kinds(answer.kinds) if answer.kinds else _errors(found), (0, 0, 0, 2)))
+    if answer.layers:
+        title(console, "layers")
+        console.print(Padding(_layers(answer.layers), (0, 0, 0, 2)))
+        sentences(console, list(_kept(answer.layers)))
     title(console, "constants")
     console.print(Padding(_constants(found), (0, 0, 0, 2)))
     if answer.held:
@@ -59,6 +66,42 @@ def _errors(found: Calibration) -> Table:
         high = percent(math.expm1(one.interval_log_half_width))
         table.add_row(f"four of five within, {kind} ({one.num_configurations})", high)
     return table
+
+
+def _kinds(kinds: Sequence[KindFit]) -> Table:
+    """What was left out of kernels is every fifth one, of layers each model."""
+    table = _table("kernels", "number", "published", "calibrated", "left out")
+    for one in kinds:
+        errors = (one.error_before_fraction, one.error_after_fraction, one.error_left_out_fraction)
+        table.add_row(one.name, str(one.num_kernels), *(percent(error) for error in errors))
+    return table
+
+
+def _layers(layers: Sequence[LayerFit]) -> Table:
+    """Both passes of each layer side by side, with errors of published and of left-out constants."""
+    table = plain_table(gap=1)
+    for heading in ("layer", "tokens", "software"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("forward", "published", "left out", "backward", "published", "left out"):
+        table.add_column(heading, justify="right")
+    for forward, backward in zip(layers[::2], layers[1::2], strict=True):
+        software = forward.software if forward.precision is Precision.BF16 else forward.precision.value
+        cells = [cell for one in (forward, backward) for cell in _pass_cells(one)]
+        table.add_row(forward.model, f"{forward.batch} x {forward.sequence_length}", software, *cells)
+    return table
+
+
+def _pass_cells(one: LayerFit) -> Iterator[str]:
+    yield f"{one.measured_s / MILLISECOND:.4g} ms"
+    yield f"{one.error_before_fraction:+.1%}"
+    yield f"{one.error_left_out_fraction:+.1%}"
+
+
+def _kept(layers: Sequence[LayerFit]) -> Iterator[str]:
+    errors = [one.kept_error_fraction for one in layers if one.kept_error_fraction is not None]
+    if errors:
+        low, high = change(min(errors)), change(max(errors))
+        yield f"What {len(errors)} of them keep for their backward pass is simulated with errors from {low} to {high}."
 
 
 def _constants(found: Calibration) -> Table:

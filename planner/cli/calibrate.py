@@ -15,6 +15,7 @@ from planner.cli.options import json_option, progress_options
 
 if TYPE_CHECKING:
     from planner.calibration.answer import CalibrationAnswer
+    from studies.progress import Report
 
 KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
 """What a suffix of --output asks for."""
@@ -34,7 +35,11 @@ KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
     metavar="FILE.csv",
     help="Fit measured steps, one a row, as for capplan validate --measured.",
 )
-@click.option("--device", is_flag=True, help="Measure the GPU of this machine (needs capplan[torch]).")
+@click.option(
+    "--device",
+    is_flag=True,
+    help="Measure the GPU of this machine, five minutes (needs capplan[torch]).",
+)
 @click.option(
     "--kernels",
     type=click.Path(path_type=Path),
@@ -80,25 +85,28 @@ def calibrate(
     if sum([measured is not None, device, kernels is not None]) != 1:
         raise click.UsageError("give exactly one of --measured FILE.csv, --device and --kernels FILE.csv")
     _check_outputs(outputs, has_table=device)
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.output import progress, quiet_libraries
+    from studies.progress import Progress
 
-    with quiet_libraries(), working("calibrating", is_shown=not quiet):
+    with quiet_libraries(), progress(is_shown=not quiet) as report:
+        report(Progress(stage="calibrating", num_done=0, num_total=None))
         if measured is not None:
             from planner.calibration.calibrate import calibrate as fitted
 
             answer = fitted(measured, accelerator=accelerator, date=date)
         else:
-            answer = _of_kernels(kernels, accelerator, date, outputs)
+            answer = _of_kernels(kernels, accelerator, date, outputs, report)
     _write(answer, outputs)
     _print(answer, as_json=as_json)
 
 
 def _of_kernels(
-    kernels: Path | None, accelerator: str | None, date: str | None, outputs: tuple[Path, ...]
+    kernels: Path | None, accelerator: str | None, date: str | None, outputs: tuple[Path, ...], report: Report
 ) -> CalibrationAnswer:
     """Measures the device or reads its kernels, keeps the table before anything is fitted, and fits."""
     from planner.calibration.kernels import calibrate_kernels
     from planner.calibration.table import read_kernels, write_kernels
+    from studies.progress import Progress
 
     if kernels is not None:
         table = read_kernels(kernels, date=date)
@@ -106,7 +114,10 @@ def _of_kernels(
         from planner.calibration.device import measure
         from planner.calibration.torch import torch_device
 
-        table = measure(torch_device(), date=date)
+        def tell(num_done: int, num_total: int) -> None:
+            report(Progress(stage="timing kernels and layers", num_done=num_done, num_total=num_total))
+
+        table = measure(torch_device(), date=date, tell=tell)
     for file in outputs:
         if file.suffix == KERNEL_TABLE:
             write_kernels(table, file)

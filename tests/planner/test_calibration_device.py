@@ -17,60 +17,117 @@ from hypothesis import strategies as st
 
 from planner.calibration import device as calibration_device
 from planner.calibration import torch as calibration_torch
-from planner.calibration.device import NUM_REPETITIONS, Runs, grid, measure, time_s
+from planner.calibration.device import (
+    LAYER_SIZES,
+    LAYERS_IN_8_BITS,
+    NUM_REPETITIONS,
+    PRODUCTS,
+    LayerTimes,
+    Runs,
+    grid,
+    measure,
+    time_s,
+)
 from planner.calibration.file import load_calibration
 from planner.calibration.kernel_models import Values, published_values, simulated_s
 from planner.calibration.kernels import calibrate_kernels
+from planner.calibration.layers import simulated_kept_bytes, simulated_layers_s
 from planner.calibration.table import (
     COLUMNS,
     Kernel,
     KernelKind,
     KernelTable,
+    Software,
     kernel_text,
     read_kernels,
     write_kernels,
 )
 from planner.calibration.torch import TorchDevice, torch_device
+from planner.calibration.torch_layer import float8_linear
 from planner.cli.commands import BROKEN_INPUT, FAILED, OK, main
-from simulator.calibration import ConstantName
+from simulator.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.catalog import accelerator
 from simulator.errors import CapplanError, InputError
+from simulator.hardware import Precision
 from simulator.units import GIB
 
 H100 = accelerator("h100-sxm5-80gb")
 NOISE = 0.02
+OF_LAYERS = (ConstantName.SUSTAINED_FRACTION, ConstantName.HOST_LAUNCH_S)
+"""Constants that no single kernel shows."""
 
 
 class FakeDevice:
     """A device whose kernels take as long as known constants say, with noise, on a clock of its own."""
 
-    def __init__(self, values: Values, *, num_devices: int = 1, memory_bytes: float = 80.0 * GIB) -> None:
-        self.values, self.random = values, np.random.default_rng(3)
+    lacking: frozenset[tuple[KernelKind, Precision]] = frozenset()
+
+    def __init__(self, truth: Values, *, num_devices: int = 1, memory_bytes: float = 80.0 * GIB) -> None:
+        self.truth, self.random = truth, np.random.default_rng(3)
         self.name, self.memory_bytes, self.num_devices = "NVIDIA H100 80GB HBM3", memory_bytes, num_devices
         self.powers_w = iter([85.0, 640.0])
+        self.rested_s = 0.0
+
+    def can_run(self, kind: KernelKind, precision: Precision) -> bool:
+        return (kind, precision) not in self.lacking
 
     def prepare(self, kernel: Kernel) -> Runs:
-        factor = float(np.exp(self.random.normal(0.0, NOISE)))
-        seconds = factor * self._seconds(kernel)
+        seconds = self._noise() * self._seconds(kernel)
         return lambda num_runs: num_runs * seconds
+
+    def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes:
+        assert num_layers > 0
+        ways = [layer, replace(layer, kind=KernelKind.LAYER_BACKWARD)]
+        forward_s, backward_s = simulated_layers_s(H100, ways, calibration_of(self.truth))
+        kept_bytes = simulated_kept_bytes(layer)
+        return LayerTimes(self._noise() * forward_s, self._noise() * backward_s, kept_bytes)
+
+    def rest(self, seconds: float) -> None:
+        self.rested_s += seconds
 
     def power_w(self) -> float | None:
         return next(self.powers_w)
 
+    def _noise(self) -> float:
+        return float(np.exp(self.random.normal(0.0, NOISE)))
+
     def _seconds(self, kernel: Kernel) -> float:
-        if kernel.kind is KernelKind.HOST_LAUNCH:
-            return self.values[ConstantName.HOST_LAUNCH_S]
         if (
             kernel.kind is KernelKind.ALL_REDUCE
         ):  # a ring moves 2 (n - 1) / n of the buffer, at half of 450 GB/s
             return 2.0 * (kernel.group_size - 1) / kernel.group_size * kernel.num_bytes / 225e9
         alone = KernelTable(device="", date="", kernels=(kernel,), seconds=np.ones(1))
-        return float(simulated_s(alone, H100, self.values)[0])
+        return float(simulated_s(alone, H100, published_values(H100, kernel.precision) | self.truth)[0])
+
+
+def calibration_of(truth: Values) -> Calibration:
+    """Constants that all kernels and layers of a made-up device have."""
+    published = {**published_values(H100), **dict.fromkeys(OF_LAYERS, 1.0)}
+    return Calibration(
+        source="made up",
+        source_sha256="0" * 64,
+        date="2026-05-01",
+        num_rows=1,
+        num_configurations=1,
+        error_before_fraction=0.0,
+        error_after_fraction=0.0,
+        error_left_out_fraction=0.0,
+        constants=tuple(
+            CalibratedConstant(
+                name=name,
+                accelerator=None if name in SOFTWARE else H100.id,
+                value=value,
+                published=published[name],
+                log_deviation=0.0,
+            )
+            for name, value in truth.items()
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
 def table() -> KernelTable:
-    return measure(FakeDevice(published_values(H100)), date="2026-05-01")
+    return measure(FakeDevice({}), date="2026-05-01")
 
 
 @settings(max_examples=5, deadline=None)
@@ -79,10 +136,11 @@ def table() -> KernelTable:
     memory=st.floats(0.5, 0.95),
     attention=st.floats(0.5, 0.9),
     backward=st.floats(0.5, 0.95),
+    clock=st.floats(0.7, 0.95),
     launch_s=st.floats(2e-6, 8e-6),
 )
 def test_the_constants_of_a_device_are_found_again(
-    peak: float, memory: float, attention: float, backward: float, launch_s: float
+    peak: float, memory: float, attention: float, backward: float, clock: float, launch_s: float
 ) -> None:
     truth = {
         ConstantName.GEMM_PEAK_FRACTION: peak,
@@ -91,27 +149,56 @@ def test_the_constants_of_a_device_are_found_again(
         ConstantName.ATTENTION_BACKWARD_FRACTION: backward,
         ConstantName.WEIGHT_GRADIENT_FRACTION: 0.9,
         ConstantName.KERNEL_LAUNCH_S: launch_s,
-        ConstantName.HOST_LAUNCH_S: 2.0 * launch_s,
+        ConstantName.SUSTAINED_FRACTION: clock,
+        ConstantName.HOST_LAUNCH_S: 10.0 * launch_s,
     }
-    answer = calibrate_kernels(measure(FakeDevice({**published_values(H100), **truth})))
-    found = {one.name: one.value for one in answer.calibration.constants}
-    for name, value in truth.items():
-        # Tens of kernels with 2 % of noise, and constants that act alike, such as peak and ramps of attention.
-        assert found[name] == pytest.approx(value, rel=0.06), name
+    answer = calibrate_kernels(measure(FakeDevice(truth)))
+    for one in answer.calibration.constants:
+        if one.name in truth:
+            # The scatter of kernels is judged by their own errors, which are few here, so that 4 % are allowed in any case.
+            reach = 4.0 * max(0.01, one.log_deviation)
+            assert math.log(one.value / truth[one.name]) == pytest.approx(0.0, abs=reach), one.name
+    assert {one.name for one in answer.calibration.constants} >= truth.keys()
     assert answer.calibration.error_left_out_fraction < 3.0 * NOISE
     assert answer.held == ()
 
 
 def test_a_device_as_published_is_left_where_it_is(table: KernelTable) -> None:
-    found = calibrate_kernels(table).calibration
+    answer = calibrate_kernels(table)
     noise_only = NOISE * math.sqrt(2.0 / math.pi)
-    assert found.error_before_fraction == pytest.approx(noise_only, rel=0.4)
-    assert (found.idle_power_w, found.loaded_power_w) == (85.0, 640.0)
-    assert found.accelerators == (H100.id,)
+    for kind in answer.kinds:
+        assert kind.error_before_fraction < 2.0 * noise_only, kind.name
+    assert answer.calibration.error_before_fraction == pytest.approx(noise_only, rel=0.4)
+    assert (answer.calibration.idle_power_w, answer.calibration.loaded_power_w) == (85.0, 640.0)
+    assert answer.calibration.accelerators == (H100.id,)
+
+
+def test_every_layer_is_told_with_its_errors_and_what_it_keeps(table: KernelTable) -> None:
+    layers = calibrate_kernels(table).layers
+    assert len(layers) == 2 * (2 * len(LAYER_SIZES) + len(LAYERS_IN_8_BITS))
+    assert {layer.direction for layer in layers[::2]} == {"forward"}
+    assert {(one.model, one.sequence_length) for one in layers if one.waits_for_host} <= {
+        (model, length) for model, _, length in LAYER_SIZES if length <= 1024
+    }
+    kept = [layer.kept_error_fraction for layer in layers if layer.kept_error_fraction is not None]
+    assert len(kept) == 2 * len(LAYER_SIZES)
+    assert kept == pytest.approx(np.zeros(len(kept)), abs=1e-6)
+
+
+def test_layers_that_do_not_fit_or_run_are_left_out() -> None:
+    class NoCompiler(FakeDevice):
+        def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
+            is_compiled = layer.software is Software.COMPILED
+            return None if is_compiled else super().layer_times(layer, num_layers)
+
+    answer = calibrate_kernels(measure(NoCompiler({}, memory_bytes=16.0 * GIB)))
+    assert {layer.software for layer in answer.layers} == {"eager"}
+    assert "llama-3.1-405b" not in {layer.model for layer in answer.layers}
+    assert ConstantName.SUSTAINED_FRACTION in {one.name for one in answer.calibration.constants}
 
 
 def test_sums_over_the_devices_of_a_node_give_its_links() -> None:
-    answer = calibrate_kernels(measure(FakeDevice(published_values(H100), num_devices=8)))
+    answer = calibrate_kernels(measure(FakeDevice({}, num_devices=8)))
     (ratio,) = [c.value for c in answer.calibration.constants if c.name is ConstantName.INTRA_LINK_RATIO]
     # Half of the nominal rate against a published share of 0.9703; the published form has start-up and a pipeline's loss
     # as well, a tenth of the time, which this clock lacks.
@@ -128,7 +215,9 @@ def test_what_was_not_measured_stays_as_published(table: KernelTable) -> None:
     )
     answer = calibrate_kernels(part)
     assert {one.name.value.partition("_")[0] for one in answer.calibration.constants} == {"gemm", "overlap"}
-    assert any("memory_fraction" in one.name for one in answer.held)
+    held = {one.name.rpartition(" ")[2]: one.why for one in answer.held}
+    assert held["memory_fraction"] == "its kernels were not measured"
+    assert held["host_launch_s"] == held["sustained_fraction"] == "its layers were not measured"
 
 
 def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: KernelTable) -> None:
@@ -144,7 +233,13 @@ def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: K
     ("change", "rule"),
     [
         (("gemm", "warp"), "column kind = 'warp': must be one of gemm"),
-        (("bf16,512,", "bf16,-5,"), "column m = '-5': must be a positive whole number"),
+        (("bf16,,,512,", "bf16,,,-5,"), "column m = '-5': must be a positive whole number"),
+        (("gemm,bf16", "gemm,fp4"), "column precision = 'fp4': must be one of bf16, fp8"),
+        (
+            ("layer,bf16,gpt2-xl", "layer,bf16,mixtral-8x7b"),
+            "column model = 'mixtral-8x7b': must be a dense model",
+        ),
+        (("gpt2-xl,eager", "gpt2-xl,lazy"), "column software = 'lazy': must be one of eager, compiled"),
         (("2026-05-01", "2026-05-01,more"), r"cells, not"),
         (("seconds", "time"), "is no table of kernels"),
     ],
@@ -188,23 +283,43 @@ def test_a_kernel_is_warmed_up_and_then_timed_long_enough() -> None:
         return num_runs * 1e-3 * (2.0 if len(asked) == 4 else 1.0)  # one repetition is interrupted
 
     assert time_s(runs) == pytest.approx(1e-3)
-    assert asked == [1, 3, *[20] * NUM_REPETITIONS]
+    assert asked == [1, 3, *[5] * NUM_REPETITIONS]
+
+
+def test_bursts_are_a_tenth_of_the_time() -> None:
+    rests: list[float] = []
+    time_s(lambda num_runs: num_runs * 1e-3, rests.append)
+    assert rests == pytest.approx([10.0 * 5e-3] * NUM_REPETITIONS)
 
 
 def test_every_kind_of_kernel_is_in_the_grid_of_several_devices() -> None:
-    assert {kernel.kind for kernel in grid(8)} == set(KernelKind)
-    assert KernelKind.ALL_REDUCE not in {kernel.kind for kernel in grid(1)}
+    single = {KernelKind.LAYER, KernelKind.LAYER_BACKWARD}
+    assert {kernel.kind for kernel in grid(FakeDevice({}, num_devices=8))} == set(KernelKind) - single
+    assert KernelKind.ALL_REDUCE not in {kernel.kind for kernel in grid(FakeDevice({}))}
+
+
+def test_a_device_without_8_bits_is_measured_in_16() -> None:
+    class Older(FakeDevice):
+        lacking = frozenset(
+            (kind, precision)
+            for precision, kind in PRODUCTS
+            if precision is Precision.FP8 or kind is KernelKind.ADDED_GRADIENT
+        )
+
+    answer = calibrate_kernels(measure(Older({})))
+    assert {one.precision for one in answer.calibration.constants} == {None, Precision.BF16}
+    assert [one.name for one in answer.held] == [f"{H100.id} weight_gradient_fraction"]
 
 
 def test_too_little_memory_is_said() -> None:
     with pytest.raises(CapplanError, match=r"has 2.0 GiB of free memory, and the measurement needs 4 GiB"):
-        measure(FakeDevice(published_values(H100), memory_bytes=2.0 * GIB))
+        measure(FakeDevice({}, memory_bytes=2.0 * GIB))
 
 
 def test_a_device_is_measured_kept_and_fitted_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(calibration_torch, "torch_device", lambda: FakeDevice(published_values(H100)))
+    monkeypatch.setattr(calibration_torch, "torch_device", lambda: FakeDevice({}))
     table, out = tmp_path / "kernels.csv", tmp_path / "calibration.yaml"
     asked = ["calibrate", "--device", "--date", "2026-05-01", "--output", str(table), "--output", str(out)]
     assert main(asked) == OK
@@ -246,8 +361,6 @@ def test_a_board_that_does_not_tell_its_power_is_measured_without_it(monkeypatch
 
 
 SMALL = (
-    Kernel(kind=KernelKind.EMPTY),
-    Kernel(kind=KernelKind.HOST_LAUNCH),
     *(Kernel(kind=kind, num_bytes=6_000) for kind in (KernelKind.COPY, KernelKind.ADD)),
     *(
         Kernel(kind=kind, m=64, n=32, k=16)
@@ -259,17 +372,54 @@ SMALL = (
     ),
 )
 """One of each kind that needs no second device."""
+TINY = Kernel(
+    kind=KernelKind.LAYER,
+    model="gpt2-xl",
+    software=Software.EAGER,
+    batch=1,
+    sequence_length=16,
+)
 
 
 def test_a_cpu_is_measured_where_pytorch_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-    monkeypatch.setattr(calibration_device, "grid", lambda _num_devices: SMALL)
+    monkeypatch.setattr(calibration_device, "grid", lambda _device: SMALL)
+    monkeypatch.setattr(calibration_device, "layers_of", lambda _device: ((TINY, 2),))
     monkeypatch.setattr(calibration_device, "TIMED_S", 1e-4)
     table = measure(TorchDevice(torch, "cpu"), date="2026-05-01")
-    assert (table.device, table.kernels, table.idle_power_w) == ("cpu", SMALL, None)
+    ways = (TINY, replace(TINY, kind=KernelKind.LAYER_BACKWARD))
+    assert (table.device, table.kernels, table.idle_power_w) == ("cpu", (*SMALL, *ways), None)
     assert (table.seconds > 0.0).all()
     write_kernels(table, tmp_path / "kernels.csv")
-    assert read_kernels(tmp_path / "kernels.csv").kernels == SMALL
+    assert read_kernels(tmp_path / "kernels.csv").kernels == table.kernels
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's compiler warns of PyTorch
+@pytest.mark.parametrize("software", Software)
+@pytest.mark.parametrize("model", ["llama-3.2-1b", "gpt2-xl"])
+def test_layers_run_forward_and_backward_where_pytorch_is(
+    monkeypatch: pytest.MonkeyPatch, model: str, software: Software
+) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    monkeypatch.setattr(calibration_torch, "WARM_S", 0.0)
+    monkeypatch.setattr(calibration_torch, "LOADED_S", 0.0)
+    times = TorchDevice(torch, "cpu").layer_times(replace(TINY, model=model, software=software), 1)
+    assert times is not None
+    assert min(times.forward_s, times.backward_s) > 0.0
+
+
+def test_products_in_8_bits_are_those_in_16_but_for_rounding() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra")
+    inputs = torch.randn((2, 16, 64), dtype=torch.bfloat16).requires_grad_()
+    weight = torch.randn((32, 64), dtype=torch.bfloat16).requires_grad_()
+    product, exact = float8_linear(torch)(inputs, weight), torch.nn.functional.linear(inputs, weight)
+    gradient = torch.randn_like(exact)
+    ways = [(product, exact)]
+    ways += zip(
+        *(torch.autograd.grad(one, (inputs, weight), gradient) for one in (product, exact)), strict=True
+    )
+    for one, other in ways:
+        assert 0.0 < (one - other).norm() / other.norm() < 0.1  # two of three mantissa bits
 
 
 def test_products_are_of_the_layouts_of_a_step_where_pytorch_is() -> None:
@@ -295,6 +445,14 @@ def test_what_only_a_gpu_can_run_is_there_in_the_installed_pytorch() -> None:
     inspect.signature(cuda.graph.__init__).bind("self", "graph")
     inspect.signature(cuda.CUDAGraph.replay).bind("graph")
     inspect.signature(cuda.nccl.all_reduce).bind([])
+    inspect.signature(cuda.graph.__init__).bind("self", "graph", stream="stream")
     for named in (cuda.get_device_name, cuda.mem_get_info, cuda.power_draw):
         inspect.signature(named).bind(0)
-    assert {"device_count", "is_available", "synchronize"} <= set(dir(cuda))
+    assert {
+        "device_count",
+        "empty_cache",
+        "is_available",
+        "memory_allocated",
+        "stream",
+        "synchronize",
+    } <= set(dir(cuda))

@@ -1,0 +1,76 @@
+"""What do a measured H100 and H200 say of the simulator? The tables of the page on calibration, from the files of examples/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from docs.readme import replaced
+from planner.calibration.answer import CalibrationAnswer, LayerFit
+from planner.calibration.kernels import calibrate_kernels
+from planner.calibration.table import read_kernels
+from planner.human import percent
+from simulator.hardware import Precision
+from simulator.units import MIB, MILLISECOND
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "calibrate.md"
+FILES = {name: ROOT / "examples" / "calibration" / f"{name.lower()}-kernels.csv" for name in ("H100", "H200")}
+
+
+def filled_calibration() -> str:
+    """Returns the page with its marked parts written anew."""
+    answers = {name: calibrate_kernels(read_kernels(file)) for name, file in FILES.items()}
+    text = PAGE.read_text(encoding="utf-8")
+    return replaced(replaced(text, "kinds", _kinds(answers)), "layers", _layers(answers))
+
+
+def _kinds(answers: dict[str, CalibrationAnswer]) -> str:
+    heading = ["kernels", "number"]
+    heading += [f"{name}, {constants}" for name in answers for constants in ("published", "left out")]
+    rows = []
+    for alike in zip(*(answer.kinds for answer in answers.values()), strict=True):
+        errors = [(one.error_before_fraction, one.error_left_out_fraction) for one in alike]
+        rows.append(
+            [alike[0].name, str(alike[0].num_kernels), *(percent(error) for pair in errors for error in pair)]
+        )
+    return _table(heading, rows)
+
+
+def _layers(answers: dict[str, CalibrationAnswer]) -> str:
+    heading = ["layer", "sequences", "PyTorch", "kept", "simulated"]
+    heading += [
+        f"{name}, {way}" for name in answers for way in ("forward", "published", "backward", "published")
+    ]
+    all_layers = [answer.layers for answer in answers.values()]
+    rows = []
+    for ways in zip(*(layers[way::2] for layers in all_layers for way in (0, 1)), strict=True):
+        first = ways[0]
+        software = (
+            first.software
+            if first.precision is Precision.BF16
+            else f"{first.software}, {first.precision.value}"
+        )
+        sequences = f"{first.batch} x {first.sequence_length:,}"
+        rows.append(
+            [first.model, sequences, software, *_kept(first), *(cell for way in ways for cell in _pass(way))]
+        )
+    return _table(heading, rows)
+
+
+def _kept(layer: LayerFit) -> Iterator[str]:
+    if layer.kept_bytes is None or layer.kept_error_fraction is None:
+        yield from ("", "")
+        return
+    yield f"{layer.kept_bytes / MIB:,.1f} MiB"
+    yield f"{layer.kept_error_fraction:+.1%}"
+
+
+def _pass(one: LayerFit) -> Iterator[str]:
+    yield f"{one.measured_s / MILLISECOND:.4g} ms"
+    yield f"{one.error_before_fraction:+.1%}"
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
