@@ -25,6 +25,8 @@ from simulator.kept_inputs import (
     keeps_input,
     norm_output_bytes,
     norm_width,
+    runs_one_by_one,
+    separate_width,
     sequence_split,
 )
 from simulator.layer_widths import gradient_widths, selected_width
@@ -261,6 +263,7 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
     attention = _attention(workload, plans) / plans.tensor_parallel
     split = sequence_split(workload, plans)
     kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
+    kept = kept + separate_width(workload, plans)
     small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
     return np.asarray(kept + ACTIVATION_BYTES * small)
 
@@ -301,10 +304,11 @@ def _latent_width(workload: Workload) -> float:
 
 
 def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Floats:
-    """Bytes per token of a feed-forward block: outputs of the input matrices, and of the activation function."""
+    """Bytes per token of a feed-forward block: outputs of the input matrices, and of the activation with and without gate."""
     hidden = float(workload.model.ffn_hidden_size if width is None else width)
     kept = keeps_input(workload, AdaptedProduct.FC2) * product
-    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + kept) * hidden
+    of_gate = ACTIVATION_BYTES if runs_one_by_one(workload) else 0.0
+    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + of_gate + kept) * hidden
 
 
 def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floats:

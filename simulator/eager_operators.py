@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.kept_inputs import ACTIVATION_BYTES
+from simulator.kept_inputs import ACTIVATION_BYTES, runs_one_by_one
 from simulator.rank import Rank
 from simulator.table import Floats
 
@@ -34,14 +34,11 @@ COPY_KERNELS = 1.0
 GATED_ACTIVATION_KERNELS = 2.0
 NUM_SEPARATE_PRODUCTS = 7.0
 """Matrix products of a layer forward, none of which share a launch."""
-NUM_GATED_MATRICES = 3
-"""Matrices of a feed-forward block like Llama's, whose blocks have norms of root mean squares and rotary positions, too."""
 
 
 def is_counted(rank: Rank) -> bool:
     """Returns whether the operators run one by one in blocks like those of Llama."""
-    model = rank.workload.model
-    return not rank.workload.has_fused_operators and model.num_ffn_matrices == NUM_GATED_MATRICES
+    return runs_one_by_one(rank.workload)
 
 
 def eager_kernels(rank: Rank) -> float:

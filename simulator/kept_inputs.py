@@ -2,6 +2,10 @@
 
 A tensor that several products read is kept once in 16 bits. In 8 and 4 bits each product has its own copy (Transformer Engine),
 unless it is told to keep what it was given because that is there anyway (`save_original_input`; Megatron Core since 2025).
+
+Operators one by one keep more in blocks like Llama's, as PyTorch's autograd saves it: a norm the copy of its input in 32 bits,
+in the place of the input, and the 16-bit values that its weights multiply; the gate's SiLU what it gives. Fused norms and
+activations, and PyTorch's LayerNorm and GELU, keep their inputs. docs/calibrate.md has what layers kept on an H100.
 """
 
 from __future__ import annotations
@@ -17,6 +21,31 @@ from simulator.workload import Workload
 
 ACTIVATION_BYTES = 2.0
 """16-bit activations."""
+WIDE_BYTES = 4.0
+"""Copies in 32 bits."""
+NUM_GATED_MATRICES = 3
+"""Matrices of a feed-forward block like Llama's, whose blocks have norms of root mean squares and rotary positions, too."""
+
+
+def runs_one_by_one(workload: Workload) -> bool:
+    """Returns whether the small operators of blocks like those of Llama are launched one by one."""
+    return not workload.has_fused_operators and workload.model.num_ffn_matrices == NUM_GATED_MATRICES
+
+
+def separate_width(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes per token on one rank that norms keep where operators run one by one, beyond those of fused ones, `(n,)`."""
+    if not runs_one_by_one(workload):
+        return np.zeros(len(plans))
+    model = workload.model
+    copies = WIDE_BYTES + (
+        ACTIVATION_BYTES if workload.lora is None else 0.0
+    )  # frozen weights need no product
+    residual = (
+        copies * model.num_layer_norms - ACTIVATION_BYTES * model.num_blocks_in_turn
+    ) * model.hidden_size
+    heads = (model.num_heads + model.num_kv_heads) * model.head_dim if model.qk_norm else 0
+    added = (copies - ACTIVATION_BYTES) * heads
+    return np.asarray(residual / sequence_split(workload, plans) + added / plans.tensor_parallel)
 
 
 def input_bytes(workload: Workload, plans: PlanTable) -> Floats:
