@@ -114,7 +114,7 @@ def test_single_sequences_are_open_where_the_whole_share_of_a_rank_is_supposed(t
 
 
 def test_what_has_no_room_at_once_takes_the_largest_micro_batch_that_has(tmp_path: Path) -> None:
-    cells = {"framework": "PyTorch FSDP2 2024", "recompute": "none", "tier": "A"}
+    cells = {"framework": "PyTorch FSDP2 2024, torch.compile", "recompute": "none", "tier": "A"}
     large, told = (row_of(tmp_path, DENSE, **cells, micro_batch=size) for size in ("", 16))
     assert compare([large])[0].is_too_large
     kept, found = [entry.comparison for entry in entries_of([told, large]) if isinstance(entry, Modelled)]
