@@ -294,12 +294,12 @@ class Line:
 LAUNCH = Line(
     applies_to=SOFTWARE,
     constant="launch_s",
-    value=1e-5,
-    low=5e-6,
-    high=2e-5,
+    value=3e-5,
+    low=2.8e-5,
+    high=3.1e-5,
     unit="s",
-    error="no step was short enough to show it",
-    source="estimate: a launch from Python on a host of 2024",
+    error="no dense step was short enough to show it",
+    source="small layers of one H200 and one H100 in PyTorch 2.11 (docs/calibrate.md); low and high are theirs",
 )
 
 

@@ -146,17 +146,16 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
     draft = _draft(table, constants, [group.kind_fit for group in groups])
     layers = fit_layers(table, chip, draft)
     calibration, kinds = draft, [group.kind_fit for group in groups]
+    of_layers = [_kind_fit(name, *errors) for name, errors in layers.errors.items()] if layers else []
     if layers:
-        of_layers = [_kind_fit(name, *errors) for name, errors in layers.errors.items()]
         everything = {"constants": (*constants, *layers.constants)}
         calibration = _with_errors(draft, of_layers).model_copy(update=everything)
-        kinds += of_layers
     return CalibrationAnswer(
         calibration=calibration,
         held=tuple(_held(chip, calibration)),
-        kinds=tuple(kinds),
+        kinds=(*kinds, *of_layers),
         layers=layers.fits if layers else (),
-        warnings=tuple(_warnings(calibration)),
+        warnings=tuple(_warnings(calibration, of_layers or kinds)),
     )
 
 
@@ -342,13 +341,15 @@ def _held(chip: Accelerator, calibration: Calibration) -> Iterator[Held]:
             yield Held(name=words, value=float(f"{value:.6g}"), why=f"its {what} were not measured")
 
 
-def _warnings(calibration: Calibration) -> Iterator[str]:
-    before, error = calibration.error_before_fraction, calibration.error_left_out_fraction
+def _warnings(calibration: Calibration, judged: Sequence[KindFit]) -> Iterator[str]:
+    """Yields what to mind; `judged` are the kinds by which a calibration helps or not."""
     yield "One device shows neither links between nodes nor the framework: --measured with a few steps does."
-    if error >= before:
-        yield (
-            f"It does not help: layers or kernels that were left out are off by {percent(error)}, with published constants by "
-            f"{percent(before)}. Plan with published constants."
-        )
+    worse = [one for one in judged if one.error_left_out_fraction >= one.error_before_fraction]
+    for one in worse:
+        left_out, before = percent(one.error_left_out_fraction), percent(one.error_before_fraction)
+        yield f"It does not help {one.name}: left out, they are off by {left_out}, with published constants by {before}."
+    if len(worse) == len(judged):
+        yield "Plan with published constants."
+    error = calibration.error_left_out_fraction
     if error > LARGE_ERROR:
         yield f"What was left out is off by {percent(error)}: was something else running, or is the device another one?"

@@ -40,7 +40,7 @@ RANGES: Mapping[ConstantName, Range] = {
     ConstantName.MEMORY_FRACTION: Range(log_width=0.15, low=0.2, high=1.0),
     ConstantName.INTRA_LINK_RATIO: Range(log_width=0.3, low=0.05, high=1.3),
     ConstantName.INTER_LINK_RATIO: Range(log_width=0.5, low=0.02, high=2.0),
-    ConstantName.HOST_LAUNCH_S: Range(log_width=0.7, low=1e-7, high=1e-3),
+    ConstantName.HOST_LAUNCH_S: Range(log_width=0.5, low=1e-7, high=1e-3),
     ConstantName.EARLY_HOST_LAUNCH_S: Range(log_width=0.5, low=1e-7, high=1e-3),
     ConstantName.BLOCKING_HOST_LAUNCH_S: Range(log_width=0.5, low=1e-7, high=1e-3),
     ConstantName.HIDDEN_TENSOR_FRACTION: Range(log_width=0.4, low=0.05, high=0.95),

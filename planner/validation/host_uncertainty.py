@@ -3,7 +3,7 @@
 The time of a launch differs between hosts and frameworks, and steps of one source alone show it: small models on one node,
 whose accelerators wait for their host. No residual of other sources, whose accelerators are busy, says how sure such steps
 are. So every step is simulated with slower and faster launches as well, as far off as a cluster's may be
-(`planner.calibration.unknowns`): in four of five cases by 1.9 times for software of 2021-22, 2.5 times for today's.
+(`planner.calibration.unknowns`): in four of five cases by 1.9 times.
 """
 
 from __future__ import annotations

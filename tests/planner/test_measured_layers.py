@@ -35,15 +35,26 @@ def test_published_constants_simulate_layers_no_worse_than_recorded(
         assert found[kind].error_before_fraction < recorded + HALF_A_POINT, kind
 
 
-def test_a_calibration_helps_layers_of_models_that_it_has_not_seen(
+def test_a_calibration_does_well_on_layers_of_models_that_it_has_not_seen(
     measured: tuple[str, CalibrationAnswer],
 ) -> None:
     _, answer = measured
     found = {kind.name: kind for kind in answer.kinds}
     assert found["layers, bf16"].error_left_out_fraction < 0.021 + HALF_A_POINT
-    waiting = found["layers that wait for the host"]
-    assert waiting.error_left_out_fraction < 0.3 * waiting.error_before_fraction
-    assert not any("does not help" in warning for warning in answer.warnings)
+    assert found["layers that wait for the host"].error_left_out_fraction < 0.2
+    for kind in answer.kinds:
+        is_worse = kind.error_left_out_fraction >= kind.error_before_fraction
+        says_so = any(f"It does not help {kind.name}:" in warning for warning in answer.warnings)
+        assert says_so == (is_worse and kind.name.startswith("layers")), kind.name
+    assert "Plan with published constants." not in answer.warnings
+
+
+def test_the_shipped_time_of_a_launch_is_that_of_these_layers(
+    measured: tuple[str, CalibrationAnswer],
+) -> None:
+    _, answer = measured
+    (launch,) = (one for one in answer.calibration.constants if one.name is ConstantName.HOST_LAUNCH_S)
+    assert launch.value == pytest.approx(launch.published, rel=0.07)
 
 
 def test_single_kernels_come_out_better_than_published(measured: tuple[str, CalibrationAnswer]) -> None:
