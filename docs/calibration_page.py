@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from docs.readme import replaced
-from planner.calibration.answer import CalibrationAnswer, LayerFit
+from planner.calibration.answer import CalibrationAnswer, LayerFit, PassFit
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
 from planner.human import percent
@@ -42,19 +42,13 @@ def _layers(answers: dict[str, CalibrationAnswer]) -> str:
     heading += [
         f"{name}, {way}" for name in answers for way in ("forward", "published", "backward", "published")
     ]
-    all_layers = [answer.layers for answer in answers.values()]
     rows = []
-    for ways in zip(*(layers[way::2] for layers in all_layers for way in (0, 1)), strict=True):
-        first = ways[0]
-        software = (
-            first.software
-            if first.precision is Precision.BF16
-            else f"{first.software}, {first.precision.value}"
-        )
-        sequences = f"{first.batch} x {first.sequence_length:,}"
-        rows.append(
-            [first.model, sequences, software, *_kept(first), *(cell for way in ways for cell in _pass(way))]
-        )
+    for alike in zip(*(answer.layers for answer in answers.values()), strict=True):
+        first = alike[0]
+        in_8_bits = "" if first.precision is Precision.BF16 else f", {first.precision.value}"
+        words = [first.model, f"{first.batch} x {first.sequence_length:,}", f"{first.software}{in_8_bits}"]
+        passes = [cell for layer in alike for way in (layer.forward, layer.backward) for cell in _pass(way)]
+        rows.append([*words, *_kept(first), *passes])
     return _table(heading, rows)
 
 
@@ -66,7 +60,7 @@ def _kept(layer: LayerFit) -> Iterator[str]:
     yield f"{layer.kept_error_fraction:+.1%}"
 
 
-def _pass(one: LayerFit) -> Iterator[str]:
+def _pass(one: PassFit) -> Iterator[str]:
     yield f"{one.measured_s / MILLISECOND:.4g} ms"
     yield f"{one.error_before_fraction:+.1%}"
 

@@ -52,8 +52,21 @@ class KindFit(Record):
     """With constants that were fitted without the kernel in question; of layers, without its model."""
 
 
-class LayerFit(Record):
+class PassFit(Record):
     """A pass through a layer that was timed on the device; errors are simulated over measured, less one."""
+
+    measured_s: float
+    """Mean under lasting load."""
+    error_before_fraction: float
+    """With published constants."""
+    error_left_out_fraction: float
+    """With calibrated ones, clock and host time from the layers of other models."""
+    waits_for_host: bool
+    """Whether the accelerator waits for launches for a tenth of the pass or more, simulated with calibrated constants."""
+
+
+class LayerFit(Record):
+    """A layer that was timed on the device."""
 
     model: str
     """Catalogue name of its model."""
@@ -65,18 +78,12 @@ class LayerFit(Record):
     """Sequences of the micro-batch."""
     sequence_length: int
     """Tokens of each."""
-    direction: Literal["forward", "backward"]
-    """Which pass."""
-    measured_s: float
-    """Mean over passes under lasting load."""
-    error_before_fraction: float
-    """With published constants."""
-    error_left_out_fraction: float
-    """With calibrated ones, clock and host time from the layers of other models."""
-    waits_for_host: bool
-    """Whether the accelerator waits for launches for a tenth of the pass or more, simulated with calibrated constants."""
+    forward: PassFit
+    """Its forward pass."""
+    backward: PassFit
+    """Its backward pass."""
     kept_bytes: float | None = None
-    """What the layer kept for its backward pass; `null` backward, where unknown, and in 8 bits, where frameworks differ."""
+    """What it kept from the one to the other; `null` where unknown, and in 8 bits, where frameworks differ."""
     kept_error_fraction: float | None = None
     """The same simulated over measured, less one."""
 
@@ -95,6 +102,6 @@ class CalibrationAnswer(Record):
     kinds: tuple[KindFit, ...] = ()
     """Measured kernels by kind; empty for measured steps."""
     layers: tuple[LayerFit, ...] = ()
-    """Every pass through a layer that was timed; empty for measured steps."""
+    """Every layer that was timed; empty for measured steps."""
     warnings: tuple[str, ...] = ()
     """What the reader should know before using it."""

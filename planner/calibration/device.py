@@ -102,8 +102,8 @@ class Device(Protocol):
     def can_run(self, kind: KernelKind, precision: Precision) -> bool:
         """Returns whether it has such products."""
 
-    def prepare(self, kernel: Kernel) -> Runs:
-        """Makes the inputs of a kernel; they are freed with what is returned."""
+    def prepare(self, kernel: Kernel) -> Runs | None:
+        """Makes the inputs of a kernel, which are freed with what is returned; `None` where it cannot run."""
 
     def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
         """Runs so many layers in a row under lasting load; `None` where it cannot."""
@@ -142,7 +142,8 @@ def measure(
     timed: list[tuple[Kernel, float]] = []
     for done, kernel in enumerate(kernels):
         tell(done, num_all)
-        timed.append((kernel, time_s(device.prepare(kernel), device.rest)))
+        if runs := device.prepare(kernel):
+            timed.append((kernel, time_s(runs, device.rest)))
     loaded_power_w = _loaded_power_w(device) if idle_power_w is not None else None
     for done, (layer, num_layers) in enumerate(layers, len(kernels)):
         tell(done, num_all)
@@ -226,7 +227,7 @@ def _num_layers(shape: ModelShape, tokens: int, memory_bytes: float) -> int:
 def _loaded_power_w(device: Device) -> float | None:
     """Returns the power right after some seconds of the largest product."""
     largest = Kernel(kind=KernelKind.GEMM, m=max(TOKENS), n=max(WIDTHS), k=max(WIDTHS))
-    runs = device.prepare(largest)
-    once_s = max(time_s(runs), 1e-9)
-    runs(max(1, int(LOADED_S / once_s)))
-    return device.power_w()
+    if runs := device.prepare(largest):
+        once_s = max(time_s(runs), 1e-9)
+        runs(max(1, int(LOADED_S / once_s)))
+    return device.power_w() if runs else None

@@ -62,13 +62,12 @@ class Group:
     """Whether each number format has constants of its own."""
 
 
-COPIES = Group(
-    name="copies and sums",
-    kinds=(KernelKind.COPY, KernelKind.ADD),
-    constants=(ConstantName.MEMORY_FRACTION, ConstantName.KERNEL_LAUNCH_S),
-)
 GROUPS = (
-    COPIES,
+    Group(
+        name="copies and sums",
+        kinds=(KernelKind.COPY, KernelKind.ADD),
+        constants=(ConstantName.MEMORY_FRACTION, ConstantName.KERNEL_LAUNCH_S),
+    ),
     Group(
         name="products",
         kinds=(KernelKind.GEMM, KernelKind.INPUT_GRADIENT, KernelKind.WEIGHT_GRADIENT),

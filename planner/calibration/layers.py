@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.calibration.answer import LayerFit
+from planner.calibration.answer import LayerFit, PassFit
 from planner.calibration.fitting import damped, log_deviations, noise_ratio, settled
 from planner.calibration.table import LAYERS, Kernel, KernelKind, KernelTable, Software
 from planner.calibration.unknowns import Unknown, prior_of
@@ -79,7 +79,7 @@ def fit_layers(table: KernelTable, chip: Accelerator, kernels: Calibration) -> F
     passes = [
         (kernel, seconds)
         for kernel, seconds in zip(table.kernels, table.seconds.tolist(), strict=True)
-        if kernel.kind in LAYERS
+        if kernel.kind in LAYERS and chip.peak_flop_per_s(kernel.precision) is not None
     ]
     if not passes:
         return None
@@ -200,10 +200,20 @@ def _errors_by_name(
 def _fits(
     layers: Sequence[Kernel], measured_s: Floats, errors: LayerErrors, waits: Booleans
 ) -> Iterator[LayerFit]:
+    """Yields every layer, whose two passes follow each other."""
     ratios = np.expm1(np.array([errors.before, errors.left_out])).T.tolist()
-    for layer, seconds, error, is_waiting in zip(
-        layers, measured_s.tolist(), ratios, waits.tolist(), strict=True
-    ):
+    passes = [
+        PassFit(
+            measured_s=seconds,
+            error_before_fraction=before,
+            error_left_out_fraction=left_out,
+            waits_for_host=is_waiting,
+        )
+        for seconds, (before, left_out), is_waiting in zip(
+            measured_s.tolist(), ratios, waits.tolist(), strict=True
+        )
+    ]
+    for layer, forward, backward in zip(layers[::2], passes[::2], passes[1::2], strict=True):
         assert layer.software is not None
         has_kept = layer.num_bytes > 0 and layer.precision not in CAST_FORMATS
         yield LayerFit(
@@ -212,11 +222,8 @@ def _fits(
             software=layer.software.value,
             batch=layer.batch,
             sequence_length=layer.sequence_length,
-            direction="backward" if layer.kind is KernelKind.LAYER_BACKWARD else "forward",
-            measured_s=seconds,
-            error_before_fraction=error[0],
-            error_left_out_fraction=error[1],
-            waits_for_host=is_waiting,
+            forward=forward,
+            backward=backward,
             kept_bytes=layer.num_bytes if has_kept else None,
             kept_error_fraction=simulated_kept_bytes(layer) / layer.num_bytes - 1.0 if has_kept else None,
         )

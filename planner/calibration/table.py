@@ -6,9 +6,10 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -170,6 +171,8 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
     rows = _rows(path)
     problems: list[Problem] = []
     read = [_kernel(line, row, problems) for line, row in enumerate(rows, 2)]
+    if not problems:
+        problems += _lonely_passes([kernel for kernel, _ in read])
     devices = {row["device"] for row in rows}
     if len(devices) > 1:
         rule = "names several devices; give each a file of its own"
@@ -259,6 +262,20 @@ def _broken_cells(row: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _is_whole(text: str) -> bool:
     value = _number(text)
     return value is not None and value > 0 and value == int(value)
+
+
+def _lonely_passes(kernels: Sequence[Kernel]) -> Iterator[Problem]:
+    """Yields every pass through a layer without the other one beside it."""
+    pairs = zip_longest([None, *kernels], kernels, [*kernels[1:], None])
+    for line, (before, kernel, after) in enumerate(pairs, 2):
+        if kernel is None or kernel.kind not in LAYERS:
+            continue
+        is_backward = kernel.kind is KernelKind.LAYER_BACKWARD
+        other, way = (before, "follow the forward") if is_backward else (after, "be followed by the backward")
+        kind = KernelKind.LAYER if is_backward else KernelKind.LAYER_BACKWARD
+        if other is None or replace(other, num_bytes=0) != replace(kernel, kind=kind, num_bytes=0):
+            rule = f"must {way} pass of the same layer"
+            yield Problem(path=f"row {line}, column kind", value=shown(kernel.kind.value), rule=rule)
 
 
 def can_time(name: str) -> bool:

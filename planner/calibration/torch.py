@@ -111,13 +111,16 @@ class TorchDevice:
             return False
         return True
 
-    def prepare(self, kernel: Kernel) -> Runs:
-        """Makes the inputs of a kernel and returns what times it."""
-        if not self.has_gpu:
-            return self._host_timer(self.operator(kernel))
-        if kernel.kind is KernelKind.ALL_REDUCE:
-            return self._event_timer(self.operator(kernel))
-        return self._graph_timer(kernel)
+    def prepare(self, kernel: Kernel) -> Runs | None:
+        """Makes the inputs of a kernel and returns what times it; `None` where it cannot run, or memory is too small."""
+        try:
+            if not self.has_gpu:
+                return self._host_timer(self.operator(kernel))
+            if kernel.kind is KernelKind.ALL_REDUCE:
+                return self._event_timer(self.operator(kernel))
+            return self._graph_timer(kernel)
+        except UNABLE:
+            return None
 
     def operator(self, kernel: Kernel) -> Run:
         """Makes the inputs of a single kernel and returns what runs it."""

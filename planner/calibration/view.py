@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.table import Table
 
-from planner.calibration.answer import CalibrationAnswer, KindFit, LayerFit
+from planner.calibration.answer import CalibrationAnswer, KindFit, LayerFit, PassFit
 from planner.human import change, count, percent
 from planner.text_blocks import headline, plain_table, sentences, title
 from simulator.calibration import CalibratedConstant, Calibration
@@ -84,14 +84,14 @@ def _layers(layers: Sequence[LayerFit]) -> Table:
         table.add_column(heading, no_wrap=True)
     for heading in ("forward", "published", "left out", "backward", "published", "left out"):
         table.add_column(heading, justify="right")
-    for forward, backward in zip(layers[::2], layers[1::2], strict=True):
-        software = forward.software if forward.precision is Precision.BF16 else forward.precision.value
-        cells = [cell for one in (forward, backward) for cell in _pass_cells(one)]
-        table.add_row(forward.model, f"{forward.batch} x {forward.sequence_length}", software, *cells)
+    for layer in layers:
+        software = layer.software if layer.precision is Precision.BF16 else layer.precision.value
+        cells = [cell for one in (layer.forward, layer.backward) for cell in _pass_cells(one)]
+        table.add_row(layer.model, f"{layer.batch} x {layer.sequence_length}", software, *cells)
     return table
 
 
-def _pass_cells(one: LayerFit) -> Iterator[str]:
+def _pass_cells(one: PassFit) -> Iterator[str]:
     yield f"{one.measured_s / MILLISECOND:.4g} ms"
     yield f"{one.error_before_fraction:+.1%}"
     yield f"{one.error_left_out_fraction:+.1%}"

@@ -71,7 +71,7 @@ class FakeDevice:
     def can_run(self, kind: KernelKind, precision: Precision) -> bool:
         return (kind, precision) not in self.lacking
 
-    def prepare(self, kernel: Kernel) -> Runs:
+    def prepare(self, kernel: Kernel) -> Runs | None:
         seconds = self._noise() * self._seconds(kernel)
         return lambda num_runs: num_runs * seconds
 
@@ -175,14 +175,21 @@ def test_a_device_as_published_is_left_where_it_is(table: KernelTable) -> None:
 
 def test_every_layer_is_told_with_its_errors_and_what_it_keeps(table: KernelTable) -> None:
     layers = calibrate_kernels(table).layers
-    assert len(layers) == 2 * (2 * len(LAYER_SIZES) + len(LAYERS_IN_8_BITS))
-    assert {layer.direction for layer in layers[::2]} == {"forward"}
-    assert {(one.model, one.sequence_length) for one in layers if one.waits_for_host} <= {
-        (model, length) for model, _, length in LAYER_SIZES if length <= 1024
-    }
+    assert len(layers) == 2 * len(LAYER_SIZES) + len(LAYERS_IN_8_BITS)
+    waiting = {(one.model, one.sequence_length) for one in layers if one.forward.waits_for_host}
+    assert waiting == {(model, length) for model, _, length in LAYER_SIZES if length < 1024}
+    for layer in layers:
+        for one in (layer.forward, layer.backward):
+            assert abs(one.error_before_fraction) < 4.0 * NOISE
     kept = [layer.kept_error_fraction for layer in layers if layer.kept_error_fraction is not None]
     assert len(kept) == 2 * len(LAYER_SIZES)
     assert kept == pytest.approx(np.zeros(len(kept)), abs=1e-6)
+
+
+def test_layers_in_8_bits_of_an_accelerator_without_are_not_asked_for(table: KernelTable) -> None:
+    slow = replace(table, seconds=3.0 * table.seconds)
+    answer = calibrate_kernels(slow, accelerator="a100-sxm4-80gb")
+    assert {layer.precision for layer in answer.layers} == {Precision.BF16}
 
 
 def test_layers_that_do_not_fit_or_run_are_left_out() -> None:
@@ -242,6 +249,11 @@ def test_the_table_travels_and_gives_the_same_constants(tmp_path: Path, table: K
         (("gpt2-xl,eager", "gpt2-xl,lazy"), "column software = 'lazy': must be one of eager, compiled"),
         (("2026-05-01", "2026-05-01,more"), r"cells, not"),
         (("seconds", "time"), "is no table of kernels"),
+        (
+            ("layer_backward,bf16,gpt2-xl", "layer_backward,bf16,llama-2-7b"),
+            "be followed by the backward pass of the same layer",
+        ),
+        (("layer,bf16,gpt2-xl,eager", "layer_backward,bf16,gpt2-xl,eager"), "must follow the forward pass"),
     ],
 )
 def test_a_broken_table_is_refused_with_row_and_column(
@@ -296,6 +308,16 @@ def test_every_kind_of_kernel_is_in_the_grid_of_several_devices() -> None:
     single = {KernelKind.LAYER, KernelKind.LAYER_BACKWARD}
     assert {kernel.kind for kernel in grid(FakeDevice({}, num_devices=8))} == set(KernelKind) - single
     assert KernelKind.ALL_REDUCE not in {kernel.kind for kernel in grid(FakeDevice({}))}
+
+
+def test_kernels_that_cannot_run_are_left_out() -> None:
+    class Without(FakeDevice):
+        def prepare(self, kernel: Kernel) -> Runs | None:
+            return None if kernel.kind is KernelKind.GEMM else super().prepare(kernel)
+
+    table = measure(Without({}))
+    assert KernelKind.GEMM not in {kernel.kind for kernel in table.kernels}
+    assert (table.idle_power_w, table.loaded_power_w) == (85.0, None)
 
 
 def test_a_device_without_8_bits_is_measured_in_16() -> None:
