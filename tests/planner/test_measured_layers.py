@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from planner.calibration.answer import CalibrationAnswer
+from planner.calibration.file import write_calibration
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
 from planner.cli.commands import OK, main
@@ -98,3 +100,27 @@ def test_the_shipped_tables_are_answered_as_the_page_says(capsys: pytest.Capture
         assert f"{100.0 * recorded:.1f} %" in line
         assert f"| {kind} |" in page
     assert "What 18 of them keep for their backward pass" in told
+
+
+def test_constants_of_one_gpu_simulate_steps_of_clusters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mean_error(*options: str) -> tuple[int, float]:
+        capsys.readouterr()
+        assert main(["validate", "--json", "--quiet", *options]) == OK
+        errors = [
+            abs(row["predicted_step_time_s"] / row["measured_step_time_s"] - 1.0)
+            for row in json.loads(capsys.readouterr().out)["rows"]
+            if row["accelerator"] == "h100-sxm5-80gb" and row["predicted_step_time_s"]
+        ]
+        return len(errors), sum(errors) / len(errors)
+
+    file = tmp_path / "calibration.yaml"
+    write_calibration(calibrate_kernels(read_kernels(FOLDER / "h100-kernels.csv")).calibration, file)
+    (number, published), (_, calibrated) = mean_error(), mean_error("--calibration", str(file))
+    page = (FOLDER.parents[1] / "docs" / "calibrate.md").read_text(encoding="utf-8")
+    told = (
+        f"the {number} published configurations on H100 SXM with a mean error of {100.0 * calibrated:.1f} %"
+    )
+    assert told in " ".join(page.split())
+    assert f"which have seen them, with {100.0 * published:.1f} %" in " ".join(page.split())
