@@ -5,7 +5,8 @@ not, has those of one. Where R micro-batches are in the last interleaved group a
 passes of that group (v - 1) (N - R) micro-batches ahead of its backward passes. GPipe computes the losses of all micro-batches
 before the first backward pass (`ScheduleGPipe` of PyTorch), and ZB-H1 keeps gradients of logits until those of the output
 layer's weights are computed. Losses of multi-token prediction come before that of the model, which goes back first, and wait
-for it (`process_mtp_loss` of Megatron Core).
+for it (`process_mtp_loss` of Megatron Core). Pipelines of PyTorch return the outputs of a step: the last stage keeps them all
+(`output_chunks` of its `stage.py`), without what their loss needed, and joins them when nothing else is left.
 """
 
 from __future__ import annotations
@@ -42,6 +43,17 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
         np.maximum(workload.logit_bytes * logits, backward) + inputs + num_modules * of_loss * logits,
         (_num_held(workload, plans) - 1) * (workload.model.num_predicted_tokens * waiting * logits + inputs),
     )
+
+
+def joined_logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Returns logits of other micro-batches that are kept until the step ends, and those of all and the joined ones, `(n,)`."""
+    if not workload.joins_logits:
+        return np.zeros(len(plans)), np.zeros(len(plans))
+    tokens = micro_batch_tokens(workload, plans)
+    one = ACTIVATION_BYTES * tokens * workload.model.vocabulary_size / plans.tensor_parallel
+    one = np.where(plans.pipeline_parallel > 1, one, 0.0)
+    num_all = num_micro_batches(workload, plans)
+    return (num_all - 1.0) * one, 2.0 * num_all * one
 
 
 def embedding_gradient_bytes(workload: Workload, plans: PlanTable) -> Floats:

@@ -16,9 +16,9 @@ import numpy as np
 
 from simulator.activations import stage_activations
 from simulator.chunks import Chunks, split_layers
-from simulator.loss_memory import embedding_at_work, logits_bytes
+from simulator.loss_memory import embedding_at_work, joined_logits_bytes, logits_bytes
 from simulator.model_states import FULL_GRADIENT_BYTES, StateBytes
-from simulator.plan import Plan, PlanTable
+from simulator.plan import Plan, PlanTable, turns_back
 from simulator.stage_content import StageContent
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import GIGA
@@ -108,6 +108,14 @@ def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
     return memory_of_stage(workload, plans, chunks, np.arange(num_stages))
 
 
+def memory_of_loss(workload: Workload, plans: PlanTable) -> MemoryTable:
+    """Returns the components of the stage of each plan that computes the loss, `(n,)`."""
+    chunks = split_layers(workload.model, plans, workload.stage_layers)
+    return memory_of_stage(
+        workload, plans, chunks, np.where(turns_back(plans), 0, plans.pipeline_parallel - 1)
+    )
+
+
 def memory_of_stage(workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> MemoryTable:
     """Returns the components of one stage of each plan, `(n,)`, or of s stages, `(s, n)`."""
     return _stage_memory(workload, plans, StageContent.of(workload, plans, chunks, stage))
@@ -124,6 +132,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
         chunks=stage.chunks,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
+    kept, joined = (stage.has_output * each for each in joined_logits_bytes(workload, plans))
     weights = weights_at_work(workload, plans, stage)
     # The loss has let go of its logits before the last layer begins its backward pass, and the chunk of its layers before the
     # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
@@ -134,6 +143,11 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
     )
     embedding = embedding - np.where(stays, 0.0, weights)
     beyond_logits = np.maximum(0.0, np.maximum(at_work, embedding) - logits)
+    # Outputs of the model are joined when all else of the step is gone.
+    waiting = waiting + kept
+    waiting = waiting + np.maximum(
+        0.0, joined - (activations.kept_bytes + logits + waiting + beyond_logits + weights)
+    )
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,

@@ -173,6 +173,9 @@ class Workload(Record):
     """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     frees_stage_inputs: bool = False
     """Whether pipeline stages free what they received (Llama 3) unless it is what they compute everything again from."""
+    joins_logits: bool = False
+    """Whether the last stage of a pipeline keeps the logits of all micro-batches in 16 bits, and joins them behind the last one
+    (pipelines of PyTorch that are not told `return_outputs=False` and take a batch at once; torchtitan until October 2025)."""
     context_exchange: ContextExchange | None = None
     """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
     window, which rings do not know. `ring`: keys and values go round behind the computation;

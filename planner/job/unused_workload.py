@@ -230,7 +230,7 @@ WORKLOAD_RULES = (
     UnusedRule(
         is_used=lambda job: _splits(job, "pipeline_parallel"),
         why="pipeline_parallel is 1",
-        paths=_paths("keeps_stage_outputs", "frees_stage_inputs"),
+        paths=_paths("keeps_stage_outputs", "frees_stage_inputs", "joins_logits"),
     ),
     UnusedRule(
         is_used=_can_free_stage_inputs,

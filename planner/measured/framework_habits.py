@@ -20,6 +20,7 @@ from planner.measured.deepspeed_habits import (
 from planner.measured.framework_releases import (
     LAST_COPIED_HEADS_YEAR,
     LAST_EAGER_LOSS_YEAR,
+    LAST_JOINED_LOGITS,
     release_month,
     release_year,
 )
@@ -167,6 +168,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     copies_heads = habits.copies_shared_heads and year <= LAST_COPIED_HEADS_YEAR
     habits = replace(_in_format(habits, precision), attention=attention, copies_shared_heads=copies_heads)
     habits = replace(habits, sharded_copies=sharded_copies(name))
+    if habits.name == TORCHTITAN.name and (release_month(name) or LAST_JOINED_LOGITS) > LAST_JOINED_LOGITS:
+        habits = replace(habits, joins_logits=False)
     if habits.split_logit_bytes and habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR:
         return replace(habits, logit_bytes=COMPILED_LOSS_BYTES, split_logit_bytes=None)
     return habits

@@ -10,6 +10,8 @@ LAST_COPIED_HEADS_YEAR = 2025
 """Until then torchtitan copied keys and values for the query heads that share them (its pull request 2259)."""
 LAST_EAGER_LOSS_YEAR = 2024
 """Since April 2025 torchtitan compiles its loss where it compiles layers (its pull request 1033)."""
+LAST_JOINED_LOGITS = (2025, 10)
+"""Month until which pipelines of torchtitan returned the model's outputs (its pull request 1922)."""
 LAST_SEPARATE_YEAR = 2020
 """Since September 2020 Megatron-LM fuses bias, activation, dropout and residual (its commit 51a2e6b0ff)."""
 

@@ -55,6 +55,8 @@ TORCHTITAN = replace(
     selective_recompute="every_other_product",
     context_exchange="gathered_ring",
     split_logit_bytes=16,
+    joins_logits=True,
+    memory_stage="last",
 )
 """Tensor parallelism always splits norms by sequence, and gathers 8 bits where float8 has scales of tensors, which is its
 default (`apply_tp`, `enable_float8_tensorwise_tp`), as its launch commands have FSDP do (`enable_fsdp_float8_all_gather`,
@@ -62,7 +64,9 @@ default (`apply_tp`, `enable_float8_tensorwise_tp`), as its launch commands have
 gathers keys and values (`context_parallel_rotate_method: allgather`), until August 2026 (its pull request 4218). In a pipeline
 weights are not sharded again (`fsdp_reshard_after_forward: default`). Its tensor-parallel loss, unless compiled, holds four
 fp32 tensors of logits backward: log-softmax, exponential, gradient, their sum (`_nll_loss_and_log_softmax_backward` of
-PyTorch)."""
+PyTorch). Pipelines of PyTorch return the model's outputs unless they are told not to, as torchtitan does since its pull request
+1922; others pass their batch through a pipeline in parts that they do not tell, and keep the outputs of one part. torchtitan
+prints the memory of the first rank of the last stage, which has the loss (`_get_metrics_rank`)."""
 COMPILED_TORCHTITAN = replace(TORCHTITAN, has_fused_operators=True)
 COMPILED_LOSS_BYTES = 4
 """What a compiled loss needs for each logit: 16-bit logits and their gradients. It takes less than one in eight pieces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from simulator.memory import MemoryKind
 from simulator.model import (
@@ -22,6 +23,10 @@ from simulator.plan import Schedule
 
 FULL_OPTIMIZER_BYTES = 12.0
 """An fp32 master weight and Adam's two moments in fp32."""
+
+
+MemoryStage = Literal["fullest", "last"]
+"""Whose peak is published: that of the stage which needs most, or of the one that computes the loss."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +95,7 @@ class Habits:
     sharded_copies: ShardedCopies = "none"
     keeps_stage_outputs: bool = False
     frees_stage_inputs: bool = False
+    joins_logits: bool = False
     chunk_layers: int | None = None
     """Layers of the chunks of its interleaved schedules, embedding and output layer counting as one each; left out: its
     pipelines are not taken to be interleaved."""
@@ -111,3 +117,5 @@ class Habits:
     context_exchange: ContextExchange = "ring"
     memory_kind: MemoryKind = "allocated"
     """What its users publish as peak memory."""
+    memory_stage: MemoryStage = "fullest"
+    """Of which stage of a pipeline they publish it."""

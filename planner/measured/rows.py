@@ -307,6 +307,7 @@ class _Translation:
             "step_time_s": self.cells.step_time_s(layout["global_batch_size"]),
             "peak_memory_bytes": memory and memory * GIB,
             "memory_kind": measured_notes.memory_kind(written) or self.habits.memory_kind,
+            "memory_stage": self.habits.memory_stage,
         }
 
 
@@ -317,6 +318,7 @@ _NO_PART_OF_THE_DESIGN = (
     "step_time_s",
     "peak_memory_bytes",
     "memory_kind",
+    "memory_stage",
     "picks_chunks",
     "left_out_because",
     "notes",

@@ -28,7 +28,7 @@ from simulator.documents import Documents
 from simulator.errors import InputError
 from simulator.hardware import Node, Site
 from simulator.job import Job
-from simulator.memory import MemoryKind
+from simulator.memory import MemoryKind, memory_of_loss
 from simulator.model import ModelShape
 from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable
@@ -376,9 +376,12 @@ def memory_kind(row: Row) -> MemoryKind:
 
 def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
     job = job_of(rows[0]).model_copy(update={"calibration": calibration})
-    steps, memory = steps_and_memory(job, PlanTable.from_plans([plan_of(row) for row in rows]))
+    plans = PlanTable.from_plans([plan_of(row) for row in rows])
+    steps, memory = steps_and_memory(job, plans)
     accelerator = job.offers[0].accelerator
     peaks = memory.peak_on(accelerator.memory_bytes)
+    by_stage = {"last": memory_of_loss(job.workload, plans)}
+    published = [by_stage.get(row.get("memory_stage", ""), memory) for row in rows]
     return [
         Comparison(
             row=row,
@@ -388,7 +391,7 @@ def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Com
             planned_memory_bytes=float(memory.peak_bytes[position]),
             memory_kind=memory_kind(row),
             comparable_memory_bytes=float(
-                memory.peak_of(memory_kind(row), accelerator.memory_bytes)[position]
+                published[position].peak_of(memory_kind(row), accelerator.memory_bytes)[position]
             ),
             capacity_bytes=accelerator.memory_bytes,
         )

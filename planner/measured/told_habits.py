@@ -45,6 +45,7 @@ UNTOLD_HABITS = (
     "sharded_copies",
     "keeps_stage_outputs",
     "frees_stage_inputs",
+    "joins_logits",
 )
 """Fields of a workload that are as in `told_habits`, since no other column of a measured run says anything of them."""
 GATHERED_CASTS = ("gathers_cast_inputs", "gathers_cast_weights")

@@ -9,8 +9,9 @@ import pytest
 
 from planner.measured.framework_habits import habits_of
 from planner.measured.rows import Unmodelled, read_measured
-from planner.measured.runs import Row, compare, job_of, memory_kind
+from planner.measured.runs import Row, compare, job_of, memory_kind, plan_of
 from planner.validation.comparison import entries_of, memory_verdicts
+from simulator.memory import memory_by_stage
 from tests.planner.measured import LLAMA_405B, QWEN3_30B, shipped, simulated_row, written
 
 
@@ -559,3 +560,37 @@ class TestPipelinesOfFsdp:
         row = row_of(tmp_path, framework=framework, zero_stage_or_fsdp=sharding, pp=pp, ep=1)
         assert (row["zero_stage"], row["overlaps_gradient_sync"]) == (stage, overlaps)
         assert ("as ZeRO-1" in row["remarks"]) is (sharding == "zero2" and pp > 1)
+
+
+IN_FOUR_STAGES = {
+    "model": "llama-3.1-8b",
+    "experts": 0,
+    "pp": 4,
+    "tp": 1,
+    "ep": 1,
+    "dp": 4,
+    "global_batch": 32,
+    "recompute": "full",
+}
+
+
+@pytest.mark.parametrize(
+    ("framework", "joins", "stage"),
+    [
+        ("torchtitan", "true", "last"),
+        ("torchtitan 2024", "true", "last"),
+        ("torchtitan (2025-11)", "false", "last"),
+        ("torchtitan (2026)", "false", "last"),
+        ("PyTorch FSDP2", "false", "fullest"),
+        ("NeMo Automodel 26.06", "false", "fullest"),
+        ("Megatron-LM 0.12", "false", "fullest"),
+    ],
+)
+def test_pipelines_of_torchtitan_returned_outputs_and_print_the_last_stage(
+    tmp_path: Path, framework: str, joins: str, stage: str
+) -> None:
+    row = row_of(tmp_path, framework=framework, peak_mem_gib_per_gpu=40, **IN_FOUR_STAGES)
+    assert (row["joins_logits"], row["memory_stage"]) == (joins, stage)
+    stages = memory_by_stage(job_of(row).workload, plan_of(row)).peak_of(memory_kind(row))
+    expected = stages[-1] if stage == "last" else stages.max()
+    assert compare([row])[0].comparable_memory_bytes == pytest.approx(float(expected))

@@ -82,6 +82,7 @@ CHANGES: Mapping[str, object] = {
     "recompute_method": "uniform",
     "context_exchange": "all_gather",
     "keeps_stage_outputs": True,
+    "joins_logits": True,
     "frees_stage_inputs": True,
     "overlaps_tensor_comm": True,
     "overlaps_input_gradients": False,
