@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from planner.arguments import path_given
 from planner.calibration.answer import CalibrationAnswer, Held, RowFit
 from planner.calibration.checks import STEPS, check_explained, on_ends
-from planner.calibration.fitting import Plane, best_settled, damped, log_deviations, noise_ratio
+from planner.calibration.fitting import Plane, best_settled, damped, log_deviations, mean_error, noise_ratio
 from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
@@ -87,9 +87,9 @@ def calibrate(
     before, after = published.errors, fit.plane.errors
     calibration = draft.model_copy(
         update={
-            "error_before_fraction": _mean_error(before),
-            "error_after_fraction": _mean_error(after),
-            "error_left_out_fraction": _mean_error(left_out),
+            "error_before_fraction": mean_error(before),
+            "error_after_fraction": mean_error(after),
+            "error_left_out_fraction": mean_error(left_out),
             "constants": fit.constants(),
             "residuals": residuals_of(steps.rows, left_out),
         }
@@ -220,10 +220,6 @@ def _held(unknown: Unknown, largest_slope: float, known_share: float) -> Held:
     else:
         why = "there are too few configurations"
     return Held(name=unknown.words, value=float(f"{unknown.published:.6g}"), why=why)
-
-
-def _mean_error(log_errors: Floats) -> float:
-    return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
 
 
 def _day_of(path: Path) -> str:

@@ -72,6 +72,11 @@ def fit(
     return named(found.x), errors_of_part(found.x, is_held_out=True)
 
 
+def mean_error(log_errors: Floats) -> float:
+    """Returns the mean size of errors, simulated over measured, less one, with the digits that answers keep."""
+    return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
+
+
 def describe(log_errors: Floats, what: str) -> str:
     """Returns mean and median absolute error and median bias, in percent."""
     absolute = np.abs(np.expm1(log_errors))

@@ -12,7 +12,15 @@ import numpy as np
 
 from planner.calibration.answer import CalibrationAnswer, Held, KindFit
 from planner.calibration.checks import KERNELS, check_explained
-from planner.calibration.fitting import HOLD_OUT_EVERY, Plane, Prior, log_deviations, noise_ratio, settled
+from planner.calibration.fitting import (
+    HOLD_OUT_EVERY,
+    Plane,
+    Prior,
+    log_deviations,
+    mean_error,
+    noise_ratio,
+    settled,
+)
 from planner.calibration.kernel_models import (
     ATTENTION_BOUNDS,
     GEMM_BOUNDS,
@@ -142,9 +150,9 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
         raise InputError([Problem(path="kernels", value=str(len(table.kernels)), rule=rule)], table.device)
     check_explained(np.concatenate([group.after for group in groups]), table.device, KERNELS)
     constants = (*(one for group in groups for one in group.constants), *_link_ratio(table, chip))
-    draft = _draft(table, constants, [group.kind_fit for group in groups])
+    kinds = [group.kind_fit for group in groups]
+    calibration = draft = _draft(table, constants, kinds)
     layers = fit_layers(table, chip, draft)
-    calibration, kinds = draft, [group.kind_fit for group in groups]
     of_layers = [_kind_fit(name, *errors) for name, errors in layers.errors.items()] if layers else []
     if layers:
         everything = {"constants": (*constants, *layers.constants)}
@@ -295,9 +303,6 @@ def _with_errors(calibration: Calibration, kinds: Sequence[KindFit]) -> Calibrat
 
 
 def _kind_fit(name: str, before: Floats, after: Floats, left_out: Floats) -> KindFit:
-    def mean_error(log_errors: Floats) -> float:
-        return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
-
     return KindFit(
         name=name,
         num_kernels=len(before),
