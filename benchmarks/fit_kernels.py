@@ -36,8 +36,8 @@ from planner.calibration.kernel_models import (
     GEMM_START,
     causal_attention_s,
     constants_of,
-    gemm_s,
 )
+from simulator.compute import gemm_time_s, memory_bound_time_s
 from simulator.table import Floats
 
 OUTPUT = Path(__file__).parents[1] / "simulator" / "data" / "kernel_efficiency.csv"
@@ -92,14 +92,21 @@ PUBLISHED = {
 def gemm_model(values: Values, rows: pd.DataFrame, element_bytes: float) -> Floats:
     """Returns seconds as the tables time them: with bringing the left input to 8 or 4 bits, where it is."""
     m, n, k = (rows[axis].to_numpy(float) for axis in "mnk")
-    timed_s = gemm_s(
-        constants_of(values),
-        (m, n, k),
+    constants, memory_bytes_per_s = constants_of(values), rows.bandwidth.to_numpy(float)
+    product_s = gemm_time_s(
+        m=m,
+        n=n,
+        k=k,
+        bytes_per_element=element_bytes,
         peak_flop_per_s=rows.peak.to_numpy(float),
-        memory_bytes_per_s=rows.bandwidth.to_numpy(float),
-        element_bytes=element_bytes,
+        memory_bytes_per_s=memory_bytes_per_s,
+        constants=constants,
     )
-    return timed_s + values.get("table_cast_s", 0.0)
+    cast_bytes = constants.cast_bytes_per_element * m * k
+    cast_s = memory_bound_time_s(
+        num_bytes=cast_bytes, memory_bytes_per_s=memory_bytes_per_s, constants=constants
+    )
+    return product_s + np.where(cast_bytes > 0, cast_s, 0.0) + values.get("table_cast_s", 0.0)
 
 
 def attention_model(values: Values, rows: pd.DataFrame) -> Floats:

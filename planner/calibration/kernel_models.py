@@ -14,6 +14,7 @@ from planner.calibration.table import SIZES, KernelKind, KernelTable
 from simulator.attention_kernels import backward_width_ratio, with_backward_ratio
 from simulator.calibrated import KERNEL_FIELDS
 from simulator.calibration import ConstantName
+from simulator.casts import PRODUCT_BYTES
 from simulator.compute import (
     KernelConstants,
     attention_time_s,
@@ -25,7 +26,6 @@ from simulator.compute import (
 from simulator.hardware import Accelerator, Precision
 from simulator.table import Booleans, Floats
 
-ELEMENT_BYTES = {Precision.BF16: 2.0, Precision.FP8: 1.0}
 Values = dict[ConstantName, float]
 """Constants of an accelerator by name."""
 
@@ -56,32 +56,6 @@ def constants_of(values: Mapping[str, float]) -> KernelConstants:
     """Returns a table of one row; constants that a fit does not use are neutral."""
     row = {name: np.array([values.get(name, 0.0)]) for name in KernelConstants.names()}
     return KernelConstants(**row)
-
-
-def gemm_s(
-    constants: KernelConstants,
-    shape: tuple[Floats, Floats, Floats],
-    *,
-    peak_flop_per_s: Floats | float,
-    memory_bytes_per_s: Floats | float,
-    element_bytes: float = 2.0,
-) -> Floats:
-    """Returns seconds of products (m, n, k), with bringing the left input to 8 bits where that costs anything."""
-    m, n, k = shape
-    product_s = gemm_time_s(
-        m=m,
-        n=n,
-        k=k,
-        bytes_per_element=element_bytes,
-        peak_flop_per_s=peak_flop_per_s,
-        memory_bytes_per_s=memory_bytes_per_s,
-        constants=constants,
-    )
-    cast_bytes = constants.cast_bytes_per_element * m * k
-    cast_s = memory_bound_time_s(
-        num_bytes=cast_bytes, memory_bytes_per_s=memory_bytes_per_s, constants=constants
-    )
-    return product_s + np.where(cast_bytes > 0, cast_s, 0.0)
 
 
 def causal_attention_s(
@@ -154,7 +128,7 @@ def _seconds(
                 m=sizes["m"],
                 n=sizes["n"],
                 k=sizes["k"],
-                bytes_per_element=ELEMENT_BYTES[precision],
+                bytes_per_element=PRODUCT_BYTES[precision],
                 peak_flop_per_s=chip.peak_flop_per_s(precision) or np.nan,
                 memory_bytes_per_s=chip.memory_bytes_per_s,
                 constants=constants,
