@@ -47,8 +47,6 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
 
 def joined_logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns logits of other micro-batches that are kept until the step ends, and those of all and the joined ones, `(n,)`."""
-    if not workload.joins_logits:
-        return np.zeros(len(plans)), np.zeros(len(plans))
     tokens = micro_batch_tokens(workload, plans)
     one = ACTIVATION_BYTES * tokens * workload.model.vocabulary_size / plans.tensor_parallel
     one = np.where(plans.pipeline_parallel > 1, one, 0.0)

@@ -132,7 +132,6 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
         chunks=stage.chunks,
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
-    kept, joined = (stage.has_output * each for each in joined_logits_bytes(workload, plans))
     weights = weights_at_work(workload, plans, stage)
     # The loss has let go of its logits before the last layer begins its backward pass, and the chunk of its layers before the
     # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
@@ -143,11 +142,12 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
     )
     embedding = embedding - np.where(stays, 0.0, weights)
     beyond_logits = np.maximum(0.0, np.maximum(at_work, embedding) - logits)
-    # Outputs of the model are joined when all else of the step is gone.
-    waiting = waiting + kept
-    waiting = waiting + np.maximum(
-        0.0, joined - (activations.kept_bytes + logits + waiting + beyond_logits + weights)
-    )
+    if workload.joins_logits:
+        kept, joined = (stage.has_output * each for each in joined_logits_bytes(workload, plans))
+        waiting = waiting + kept
+        # Outputs of the model are joined when all else of the step is gone.
+        there = activations.kept_bytes + logits + waiting + beyond_logits + weights
+        waiting = waiting + np.maximum(0.0, joined - there)
     used = {
         "weights_bytes": states.weights,
         "gradients_bytes": states.gradients,

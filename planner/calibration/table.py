@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -266,9 +265,9 @@ def _is_whole(text: str) -> bool:
 
 def _lonely_passes(kernels: Sequence[Kernel]) -> Iterator[Problem]:
     """Yields every pass through a layer without the other one beside it."""
-    pairs = zip_longest([None, *kernels], kernels, [*kernels[1:], None])
-    for line, (before, kernel, after) in enumerate(pairs, 2):
-        if kernel is None or kernel.kind not in LAYERS:
+    with_neighbours = zip([None, *kernels[:-1]], kernels, [*kernels[1:], None], strict=True)
+    for line, (before, kernel, after) in enumerate(with_neighbours, 2):
+        if kernel.kind not in LAYERS:
             continue
         is_backward = kernel.kind is KernelKind.LAYER_BACKWARD
         other, way = (before, "follow the forward") if is_backward else (after, "be followed by the backward")
