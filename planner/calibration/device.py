@@ -7,13 +7,14 @@ constants were; layers under lasting load, at the clock that the power limit lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from planner.calibration.rows import MOST_NAMED
 from planner.calibration.table import Kernel, KernelKind, KernelTable, Software, today
 from simulator import catalog
 from simulator.errors import CapplanError
@@ -116,10 +117,15 @@ class Device(Protocol):
 
 
 Tell = Callable[[int, int], None]
+Skip = Callable[[Kernel], None]
 
 
 def measure(
-    device: Device, *, date: str | None = None, tell: Tell = lambda _done, _total: None
+    device: Device,
+    *,
+    date: str | None = None,
+    tell: Tell = lambda _done, _total: None,
+    skip: Skip = lambda _kernel: None,
 ) -> KernelTable:
     """Times the grid on a device.
 
@@ -127,6 +133,7 @@ def measure(
         device: what is timed; nothing else should run on it.
         date: when; left out: today.
         tell: is told how many kernels and layers are done, and how many there are.
+        skip: is told every kernel and layer that could not run, and is left out.
 
     Raises:
         CapplanError: the device has too little memory.
@@ -144,12 +151,16 @@ def measure(
         tell(done, num_all)
         if runs := device.prepare(kernel):
             timed.append((kernel, time_s(runs, device.rest)))
+        else:
+            skip(kernel)
     loaded_power_w = _loaded_power_w(device) if idle_power_w is not None else None
     for done, (layer, num_layers) in enumerate(layers, len(kernels)):
         tell(done, num_all)
         if times := device.layer_times(layer, num_layers):
             timed.append((replace(layer, num_bytes=round(times.kept_bytes)), times.forward_s))
             timed.append((replace(layer, kind=KernelKind.LAYER_BACKWARD), times.backward_s))
+        else:
+            skip(layer)
     return KernelTable(
         device=device.name,
         date=date or today(),
@@ -158,6 +169,24 @@ def measure(
         idle_power_w=idle_power_w,
         loaded_power_w=loaded_power_w,
     )
+
+
+def note_of_skipped(skipped: Sequence[Kernel]) -> Iterator[str]:
+    """Yields a sentence that names what could not run; nothing where all did."""
+    words = [
+        " ".join(
+            [
+                kernel.model or kernel.kind.value,
+                kernel.precision.value,
+                *([kernel.software] if kernel.software else []),
+            ]
+        )
+        for kernel in skipped
+    ]
+    named = list(dict.fromkeys(words))
+    if named:
+        rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        yield f"Could not run here, and was left out: {', '.join(named[:MOST_NAMED])}{rest}."
 
 
 def grid(device: Device) -> Iterator[Kernel]:

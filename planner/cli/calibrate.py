@@ -15,6 +15,7 @@ from planner.cli.options import json_option, progress_options
 
 if TYPE_CHECKING:
     from planner.calibration.answer import CalibrationAnswer
+    from planner.calibration.table import Kernel
     from studies.progress import Report
 
 KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
@@ -108,20 +109,24 @@ def _of_kernels(
     from planner.calibration.table import read_kernels, write_kernels
     from studies.progress import Progress
 
+    notes: tuple[str, ...] = ()
     if kernels is not None:
         table = read_kernels(kernels, date=date)
     else:
-        from planner.calibration.device import measure
+        from planner.calibration.device import measure, note_of_skipped
         from planner.calibration.torch import torch_device
 
         def tell(num_done: int, num_total: int) -> None:
             report(Progress(stage="timing kernels and layers", num_done=num_done, num_total=num_total))
 
-        table = measure(torch_device(), date=date, tell=tell)
+        skipped: list[Kernel] = []
+        table = measure(torch_device(), date=date, tell=tell, skip=skipped.append)
+        notes = tuple(note_of_skipped(skipped))
     for file in outputs:
         if file.suffix == KERNEL_TABLE:
             write_kernels(table, file)
-    return calibrate_kernels(table, accelerator=accelerator)
+    answer = calibrate_kernels(table, accelerator=accelerator)
+    return answer.model_copy(update={"warnings": (*answer.warnings, *notes)})
 
 
 def _check_outputs(outputs: tuple[Path, ...], *, has_table: bool) -> None:

@@ -380,8 +380,9 @@ def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Com
     steps, memory = steps_and_memory(job, plans)
     accelerator = job.offers[0].accelerator
     peaks = memory.peak_on(accelerator.memory_bytes)
-    by_stage = {"last": memory_of_loss(job.workload, plans)}
-    published = [by_stage.get(row.get("memory_stage", ""), memory) for row in rows]
+    are_last = [row.get("memory_stage") == "last" for row in rows]
+    of_loss = memory_of_loss(job.workload, plans) if any(are_last) else memory
+    published = [of_loss if is_last else memory for is_last in are_last]
     return [
         Comparison(
             row=row,

@@ -193,12 +193,7 @@ def test_layers_in_8_bits_of_an_accelerator_without_are_not_asked_for(table: Ker
 
 
 def test_layers_that_do_not_fit_or_run_are_left_out() -> None:
-    class NoCompiler(FakeDevice):
-        def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
-            is_compiled = layer.software is Software.COMPILED
-            return None if is_compiled else super().layer_times(layer, num_layers)
-
-    answer = calibrate_kernels(measure(NoCompiler({}, memory_bytes=16.0 * GIB)))
+    answer = calibrate_kernels(measure(Limited({}, memory_bytes=16.0 * GIB)))
     assert {layer.software for layer in answer.layers} == {"eager"}
     assert "llama-3.1-405b" not in {layer.model for layer in answer.layers}
     assert ConstantName.SUSTAINED_FRACTION in {one.name for one in answer.calibration.constants}
@@ -310,14 +305,30 @@ def test_every_kind_of_kernel_is_in_the_grid_of_several_devices() -> None:
     assert KernelKind.ALL_REDUCE not in {kernel.kind for kernel in grid(FakeDevice({}))}
 
 
-def test_kernels_that_cannot_run_are_left_out() -> None:
-    class Without(FakeDevice):
-        def prepare(self, kernel: Kernel) -> Runs | None:
-            return None if kernel.kind is KernelKind.GEMM else super().prepare(kernel)
+class Limited(FakeDevice):
+    """No forward products, and no compiler."""
 
-    table = measure(Without({}))
+    def prepare(self, kernel: Kernel) -> Runs | None:
+        return None if kernel.kind is KernelKind.GEMM else super().prepare(kernel)
+
+    def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
+        is_compiled = layer.software is Software.COMPILED
+        return None if is_compiled else super().layer_times(layer, num_layers)
+
+
+def test_kernels_that_cannot_run_are_left_out() -> None:
+    table = measure(Limited({}))
     assert KernelKind.GEMM not in {kernel.kind for kernel in table.kernels}
     assert (table.idle_power_w, table.loaded_power_w) == (85.0, None)
+
+
+def test_what_could_not_run_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(calibration_torch, "torch_device", lambda: Limited({}))
+    assert main(["calibrate", "--device", "--quiet"]) == OK
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Could not run here, and was left out: gemm bf16, gemm fp8, llama-3.2-1b bf16 compiled, " in told
 
 
 def test_a_device_without_8_bits_is_measured_in_16() -> None:
