@@ -20,7 +20,7 @@ import numpy as np
 
 from planner.calibration.device import LayerTimes, Runs
 from planner.calibration.table import Kernel, KernelKind, Software
-from planner.calibration.torch_layer import layer_of, weights_of
+from planner.calibration.torch_layer import layer_of, scaled_product, weights_of
 from simulator import catalog
 from simulator.errors import CapplanError
 from simulator.hardware import Precision
@@ -215,9 +215,7 @@ class TorchDevice:
         if is_cast:
             left, right = (one.to(torch.float8_e4m3fn) for one in (left, right))
             scale = torch.ones((), device=self.kind)
-            return lambda: torch._scaled_mm(  # noqa: SLF001 # PyTorch has no other
-                left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=is_forward
-            )
+            return lambda: scaled_product(torch, left, right, (scale, scale), is_forward=is_forward)
         if kind is KernelKind.ADDED_GRADIENT:
             total = torch.zeros((kernel.m, kernel.n), device=self.kind)
             return lambda: torch.addmm(total, left, right, out_dtype=torch.float32, out=total)

@@ -152,6 +152,20 @@ def _turn(
     return turned_in_reals if is_real else turned
 
 
+def scaled_product(
+    torch: ModuleType, left: Tensor, right: Tensor, scales: tuple[Tensor, Tensor], *, is_forward: bool
+) -> Tensor:
+    """Returns a product of 8 bits in 16, its right side lying transposed; gradients do without fast accumulation."""
+    return torch._scaled_mm(  # noqa: SLF001 # PyTorch's only product in 8 bits; torchao calls it, too
+        left,
+        right,
+        scale_a=scales[0],
+        scale_b=scales[1],
+        out_dtype=torch.bfloat16,
+        use_fast_accum=is_forward,
+    )
+
+
 @cache
 def float8_linear(torch: ModuleType) -> Linear:
     """Returns a product in 8 bits, forward and backward: inputs and weights E4M3, gradients E5M2, a scale for each tensor."""
@@ -159,16 +173,6 @@ def float8_linear(torch: ModuleType) -> Linear:
     def cast(values: Tensor, name: str) -> tuple[Tensor, Tensor]:
         scale = values.abs().amax().float().clamp(min=1e-12) / LARGEST_VALUES[name]
         return (values.float() / scale).to(getattr(torch, name)), scale
-
-    def scaled(left: Tensor, right: Tensor, scales: tuple[Tensor, Tensor], *, is_forward: bool) -> Tensor:
-        return torch._scaled_mm(  # noqa: SLF001 # PyTorch's only product in 8 bits; torchao calls it, too
-            left,
-            right,
-            scale_a=scales[0],
-            scale_b=scales[1],
-            out_dtype=torch.bfloat16,
-            use_fast_accum=is_forward,
-        )
 
     class Float8Linear(torch.autograd.Function):  # type: ignore[misc, name-defined] # a module's attribute
         @staticmethod
@@ -178,7 +182,7 @@ def float8_linear(torch: ModuleType) -> Linear:
                 cast(inputs, "float8_e4m3fn"),
                 cast(weight, "float8_e4m3fn"),
             )
-            return scaled(left, right.t(), (left_scale, right_scale), is_forward=True)
+            return scaled_product(torch, left, right.t(), (left_scale, right_scale), is_forward=True)
 
         @staticmethod
         def backward(context: Context, gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,9 +192,15 @@ def float8_linear(torch: ModuleType) -> Linear:
                 cast(weight, "float8_e4m3fn"),
             )
             back, back_scale = cast(gradient, "float8_e5m2")
-            of_inputs = scaled(back, right.t().contiguous().t(), (back_scale, right_scale), is_forward=False)
-            of_weight = scaled(
-                back.t().contiguous(), left.t().contiguous().t(), (back_scale, left_scale), is_forward=False
+            of_inputs = scaled_product(
+                torch, back, right.t().contiguous().t(), (back_scale, right_scale), is_forward=False
+            )
+            of_weight = scaled_product(
+                torch,
+                back.t().contiguous(),
+                left.t().contiguous().t(),
+                (back_scale, left_scale),
+                is_forward=False,
             )
             return of_inputs, of_weight
 
