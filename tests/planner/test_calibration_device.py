@@ -50,6 +50,7 @@ from simulator.catalog import accelerator
 from simulator.errors import CapplanError, InputError
 from simulator.hardware import Precision
 from simulator.units import GIB
+from tests.planner.calibrations import calibration_with
 
 H100 = accelerator("h100-sxm5-80gb")
 NOISE = 0.02
@@ -103,25 +104,15 @@ class FakeDevice:
 def calibration_of(truth: Values) -> Calibration:
     """Constants that all kernels and layers of a made-up device have."""
     published = {**published_values(H100), **dict.fromkeys(OF_LAYERS, 1.0)}
-    return Calibration(
-        source="made up",
-        source_sha256="0" * 64,
-        date="2026-05-01",
-        num_rows=1,
-        num_configurations=1,
-        error_before_fraction=0.0,
-        error_after_fraction=0.0,
-        error_left_out_fraction=0.0,
-        constants=tuple(
-            CalibratedConstant(
-                name=name,
-                accelerator=None if name in SOFTWARE else H100.id,
-                value=value,
-                published=published[name],
-                log_deviation=0.0,
-            )
-            for name, value in truth.items()
-        ),
+    return calibration_with(
+        CalibratedConstant(
+            name=name,
+            accelerator=None if name in SOFTWARE else H100.id,
+            value=value,
+            published=published[name],
+            log_deviation=0.0,
+        )
+        for name, value in truth.items()
     )
 
 

@@ -16,6 +16,7 @@ from planner.validation.host_uncertainty import host_log_ratios
 from simulator.calibration import CalibratedConstant, Calibration, ConstantName
 from simulator.step_error import UNSEEN_RATIOS
 from simulator.table import Floats
+from tests.planner.calibrations import calibration_with
 from tests.planner.measured import KORTHIKANTI_22B, shipped, written
 
 # vTrain (arXiv 2312.12391), published measurements of one node: 0.466 s.
@@ -88,21 +89,10 @@ def test_a_host_that_waits_for_every_kernel_adds_to_every_step() -> None:
 
 def test_launches_that_a_calibration_has_are_known(tmp_path: Path) -> None:
     row = row_of(tmp_path)
-    known = Calibration(
-        source="steps.csv",
-        source_sha256="0" * 64,
-        date="2026-05-01",
-        num_rows=1,
-        num_configurations=1,
-        error_before_fraction=0.1,
-        error_after_fraction=0.05,
-        error_left_out_fraction=0.1,
-        constants=(
-            CalibratedConstant(
-                name=ConstantName.EARLY_HOST_LAUNCH_S, value=3e-5, published=4e-5, log_deviation=0.1
-            ),
-        ),
+    slow = CalibratedConstant(
+        name=ConstantName.EARLY_HOST_LAUNCH_S, value=3e-5, published=4e-5, log_deviation=0.1
     )
+    known = calibration_with([slow])
     assert ratios_of(row, known).tolist() == [0.0, 0.0]
 
 
