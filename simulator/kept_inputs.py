@@ -23,13 +23,14 @@ ACTIVATION_BYTES = 2.0
 """16-bit activations."""
 WIDE_BYTES = 4.0
 """Copies in 32 bits."""
-NUM_GATED_MATRICES = 3
-"""Matrices of a feed-forward block like Llama's, whose blocks have norms of root mean squares and rotary positions, too."""
 
 
 def runs_one_by_one(workload: Workload) -> bool:
-    """Returns whether the small operators of blocks like those of Llama are launched one by one."""
-    return not workload.has_fused_operators and workload.model.num_ffn_matrices == NUM_GATED_MATRICES
+    """Returns whether small operators are launched one by one, in blocks like those of Llama.
+
+    They have a gate, and are taken to have norms of root mean squares and rotary positions, too.
+    """
+    return not workload.has_fused_operators and workload.model.is_gated
 
 
 def separate_width(workload: Workload, plans: PlanTable) -> Floats:
@@ -37,9 +38,10 @@ def separate_width(workload: Workload, plans: PlanTable) -> Floats:
     if not runs_one_by_one(workload):
         return np.zeros(len(plans))
     model = workload.model
-    copies = WIDE_BYTES + (
+    weighed = (
         ACTIVATION_BYTES if workload.lora is None else 0.0
-    )  # frozen weights need no product
+    )  # the gradient of weights that are not frozen
+    copies = WIDE_BYTES + weighed
     residual = (
         copies * model.num_layer_norms - ACTIVATION_BYTES * model.num_blocks_in_turn
     ) * model.hidden_size
