@@ -20,6 +20,7 @@ from simulator.expert_ranks import expert_load
 from simulator.held_chunks import held_ratio, most_held
 from simulator.kept_inputs import (
     ACTIVATION_BYTES,
+    WIDE_BYTES,
     copies_what_is_there,
     input_bytes,
     keeps_input,
@@ -315,17 +316,19 @@ def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floa
     """Bytes per token of routed experts, to each of which a copy of the token goes, and of shared ones.
 
     Ranks that have parts of the same expert have a copy each. Router weights are applied before the last product, so that
-    its outputs need not be kept (Megatron Core).
+    its outputs need not be kept (Megatron Core); operators one by one apply them behind it, in 32 bits.
     """
     experts = workload.model.experts
     assert experts is not None
     inputs = keeps_input(workload, AdaptedProduct.FC1) * product
+    weighed = WIDE_BYTES * workload.model.hidden_size if runs_one_by_one(workload) else 0.0
     copies = (
         expert_load(workload, plans)
         * experts.experts_per_token
         * (
             workload.expert_tensor_parallel * inputs * workload.model.hidden_size
             + _ffn(workload, product, experts.expert_ffn_hidden_size)
+            + weighed
         )
     )
     return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)

@@ -15,19 +15,17 @@ import numpy as np
 from simulator.adapter_costs import adapters_s
 from simulator.adapter_exchange import adapter_exchange_s
 from simulator.attention_costs import attention_core_s, projections_s
-from simulator.casts import is_cast, num_cast_calls, num_cast_kernels
+from simulator.casts import num_cast_calls, num_cast_kernels
 from simulator.context_exchange import context_exchange_s
 from simulator.expert_biases import are_apart, bias_launches, biases_s
 from simulator.expert_exchange import (
     expert_exchange_s,
     hidden_in_pairs_s,
     hides_in_pairs,
-    num_reached,
 )
 from simulator.expert_ranks import expert_load
 from simulator.host_time import BACKWARD_RATIO, NO_MORE, host_waits_s
 from simulator.input_gradients import beside_products_s, entered_in_layer
-from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import (
     Directions,
     in_pieces_s,
@@ -47,20 +45,16 @@ from simulator.recomputed_modules import (
     repeats_block,
     repeats_exchange,
 )
-from simulator.routing_maps import map_scan_s, staging_passes
+from simulator.routing_maps import map_scan_s
 from simulator.table import Floats, total
+from simulator.token_sorting import sorted_bytes, sorting_kernels
 
-NUM_ROUTING_KERNELS = 24.0
-"""Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 NUM_CASTS = 2.0
 """Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
 NUM_BLOCK_PRODUCTS = 2.0
 """Products of a feed-forward block: into it, and out of it."""
 NUM_STREAMS = 4
 """Products of experts that run at a time, each in a stream of its own (`num_compute_streams` of Transformer Engine)."""
-PADDING_PASSES = 4.0
-"""Reads and writes of each copy of a token to fill up the rows of its expert, and back (Transformer Engine, `Fp8Padding`
-and `Fp8Unpadding`)."""
 ROUTED_EXPERTS = "routed experts"
 """Operators that the traffic of experts stands around."""
 
@@ -229,11 +223,15 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
     width = np.full(len(t), experts.expert_ffn_hidden_size / shares)
     h = np.full(len(t), float(rank.workload.model.hidden_size))
     num_casts = NUM_CASTS * num_cast_kernels(rank.workload, rank.plans, num_local)
-    permutation_s = rank.memory_bound_s(_permuted_bytes(rank), NUM_ROUTING_KERNELS + num_casts)
+    moved, num_kernels = sorted_bytes(rank), sorting_kernels(rank)
+    forward_s, backward_s = (
+        rank.memory_bound_s(num_bytes, number + num_casts)
+        for num_bytes, number in zip(moved, num_kernels, strict=True)
+    )
     parts = {
         ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
         "router": rank.in_16_bits.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
-        "permutation": (permutation_s + map_scan_s(rank), permutation_s),
+        "permutation": (forward_s + map_scan_s(rank), backward_s),
     }
     if experts.shared_ffn_hidden_size:
         parts[SHARED_EXPERTS] = _ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / t)
@@ -249,9 +247,10 @@ def _more_launches(rank: Rank) -> Directions:
         experts.shared_ffn_hidden_size
     )
     products = 1.0 + NUM_BLOCK_PRODUCTS * (num_blocks - 1.0)
-    others = NUM_ROUTING_KERNELS + NUM_CASTS * num_cast_calls(rank.workload, plans, num_local)
+    casts = NUM_CASTS * num_cast_calls(rank.workload, plans, num_local)
+    forward, backward = sorting_kernels(rank)
     biases = bias_launches(rank, num_local) if are_apart(rank) else (0.0, 0.0)
-    return others + products + biases[0], others + BACKWARD_RATIO * products + biases[1]
+    return forward + casts + products + biases[0], backward + casts + BACKWARD_RATIO * products + biases[1]
 
 
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
@@ -298,27 +297,3 @@ def _shared_experts(rank: Rank) -> Directions:
     width = experts.shared_ffn_hidden_size / rank.plans.tensor_parallel
     forward_s, backward_s = _ffn(rank, rank.tokens, width)
     return forward_s * rank.compute_slowdown, backward_s * rank.compute_slowdown
-
-
-def _permuted_bytes(rank: Rank) -> Floats:
-    """Bytes of tokens that are sorted by expert before the experts, and back after them; backward is the mirror image.
-
-    Deduplicated copies arrive unsorted: each is read once for each of its experts there, and results are summed up on the
-    same way back. Otherwise each of the k copies is sorted by its destination before it is sent, and by expert where a rank has
-    several (Megatron Core, `sort_chunks_by_idxs` for `num_local_experts > 1`). Where several ranks share an expert, all of them
-    sort what any of them receives. Products in 8 and 4 bits need whole groups of rows.
-    """
-    experts = rank.workload.model.experts
-    assert experts is not None
-    k = float(experts.experts_per_token)
-    gathered = k * rank.workload.expert_tensor_parallel
-    if rank.workload.expert_dispatch == "deduplicated":
-        reached = num_reached(experts, rank.plans.expert_parallel.astype(np.float64))
-        passes = 2.0 * (reached + gathered) + staging_passes(rank)
-    else:
-        has_several = experts.num_experts > rank.plans.expert_parallel
-        passes = 2.0 * k + 2.0 + np.where(has_several, 4.0 * gathered, 0.0)
-    if rank.workload.expert_products == "separate" and not rank.workload.fills_expert_rows:
-        passes = passes + np.where(is_cast(rank.plans), PADDING_PASSES * gathered, 0.0)
-    tokens = expert_load(rank.workload, rank.plans) * rank.tokens / rank.plans.tensor_parallel
-    return np.asarray(ACTIVATION_BYTES * tokens * passes * rank.workload.model.hidden_size)

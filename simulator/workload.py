@@ -59,7 +59,8 @@ class Workload(Record):
     """Whether keys and values are copied for every query head that shares them, ahead of attention (torchtitan until 2025):
     layers then keep the copies, and context-parallel ranks exchange them."""
     has_fused_operators: bool = True
-    """Whether norms, activations, positions and residuals are fused kernels (Megatron, compiled PyTorch)."""
+    """Whether norms, activations, positions, residuals and what moves tokens to experts are fused kernels (Megatron, compiled
+    PyTorch)."""
     checkpoints_norms: bool = False
     """Whether norms read copies of their input in 32 bits, and are computed again backward with the residual addition ahead
     of them, layers that are computed again as a whole but for the latter (InternEvo: `dropout_selective_checkpoint`)."""

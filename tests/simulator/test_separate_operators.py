@@ -77,7 +77,7 @@ def test_tensor_parallel_ranks_share_what_they_split(has_sequence_parallel: bool
     assert more(4) == pytest.approx(4.0 if has_sequence_parallel else 8.0 + 2.0)
 
 
-def test_experts_keep_the_results_of_their_gates() -> None:
+def test_experts_keep_the_results_of_their_gates_and_what_they_return() -> None:
     fused, separate = (
         kept_per_layer(workload_of("mixtral-8x7b", has_fused_operators=is_fused), table_of(plan_of()))[1]
         for is_fused in (True, False)
@@ -85,7 +85,8 @@ def test_experts_keep_the_results_of_their_gates() -> None:
     shape = catalog.model("mixtral-8x7b")
     assert shape.experts is not None
     routed = 2.0 * shape.experts.experts_per_token * shape.experts.expert_ffn_hidden_size
-    np.testing.assert_allclose(separate - fused, 2048 * (8.0 * shape.hidden_size + routed))
+    returned = 4.0 * shape.experts.experts_per_token * shape.hidden_size
+    np.testing.assert_allclose(separate - fused, 2048 * (8.0 * shape.hidden_size + routed + returned))
 
 
 @pytest.mark.parametrize("model", [LLAMA, "gpt2-xl"])
