@@ -1,8 +1,10 @@
-"""What do all tests share? Properties without deadlines, a fresh copy of an MLflow store, and pictures that are drawn once."""
+"""What do all tests share? Properties without deadlines, temporary files, a fresh MLflow store, and pictures drawn once."""
 
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,14 @@ settings.load_profile("shared-machine")
 
 collect_ignore = ["planner/fake_torch.py"]
 """Is copied beside a script, and needs what is copied with it."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Temporary files of tests are made where pytest clears up, also those of studies that are kept for several tests."""
+    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
+    yield
+    tempfile.tempdir = before
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 """Where Debian keeps what is not on the path."""
 OWNER = "postgres"
 """PostgreSQL refuses to run as root."""
+OPEN_FOLDER = "/tmp"  # noqa: S108 # a folder of random name is made in it
+"""Where its owner may go, too, and where names of sockets stay short."""
 
 
 @contextmanager
@@ -25,7 +27,9 @@ def postgres() -> Iterator[str]:
     initdb, pg_ctl = shutil.which("initdb", path=path), shutil.which("pg_ctl", path=path)
     if initdb is None or pg_ctl is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
-    with tempfile.TemporaryDirectory(prefix="capplan-pg-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="capplan-pg-", dir=OPEN_FOLDER, ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         as_owner: list[str] = []
         if os.getuid() == 0:
