@@ -6,6 +6,7 @@ import re
 
 from planner.measured import notes as measured_notes
 from planner.measured.habits import Habits
+from planner.measured.hardware import MeasuredNode
 from planner.measured.shape import has_experts
 from planner.measured.told import Told
 from planner.measured.words import affirmed
@@ -20,14 +21,17 @@ _DROPS_TOKENS = re.compile(
 _CAPACITY = re.compile(r"capacity[-_ ]factor(?: of)?[ =:]*(\d{1,4}(?:\.\d{1,6})?)", re.IGNORECASE)
 
 
-def expert_habits(told: Told, known: ModelShape | None, habits: Habits, *, is_far: bool) -> dict[str, object]:
+def expert_habits(
+    told: Told, known: ModelShape | None, habits: Habits, node: MeasuredNode, *, num_ranks: int
+) -> dict[str, object]:
     """Returns how tokens travel, whether anything hides it, and how experts compute; nothing of a dense network.
 
     Args:
         told: the row.
         known: the catalogue's model of the same name and size.
         habits: those of the framework.
-        is_far: whether ranks that share the experts span several link domains.
+        node: what they ran on.
+        num_ranks: ranks that share the experts.
     """
     if not has_experts(told, known):
         return {}
@@ -35,10 +39,14 @@ def expert_habits(told: Told, known: ModelShape | None, habits: Habits, *, is_fa
     is_padded = capacity is not None and habits.pads_to_capacity
     is_hidden = measured_notes.hides_expert_exchange(notes)
     if is_hidden is None:
-        is_hidden = told.default("expert_overlap", habits.overlaps_far_experts and is_far)
+        is_hidden = told.default(
+            "expert_overlap", habits.overlaps_far_experts and num_ranks > node.link_domain_size
+        )
     dispatch = measured_notes.expert_dispatch(notes) or ("all_to_all" if is_padded else "")
+    across_nodes = habits.dispatch_across_nodes if num_ranks > node.num_accelerators else None
     return {
-        "expert_dispatch": dispatch or told.default("expert_dispatch", habits.expert_dispatch),
+        "expert_dispatch": dispatch
+        or told.default("expert_dispatch", across_nodes or habits.expert_dispatch),
         "expert_products": told.default("expert_products", habits.expert_products),
         "overlaps_expert_exchange": is_hidden,
         "expert_capacity_factor": capacity,

@@ -21,6 +21,7 @@ from planner.measured.framework_releases import (
     LAST_COPIED_HEADS_YEAR,
     LAST_EAGER_LOSS_YEAR,
     LAST_JOINED_LOGITS,
+    LAST_PLAIN_EXCHANGE,
     release_month,
     release_year,
 )
@@ -91,6 +92,9 @@ class _Framework:
 
 
 _LESS_THAN_16_BITS = ("fp8", "fp4")
+_OF_MEGATRON = (MEGATRON_LM.name, MEGATRON_CORE.name)
+"""Its documentation takes DeepEP for experts across nodes, and Hybrid-EP for those of NVL72 (`README.md` of
+`megatron/core/transformer/moe`)."""
 _JAX_WORDS = r"maxtext|\bjax\b|paxml|levanter|t5x|praxis|axlearn|lingvo|pathways|flax|haiku|gspmd|easylm|mesh-?tensorflow"
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
@@ -170,6 +174,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     habits = replace(habits, sharded_copies=sharded_copies(name))
     if habits.name == TORCHTITAN.name and (release_month(name) or LAST_JOINED_LOGITS) > LAST_JOINED_LOGITS:
         habits = replace(habits, joins_logits=False)
+    if habits.name in _OF_MEGATRON and (release_month(name) or LAST_PLAIN_EXCHANGE) > LAST_PLAIN_EXCHANGE:
+        habits = replace(habits, dispatch_across_nodes="deduplicated")
     if habits.split_logit_bytes and habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR:
         return replace(habits, logit_bytes=COMPILED_LOSS_BYTES, split_logit_bytes=None)
     return habits

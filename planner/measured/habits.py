@@ -102,6 +102,8 @@ class Habits:
     picks_chunks: bool = False
     """Whether its users interleave their pipelines in as many chunks as are fastest, and do not always say so."""
     expert_dispatch: ExpertDispatch = "all_to_all"
+    dispatch_across_nodes: ExpertDispatch | None = None
+    """The same where the ranks of experts span several nodes; left out: no other."""
     expert_products: ExpertProducts = "grouped"
     overlaps_far_experts: bool = False
     """Whether the traffic of experts is hidden where their ranks span several link domains."""

@@ -88,7 +88,6 @@ class Software:
             "gathers_cast_weights": measured_notes.gathers_cast_weights(notes),
         }
         numbers = self.told.cells.numbers
-        is_far = layout["expert_parallel"] > self.node.link_domain_size
         return {
             "fp8_recipe": fp8_recipe(self.told.text("precision")) or habits.fp8_recipe or "",
             **self._recompute_cells(layout, num_layers),
@@ -101,7 +100,9 @@ class Software:
             **{name: getattr(habits, name) or self._gathers_tensor_scaled() for name in GATHERED_CASTS},
             **{name: is_on for name, is_on in told.items() if is_on is not None},
             **{name: numbers.get(name, getattr(habits, name)) for name in BYTES_OF_A_WEIGHT},
-            **expert_habits(self.told, self.known, self.habits, is_far=is_far),
+            **expert_habits(
+                self.told, self.known, self.habits, self.node, num_ranks=layout["expert_parallel"]
+            ),
             **adapter_cells(self.told, self.kind, has_experts=has_experts(self.told, self.known)),
         }
 

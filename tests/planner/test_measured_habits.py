@@ -127,11 +127,11 @@ class TestExperts:
             ("Megatron-Bridge", "HybridEP dispatcher; EP overlap on", "deduplicated", "true"),
             ("Megatron-Bridge", "MoE dispatcher hybridep (recipe)", "deduplicated", "false"),
             ("Megatron-Bridge", "all-to-all dispatcher; no EP overlap", "all_to_all", "false"),
-            ("Megatron-LM 0.12", "overlap_moe_expert_parallel_comm", "all_to_all", "true"),
-            ("Megatron-LM 0.12", "EP communication overlap", "all_to_all", "true"),
+            ("Megatron-LM 0.11", "overlap_moe_expert_parallel_comm", "all_to_all", "true"),
+            ("Megatron-LM 0.11", "EP communication overlap", "all_to_all", "true"),
             ("Megatron-LM 0.12", "overlaps the all-to-all", "all_to_all", "true"),
-            ("Megatron-LM 0.12", "no all-to-all overlap", "all_to_all", "false"),
-            ("Megatron-LM 0.12", "overlaps MoE shared experts", "all_to_all", "false"),
+            ("Megatron-LM 0.11", "no all-to-all overlap", "all_to_all", "false"),
+            ("Megatron-LM 0.11", "overlaps MoE shared experts", "all_to_all", "false"),
             ("Megatron-Bridge", "moe_a2a_overlap", "deduplicated", "true"),
             ("Megatron-Bridge", "", "deduplicated", "true"),
             ("NeMo 25.02", "", "all_to_all", "false"),
@@ -143,6 +143,28 @@ class TestExperts:
     ) -> None:
         row = row_of(tmp_path, framework=framework, notes=notes)
         assert (row["expert_dispatch"], row["overlaps_expert_exchange"]) == (dispatch, overlap)
+
+    @pytest.mark.parametrize(
+        ("framework", "expert", "dispatch"),
+        [
+            ("Megatron-Core 0.11", 16, "all_to_all"),
+            ("Megatron-Core 0.12", 16, "deduplicated"),
+            ("Megatron-LM 2026", 16, "deduplicated"),
+            ("Megatron-LM", 16, "all_to_all"),
+            ("Megatron-Core 0.12", 8, "all_to_all"),
+            ("NeMo 25.07", 16, "all_to_all"),
+        ],
+    )
+    def test_megatron_sends_tokens_once_across_nodes_since_it_can(
+        self, tmp_path: Path, framework: str, expert: int, dispatch: str
+    ) -> None:
+        row = row_of(tmp_path, framework=framework, ep=expert)
+        assert row["expert_dispatch"] == dispatch
+        assert "expert_dispatch" in row["assumed"]
+
+    def test_trays_of_one_link_domain_are_nodes_for_it(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, framework="Megatron-Core 0.15", gpu="GB200", gpus_per_node=4, ep=16)
+        assert (row["expert_dispatch"], row["link_domain_size"]) == ("deduplicated", "72")
 
     def test_traffic_inside_a_node_is_not_taken_to_be_hidden(self, tmp_path: Path) -> None:
         assert row_of(tmp_path, ep=8)["overlaps_expert_exchange"] == "false"
