@@ -30,7 +30,6 @@ from typing import Unpack
 
 import numpy as np
 from numba import get_num_threads
-from scipy.special import gamma
 
 from simulator.errors import InputError, Problem
 from simulator.run.columns import FOREVER_S, BackPressure, Interruption, RunColumns, Runs
@@ -39,7 +38,7 @@ from simulator.run.interval import optimal_interval_s
 from simulator.run.kernel import play_run_block
 from simulator.run.levels import UPTIME_LOSSES, Shares, UpTime
 from simulator.run.renewal import Cycle
-from simulator.run.state import DESIGN, Records, RunResults
+from simulator.run.state import RunResults, designs_of
 from simulator.run.way_back import WayBack
 from simulator.run.weibull import memory_factor
 from simulator.table import Floats, Table
@@ -245,32 +244,9 @@ def _play(runs: Runs, work_s: Floats, results: RunResults, seed: int) -> None:
     """Fills the results on as many threads as there are replications for; no run sees another one."""
     if len(runs) == 0:
         return
-    designs = _designs(runs)
+    designs = designs_of(runs)
     work_s = np.where(runs.is_unknown[:, None], 0.0, work_s)
     num_blocks = max(1, min(work_s.shape[1], get_num_threads(), work_s.size // RUNS_PER_THREAD))
     on_threads(
         lambda block: play_run_block(designs, work_s, results, seed, block, num_blocks), range(num_blocks)
     )
-
-
-def _designs(runs: Runs) -> Records:
-    """Returns the runs as records `(n,)`; an unknown number is 1, as no run with it is played."""
-    scale_s = runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)
-    unplanned_share = 1.0 - runs.kind_share[:, Interruption.PLANNED]
-    derived = {
-        "up_scale_s": scale_s,
-        "restart_scale_s": np.divide(
-            scale_s,
-            unplanned_share,
-            out=np.full(len(runs), np.inf),
-            where=(runs.fails_during_restart == 1.0) & (unplanned_share > 0.0),
-        ),
-        "inverse_shape": 1.0 / runs.weibull_shape,
-        "has_one_level": runs.has_one_level,
-        "has_live_replicas": runs.has_live_replicas,
-    }
-    designs = np.zeros(len(runs), dtype=DESIGN)
-    for name in DESIGN.names or ():
-        column = derived[name] if name in derived else getattr(runs, name)
-        designs[name] = np.nan_to_num(column, nan=1.0, posinf=np.inf)
-    return designs

@@ -79,7 +79,7 @@ def _play_run(
         if is_done:
             return
         serial = _num_interruptions(state)
-        kind = _kind(design, luck, serial, 1.0)
+        kind = kind_of(design, luck, serial, 1.0)
         is_fast_alive = _fast_survives(design, luck, serial, kind)
         _roll_back(design, kind, is_fast_alive, state, saves)
         _come_back(design, luck, kind, is_fast_alive, state, returns_s)
@@ -106,7 +106,7 @@ def _pause(design: RunDesign, up_s: float, state: RunState) -> None:
 
 
 @inlined
-def _kind(design: RunDesign, luck: np.uint64, serial: int, most_share: float) -> int:
+def kind_of(design: RunDesign, luck: np.uint64, serial: int, most_share: float) -> int:
     """Returns what interrupts the run; those planned have the uppermost share, which `most_share` leaves out."""
     if design.kind_share[0] >= most_share:
         return 0
@@ -214,7 +214,7 @@ def _come_back(
         if left_s >= wait_s + restart_s + load_s or serial + 2 >= MAX_FAILURES:
             return
         state.num_failures += 1.0
-        kind = _kind(design, luck, serial + 1, 1.0 - design.kind_share[PLANNED])
+        kind = kind_of(design, luck, serial + 1, 1.0 - design.kind_share[PLANNED])
         if is_fast_alive and not _fast_survives(design, luck, serial + 1, kind):
             is_fast_alive = state.is_live = False
             _lose_writing(state)

@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gamma
 
-from simulator.run.columns import NUM_KINDS
+from simulator.run.columns import NUM_KINDS, Interruption, Runs
 
 FloatArray = npt.NDArray[np.float64]
 Records = npt.NDArray[np.void]
@@ -61,6 +62,29 @@ DESIGN = np.dtype(
     ]
 )
 """`RunDesign` as one record."""
+
+
+def designs_of(runs: Runs) -> Records:
+    """Returns the runs as records `(n,)`; an unknown number is 1, as no run with it is played."""
+    scale_s = runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)
+    unplanned_share = 1.0 - runs.kind_share[:, Interruption.PLANNED]
+    derived = {
+        "up_scale_s": scale_s,
+        "restart_scale_s": np.divide(
+            scale_s,
+            unplanned_share,
+            out=np.full(len(runs), np.inf),
+            where=(runs.fails_during_restart == 1.0) & (unplanned_share > 0.0),
+        ),
+        "inverse_shape": 1.0 / runs.weibull_shape,
+        "has_one_level": runs.has_one_level,
+        "has_live_replicas": runs.has_live_replicas,
+    }
+    designs = np.zeros(len(runs), dtype=DESIGN)
+    for name in DESIGN.names or ():
+        column = derived[name] if name in derived else getattr(runs, name)
+        designs[name] = np.nan_to_num(column, nan=1.0, posinf=np.inf)
+    return designs
 
 
 class RunState(Protocol):

@@ -15,8 +15,8 @@ from simulator.job import Job
 from simulator.plan import Plan, PlanTable
 from simulator.record import Choice
 from simulator.run.columns import FOREVER_S, RunColumns, Runs
-from simulator.run.events import RunReplications, _designs, simulate_runs
-from simulator.run.state import Records
+from simulator.run.events import RunReplications, simulate_runs
+from simulator.run.state import Records, designs_of
 from simulator.run.timeline_kernel import LOGGED, log_run
 from simulator.run.wall_time import first_start_s, replication_columns
 from simulator.simulate import simulate
@@ -145,7 +145,7 @@ def run_timeline(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -
 def _logged(columns: RunColumns, seed: int, replication: int) -> tuple[Records, bool]:
     """Returns the log of a run that ends, and whether its saves fitted into it."""
     work_s = float(np.asarray(columns["work_s"])[0, replication])
-    designs = _designs(Runs.of({**columns, "work_s": np.zeros(1)}))
+    designs = designs_of(Runs.of({**columns, "work_s": np.zeros(1)}))
     for logs_saves in (True, False):
         log = np.zeros(MOST_LOGGED, dtype=LOGGED)
         num = log_run(designs, work_s, seed, replication, logs_saves, log)

@@ -17,11 +17,11 @@ from simulator.run.kernel import (
     MAX_FAILURES,
     _come_back,
     _fast_survives,
-    _kind,
     _num_interruptions,
     _pause,
     _power,
     _roll_back,
+    kind_of,
 )
 from simulator.run.state import SAVE, STATE, FloatArray, Records, RunDesign, RunState
 from simulator.run.up_time import (
@@ -88,7 +88,7 @@ def log_run(
         if is_done:
             return num
         serial = _num_interruptions(state)
-        kind = _kind(design, luck, serial, 1.0)
+        kind = kind_of(design, luck, serial, 1.0)
         is_fast_alive = _fast_survives(design, luck, serial, kind)
         num = _log_roll_back(design, kind, is_fast_alive, state, saves, log, num)
         num = _log_way_back(design, luck, kind, is_fast_alive, state, returns_s, log, num)

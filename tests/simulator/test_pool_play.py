@@ -1,0 +1,106 @@
+"""Are waits for nodes right where they take as long as the time between failures?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simulator.run.spares as formulas
+from benchmarks.run_reference import TIMES, columns
+from simulator.run.columns import Runs
+from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
+from simulator.run.pool_play import played_wait_s
+from simulator.run.spares import expected_replacement_wait_s
+from simulator.table import Floats
+from simulator.units import DAY, HOUR
+
+NODE_FAULTS = [0.0, 1.0, 0.0, 0.0]
+HALF_OF_THEM = [0.5, 0.5, 0.0, 0.0]
+
+
+def runs_of(**changes: object) -> dict[str, Any]:
+    """Runs that fail every half an hour, with a queue of a day, three of repair and no spares."""
+    usual: dict[str, Any] = {
+        "mtbf_s": 0.5 * HOUR,
+        "interval_s": 180.0,
+        "stall_s": 0.5,
+        "commit_s": 0.0,
+        "restart_s": 300.0,
+        "kind_share": HALF_OF_THEM,
+        "kind_nodes": NODE_FAULTS,
+        "num_spares": 0,
+        "repair_s": 3 * DAY,
+        "spare_wait_s": 60.0,
+        "queue_wait_s": DAY,
+    }
+    return columns(**{**usual, **changes})
+
+
+def error_of_goodput(**changes: object) -> Floats:
+    row = runs_of(**changes)
+    found = expected_goodput(**{**row, "work_s": np.inf})
+    runs = simulate_runs(num_replications=8, seed=5, **{**row, "work_s": 6000 * np.asarray(row["mtbf_s"])})
+    return np.asarray(found / (runs.productive_s / runs.wall_s).mean(axis=1) - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "within"), [(1.0, 0.13), (10.0, 0.1), (30.0, 0.07), (60.0, 0.07), (180.0, 0.02)]
+)
+def test_long_runs_have_the_goodput_of_the_event_loop(minutes: float, within: float) -> None:
+    # docs/model.md, "The way back"
+    spares, queue_s = np.meshgrid([0, 2, 10, 40, 160], [2 * HOUR, DAY])
+    errors = error_of_goodput(
+        mtbf_s=60.0 * minutes,
+        interval_s=6.0 * minutes,
+        num_spares=spares.ravel(),
+        queue_wait_s=queue_s.ravel(),
+    )
+    assert np.abs(errors).max() < within
+
+
+def test_the_form_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formulas, "LEAST_RHYTHM", np.inf)
+    assert error_of_goodput(mtbf_s=HOUR) > 1.0
+
+
+@pytest.mark.parametrize("num_failures", [50, 1000])
+@pytest.mark.parametrize("queue_days", [1.0, 4.0])
+def test_runs_are_as_long_as_those_of_the_event_loop(num_failures: int, queue_days: float) -> None:
+    hours, spares = (both.ravel() for both in np.meshgrid([0.5, 1.0, 2.0, 5.0, 20.0], [0, 1, 4, 16]))
+    row = runs_of(
+        work_s=hours * HOUR * num_failures,
+        mtbf_s=hours * HOUR,
+        interval_s=360.0 * hours,
+        num_spares=spares,
+        repair_s=7 * DAY,
+        queue_wait_s=queue_days * DAY,
+    )
+    runs, ledger = simulate_runs(num_replications=300, seed=5, **row), expected_ledger(**row)
+    expected_s = sum(getattr(ledger, name) for name in TIMES)
+    assert expected_s == pytest.approx(runs.wall_s.mean(axis=1), rel=0.05)
+
+
+def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
+    runs = Runs.of(runs_of(work_s=20 * 0.5 * HOUR, repair_s=1e9))
+    assert expected_replacement_wait_s(runs)[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
+
+
+def test_kinds_that_never_strike_keep_what_was_expected() -> None:
+    runs = Runs.of(runs_of(work_s=1e7, kind_share=NODE_FAULTS))
+    found = played_wait_s(runs, np.full((1, 4), 7.0))[0]
+    assert found[[0, 2, 3]].tolist() == [7.0] * 3
+    assert found[1] > HOUR
+
+
+def test_a_run_waits_the_same_in_any_company() -> None:
+    rows = Runs.of(runs_of(work_s=1e7, num_spares=[0, 3, 9, 27]))
+    together = expected_replacement_wait_s(rows)
+    for row in range(4):
+        assert (expected_replacement_wait_s(rows.take(np.array([row])))[0] == together[row]).all()
+
+
+def test_more_spares_wait_less() -> None:
+    waits_s = expected_replacement_wait_s(Runs.of(runs_of(work_s=1e7, num_spares=[0, 8, 16, 32, 64, 128])))
+    assert (np.diff(waits_s[:, 1]) < 0.0).all()
