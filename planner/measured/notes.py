@@ -49,7 +49,7 @@ _CAST_DISPATCH = re.compile(r"fp8[ -]dispatch|dispatch(es)? in (fp8|8 bits)", re
 _SHARED_OVERLAP = re.compile(r"shared[- _]experts?[- _]overlap", re.IGNORECASE)
 _MEMORY_KINDS = (("allocated", "allocated"), ("reserved", "reserved"), ("nvidia-smi|device memory", "device"))
 _DISPATCHERS = (
-    ("hybrid[- ]?ep|deep[- ]?ep|flex", "deduplicated"),
+    (r"hybrid[- ]?ep|deep[- ]?ep|\bflex\b(?![-_ ]?(?:attention|attn))", "deduplicated"),
     ("all-?to-?all|dispatcher a2a", "all_to_all"),
 )
 _OF_EXPERTS = r"(?:ep|a2a|all-?to-?all|moe|(?<!shared[-_ ])experts?)(?:[-_ ]parallel)?(?:[-_ ](?:a2a|all-?to-?all|comm\w*))?"

@@ -124,6 +124,8 @@ class TestWords:
             ("FA2, not FA3", "flash-2"),
             ("FA3", "flash"),
             ("cuDNN flash attention", "flash"),
+            ("TE + FlexAttn", "flash-2"),
+            ("flex attention", "flash-2"),
         ],
     )
     @pytest.mark.parametrize("column", ["notes", "framework", "attention"])

@@ -136,6 +136,9 @@ class TestExperts:
             ("Megatron-Bridge", "", "deduplicated", "true"),
             ("NeMo 25.02", "", "all_to_all", "false"),
             ("torchtitan", "DeepEP", "deduplicated", "false"),
+            ("NeMo 25.02", "flex dispatcher", "deduplicated", "false"),
+            ("torchtitan", "FlexAttention", "all_to_all", "false"),
+            ("torchtitan", "flex-attn", "all_to_all", "false"),
         ],
     )
     def test_notes_say_how_tokens_travel_or_else_the_framework(
