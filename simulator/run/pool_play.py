@@ -20,11 +20,11 @@ from simulator.table import Floats
 
 MOST_OF_A_RUN = 1024
 """Interruptions that are played of a run that has more."""
-LEAST_RUNS, MOST_RUNS = 2.0, 8.0
-"""Runs of so many interruptions, or more short ones, that are played of each design."""
-RUNS_PER_SHARE = 32.0
-"""The same per repair that a wait for the queue takes: the longer it is, the longer a run remembers how it began, as nodes that
-failed together come back together."""
+NUM_RUNS = 8.0
+"""Runs of so many interruptions, or more short ones, that are played of each design: long after a run began it depends on how,
+as nodes that failed together come back together."""
+LEAST_RUNS, RUNS_PER_SHARE = 2.0, 32.0
+"""Of a design without spares, which are never left: two, and more where the queue takes longer, so many per repair."""
 SEED = 1
 
 
@@ -57,7 +57,9 @@ def _play_pools(
     for row in range(len(designs)):
         design, state = designs[row], states[0]
         is_part = work_s[row] >= MOST_OF_A_RUN * design.mtbf_s
-        num_runs = min(max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS), MOST_RUNS)
+        num_runs = NUM_RUNS
+        if design.num_spares == 0.0:
+            num_runs = min(max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS), NUM_RUNS)
         num_left, replication = int(MOST_OF_A_RUN * num_runs), 0
         while num_left > 0:
             states[0] = unplayed[0]

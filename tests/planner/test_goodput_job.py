@@ -356,17 +356,21 @@ def test_the_pages_are_written_from_the_types() -> None:
     assert GOODPUT_PAGE.read_text(encoding="utf-8") == goodput_reference(), "run: python -m docs.generate"
 
 
-@pytest.mark.parametrize(("failures", "is_told"), [(23.7, True), (3.8, False)])
+@pytest.mark.parametrize(
+    ("failures", "fails_during_restart", "is_told"),
+    [(23.7, False, False), (23.7, True, True), (3.8, True, False)],
+)
 def test_a_closed_form_that_is_off_what_was_played_says_so(
-    failures: float, is_told: bool, capsys: pytest.CaptureFixture[str]
+    failures: float, capsys: pytest.CaptureFixture[str], *, fails_during_restart: bool, is_told: bool
 ) -> None:
     # 16,384 accelerators of the preset `harsh` have 65 nodes in repair where none waits, and 55 spares.
     plan = "tp=8,pp=16,dp=128,spares=55"
     arguments = ["--job", "examples/llama-3.1-405b.yaml", "--plan", plan, "--replications", "100"]
-    changed = f"reliability.failures_per_1000_node_days={failures}"
-    assert cli.main(["goodput", *arguments, "--set", changed]) == 0
+    arguments += ["--set", f"reliability.failures_per_1000_node_days={failures}"]
+    arguments += ["--set", f"reliability.fails_during_restart={str(fails_during_restart).lower()}"]
+    assert cli.main(["goodput", *arguments]) == 0
     out = " ".join(capsys.readouterr().out.split())
     found = re.search(r"The closed form is ([0-9.]+) % too low", out)
     assert (found is not None) == is_told
-    # Beside the loop it is 4 to 5 % off; two passes had it 16 % too high.
-    assert found is None or float(found[1]) < 6.0
+    # Waits are played where nothing fails meanwhile (`simulator.run.pool_play`), so that only the other form is off.
+    assert found is None or float(found[1]) < 18.0
