@@ -196,7 +196,7 @@ def _come_back(
     returns_s: FloatArray,
 ) -> None:
     """Plays the way back: nodes, restart, load; a failure on the way begins it anew, and never makes it shorter."""
-    nodes_at_s = mean_restart_s = 0.0
+    nodes_at_s = mean_restart_s = state.num_awaited = 0.0
     while True:
         serial = _num_interruptions(state) - 1
         wait_s = replacement_wait_s(design, design.kind_nodes[kind], state.wall_s, state, returns_s)

@@ -18,7 +18,10 @@ _FOREVER_S = FOREVER_S
 def replacement_wait_s(
     design: RunDesign, num_nodes: float, now_s: float, state: RunState, returns_s: FloatArray
 ) -> float:
-    """Sends nodes to repair; returns the time until others stand in for them."""
+    """Sends nodes to repair; returns the time until others stand in for them.
+
+    Repaired nodes stand in for those first that are missing on this way back already.
+    """
     if num_nodes == 0.0:
         return 0.0
     if design.num_spares >= _FOREVER_S:
@@ -30,9 +33,13 @@ def replacement_wait_s(
         _send_to_repair(now_s + design.repair_s, state, returns_s)
     if num_missing <= 0:
         return design.spare_wait_s
-    last = (state.oldest_repair + num_missing - 1) % returns_s.shape[0]
-    is_back_s: float = returns_s[last] - now_s
-    return min(design.queue_wait_s, is_back_s + design.spare_wait_s)
+    num_before = int(state.num_awaited) + num_missing
+    last = (state.oldest_repair + min(num_before, state.num_in_repair) - 1) % returns_s.shape[0]
+    back_s: float = returns_s[last] - now_s + design.spare_wait_s
+    if back_s >= design.queue_wait_s:
+        return design.queue_wait_s
+    state.num_awaited = num_before
+    return back_s
 
 
 @inlined
@@ -40,6 +47,7 @@ def _take_back(state: RunState, returns_s: FloatArray) -> None:
     state.oldest_repair = (state.oldest_repair + 1) % returns_s.shape[0]
     state.num_in_repair -= 1
     state.spares_left += 1.0
+    state.num_awaited = max(0.0, state.num_awaited - 1.0)
 
 
 @inlined

@@ -1,7 +1,7 @@
 """How long does a run wait for other nodes where waits decide when nodes fail? The pool of spares, played on its own.
 
 Where a wait takes as long as the up-time between failures, failures are no more independent of each other: nothing fails
-while the run waits, nodes that failed in turn come back in turn, and wait for each other again. No closed form is known to
+while the run waits, or nodes that failed in turn come back in turn, and wait for each other again. No closed form is known to
 us; so failures, waits and returns are played as in the event loop (`simulator.run.pool`), without saves and work. Ways back
 take their means. Every design meets the same luck, so that more spares mean shorter waits in all but a few draws.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.compiled import compiled
-from simulator.run.columns import MAX_NODES_IN_REPAIR, Runs
-from simulator.run.draws import UP_TIME, exponential, luck_of
-from simulator.run.kernel import kind_of
+from simulator.compiled import compiled, inlined
+from simulator.row_sums import sum_columns
+from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, Runs
+from simulator.run.draws import RESTART_TIME, UP_TIME, exponential, luck_of
+from simulator.run.kernel import PLANNED, kind_of
 from simulator.run.pool import replacement_wait_s
-from simulator.run.state import STATE, FloatArray, Records, designs_of
+from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState, designs_of
 from simulator.table import Floats
 
 MOST_OF_A_RUN = 1024
@@ -25,13 +26,17 @@ NUM_RUNS = 8.0
 as nodes that failed together come back together."""
 LEAST_RUNS, RUNS_PER_SHARE = 2.0, 32.0
 """Of a design without spares, which are never left: two, and more where the queue takes longer, so many per repair."""
+TIMES_AS_MANY = 4.0
+"""Where nodes fail on the way back, too: few ways back are long, and decide the mean."""
 SEED = 1
 
 
 def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
     """Returns the mean wait after each kind of interruption, `(n, 4)`.
 
-    Runs of which a part is played count from the middle of it on, when the pool was full long ago.
+    Where nodes fail on the way back, too, it is the wait which, the same for all of them, would leave none missing after as
+    long (the busy period of M/D/inf, as in `simulator.run.way_back`). Runs of which a part is played count from the middle of
+    it on, when the pool was full long ago.
 
     Args:
         runs: the runs.
@@ -42,42 +47,111 @@ def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
         + runs.kind_fast_survival * runs.fast_load_s[:, None]
         + (1.0 - runs.kind_fast_survival) * runs.durable_load_s[:, None]
     )
-    sums_s, numbers = np.zeros(back_s.shape), np.zeros(back_s.shape)
-    _play_pools(designs_of(runs), runs.work_s, back_s, sums_s, numbers)
-    return np.divide(sums_s, numbers, out=expected_s.copy(), where=numbers > 0.0)
+    sums_s, numbers, apart_s = np.zeros(back_s.shape), np.zeros(back_s.shape), _apart_on_way_back_s(runs)
+    _play_pools(designs_of(runs), runs.work_s, apart_s, back_s, sums_s, numbers)
+    missing_s = np.divide(sums_s, numbers, out=np.zeros(back_s.shape), where=numbers > 0.0)
+    rate = np.where(apart_s < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
+    each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
+    return np.where(numbers > 0.0, each_s, expected_s)
+
+
+def _losses(runs: Runs) -> Floats:
+    """Share of interruptions that take nodes and are not announced."""
+    takes_nodes = runs.kind_nodes[:, : Interruption.PLANNED] > 0.0
+    return sum_columns(runs.kind_share[:, : Interruption.PLANNED] * takes_nodes)
+
+
+def _apart_on_way_back_s(runs: Runs) -> Floats:
+    """Mean time between failures of a run that is on its way back, `(n,)`; forever where nothing fails then."""
+    unplanned = 1.0 - runs.kind_share[:, Interruption.PLANNED]
+    can_fail = (runs.fails_during_restart == 1.0) & (unplanned > 0.0)
+    return np.asarray(np.divide(runs.mtbf_s, unplanned, out=np.full(len(runs), FOREVER_S), where=can_fail))
 
 
 @compiled
 def _play_pools(
-    designs: Records, work_s: FloatArray, back_s: FloatArray, sums_s: FloatArray, numbers: FloatArray
+    designs: Records,
+    work_s: FloatArray,
+    apart_s: FloatArray,
+    back_s: FloatArray,
+    sums_s: FloatArray,
+    numbers: FloatArray,
 ) -> None:
     """Adds up waits and their numbers by kind, `(n, 4)`."""
     states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     for row in range(len(designs)):
-        design, state = designs[row], states[0]
-        is_part = work_s[row] >= MOST_OF_A_RUN * design.mtbf_s
-        num_runs = NUM_RUNS
-        if design.num_spares == 0.0:
-            num_runs = min(max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS), NUM_RUNS)
+        num_runs = _num_runs(designs[row]) * (TIMES_AS_MANY if apart_s[row] < FOREVER_S else 1.0)
         num_left, replication = int(MOST_OF_A_RUN * num_runs), 0
+        is_part = work_s[row] >= MOST_OF_A_RUN * designs[row].mtbf_s
         while num_left > 0:
             states[0] = unplayed[0]
-            state.spares_left = design.num_spares
-            luck = luck_of(SEED, replication)
-            up_s = now_s = 0.0
-            for index in range(min(num_left, MOST_OF_A_RUN) if is_part else num_left):
-                unit_s = design.mtbf_s * exponential(luck, UP_TIME, index)
-                up_s += unit_s
-                if not is_part and up_s >= work_s[row]:
-                    break
-                now_s += unit_s
-                kind = kind_of(design, luck, index, 1.0)
-                wait_s = replacement_wait_s(design, design.kind_nodes[kind], now_s, state, returns_s)
-                now_s += wait_s + back_s[row, kind]
-                num_left -= 1
-                if not is_part or 2 * index >= MOST_OF_A_RUN:
-                    sums_s[row, kind] += wait_s
-                    numbers[row, kind] += 1.0
+            states[0].spares_left = designs[row].num_spares
+            most = min(num_left, MOST_OF_A_RUN) if is_part else num_left
+            num_left -= 1 + _play_pool(  # runs without any interruption end, too
+                designs[row], luck_of(SEED, replication), work_s[row], apart_s[row], back_s[row], most,
+                MOST_OF_A_RUN // 2 if is_part else 0, states[0], returns_s, sums_s[row], numbers[row],
+            )  # fmt: skip
             replication += 1
-            num_left -= 1  # runs without any interruption end, too
+
+
+@inlined
+def _num_runs(design: RunDesign) -> float:
+    if design.num_spares > 0.0:
+        return NUM_RUNS
+    return min(max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS), NUM_RUNS)
+
+
+@compiled
+def _play_pool(
+    design: RunDesign,
+    luck: np.uint64,
+    work_s: float,
+    apart_s: float,
+    back_s: FloatArray,
+    most: int,
+    first_counted: int,
+    state: RunState,
+    returns_s: FloatArray,
+    sums_s: FloatArray,
+    numbers: FloatArray,
+) -> int:
+    """Plays up-times and ways back until the work is done, or `most` interruptions; returns how many there were."""
+    unplanned = 1.0 - design.kind_share[PLANNED]
+    up_s, serial, index = 0.0, 0, 0
+    while serial < most:
+        unit_s = design.mtbf_s * exponential(luck, UP_TIME, index)
+        up_s, index = up_s + unit_s, index + 1
+        if first_counted == 0 and up_s >= work_s:
+            break
+        state.wall_s += unit_s
+        kind = kind_of(design, luck, serial, 1.0)
+        state.num_awaited = 0.0
+        while True:
+            first, start_s = kind, state.wall_s
+            nodes_at_s = start_s + replacement_wait_s(
+                design, design.kind_nodes[kind], start_s, state, returns_s
+            )
+            fails_at_s = start_s + _until_failure_s(luck, serial, apart_s)
+            serial += 1
+            while fails_at_s < nodes_at_s and serial < most:
+                state.wall_s = fails_at_s
+                kind = kind_of(design, luck, serial, unplanned)
+                wait_s = replacement_wait_s(design, design.kind_nodes[kind], fails_at_s, state, returns_s)
+                nodes_at_s = max(nodes_at_s, fails_at_s + wait_s)
+                fails_at_s += _until_failure_s(luck, serial, apart_s)
+                serial += 1
+            if serial > first_counted:
+                sums_s[first] += nodes_at_s - start_s
+                numbers[first] += 1.0
+            state.wall_s = nodes_at_s + back_s[kind]
+            if fails_at_s >= state.wall_s or serial >= most:
+                break
+            state.wall_s = fails_at_s
+            kind = kind_of(design, luck, serial, unplanned)
+    return serial
+
+
+@inlined
+def _until_failure_s(luck: np.uint64, serial: int, apart_s: float) -> float:
+    return apart_s * exponential(luck, RESTART_TIME, serial) if apart_s < FOREVER_S else np.inf

@@ -11,10 +11,14 @@ a straight line. It begins at the largest number d of saves to go whose run of l
 commit, f(d) = exp(F/M) - 1. The expected up-time is M f (failures minus up-time over M is a martingale), and
 every other account follows a line in the same way, with its seconds discounted by exp(-t/M).
 
-Exact where saves never queue for a slot, and with one slot and `WAIT`. Else the first interval differs from
-the later ones, or saves come in bursts; they are then spread evenly. That costs less than 0.5 % of the
-goodput of long runs with a commit far below M; a run of a few bursts can be off by a good part of one. The
-limit of long runs is the goodput of Daly (FGCS 22, 2006) when P = 0.
+Exact where saves never queue for a slot, and with one slot and `WAIT`. Else the first interval differs from the later
+ones, or saves come in bursts of k = `slots`, b apart, each burst C after the one before, with L work from its last save to the
+next. In a long run failures per work are then exactly
+
+    exp(t1/M) (1 - exp(-C/M)) / ((tau + B) (1 - exp(-C/M)) + (L + B) exp(-C/M))
+
+with B = tau (exp(-b/M) + ... + exp(-(k - 1) b/M)). Every other account has its saves spread evenly, as have runs of a few
+bursts, which can be off by a good part of one. The limit of long runs is the goodput of Daly (FGCS 22, 2006) when P = 0.
 """
 
 from __future__ import annotations
@@ -50,14 +54,14 @@ class Cycle(Table):
     @classmethod
     def of(cls, runs: Runs) -> Self:
         """Returns the cycles of all runs; where saves come in bursts, the mean over a burst."""
-        length_s, gain_s = _steady_cycle(runs)
+        length_s, gain_s, failures = _steady_cycle(runs)
         tax_s = np.minimum(runs.tax_share * runs.commit_s, runs.tax_fraction * gain_s)
         return cls(
             length_s=length_s,
             gain_s=gain_s,
             taxed_s=np.minimum(runs.commit_s, gain_s + tax_s),
             wait_s=np.maximum(0.0, length_s - runs.stall_s - gain_s - tax_s),
-            failures=_failures_per_cycle(runs, length_s, gain_s),
+            failures=failures,
         )
 
     @classmethod
@@ -74,14 +78,27 @@ class Cycle(Table):
 
 def _failures_per_cycle(runs: Runs, length_s: Floats, gain_s: Floats) -> Floats:
     end_s = length_s / runs.mtbf_s
-    first_commit_s = runs.interval_s + runs.stall_s + runs.commit_s
     # The first commit after a restart gains one interval, the following ones `gain_s`.
-    relative_gain = gain_s / (runs.interval_s * -np.expm1(-end_s) + gain_s * np.exp(-end_s))
-    return -np.expm1(-end_s) * np.exp(first_commit_s / runs.mtbf_s) * relative_gain
+    return _per_first_commit(runs) * gain_s * _over_committed(end_s, runs.interval_s, gain_s)
 
 
-def _steady_cycle(runs: Runs) -> tuple[Floats, Floats]:
-    """Returns length and gain of the cycles.
+def _failures_per_burst(runs: Runs, free_s: Floats, late_work_s: Floats, length_s: Floats) -> Floats:
+    """The same of a burst of saves `free_s` apart, from the first of which to that of the next are `length_s`."""
+    between, burst_s = free_s / runs.mtbf_s, (runs.slots - 1.0) * free_s
+    # After the first commit of a burst the others gain an interval each, if the up-time lasts.
+    later_s = runs.interval_s * np.expm1(-burst_s / runs.mtbf_s) * np.exp(-between) / np.expm1(-between)
+    gain_s = (runs.slots - 1.0) * runs.interval_s + late_work_s
+    over_committed = _over_committed(length_s / runs.mtbf_s, runs.interval_s + later_s, late_work_s + later_s)
+    return _per_first_commit(runs) * gain_s * over_committed
+
+
+def _over_committed(end: Floats, first_s: Floats, later_s: Floats) -> Floats:
+    """One over the work that an up-time commits after its first commit: once `first_s`, then `later_s` each `end` up-times."""
+    return -np.expm1(-end) / (first_s * -np.expm1(-end) + later_s * np.exp(-end))
+
+
+def _steady_cycle(runs: Runs) -> tuple[Floats, Floats, Floats]:
+    """Returns length and gain of the cycles, and what f grows by in each.
 
     If `slots` cycles are shorter than a save is under way, saves come in bursts of `slots`, and one more is
     due before the first of them has committed.
@@ -91,7 +108,7 @@ def _steady_cycle(runs: Runs) -> tuple[Floats, Floats]:
     under_way_s = runs.stall_s + runs.commit_s
     queues = runs.slots * free_s < under_way_s - TIE_FRACTION * runs.interval_s
     if not np.any(queues):
-        return free_s, runs.interval_s
+        return free_s, runs.interval_s, _failures_per_cycle(runs, free_s, runs.interval_s)
     burst_s = (runs.slots - 1.0) * free_s
     late_s = np.maximum(0.0, runs.commit_s - burst_s)
     late_work_s = np.select(
@@ -101,9 +118,13 @@ def _steady_cycle(runs: Runs) -> tuple[Floats, Floats]:
     )
     skipping_s = late_work_s + np.minimum(runs.tax_share * runs.commit_s, runs.tax_fraction * late_work_s)
     last_s = np.where(runs.policy == BackPressure.SKIP, skipping_s, late_s)
-    length_s = (burst_s + runs.stall_s + last_s) / runs.slots
-    gain_s = ((runs.slots - 1.0) * runs.interval_s + late_work_s) / runs.slots
-    return np.where(queues, length_s, free_s), np.where(queues, gain_s, runs.interval_s)
+    all_s = burst_s + runs.stall_s + last_s
+    length_s = np.where(queues, all_s / runs.slots, free_s)
+    gain_s = np.where(
+        queues, ((runs.slots - 1.0) * runs.interval_s + late_work_s) / runs.slots, runs.interval_s
+    )
+    in_burst = _failures_per_burst(runs, free_s, late_work_s, all_s) / runs.slots
+    return length_s, gain_s, np.where(queues, in_burst, _failures_per_cycle(runs, length_s, gain_s))
 
 
 @dataclass(frozen=True, kw_only=True)

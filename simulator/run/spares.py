@@ -106,13 +106,13 @@ def _is_unsettled(runs: Runs, first_s: Floats, second_s: Floats, third_s: Floats
 def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
     """Returns whether a wait for the queue takes as long as the time between failures, and there are such waits, `(n,)`.
 
-    Where repairs alone end waits, or nodes fail meanwhile, the closed forms hold.
+    Where repairs alone end waits, and nothing fails meanwhile, the closed form holds.
     """
     apart_s = _apart_s(runs, spare_wait_s)
     extra_s = over_kinds(runs.kind_share, wait_s - spare_wait_s)
-    is_queue_first = runs.queue_wait_s < runs.repair_s
     is_long = (runs.queue_wait_s > LEAST_RHYTHM * apart_s) & (extra_s > LEAST_WAIT_FRACTION * apart_s)
-    return np.asarray(is_queue_first & is_long & (runs.fails_during_restart == 0.0) & ~runs.is_unknown)
+    has_other = (runs.queue_wait_s < runs.repair_s) | (runs.fails_during_restart == 1.0)
+    return np.asarray(is_long & has_other & ~runs.is_unknown)
 
 
 def _settled_wait_s(runs: Runs, spare_wait_s: Floats, can_run_out: Booleans) -> Floats:

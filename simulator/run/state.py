@@ -129,6 +129,8 @@ class RunState(Protocol):
     """Whether the run came back from a live replica: its capacity is missing, and saves are due as before."""
     spares_left: float
     """Nodes that stand by; below 0: nodes on loan."""
+    num_awaited: float
+    """Nodes that are missing on this way back until as many repaired ones are back."""
     oldest_repair: int
     """Place of the node that has been in repair longest in the ring of nodes."""
     num_in_repair: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -356,21 +355,37 @@ def test_the_pages_are_written_from_the_types() -> None:
     assert GOODPUT_PAGE.read_text(encoding="utf-8") == goodput_reference(), "run: python -m docs.generate"
 
 
+OF_JOB = [
+    "--job",
+    "examples/llama-3.1-405b.yaml",
+    "--plan",
+    "tp=8,pp=16,dp=128,spares=55",
+    "--replications",
+    "100",
+]
+OFTEN = ["--set", "reliability.failures_per_1000_node_days=23.7"]
+
+
+SHORT_AND_SLOW = [
+    *["--mtbf-s", "3600", "--interval-s", "60", "--commit-s", "7200", "--slots", "2"],
+    *["--work-s", "10800", "--replications", "20000"],
+]
+
+
 @pytest.mark.parametrize(
-    ("failures", "fails_during_restart", "is_told"),
-    [(23.7, False, False), (23.7, True, True), (3.8, True, False)],
+    ("arguments", "is_told"),
+    [
+        # 16,384 accelerators of the preset `harsh` have 65 nodes in repair where none waits, and 55 spares: such waits are
+        # played (`simulator.run.pool_play`).
+        ([*OF_JOB, *OFTEN], False),
+        ([*OF_JOB, *OFTEN, "--set", "reliability.fails_during_restart=true"], False),
+        # A run of three up-times, whose saves take two of them to commit and come in pairs, which the form spreads.
+        (SHORT_AND_SLOW, True),
+    ],
 )
 def test_a_closed_form_that_is_off_what_was_played_says_so(
-    failures: float, capsys: pytest.CaptureFixture[str], *, fails_during_restart: bool, is_told: bool
+    arguments: list[str], capsys: pytest.CaptureFixture[str], *, is_told: bool
 ) -> None:
-    # 16,384 accelerators of the preset `harsh` have 65 nodes in repair where none waits, and 55 spares.
-    plan = "tp=8,pp=16,dp=128,spares=55"
-    arguments = ["--job", "examples/llama-3.1-405b.yaml", "--plan", plan, "--replications", "100"]
-    arguments += ["--set", f"reliability.failures_per_1000_node_days={failures}"]
-    arguments += ["--set", f"reliability.fails_during_restart={str(fails_during_restart).lower()}"]
     assert cli.main(["goodput", *arguments]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    found = re.search(r"The closed form is ([0-9.]+) % too low", out)
-    assert (found is not None) == is_told
-    # Waits are played where nothing fails meanwhile (`simulator.run.pool_play`), so that only the other form is off.
-    assert found is None or float(found[1]) < 18.0
+    assert ("The closed form is " in out) == is_told

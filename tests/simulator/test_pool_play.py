@@ -9,10 +9,12 @@ import pytest
 
 import simulator.run.spares as formulas
 from benchmarks.run_reference import TIMES, columns
-from simulator.run.columns import Runs
+from simulator.run.columns import MAX_NODES_IN_REPAIR, Runs
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
+from simulator.run.pool import replacement_wait_s
 from simulator.run.pool_play import played_wait_s
 from simulator.run.spares import expected_replacement_wait_s
+from simulator.run.state import STATE, designs_of
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
 
@@ -104,3 +106,29 @@ def test_a_run_waits_the_same_in_any_company() -> None:
 def test_more_spares_wait_less() -> None:
     waits_s = expected_replacement_wait_s(Runs.of(runs_of(work_s=1e7, num_spares=[0, 8, 16, 32, 64, 128])))
     assert (np.diff(waits_s[:, 1]) < 0.0).all()
+
+
+@pytest.mark.parametrize("spares", [0, 40, 55, 65, 75, 90])
+def test_nodes_that_fail_on_the_way_back_are_waited_for(spares: int) -> None:
+    # 65 nodes in repair on average, while none waits
+    row = runs_of(
+        work_s=3000 * 1780.0,
+        mtbf_s=1780.0,
+        num_spares=spares,
+        queue_wait_s=2 * HOUR,
+        fails_during_restart=True,
+    )
+    runs, ledger = simulate_runs(num_replications=30, seed=5, **row), expected_ledger(**row)
+    expected_s = sum(getattr(ledger, name) for name in TIMES)
+    assert expected_s == pytest.approx(runs.wall_s.mean(), rel=0.05)
+
+
+def test_a_repaired_node_stands_in_for_one_that_is_missing() -> None:
+    design = designs_of(Runs.of(runs_of(queue_wait_s=1e6, repair_s=1000.0)))[0]
+    state, returns_s = np.zeros(1, dtype=STATE)[0], np.zeros(MAX_NODES_IN_REPAIR)
+    at_s = [0.0, 10.0, 30.0, 1005.0, 1040.0]
+    waits_s = [replacement_wait_s(design, 1.0, now_s, state, returns_s) for now_s in at_s]
+    # Each waits for the return of as many nodes as are missing: its own, until the first three are back after 1,030 s.
+    assert waits_s == pytest.approx([1060.0, 1060.0, 1060.0, 1060.0, 1060.0])
+    state["num_awaited"] = 0.0
+    assert replacement_wait_s(design, 1.0, 1100.0, state, returns_s) == pytest.approx(2005.0 + 60.0 - 1100.0)
