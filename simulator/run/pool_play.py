@@ -97,9 +97,9 @@ def _play_pools(
 
 @inlined
 def _num_runs(design: RunDesign) -> float:
-    if design.num_spares > 0.0:
+    if design.num_spares > 0.0 or RUNS_PER_SHARE * design.queue_wait_s >= NUM_RUNS * design.repair_s:
         return NUM_RUNS
-    return min(max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS), NUM_RUNS)
+    return max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS)
 
 
 @compiled

@@ -132,3 +132,8 @@ def test_a_repaired_node_stands_in_for_one_that_is_missing() -> None:
     assert waits_s == pytest.approx([1060.0, 1060.0, 1060.0, 1060.0, 1060.0])
     state["num_awaited"] = 0.0
     assert replacement_wait_s(design, 1.0, 1100.0, state, returns_s) == pytest.approx(2005.0 + 60.0 - 1100.0)
+
+
+def test_nodes_that_are_repaired_at_once_are_waited_for_no_longer_than_that() -> None:
+    runs = Runs.of(runs_of(work_s=1e7, repair_s=0.0, fails_during_restart=[0, 1]))
+    assert (expected_replacement_wait_s(runs)[:, 1] <= 61.0).all()
