@@ -24,16 +24,14 @@ import numpy as np
 
 from benchmarks.sheets import Sheet
 from benchmarks.validate_steps import print_sheet, with_tables
+from planner.calibration.layers import job_on_one
 from planner.calibration.torch import torch_device
-from planner.measured.runs import NOWHERE, RELIABILITY
 from simulator import catalog
 from simulator.errors import CapplanError
 from simulator.host_time import BACKWARD_RATIO
-from simulator.job import Job
 from simulator.layer_costs import ROUTED_EXPERTS, feed_forward_operators
 from simulator.model import ModelShape
 from simulator.moved_operators import activation_bytes, activation_kernels, routed_values, shared_values
-from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
 from simulator.recomputed_modules import SHARED_EXPERTS
@@ -218,17 +216,8 @@ def simulated_s(model: str, num_tokens: int, accelerator: str) -> tuple[float, f
         gradient_bytes=2,
         added_gradient_bytes=0.0,
     )
-    offer = Offer(
-        accelerator=catalog.accelerator(accelerator),
-        node=catalog.default_node(accelerator),
-        fabric=catalog.default_fabric(accelerator),
-        num_gpus=GpuRange(min=1, max=1),
-        rent_usd_per_gpu_hour=Estimate(low=1, mid=1, high=1),
-    )
-    job = Job(name=model, workload=workload, offers=(offer,), site=NOWHERE, reliability=RELIABILITY)
-    rank = Rank.of(
-        job, PlanTable.from_plans([Plan(offer=0, num_gpus=1, micro_batch_size=num_tokens // SEQUENCE)])
-    )
+    plan = Plan(offer=0, num_gpus=1, micro_batch_size=num_tokens // SEQUENCE)
+    rank = Rank.of(job_on_one(accelerator, workload), PlanTable.from_plans([plan]))
     operators = {
         name: float(total(both)[0]) for name, both in feed_forward_operators(rank, is_expert=True).items()
     }

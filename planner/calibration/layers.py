@@ -163,6 +163,11 @@ def _job(accelerator: str, layer: Kernel) -> Job:
         gradient_bytes=2,
         added_gradient_bytes=0.0,
     )
+    return job_on_one(accelerator, workload)
+
+
+def job_on_one(accelerator: str, workload: Workload) -> Job:
+    """Returns the job of a workload on one accelerator of the catalogue, of which only what it computes counts."""
     offer = Offer(
         accelerator=catalog.accelerator(accelerator),
         node=catalog.default_node(accelerator),
@@ -170,7 +175,8 @@ def _job(accelerator: str, layer: Kernel) -> Job:
         num_gpus=GpuRange(min=1, max=1),
         rent_usd_per_gpu_hour=NO_PRICE,
     )
-    return Job(name=layer.model, workload=workload, offers=(offer,), site=NOWHERE, reliability=RELIABILITY)
+    name = workload.model.name
+    return Job(name=name, workload=workload, offers=(offer,), site=NOWHERE, reliability=RELIABILITY)
 
 
 def _unknowns(chip: Accelerator, layers: Sequence[Kernel]) -> tuple[Unknown, ...]:

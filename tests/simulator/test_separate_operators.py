@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.calibration.torch_layer import Tensor, layer_of, weights_of
+from planner.calibration.torch_layer import layer_of, weights_of
 from simulator import catalog
 from simulator.activations import kept_per_layer
 from simulator.lora import Lora
 from simulator.workload import Workload
 from tests.simulator.builders import plan_of, table_of, training
+from tests.simulator.saved_tensors import saved_bytes
 
 LLAMA = "llama-3.2-1b"
 
@@ -95,18 +96,8 @@ def test_pytorch_saves_just_these_bytes(model: str) -> None:
     shape = catalog.model(model)
     layer = layer_of(torch, shape, 64, "cpu", is_compiled=False, is_cast=False)
     weights = weights_of(torch, shape, "cpu")
-    own = {weight.untyped_storage().data_ptr() for weight in weights}
-    saved: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
     inputs = torch.randn((1, 64, shape.hidden_size), dtype=torch.bfloat16).requires_grad_()
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        layer(inputs, weights)
-    per_value = sum(saved.values()) / 64 / shape.hidden_size
+    saved = saved_bytes(torch, lambda: layer(inputs, weights), weights)
+    per_value = saved / 64 / shape.hidden_size
     # Beside whole tensors a value for each token and head, and tables of positions as long as the sequence.
     assert per_value == pytest.approx(kept_per_value(workload_of(model)), rel=0.05)

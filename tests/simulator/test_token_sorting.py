@@ -26,6 +26,7 @@ from simulator.token_sorting import (
 )
 from simulator.workload import Workload
 from tests.simulator.builders import H100, job_of, plan_of, table_of, training
+from tests.simulator.saved_tensors import saved_bytes
 
 Tensor = Any
 Operator = Any
@@ -162,24 +163,14 @@ def test_pytorch_reads_and_writes_just_these_bytes() -> None:
 def test_pytorch_saves_just_what_experts_keep() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is an extra")
     layer, weights = experts_of(torch, SHAPE, TOKENS, "cpu")
-    own = {weight.untyped_storage().data_ptr() for weight in weights}
-    saved: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
     inputs = torch.randn((TOKENS, HIDDEN), dtype=torch.bfloat16).requires_grad_()
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        layer(inputs)
+    saved = saved_bytes(torch, lambda: layer(inputs), weights)
     dense, experts = (float(kept[0]) for kept in kept_per_layer(workload_of(), table_of(plan_of())))
     # A dense layer also keeps what is ahead of its block; of its own its input and four widths: gate, up, SiLU and product.
     ahead = dense - TOKENS * (2 + 4 * 2) * HIDDEN
     # `index_add` also keeps what it adds, for its size; torchtitan's sum does not.
     added = TOKENS * COPIES * 2 * HIDDEN
-    assert sum(saved.values()) == pytest.approx(experts - ahead + added, rel=0.01)
+    assert saved == pytest.approx(experts - ahead + added, rel=0.01)
 
 
 def test_experts_take_as_long_as_they_were_measured() -> None:
