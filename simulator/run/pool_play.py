@@ -20,7 +20,7 @@ from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState,
 from simulator.table import Floats
 
 MOST_OF_A_RUN = 1024
-"""Interruptions that are played of a run that has more."""
+"""Interruptions that are played of a run that has more. As many on one way back never end."""
 NUM_RUNS = 8.0
 """Runs of so many interruptions, or more short ones, that are played of each design: long after a run began it depends on how,
 as nodes that failed together come back together."""
@@ -50,6 +50,7 @@ def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
     sums_s, numbers, apart_s = np.zeros(back_s.shape), np.zeros(back_s.shape), _apart_on_way_back_s(runs)
     _play_pools(designs_of(runs), runs.work_s, apart_s, back_s, sums_s, numbers)
     missing_s = np.divide(sums_s, numbers, out=np.zeros(back_s.shape), where=numbers > 0.0)
+    missing_s = np.minimum(missing_s, FOREVER_S)
     rate = np.where(apart_s < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
     each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
     return np.where(numbers > 0.0, each_s, expected_s)
@@ -132,10 +133,12 @@ def _play_pool(
             nodes_at_s = start_s + replacement_wait_s(
                 design, design.kind_nodes[kind], start_s, state, returns_s
             )
-            fails_at_s = start_s + _until_failure_s(luck, serial, apart_s)
+            fails_at_s, last = start_s + _until_failure_s(luck, serial, apart_s), serial + MOST_OF_A_RUN
             serial += 1
-            while fails_at_s < nodes_at_s and serial < most:
-                state.wall_s = fails_at_s
+            while fails_at_s < nodes_at_s:
+                if serial > last:
+                    nodes_at_s = np.inf
+                    break
                 kind = kind_of(design, luck, serial, unplanned)
                 wait_s = replacement_wait_s(design, design.kind_nodes[kind], fails_at_s, state, returns_s)
                 nodes_at_s = max(nodes_at_s, fails_at_s + wait_s)
@@ -145,7 +148,7 @@ def _play_pool(
                 sums_s[first] += nodes_at_s - start_s
                 numbers[first] += 1.0
             state.wall_s = nodes_at_s + back_s[kind]
-            if fails_at_s >= state.wall_s or serial >= most:
+            if serial >= most or fails_at_s >= state.wall_s:
                 break
             state.wall_s = fails_at_s
             kind = kind_of(design, luck, serial, unplanned)
