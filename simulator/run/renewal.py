@@ -93,7 +93,7 @@ def _failures_per_burst(runs: Runs, free_s: Floats, late_work_s: Floats, length_
 
 
 def _over_committed(end: Floats, first_s: Floats, later_s: Floats) -> Floats:
-    """One over the work that an up-time commits after its first commit: once `first_s`, then `later_s` each `end` up-times."""
+    """One over the work that an up-time commits, given a first commit: `first_s`, and `later_s` each `end` mean up-times."""
     return -np.expm1(-end) / (first_s * -np.expm1(-end) + later_s * np.exp(-end))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import gamma, gammaincc
 
@@ -20,8 +22,8 @@ def _long_run_goodput(runs: Runs, restart_s: Floats) -> Floats:
 
         G = (tau S(t1) + gain sum_{j >= 1} S(t1 + j c)) / (M + R).
 
-    Exact where saves never queue for a slot, and with one slot and `WAIT`. The tail of the sum is taken by
-    Euler-Maclaurin.
+    Exact where saves never queue for a slot, and with one slot and `WAIT`; those of a burst are spread evenly. The tail of
+    the sum is taken by Euler-Maclaurin.
     """
     cycle = renewal.Cycle.of(runs)
     first_s = runs.interval_s + runs.stall_s + runs.commit_s
@@ -43,6 +45,6 @@ def memory_factor(runs: Runs) -> Floats:
     if not np.any(has_memory):
         return np.ones(len(runs))
     none_s = np.zeros(len(runs))
-    memoryless = 1.0 / renewal.Cycle.of(runs).up_time_per_work(runs)
-    factor = _long_run_goodput(runs, none_s) / memoryless
+    memoryless = replace(runs, weibull_shape=np.ones(len(runs)))
+    factor = _long_run_goodput(runs, none_s) / _long_run_goodput(memoryless, none_s)
     return np.where(has_memory & ~runs.has_live_replicas, factor, 1.0)
