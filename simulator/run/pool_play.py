@@ -12,12 +12,12 @@ import numpy as np
 
 from simulator.compiled import compiled, inlined
 from simulator.row_sums import sum_columns
-from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, Runs
+from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, Runs, over_kinds
 from simulator.run.draws import RESTART_TIME, UP_TIME, exponential, luck_of
 from simulator.run.kernel import PLANNED, kind_of
 from simulator.run.pool import replacement_wait_s
 from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState, designs_of
-from simulator.table import Floats
+from simulator.table import Floats, Integers
 
 MOST_OF_A_RUN = 1024
 """Interruptions that are played of a run that has more. As many on one way back never end."""
@@ -28,7 +28,11 @@ LEAST_RUNS, RUNS_PER_SHARE = 2.0, 32.0
 """Of a design without spares, which are never left: two, and more where the queue takes longer, so many per repair."""
 TIMES_AS_MANY = 4.0
 """Where nodes fail on the way back, too: few ways back are long, and decide the mean."""
+MANY_NODES = 8.0
+"""Where an interruption takes more nodes on average, as much fewer are played: each is looked at."""
 SEED = 1
+_LEAST_REPAIR_S = 1.0
+"""What a wait for the queue is divided by, where nodes are repaired at once."""
 
 
 def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
@@ -48,12 +52,22 @@ def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
         + (1.0 - runs.kind_fast_survival) * runs.durable_load_s[:, None]
     )
     sums_s, numbers, apart_s = np.zeros(back_s.shape), np.zeros(back_s.shape), _apart_on_way_back_s(runs)
-    _play_pools(designs_of(runs), runs.work_s, apart_s, back_s, sums_s, numbers)
+    num_played = _num_played(runs, apart_s)
+    _play_pools(designs_of(runs), runs.work_s, apart_s, back_s, num_played, sums_s, numbers)
     missing_s = np.divide(sums_s, numbers, out=np.zeros(back_s.shape), where=numbers > 0.0)
     missing_s = np.minimum(missing_s, FOREVER_S)
     rate = np.where(apart_s < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
     each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
     return np.where(numbers > 0.0, each_s, expected_s)
+
+
+def _num_played(runs: Runs, apart_s: Floats) -> Integers:
+    """How many interruptions of each design are played, `(n,)`."""
+    shared = RUNS_PER_SHARE * runs.queue_wait_s / np.maximum(runs.repair_s, _LEAST_REPAIR_S)
+    num_runs = np.where(runs.num_spares > 0.0, NUM_RUNS, np.clip(shared, LEAST_RUNS, NUM_RUNS))
+    num_runs = np.where(apart_s < FOREVER_S, TIMES_AS_MANY, 1.0) * num_runs
+    num_nodes = over_kinds(runs.kind_share, runs.kind_nodes)
+    return (MOST_OF_A_RUN * num_runs / np.maximum(1.0, num_nodes / MANY_NODES)).astype(np.int64)
 
 
 def _losses(runs: Runs) -> Floats:
@@ -75,6 +89,7 @@ def _play_pools(
     work_s: FloatArray,
     apart_s: FloatArray,
     back_s: FloatArray,
+    num_played: Integers,
     sums_s: FloatArray,
     numbers: FloatArray,
 ) -> None:
@@ -82,8 +97,7 @@ def _play_pools(
     states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     for row in range(len(designs)):
-        num_runs = _num_runs(designs[row]) * (TIMES_AS_MANY if apart_s[row] < FOREVER_S else 1.0)
-        num_left, replication = int(MOST_OF_A_RUN * num_runs), 0
+        num_left, replication = num_played[row], 0
         is_part = work_s[row] >= MOST_OF_A_RUN * designs[row].mtbf_s
         while num_left > 0:
             states[0] = unplayed[0]
@@ -94,13 +108,6 @@ def _play_pools(
                 MOST_OF_A_RUN // 2 if is_part else 0, states[0], returns_s, sums_s[row], numbers[row],
             )  # fmt: skip
             replication += 1
-
-
-@inlined
-def _num_runs(design: RunDesign) -> float:
-    if design.num_spares > 0.0 or RUNS_PER_SHARE * design.queue_wait_s >= NUM_RUNS * design.repair_s:
-        return NUM_RUNS
-    return max(RUNS_PER_SHARE * design.queue_wait_s / design.repair_s, LEAST_RUNS)
 
 
 @compiled

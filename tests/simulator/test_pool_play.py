@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -137,3 +138,28 @@ def test_a_repaired_node_stands_in_for_one_that_is_missing() -> None:
 def test_nodes_that_are_repaired_at_once_are_waited_for_no_longer_than_that() -> None:
     runs = Runs.of(runs_of(work_s=1e7, repair_s=0.0, fails_during_restart=[0, 1]))
     assert (expected_replacement_wait_s(runs)[:, 1] <= 61.0).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_extremes_give_times_or_never_end() -> None:
+    corners = itertools.product(
+        [0.5, 1e3, 1e6],  # up-time
+        [0, 5000, np.inf],  # spares
+        [0.0, 3 * DAY, 1e12],  # repair
+        [0.0, 2 * HOUR, 1e15],  # queue
+        [0, 1],  # failures on the way back
+        [(0, 1, 0, 0), (0, 1, 64, 1), (0, 4096, 4096, 0)],  # nodes
+    )
+    mtbf_s, spares, repair_s, queue_s, fails, nodes = zip(*corners, strict=True)
+    row = runs_of(
+        work_s=1e6,
+        mtbf_s=mtbf_s,
+        num_spares=spares,
+        repair_s=repair_s,
+        queue_wait_s=queue_s,
+        fails_during_restart=fails,
+        kind_nodes=nodes,
+        kind_share=[0.4, 0.4, 0.1, 0.1],
+    )
+    ledger = expected_ledger(**row)
+    assert all((getattr(ledger, name) >= 0.0).all() for name in TIMES)
