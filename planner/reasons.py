@@ -173,7 +173,7 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
 RULES = {
     "memory": "the most loaded accelerator needs more memory than it has",
     "host_memory": "saves under way and offloading need more main memory than a node has",
-    "progress": "failures come faster than work can be saved",
+    "progress": "failures come faster than work can be saved, or than nodes come back",
     "budget_usd": "cost above budget_usd = {}",
     "deadline_days": "time to train above deadline_days = {}",
     "power_w": "peak power above power_w = {}",

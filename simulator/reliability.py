@@ -55,7 +55,8 @@ class Reliability(Record):
     """Share of failures after which the node's memory is intact (DLRover reports about 75 %)."""
     weibull_shape: float = Field(default=1.0, ge=0.3, le=5)
     """Shape of the up-times in replays: 1 exponential, below 1 failures in clusters; the mean stays. Expected values are
-    those of 1, from which 0.5 to 1.5 change the goodput by 0.3 points at most."""
+    those of 1, from which 0.5 to 1.5 change the goodput by less than a point, by up to 6 points where spares run
+    out now and then."""
     fails_during_restart: bool = False
     """Whether something may fail on the way back too, which then begins anew and is never shorter for it."""
     nodes_per_domain: int = Field(default=4, ge=1, le=4096)

@@ -151,7 +151,7 @@ def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
     if not is_untold(row, "recompute"):
         return [{}]
     whole = [{"recompute": kind, "recompute_num_layers": ""} for kind in ("none", "full")]
-    if row["kernel_launch"] in _ALL_OR_NOTHING:
+    if row["kernel_launch"] in _ALL_OR_NOTHING or row.get("recomputes_all") == "true":
         return whole
     num_layers = int(row["num_layers"]) // (int(row["pipeline_parallel"]) * chunks_per_stage)
     counts = {round(num_layers * part / LAYER_SHARES) for part in range(1, LAYER_SHARES)} - {0, num_layers}

@@ -50,11 +50,12 @@ from planner.measured.megatron_habits import (
     VTRAIN,
     VTRAIN_RUNS,
 )
-from planner.measured.other_habits import ALPA, HAI_LLM, HAI_LLM_16_BITS, JAX, META, UNKNOWN
+from planner.measured.other_habits import ALPA, GAUDI, HAI_LLM, HAI_LLM_16_BITS, JAX, META, UNKNOWN
 from planner.measured.release_numbers import Month
 from planner.measured.sharding import LAST_STAGE, named_stage, sharded_copies
 from planner.measured.software_families import DEEPSPEED as DEEPSPEED_WORDS
 
+GAUDI_FAMILY = "gaudi"
 OLD_FAMILIES = ("volta", "ampere")
 """Architectures that Megatron-LM trained on before it had fused attention (2023)."""
 _SHARDING = "torchtitan|torchtune|olmo|litgpt|fairscale|metaseq"
@@ -92,9 +93,9 @@ class _Framework:
 
 
 _LESS_THAN_16_BITS = ("fp8", "fp4")
-_OF_MEGATRON = (MEGATRON_LM.name, MEGATRON_CORE.name)
+_OF_MEGATRON = (MEGATRON_LM.name, MEGATRON_CORE.name, NEMO.name)
 """Its documentation takes DeepEP for experts across nodes, and Hybrid-EP for those of NVL72 (`README.md` of
-`megatron/core/transformer/moe`)."""
+`megatron/core/transformer/moe`); NeMo's recipe of DeepSeek-V3 takes DeepEP on Hopper (`pretrain_deepseek_v3.py`)."""
 _JAX_WORDS = r"maxtext|\bjax\b|paxml|levanter|t5x|praxis|axlearn|lingvo|pathways|flax|haiku|gspmd|easylm|mesh-?tensorflow"
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
@@ -158,6 +159,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     )
     if habits is HAI_LLM and precision not in _LESS_THAN_16_BITS:
         habits = HAI_LLM_16_BITS
+    if family == GAUDI_FAMILY and habits.name != JAX.name:
+        habits = replace(GAUDI, zero_stage=habits.zero_stage)
     stage = named_stage(name)
     if (is_fully_sharded or stage == LAST_STAGE) and habits in (
         EARLY_MEGATRON,
@@ -174,7 +177,8 @@ def habits_of(framework: str, family: str, precision: str, *, is_fully_sharded: 
     habits = replace(habits, sharded_copies=sharded_copies(name))
     if habits.name == TORCHTITAN.name and (release_month(name) or LAST_JOINED_LOGITS) > LAST_JOINED_LOGITS:
         habits = replace(habits, joins_logits=False)
-    if habits.name in _OF_MEGATRON and (release_month(name) or LAST_PLAIN_EXCHANGE) > LAST_PLAIN_EXCHANGE:
+    last = LAST_PLAIN_EXCHANGE.get(family)
+    if last and habits.name in _OF_MEGATRON and (release_month(name) or last) > last:
         habits = replace(habits, dispatch_across_nodes="deduplicated")
     if habits.split_logit_bytes and habits.has_fused_operators and year > LAST_EAGER_LOSS_YEAR:
         return replace(habits, logit_bytes=COMPILED_LOSS_BYTES, split_logit_bytes=None)

@@ -12,8 +12,9 @@ LAST_EAGER_LOSS_YEAR = 2024
 """Since April 2025 torchtitan compiles its loss where it compiles layers (its pull request 1033)."""
 LAST_JOINED_LOGITS = (2025, 10)
 """Month until which pipelines of torchtitan returned the model's outputs (its pull request 1922)."""
-LAST_PLAIN_EXCHANGE = (2025, 4)
-"""Month until which Megatron Core had no dispatcher but its own for experts: DeepEP came with its release 0.12."""
+LAST_PLAIN_EXCHANGE = {"hopper": (2025, 4), "blackwell": (2025, 11)}
+"""Month until which Megatron Core had no dispatcher but its own for experts across nodes: DeepEP came with its release 0.12,
+and Hybrid-EP, which Blackwell's link domains need, with 0.15."""
 LAST_SEPARATE_YEAR = 2020
 """Since September 2020 Megatron-LM fuses bias, activation, dropout and residual (its commit 51a2e6b0ff)."""
 

@@ -37,6 +37,7 @@ AUTOMODEL = replace(
     copies_shared_heads=False,
     has_fused_operators=True,
     picks_chunks=True,
+    recomputes_all=True,
     expert_dispatch="deduplicated",
     gradient_bytes=2,
     optimizer_bytes=4.0,
@@ -45,7 +46,8 @@ AUTOMODEL = replace(
 without a master weight: `torch.optim.Adam` on models that are built in `config.torch_dtype`. Its recipes for measuring speed
 (`examples/llm_benchmark`, August 2026) take attention, norms and rotary positions of Transformer Engine (`attn: te`, `rms_norm:
 te`, `rope_fusion`) or compile, and grouped products of experts (`gmm`, `torch_mm`) behind DeepEP or Hybrid-EP. Of 132 pipelines
-116 are `interleaved1f1b`, most with two layers a chunk."""
+116 are `interleaved1f1b`, most with two layers a chunk. `activation_checkpointing` is on or off. Pages leave out the expert
+parallelism of some recipes, which need it for DeepEP (`ep_size` of `gptoss_120b_te_deepep.yaml`)."""
 COMPILED = replace(SHARDED, has_fused_operators=True)
 TORCHTITAN = replace(
     SHARDED,

@@ -101,6 +101,8 @@ class Habits:
     pipelines are not taken to be interleaved."""
     picks_chunks: bool = False
     """Whether its users interleave their pipelines in as many chunks as are fastest, and do not always say so."""
+    recomputes_all: bool = False
+    """Whether a switch has all layers computed again, or none."""
     expert_dispatch: ExpertDispatch = "all_to_all"
     dispatch_across_nodes: ExpertDispatch | None = None
     """The same where the ranks of experts span several nodes; left out: no other."""

@@ -47,6 +47,14 @@ USUAL_NAMES = {
     "gh200gracehopper": "gh200-96gb",
     "gb200nvl72": "gb200",
     "gb300nvl72": "gb300",
+    "gb200graceblackwell": "gb200",
+    "gb300graceblackwell": "gb300",
+    "gb200graceblackwellsuperchip": "gb200",
+    "gb300graceblackwellsuperchip": "gb300",
+    "blackwellb200": "b200-sxm-180gb",
+    "blackwellb300": "b300",
+    "blackwellultrab300": "b300",
+    "blackwellultragb300": "gb300",
     "mi250": "mi250x",
     "mi250xgcd": "mi250x-gcd",
     "mi250gcd": "mi250x-gcd",
@@ -57,16 +65,22 @@ USUAL_NAMES = {
     "mi355": "mi355x",
     "gaudi2hl225": "gaudi2",
     "gaudi2d": "gaudi2",
+    "hlsgaudi2": "gaudi2",
+    "hl325l": "gaudi3",
     "tpuv5lite": "tpu-v5e",
     "tpuv5litepod": "tpu-v5e",
     "trillium": "tpu-v6e",
     "tputrillium": "tpu-v6e",
+    "trilliumtpu": "tpu-v6e",
     "ironwood": "tpu-v7",
+    "ironwoodtpu": "tpu-v7",
+    "ironwoodtpuv7x": "tpu-v7",
     "tpuironwood": "tpu-v7",
     "tpu7x": "tpu-v7",
     "tpuv7x": "tpu-v7",
     "trainium": "trainium1",
     "trn1": "trainium1",
+    "trn1n": "trainium1",
     "trainiumneuroncore": "trainium1-core",
     "trainium1neuroncore": "trainium1-core",
     "trn2": "trainium2",
@@ -74,7 +88,7 @@ USUAL_NAMES = {
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
 GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight."""
 
-_MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx)+")
+_MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx2h?(?=v)|dgx)+")
 _MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?\b", re.IGNORECASE)
 _BARE_MEMORY = re.compile(
     r"(?<![a-wyz0-9])([ahbv]\d{2,3}(?:[\s_-]*(?:SXM\d?|PCIe))?)[\s_-]+(16|32|40|64|80|9[46]|141|180|192|288)\s*$",
@@ -92,8 +106,12 @@ _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
 _INSTANCE = re.compile(r"\b(trn\d)[nu]?\.\d+xlarge\b", re.IGNORECASE)
 """Machines of AWS that are called by their accelerators."""
+_OTHER_INSTANCE = re.compile(r"[\s_(,-]+p(?:4de|5\w{0,2}|6\w{0,8})(?:-\w+)?\.\d+xlarge\b\)?", re.IGNORECASE)
+"""Those that are not, behind the name of what they have."""
+_P4D = re.compile(r"(?<=a100)[\s_(,-]+p4d\.24xlarge\b\)?", re.IGNORECASE)
+"""The one whose name tells that an A100 has 40 GB."""
 _GENERATION = re.compile(
-    r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[4-7][a-z]?-))(v?\d[a-z]*|trillium|ironwood)"
+    r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[4-7][a-z]{0,7}-))(v?\d[a-z]*|trillium|ironwood)"
     r"(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$",
     re.IGNORECASE,
 )
@@ -127,9 +145,11 @@ def accelerator_id(name: str) -> str:
 
 def _readings(name: str) -> tuple[str, ...]:
     """Returns the names that may be meant, the likeliest first: all that is written, then what is aside or around it."""
+    name = _OTHER_INSTANCE.sub("", _P4D.sub(" 40GB", name))
     around, aside = _ASIDE.sub("", name), _ASIDE.findall(name)
     shorter = [
-        _DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", each))) for each in (around, *aside)
+        _DEVICE.sub("", _GENERATION.sub(r"TPU \1", _INSTANCE.sub(r"\1", _COUNT.sub("", each))))
+        for each in (around, *aside)
     ]
     return (name, around, *aside, *shorter)
 

@@ -10,6 +10,7 @@ import numpy as np
 from planner.measured import notes as measured_notes
 from planner.measured.batches import MOST_ADDED_FRACTION, batches
 from planner.measured.habits import Habits
+from planner.measured.notes import expert_dispatch
 from planner.measured.sequences import splits_sequence_only
 from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
@@ -59,8 +60,13 @@ def layout_cells(
     if missing and not is_split:
         possible = open_degrees(told, num_layers, num_experts)
         raise OpenLayoutError(missing, possible, "a run on more than one node")
-    if num_experts and not is_sharded and not told.cells.count("ep") and num_gpus > 1:
-        spreads = [{"ep": ranks} for ranks in EXPERT_DEGREES if num_experts % ranks == 0]
+    is_spread = not is_sharded or "deduplicated" in (
+        expert_dispatch(told.text("notes")),
+        habits.expert_dispatch,
+    )
+    if num_experts and is_spread and not told.cells.count("ep") and num_gpus > 1:
+        least = 2 if is_sharded else 1  # what sends tokens to other ranks has some
+        spreads = [{"ep": ranks} for ranks in EXPERT_DEGREES if num_experts % ranks == 0 and ranks >= least]
         raise OpenLayoutError(("ep",), spreads, "a mixture of experts")
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     usual = dict.fromkeys(names, 1)

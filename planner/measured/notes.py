@@ -26,14 +26,18 @@ _FUSED_OPERATORS = re.compile(
     re.IGNORECASE,
 )
 _OFFLOADED_LAYERS = re.compile(
-    r"offload(?:s|ed|ing)? (?:the )?activations (?:of|for|in) (\d+) layers"
-    r"|activations? (?:cpu )?offload(?:s|ed|ing)? (?:of|for|in|to cpu of|:|=)? ?(\d+) layers"
-    r"|activations of (\d+) layers (?:are )?offload"
-    r"|offload(?:s|ed|ing)? (\d+) layers"
+    r"offload(?:s|ed|ing)? (?:of )?(?:the )?activations \(?(?:of|for|in)? ?(\d+) layers"
+    r"|activations? (?:cpu )?offload(?:s|ed|ing)?:? ?(?:of|for|in|to cpu of|=)? ?(\d+) layers"
+    r"|activations of (\d+) layers (?:are )?(?:cpu[- ])?offload"
+    r"|(?<!optimizer )offload(?:s|ed|ing)? (?:of )?(\d+) ?(?:layers|l\b)"
+    r"|(\d+) layers (?:are )?offloaded"
     r"|cpu_offloading_num_layers[ =:]+(\d+)",
     re.IGNORECASE,
 )
-_RECOMPUTED_LAYERS = re.compile(r"recompute of (\d+) layers", re.IGNORECASE)
+_RECOMPUTED_LAYERS = re.compile(
+    r"recompute[sd]?(?: of)? (\d+) layers|\blayers recomputed:? (\d+)|(\d+) layers (?:are )?recomputed",
+    re.IGNORECASE,
+)
 _LORA_RANK = re.compile(r"\b(?:(?<=lora )rank|rank(?! 0\b)|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
 """`rank 0` alone is the first process."""
 _ACCUMULATION = re.compile(
@@ -137,7 +141,7 @@ def interleaved_group_size(notes: str) -> int | None:
 def recomputed_layers(notes: str) -> int | None:
     """Returns the layers of a chunk that are computed again, where only some are."""
     found = affirmed(_RECOMPUTED_LAYERS, notes)
-    return int(found[1]) if found else None
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def lora_rank(notes: str) -> int | None:

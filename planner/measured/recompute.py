@@ -16,7 +16,7 @@ from simulator.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
 from simulator.recompute_modules import CORE, RESTORED, Parts
 
 _NONE = re.compile(
-    r"(none|no|off|false|0(\.0+)?|disabled|everything_saveable|without)"
+    r"(none|no|n|off|false|0(\.0+)?|disabled|everything_saveable|without)"
     r"( (activation |gradient )?(recompute|recomputation|checkpointing|ac))?(\s*[,;(].*)?"
 )
 _EITHER = re.compile(
@@ -24,8 +24,8 @@ _EITHER = re.compile(
     r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
 )
 _FULL = re.compile(
-    r"full|\b(yes|true|on|1|all)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bckpt|\bac\b|\bgc\b"
-    r"|\bremat\b|nothing[_ ]saveable|save_nothing|decoder_layer_input",
+    r"full|\b(yes|y|true|on|enabled|1|all|half)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bckpt|\bac\b"
+    r"|\bgc\b|\bremat\b|nothing[_ ]saveable|save_nothing|decoder_layer_input",
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
@@ -78,6 +78,10 @@ _EVERY_NTH = re.compile(
     r"|\b1 in (\d{1,3})\b"
 )
 """Layers, not the products of `every 2nd op`."""
+_SELECTED_NTH = re.compile(r"(?:selective|s?ac)(?:[ _]ac)?(?:[ _]option)?[ =:(]*([2-9]|[1-9]\d)\)?")
+"""The same by torchtitan's option: `selective 2` computes every second layer again."""
+_OF_LAYERS = re.compile(r"\s+of (?:the |all )?layers")
+_HALF = re.compile(r"\bhalf\b(?: (?:the |all )?layers)?")
 _EVERY_LAYERS = re.compile(r"(?<!of )(?:every|each) (\d{1,3}) layers")
 _OFFLOADED = re.compile(
     r"[,;+ ]*(?:cpu[- ]?)?(?:activations?[- ])?offload\w*[^\d,;+]{0,24}\d+ ?layers(?: to cpu)?"
@@ -102,6 +106,8 @@ class Recomputed:
     """`Plan.recompute_num_layers`."""
     method: RecomputeMethod | None = None
     """`Workload.recompute_method`, where layers are counted."""
+    is_implied: bool = False
+    """Whether groups of layers are what `full` means beside a number; where that is all of a chunk, it only counts them."""
     of_layers: int | None = None
     """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
     modules: tuple[RecomputeModule, ...] = ()
@@ -163,7 +169,13 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         is_known = any(is_denied(words, text) for words in (_ATTENTION, *_MODULES.values(), _FULL))
         return replace(NOT_GIVEN, is_understood=is_known)
     method = None if num_layers is None else _method(text)
-    return Recomputed(kind="full", num_layers=num_layers, method=method, is_exact=is_exact or not num_layers)
+    return Recomputed(
+        kind="full",
+        num_layers=num_layers,
+        method=method,
+        is_implied=method == "uniform" and not _names_groups(text),
+        is_exact=is_exact or not num_layers,
+    )
 
 
 def _noted(notes: str) -> Recomputed | None:
@@ -193,7 +205,11 @@ def _selective(text: str) -> Recomputed | None:
 
 def _method(text: str) -> RecomputeMethod:
     is_grouped = "full" in text and "block" not in text and "@" not in text
-    return "uniform" if is_grouped or "uniform" in text or _EVERY_LAYERS.search(text) else "block"
+    return "uniform" if is_grouped or _names_groups(text) else "block"
+
+
+def _names_groups(text: str) -> bool:
+    return "uniform" in text or bool(_EVERY_LAYERS.search(text))
 
 
 def _modules(text: str) -> tuple[RecomputeModule, ...]:
@@ -267,6 +283,8 @@ def _count(text: str) -> tuple[int | None, int | None]:
     """Returns the layers that are computed again and those of the whole network, as far as they are told."""
     if budget := _BUDGET.search(text):
         return round(100 * (1.0 - float(budget[1]))), 100
+    if found := _SELECTED_NTH.fullmatch(text):
+        return 1, int(found[1])
     groups = _EVERY_LAYERS.search(text)
     if groups and not affirmed(_ATTENTION, text):
         return int(groups[1]) if int(groups[1]) > 1 else None, None
@@ -278,8 +296,11 @@ def _count(text: str) -> tuple[int | None, int | None]:
     if found := _NUMBERED.search(text):
         number = int(found[1] or found[2])
         return (None if number == 1 and "uniform" in text else number), None
-    is_share = re.search(r"full|partial|selective|block|ratio|\bac\b", text) or _SHARE.fullmatch(text)
-    if is_share and (found := _SHARE.search(text)):
+    share = _OF_LAYERS.sub("", _HALF.sub("50 %", text))
+    is_share = re.search(r"full|partial|selective|block|ratio|checkpoint|\bac\b", text) or _SHARE.fullmatch(
+        share
+    )
+    if is_share and (found := _SHARE.search(share)):
         per_cent = found[3] or (found[4] and found[4].ljust(2, "0"))
         part, whole = int(found[1] or per_cent), int(found[2] or 100)
         return (part, whole) if part <= whole else (None, None)
@@ -298,6 +319,8 @@ def of_a_chunk(again: Recomputed, *, num_layers: int, num_chunks: int) -> Recomp
         return again
     if again.of_layers is None:
         most = -(-num_layers // num_chunks)
+        if again.is_implied and again.num_layers >= most:
+            return Recomputed(kind="full")
         if again.method == "uniform" and again.num_layers > most:
             return replace(again, num_layers=most)
         is_all = again.num_layers > most or (again.num_layers == num_layers and num_chunks > 1)

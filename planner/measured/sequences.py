@@ -55,6 +55,12 @@ _WINDOW = re.compile(
     r"\b(?:sliding[- ]window|swa)(?:[- ](?:attention|size|width|length)){0,3}[ =:(-]*(?:of )?(\d+)(?![\d.]| ?(?:%|gpus?\b))",
     re.IGNORECASE,
 )
+_WINDOWED_LAYERS = re.compile(
+    r"\b(\d{1,2}) ?(?:/|(?:out )?of) ?(\d{1,2}) (?:of (?:the |all )?)?layers"
+    r"|\bevery (\d{1,2})(?:st|nd|rd|th) layer(?: is| has)? (?:full|global)",
+    re.IGNORECASE,
+)
+"""Layers that have a window, of how many, or which ones have none: `SWA 4096 in 3 of 4 layers`, `every 4th layer full`."""
 _DOCUMENTS = re.compile(
     r"\b(?:mean|average|avg\.?)(?: packed)? (?:(?:document|doc|sample|sequence|seq)s? )?len(?:gth)?[^\d,;]{0,10}?(\d+)"
     r"|\b(?:mean|average|avg\.?) (?:document|doc)(?: of)? (\d+)"
@@ -66,14 +72,23 @@ _DOCUMENTS = re.compile(
 def window_cells(told: Told, known: ModelShape | None) -> dict[str, object]:
     """Returns the fields of `SlidingWindow`; nothing where every token sees all before it.
 
-    A window that a column or the notes name is one of every layer, unless `full_every` says otherwise; 0 is none.
+    A window that a column or the notes name is one of every layer, unless `full_every` or the notes say otherwise; 0 is none.
     """
     if told.cells.numbers.get("window") == 0.0:
         return {}
-    tokens = told.cells.count("window") or _number(_WINDOW, told.text("notes"))
-    if tokens:
-        return {"window_tokens": tokens, "full_every": told.cells.count("full_every")}
+    notes = told.text("notes")
+    if tokens := told.cells.count("window") or _number(_WINDOW, notes):
+        return {"window_tokens": tokens, "full_every": told.cells.count("full_every") or _full_every(notes)}
     return known.sliding_window.model_dump() if known and known.sliding_window else {}
+
+
+def _full_every(notes: str) -> int | None:
+    """Returns of how many layers one has no window; `None` where notes say nothing, or several have none."""
+    if not (found := _WINDOWED_LAYERS.search(notes)):
+        return None
+    if found[3]:
+        return int(found[3])
+    return int(found[2]) if int(found[2]) - int(found[1]) == 1 else None
 
 
 def document_cells(told: Told) -> dict[str, object]:

@@ -27,8 +27,9 @@ _DENIAL_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _DENIAL_BEHIND = re.compile(
-    r"\w*[-_\s:=(]+(?:(?:kernels?|layers?)[-_\s]+)?(?:(?:is|are|was|were)[-_\s]+)?(?:(?:turned|switched)[-_\s]+)?"
-    r"(?:off|false|disabled|none|absent|excluded|unavailable|not[-_\s]+(?:used|enabled|in[-_\s]+use|available)"
+    r"\w*[-_\s:=(]+(?:(?:kernels?|layers?|modules?)[-_\s]+)?(?:(?:is|are|was|were)[-_\s]+)?(?:(?:turned|switched)[-_\s]+)?"
+    r"(?:off|false|disabled|none|absent|excluded|unavailable|ignored|left[-_\s]+out"
+    r"|not[-_\s]+(?:used|enabled|in[-_\s]+use|available|included|trained|counted|modell?ed)"
     r"|(?:no|0)(?=\s*(?:$|[,;.)])))(?![-\w])",
     re.IGNORECASE,
 )

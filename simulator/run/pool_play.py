@@ -20,7 +20,7 @@ from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState,
 from simulator.table import Floats, Integers
 
 MOST_OF_A_RUN = 1024
-"""Interruptions that are played of a run that has more. As many on one way back never end."""
+"""Interruptions that are played of a run that has twice as many, or more."""
 NUM_RUNS = 8.0
 """Runs of so many interruptions, or more short ones, that are played of each design: long after a run began it depends on how,
 as nodes that failed together come back together."""
@@ -31,11 +31,13 @@ TIMES_AS_MANY = 4.0
 MANY_NODES = 8.0
 """Where an interruption takes more nodes on average, as much fewer are played: each is looked at."""
 SEED = 1
+_NEVER_S = FOREVER_S**2
+"""A way back on which all interruptions that are played happen: so long that no share of it is a time."""
 _LEAST_REPAIR_S = 1.0
 """What a wait for the queue is divided by, where nodes are repaired at once."""
 
 
-def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
+def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
     """Returns the mean wait after each kind of interruption, `(n, 4)`.
 
     Where nodes fail on the way back, too, it is the wait which, the same for all of them, would leave none missing after as
@@ -44,6 +46,7 @@ def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
 
     Args:
         runs: the runs.
+        up_time_s: how long they are up, `(n,)`.
         expected_s: waits after kinds that did not occur, `(n, 4)`.
     """
     back_s = (
@@ -53,9 +56,9 @@ def played_wait_s(runs: Runs, expected_s: Floats) -> Floats:
     )
     sums_s, numbers, apart_s = np.zeros(back_s.shape), np.zeros(back_s.shape), _apart_on_way_back_s(runs)
     num_played = _num_played(runs, apart_s)
-    _play_pools(designs_of(runs), runs.work_s, apart_s, back_s, num_played, sums_s, numbers)
+    _play_pools(designs_of(runs), up_time_s, apart_s, back_s, num_played, sums_s, numbers)
     missing_s = np.divide(sums_s, numbers, out=np.zeros(back_s.shape), where=numbers > 0.0)
-    missing_s = np.minimum(missing_s, FOREVER_S)
+    missing_s = np.minimum(missing_s, _NEVER_S)
     rate = np.where(apart_s < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
     each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
     return np.where(numbers > 0.0, each_s, expected_s)
@@ -86,7 +89,7 @@ def _apart_on_way_back_s(runs: Runs) -> Floats:
 @compiled
 def _play_pools(
     designs: Records,
-    work_s: FloatArray,
+    up_time_s: FloatArray,
     apart_s: FloatArray,
     back_s: FloatArray,
     num_played: Integers,
@@ -98,13 +101,13 @@ def _play_pools(
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     for row in range(len(designs)):
         num_left, replication = num_played[row], 0
-        is_part = work_s[row] >= MOST_OF_A_RUN * designs[row].mtbf_s
+        is_part = up_time_s[row] >= 2.0 * MOST_OF_A_RUN * designs[row].mtbf_s
         while num_left > 0:
             states[0] = unplayed[0]
             states[0].spares_left = designs[row].num_spares
             most = min(num_left, MOST_OF_A_RUN) if is_part else num_left
             num_left -= 1 + _play_pool(  # runs without any interruption end, too
-                designs[row], luck_of(SEED, replication), work_s[row], apart_s[row], back_s[row], most,
+                designs[row], luck_of(SEED, replication), up_time_s[row], apart_s[row], back_s[row], most, num_played[row],
                 MOST_OF_A_RUN // 2 if is_part else 0, states[0], returns_s, sums_s[row], numbers[row],
             )  # fmt: skip
             replication += 1
@@ -114,23 +117,24 @@ def _play_pools(
 def _play_pool(
     design: RunDesign,
     luck: np.uint64,
-    work_s: float,
+    most_s: float,
     apart_s: float,
     back_s: FloatArray,
     most: int,
+    num_played: int,
     first_counted: int,
     state: RunState,
     returns_s: FloatArray,
     sums_s: FloatArray,
     numbers: FloatArray,
 ) -> int:
-    """Plays up-times and ways back until the work is done, or `most` interruptions; returns how many there were."""
+    """Plays up-times and ways back until the run has been up for so long, or `most` interruptions; returns their number."""
     unplanned = 1.0 - design.kind_share[PLANNED]
     up_s, serial, index = 0.0, 0, 0
     while serial < most:
         unit_s = design.mtbf_s * exponential(luck, UP_TIME, index)
         up_s, index = up_s + unit_s, index + 1
-        if first_counted == 0 and up_s >= work_s:
+        if first_counted == 0 and up_s >= most_s:
             break
         state.wall_s += unit_s
         kind = kind_of(design, luck, serial, 1.0)
@@ -140,7 +144,7 @@ def _play_pool(
             nodes_at_s = start_s + replacement_wait_s(
                 design, design.kind_nodes[kind], start_s, state, returns_s
             )
-            fails_at_s, last = start_s + _until_failure_s(luck, serial, apart_s), serial + MOST_OF_A_RUN
+            fails_at_s, last = start_s + _until_failure_s(luck, serial, apart_s), serial + num_played
             serial += 1
             while fails_at_s < nodes_at_s:
                 if serial > last:

@@ -30,7 +30,7 @@ runs is then that of the event loop within 7 % from half an hour of up-time on, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -38,6 +38,7 @@ from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
 from simulator.run.columns import FOREVER_S, Runs, over_kinds
 from simulator.run.pool_play import played_wait_s
+from simulator.run.renewal import Cycle
 from simulator.table import Booleans, Floats, Table
 
 _LEAST_PROBABILITY = 1e-280
@@ -49,6 +50,8 @@ _FEW = 1e-12
 _SETTLED_FRACTION = 1e-3
 """Two passes are enough where the mean wait that leads to itself is this close to the second one's, as a share of the
 time between interruptions. They are not where failures wait or not according to how many have waited."""
+MUCH_WORK = 0.1
+"""Work until a save is committed, over the time between failures, from which on what is done again counts."""
 LEAST_RHYTHM = 0.3
 """Wait for the queue over the time between failures from which on failures are played (`simulator.run.pool_play`)."""
 LEAST_WAIT_FRACTION = 0.01
@@ -72,8 +75,29 @@ def expected_replacement_wait_s(runs: Runs) -> Floats:
         next_s[rows] = _settled_wait_s(runs.take(rows), spare_wait_s[rows], can_run_out[rows])
     rows = np.flatnonzero(_is_rhythmic(runs, spare_wait_s, next_s))
     if len(rows):
-        next_s[rows] = played_wait_s(runs.take(rows), next_s[rows])
+        next_s[rows] = played_wait_s(runs.take(rows), up_time_s(runs)[rows], next_s[rows])
     return next_s
+
+
+def up_time_s(runs: Runs) -> Floats:
+    """Returns about how long runs are up, `(n,)`: as long as their work, but where much of it is done again.
+
+    Interruptions that only the durable level outlives go back by the work between its saves.
+    """
+    apart_s = runs.interval_s * runs.durable_every
+    is_short = (
+        np.maximum(runs.interval_s + runs.commit_s, apart_s + runs.durable_commit_s) < MUCH_WORK * runs.mtbf_s
+    )
+    if np.all(is_short):
+        return runs.work_s
+    durable = replace(runs, interval_s=np.minimum(apart_s, FOREVER_S), commit_s=runs.durable_commit_s)
+    lost = over_kinds(runs.kind_share, 1.0 - runs.kind_fast_survival)
+    with np.errstate(over="ignore", invalid="ignore"):
+        fast, slow = (Cycle.of(each).up_time_per_work(each) for each in (runs, durable))
+        of_saves_s = runs.work_s * ((1.0 - lost) * fast + lost * slow)
+        of_none_s = runs.mtbf_s * np.expm1(runs.work_s / runs.mtbf_s)
+    found_s = np.where(runs.has_saves, of_saves_s, of_none_s)
+    return np.where(is_short, runs.work_s, np.fmin(found_s, FOREVER_S))
 
 
 def _losses_that_leave_none(num_spares: Floats, num_nodes: Floats | float, at_once: Floats) -> Floats:
@@ -135,8 +159,8 @@ def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
     takes_any = per_interruption > 0.0
     at_once = np.divide(squares, per_interruption, out=np.ones(len(runs)), where=takes_any)
     at_once = np.maximum(1.0, at_once)
-    # The run is longer than its work: at least by its ways back.
-    run_s = runs.work_s * apart_s / runs.mtbf_s
+    # The run is longer than its work: by what is done again, and by its ways back.
+    run_s = up_time_s(runs) * apart_s / runs.mtbf_s
     failing = _Failing.of(runs, run_s, per_interruption / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):

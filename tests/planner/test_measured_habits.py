@@ -155,7 +155,8 @@ class TestExperts:
             ("Megatron-LM 2026", 16, "deduplicated"),
             ("Megatron-LM", 16, "all_to_all"),
             ("Megatron-Core 0.12", 8, "all_to_all"),
-            ("NeMo 25.07", 16, "all_to_all"),
+            ("NeMo 25.02", 16, "all_to_all"),
+            ("NeMo 25.07", 16, "deduplicated"),
         ],
     )
     def test_megatron_sends_tokens_once_across_nodes_since_it_can(
@@ -166,8 +167,9 @@ class TestExperts:
         assert "expert_dispatch" in row["assumed"]
 
     def test_trays_of_one_link_domain_are_nodes_for_it(self, tmp_path: Path) -> None:
-        row = row_of(tmp_path, framework="Megatron-Core 0.15", gpu="GB200", gpus_per_node=4, ep=16)
-        assert (row["expert_dispatch"], row["link_domain_size"]) == ("deduplicated", "72")
+        for release, dispatch in (("0.14", "all_to_all"), ("0.15", "deduplicated")):
+            row = row_of(tmp_path, framework=f"Megatron-Core {release}", gpu="GB200", gpus_per_node=4, ep=16)
+            assert (row["expert_dispatch"], row["link_domain_size"]) == (dispatch, "72")
 
     def test_traffic_inside_a_node_is_not_taken_to_be_hidden(self, tmp_path: Path) -> None:
         assert row_of(tmp_path, ep=8)["overlaps_expert_exchange"] == "false"

@@ -142,3 +142,9 @@ def test_notes_name_the_modules_that_a_cell_leaves_open(tmp_path: Path, cell: st
         assert ("recompute" not in row["assumed"].split()) is is_sure
     row = simulated_row(tmp_path, {**RUN, "recompute": "full", "notes": "recompute modules mlp"})
     assert row["recompute"] == "full"
+
+
+@pytest.mark.parametrize("notes", ["recompute of 3 layers", "3 layers recomputed", "layers recomputed: 3"])
+def test_notes_count_the_layers_that_a_cell_leaves_open(tmp_path: Path, notes: str) -> None:
+    row = simulated_row(tmp_path, {**RUN, "recompute": "", "notes": notes})
+    assert (row["recompute"], row["recompute_num_layers"]) == ("full", "3")

@@ -106,3 +106,12 @@ def test_replicas_that_do_not_fit_are_what_is_left(tmp_path: Path) -> None:
 def test_blocks_of_mxfp4_are_those_of_nvfp4(tmp_path: Path) -> None:
     row = simulated_row(tmp_path, {**RUN, "gpu": "GB300", "precision": "MXFP4", "step_time_s": 20})
     assert (row["precision"], "blocks of 32" in row["remarks"]) == ("fp4", True)
+
+
+@pytest.mark.parametrize("framework", ["Megatron-DeepSpeed 2022", "Optimum Habana", "Megatron-LM 2021"])
+def test_gaudi_has_kernels_of_its_own_whatever_a_release_means_elsewhere(
+    tmp_path: Path, framework: str
+) -> None:
+    row = simulated_row(tmp_path, {**RUN, "gpu": "Gaudi2", "framework": framework, "tp": 8, "pp": 1})
+    found = [row[name] for name in ("attention", "has_sequence_parallel", "has_fused_operators")]
+    assert found == ["flash", "true", "true"]

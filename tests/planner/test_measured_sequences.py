@@ -46,6 +46,12 @@ class TestWindows:
             ({"window": 1024, "full_every": 6}, SlidingWindow(window_tokens=1024, full_every=6)),
             ({"notes": "sliding-window attention of 2048 tokens"}, SlidingWindow(window_tokens=2048)),
             ({"notes": "SWA 512"}, SlidingWindow(window_tokens=512)),
+            ({"notes": "SWA 4096 in 3 of 4 layers"}, SlidingWindow(window_tokens=4096, full_every=4)),
+            (
+                {"notes": "SWA 1024, every 6th layer full"},
+                SlidingWindow(window_tokens=1024, full_every=6),
+            ),
+            ({"notes": "SWA 4096 in 2 of 4 layers"}, SlidingWindow(window_tokens=4096)),
             ({"notes": "uses sliding-window attention"}, None),  # of what length?
             ({"window": 0, "notes": "SWA 512"}, None),
         ],

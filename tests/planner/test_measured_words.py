@@ -119,6 +119,12 @@ class TestRecomputation:
             ("AC 1/4", {"pp": 1}, "8", ""),
             ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
             ("2 (every 2nd layer)", {"pp": 1}, "16", ""),
+            ("selective 2", {"pp": 1}, "16", ""),
+            ("half the layers", {"pp": 1}, "16", ""),
+            ("50% of layers", {"pp": 1}, "16", ""),
+            ("checkpoint=0.5", {"pp": 1}, "16", ""),
+            ("full 8 layers", {"pp": 4}, "", ""),
+            ("full 4 layers", {"pp": 4}, "4", ""),
             ("50%", {"pp": 1}, "16", "taken as 16 in each of 1 chunks"),
             # PyTorch's compiler keeps so much of the activations
             ("budget 0.25", {"pp": 1}, "24", "taken as 24 in each of 1 chunks"),
@@ -466,6 +472,14 @@ class TestAccelerators:
             ("Cloud TPU v5litepod-256", "tpu-v5e"),
             ("AWS Trainium (trn1)", "trainium1"),
             ("trn1n.32xlarge", "trainium1"),
+            ("H100-80GB (p5.48xlarge)", "h100-sxm5-80gb"),
+            ("A100 (p4d.24xlarge)", "a100-sxm4-40gb"),
+            ("NVIDIA GB200 Grace Blackwell", "gb200"),
+            ("NVIDIA Blackwell B200", "b200-sxm-180gb"),
+            ("DGX-2H V100-32GB", "v100-sxm2-32gb"),
+            ("Gaudi3 HL-325L", "gaudi3"),
+            ("v5litepod-256", "tpu-v5e"),
+            ("Ironwood TPU", "tpu-v7"),
             ("trn2.48xlarge (Trainium2 chips)", "trainium2"),
         ],
     )
@@ -621,6 +635,10 @@ class TestNotes:
             "offloads activations of 20 layers",
             "cpu_offloading_num_layers=20",
             "offload 20 layers to CPU",
+            "offloading of activations (20 layers)",
+            "activation offloading: 20 layers",
+            "20 layers offloaded",
+            "offloads 20L",
         ],
     )
     def test_activations_of_some_layers_wait_in_main_memory(self, tmp_path: Path, notes: str) -> None:
@@ -640,6 +658,10 @@ class TestNotes:
             ("Muon", "simulated as Adam"),
             ("power capped to 500 W", "full power"),
             ("without CUDA graphs, no MTP", ""),
+            ("MTP not included", ""),
+            ("MTP module left out", ""),
+            ("MTP layers are not trained", ""),
+            ("MTP ignored", ""),
         ],
     )
     def test_what_is_named_and_not_simulated_is_told(self, tmp_path: Path, notes: str, remark: str) -> None:

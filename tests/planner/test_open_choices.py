@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.measured.fitting_choices import with_room
+from planner.measured.fitting_choices import untold_designs, with_room
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.validation.comparison import Modelled, entries_of, unsure_log_ratios
@@ -337,3 +337,34 @@ def test_a_split_of_weights_that_is_not_told_is_not_called_too_large(
     assert comparison.is_too_large
     assert comparison.has_memory_verdict is is_judged
     assert ("memory is not judged" in comparison.row["remarks"]) is not is_judged
+
+
+def test_some_layers_are_computed_again_only_where_a_framework_can(tmp_path: Path) -> None:
+    def ways(framework: str) -> set[str]:
+        row = row_of(tmp_path, DENSE, framework=framework, recompute="", micro_batch="")
+        return {f"{design['recompute']} {design['recompute_num_layers']}" for design in untold_designs(row)}
+
+    assert ways("NeMo AutoModel 26.02") == {"none ", "full "}
+    assert {"none ", "selective ", "full ", "full 16"} <= ways("Megatron-LM 2024")
+
+
+@pytest.mark.parametrize(
+    ("framework", "notes", "is_spread"),
+    [
+        ("NeMo AutoModel 26.02", "", True),
+        ("torchtitan", "DeepEP", True),
+        ("torchtitan", "", False),
+    ],
+)
+def test_what_sends_tokens_to_other_ranks_has_some(
+    tmp_path: Path, framework: str, notes: str, *, is_spread: bool
+) -> None:
+    cells = {**EXPERTS, "framework": framework, "notes": notes, "ep": "", "zero_stage_or_fsdp": "FSDP"}
+    (row,) = read_measured(written(tmp_path, cells))
+    if is_spread:
+        assert isinstance(row, Unmodelled)
+        assert {int(each["expert_parallel"]) for each in row.possible or ()} >= {2, 8}
+        assert all(int(each["expert_parallel"]) > 1 for each in row.possible or ())
+    else:
+        assert not isinstance(row, Unmodelled)
+        assert row["expert_parallel"] == "1"

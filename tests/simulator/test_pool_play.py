@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
 
 def test_kinds_that_never_strike_keep_what_was_expected() -> None:
     runs = Runs.of(runs_of(work_s=1e7, kind_share=NODE_FAULTS))
-    found = played_wait_s(runs, np.full((1, 4), 7.0))[0]
+    found = played_wait_s(runs, runs.work_s, np.full((1, 4), 7.0))[0]
     assert found[[0, 2, 3]].tolist() == [7.0] * 3
     assert found[1] > HOUR
 
@@ -163,3 +164,13 @@ def test_extremes_give_times_or_never_end() -> None:
     )
     ledger = expected_ledger(**row)
     assert all((getattr(ledger, name) >= 0.0).all() for name in TIMES)
+
+
+def test_work_that_is_done_again_has_failures_of_its_own() -> None:
+    # Saves as far apart as failures: the run is up for e - 1 times its work, and has as many failures more.
+    row = runs_of(work_s=30 * 5 * HOUR, mtbf_s=5 * HOUR, interval_s=5 * HOUR, num_spares=8, repair_s=7 * DAY)
+    up_time_s = formulas.up_time_s(Runs.of(row))
+    assert up_time_s == pytest.approx(30 * 5 * HOUR * (math.e - 1.0), rel=0.1)
+    runs, ledger = simulate_runs(num_replications=300, seed=5, **row), expected_ledger(**row)
+    assert sum(getattr(ledger, name) for name in TIMES) == pytest.approx(runs.wall_s.mean(), rel=0.03)
+    assert formulas.up_time_s(Runs.of({**row, "interval_s": 360.0})) == row["work_s"]
