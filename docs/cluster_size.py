@@ -339,7 +339,7 @@ def _draw_sizes(rows: Sequence[Row], folder: Path) -> Path:
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
         axis.set_xlabel("GPUs")
         axis.set_title(title, fontsize=9)
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, handlelength=4)
     return _saved(figure, folder / "cluster-size.svg")
 
 

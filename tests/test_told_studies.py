@@ -1,7 +1,8 @@
-"""Are the sizes and settings of searches that docs/studies.md tells those of today, and does README.md tell the same?"""
+"""Are sizes and settings of searches that docs/studies.md tells, and designs of docs/studies/, those of today?"""
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,8 @@ from benchmarks.search import SHARE_OF_EVALUATIONS
 from benchmarks.search_jobs import SEEN
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
+from docs.cluster_size import PAGE as STUDY_PAGE
+from docs.cluster_size import all_rows
 from objectives.pareto import front_rows
 from studies.tuning import Tuning
 
@@ -79,3 +82,15 @@ def test_readme_and_the_page_of_studies_tell_the_same_of_the_exhausted_space() -
     assert {figure.partition(" ")[2] for figure in told} == {"million designs", "million layouts", "s"}
     assert len(told) == 3
     assert of_the_exhausted_space(ROOT / "README.md") == told
+
+
+def test_the_table_of_cluster_sizes_is_that_of_today() -> None:
+    with STUDY_PAGE.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        told = list(csv.DictReader(file))
+    rows = all_rows()
+    assert len(told) == len(rows)
+    for was, is_now in zip(told, rows, strict=True):
+        assert list(was) == list(is_now)
+        for name, value in is_now.items():
+            same = pytest.approx(float(was[name] or 0), rel=1e-6) if isinstance(value, float) else was[name]
+            assert (value if isinstance(value, float) else str(value)) == same, name
