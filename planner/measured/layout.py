@@ -10,7 +10,6 @@ import numpy as np
 from planner.measured import notes as measured_notes
 from planner.measured.batches import MOST_ADDED_FRACTION, batches
 from planner.measured.habits import Habits
-from planner.measured.notes import expert_dispatch
 from planner.measured.sequences import splits_sequence_only
 from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
@@ -61,7 +60,7 @@ def layout_cells(
         possible = open_degrees(told, num_layers, num_experts)
         raise OpenLayoutError(missing, possible, "a run on more than one node")
     is_spread = not is_sharded or "deduplicated" in (
-        expert_dispatch(told.text("notes")),
+        measured_notes.expert_dispatch(told.text("notes")),
         habits.expert_dispatch,
     )
     if num_experts and is_spread and not told.cells.count("ep") and num_gpus > 1:
