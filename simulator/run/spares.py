@@ -68,14 +68,15 @@ def expected_replacement_wait_s(runs: Runs) -> Floats:
     can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.kind_share > 0.0)
     if not np.any(can_run_out):
         return wait_s
-    wait_s = spare_wait_s + _extra_wait_s(runs, _apart_s(runs, spare_wait_s), can_run_out)
-    next_s = spare_wait_s + _extra_wait_s(runs, _apart_s(runs, wait_s), can_run_out)
+    up_s = up_time_s(runs)
+    wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
+    next_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, wait_s), can_run_out)
     rows = np.flatnonzero(_is_unsettled(runs, spare_wait_s, wait_s, next_s))
     if len(rows):
-        next_s[rows] = _settled_wait_s(runs.take(rows), spare_wait_s[rows], can_run_out[rows])
+        next_s[rows] = _settled_wait_s(runs.take(rows), up_s[rows], spare_wait_s[rows], can_run_out[rows])
     rows = np.flatnonzero(_is_rhythmic(runs, spare_wait_s, next_s))
     if len(rows):
-        next_s[rows] = played_wait_s(runs.take(rows), up_time_s(runs)[rows], next_s[rows])
+        next_s[rows] = played_wait_s(runs.take(rows), up_s[rows], next_s[rows])
     return next_s
 
 
@@ -139,20 +140,20 @@ def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
     return np.asarray(is_long & has_other & ~runs.is_unknown)
 
 
-def _settled_wait_s(runs: Runs, spare_wait_s: Floats, can_run_out: Booleans) -> Floats:
+def _settled_wait_s(runs: Runs, up_s: Floats, spare_wait_s: Floats, can_run_out: Booleans) -> Floats:
     """Returns the waits whose mean leads to itself, `(n, 4)`: the longer it is, the shorter is what it leads to."""
     low_s = spare_wait_s
-    high_s = wait_s = spare_wait_s + _extra_wait_s(runs, _apart_s(runs, spare_wait_s), can_run_out)
+    high_s = wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
     for _ in range(_NUM_HALVINGS):
         middle_s = 0.5 * (low_s + high_s)
-        wait_s = spare_wait_s + _extra_wait_s(runs, _apart_s(runs, middle_s), can_run_out)
+        wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, middle_s), can_run_out)
         is_low = over_kinds(runs.kind_share, wait_s) > over_kinds(runs.kind_share, middle_s)
         low_s = np.where(is_low[:, None], middle_s, low_s)
         high_s = np.where(is_low[:, None], high_s, middle_s)
     return wait_s
 
 
-def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
+def _extra_wait_s(runs: Runs, up_s: Floats, apart_s: Floats, can_run_out: Booleans) -> Floats:
     """Returns the mean wait beyond that for a spare after each kind of interruption, `(n, 4)`."""
     per_interruption = over_kinds(runs.kind_share, runs.kind_nodes)
     squares = over_kinds(runs.kind_share, runs.kind_nodes**2)
@@ -160,7 +161,7 @@ def _extra_wait_s(runs: Runs, apart_s: Floats, can_run_out: Booleans) -> Floats:
     at_once = np.divide(squares, per_interruption, out=np.ones(len(runs)), where=takes_any)
     at_once = np.maximum(1.0, at_once)
     # The run is longer than its work: by what is done again, and by its ways back.
-    run_s = up_time_s(runs) * apart_s / runs.mtbf_s
+    run_s = up_s * apart_s / runs.mtbf_s
     failing = _Failing.of(runs, run_s, per_interruption / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):
