@@ -12,7 +12,8 @@ commits counts with its Laplace transform at b, as what matters is how often an 
 
 Inner, with live replicas: with g the share of work in the up-time of a run without failures, an up-time loses
 g (1 - exp(-a lag/g))/a of work, and the pause after it is cut short by the next interruption. Announced interruptions keep all
-work: per up-time the gain is the whole work in their share, else what was committed.
+work: per up-time the gain is the whole work in their share, else what was committed. The outer process has the same with those
+that the fast level does not outlive, as they save durably.
 
 Exact where a run has one level, no replica and nothing planned. Else measured against the event loop's mean wall
 time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean
@@ -28,7 +29,7 @@ from typing import Self
 import numpy as np
 
 from simulator.run import renewal
-from simulator.run.columns import FOREVER_S, Runs
+from simulator.run.columns import FOREVER_S, Interruption, Runs
 from simulator.run.up_time import TIE_FRACTION
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
@@ -190,10 +191,28 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
         tax_fraction=none_s,
     )
     cycle = renewal.Cycle.regular(outer, np.minimum(clock.cycle_s, FOREVER_S))
-    up_time_s = renewal.up_time_s(outer, cycle, renewal.Ends.of(outer, cycle))
+    losing_s = renewal.up_time_s(outer, cycle, renewal.Ends.of(outer, cycle))
+    up_time_s = _with_durable_stops(runs, shares, outer, cycle, losing_s)
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
     # In a run shorter than its first save the inner clock of a long run is too fast.
     return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
+
+
+def _with_durable_stops(
+    runs: Runs, shares: Shares, outer: Runs, cycle: renewal.Cycle, losing_s: Floats
+) -> Floats:
+    """Returns the outer up-time, `(n,)`, where announced stops that the fast level does not outlive save durably."""
+    saved = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
+    keeps = saved / np.maximum(_LEAST_SHARE, saved + shares.durable)
+    ended = replace(outer, mtbf_s=_mean_s(runs, saved + shares.durable))
+    committed = 1.0 / renewal.Cycle.regular(ended, cycle.length_s).up_time_per_work(ended)
+    lost = (1.0 - keeps) * (1.0 - committed) / (keeps + (1.0 - keeps) * committed)
+    losing = cycle.up_time_per_work(outer) - 1.0
+    # What a short run loses is to what a long one loses as without these stops.
+    work_s = np.divide(
+        losing_s - outer.work_s, losing, out=outer.work_s.copy(), where=(losing > 0.0) & np.isfinite(losing_s)
+    )
+    return np.where((saved > 0.0) & (shares.durable > 0.0), outer.work_s + work_s * lost, losing_s)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,6 +78,20 @@ class TestLevels:
         # 0.05 % on average over random runs; the most that was found is 0.7 %, with a durable cycle near M.
         assert_near(runs, ledger, share=0.001)
 
+    @pytest.mark.parametrize("durable_every", [1, 10, 40])
+    @pytest.mark.parametrize("planned", [0.05, 0.5])
+    def test_announced_stops_that_save_durably_spare_later_faults(
+        self, durable_every: int, planned: float
+    ) -> None:
+        # With 40 saves between two that become durable, without these stops a run would lose ten times its work.
+        mtbf_s, tau = 4e4, 8e3
+        runs, ledger = play(
+            work_s=300 * mtbf_s, mtbf_s=mtbf_s, interval_s=tau, stall_s=8.0, commit_s=160.0, restart_s=300.0,
+            kind_share=[0.9 - planned, 0.1, 0.0, planned], kind_fast_survival=[1.0, 0.0, 0.0, 0.0],
+            durable_every=durable_every, durable_commit_s=0.2 * tau * durable_every,
+        )  # fmt: skip
+        assert_near(runs, ledger, share=0.005)
+
     def test_loads_are_those_of_the_level_that_is_left(self) -> None:
         runs, _ = play(kind_fast_survival=[0.25, 1, 1, 1], fast_load_s=10.0, durable_load_s=110.0)
         share = (runs.checkpoint_restore_s.sum() / runs.num_failures.sum() - 10.0) / 100.0
