@@ -13,6 +13,7 @@ from planner.grid_conventions import grid_convention, grid_notes
 from planner.interleaving_note import interleaving_notes
 from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
+from planner.limit_uses import limit_uses
 from planner.memory_note import full_front_notes
 from planner.placement_note import placement_notes
 from planner.price_notes import price_notes
@@ -21,7 +22,7 @@ from planner.recommendation import Design, Recommendation, Rejection, Uncertaint
 from planner.sharding_note import sharding_notes
 from simulator.job import Job, Objective
 from simulator.offer import Offer
-from simulator.units import DAY, JOULES_PER_KWH, YEAR
+from simulator.units import JOULES_PER_KWH, YEAR
 from studies.study import StudyResult
 
 NAMES = {
@@ -148,25 +149,29 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     )
 
 
+_LIMITS = {
+    "budget_usd": "budget",
+    "deadline_days": "deadline",
+    "power_w": "power limit",
+    "hall_power_w": "hall's power",
+    "rack_power_w": "rack's power",
+    "power_swing_w": "power swing",
+    "power_ramp_w_per_s": "power ramp",
+    "power_range_fraction": "power range",
+    "num_gpus": "GPU limit",
+    "carbon_kgco2e": "carbon limit",
+}
+"""Limits in words."""
+
+
 def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
-    limits = job.limits
-    held = {
-        "budget": (limits.budget_usd, front.scores.cost_usd),
-        "deadline": (limits.deadline_days, front.scores.time_to_train_s / DAY),
-        "power limit": (limits.power_w, front.outcomes.summary.peak_power_w),
-        "hall's power": (limits.hall_power_w, front.outcomes.summary.hall_power_w),
-        "rack's power": (limits.rack_power_w, front.outcomes.summary.rack_power_w),
-        "power swing": (limits.power_swing_w, front.outcomes.summary.power_swing_w),
-        "power ramp": (limits.power_ramp_w_per_s, front.outcomes.summary.power_ramp_w_per_s),
-        "power range": (limits.power_range_fraction, front.outcomes.summary.power_range_fraction),
-        "GPU limit": (limits.num_gpus, front.plans.num_gpus),
-        "carbon limit": (limits.carbon_kgco2e, front.scores.carbon_kgco2e),
-    }
-    parts = [
-        f"{human.whole_percent(1.0 - column[row] / limit)} of the {name}"
-        for name, (limit, column) in held.items()
-        if limit
-    ]
+    """Returns what the design leaves of each limit; of those that are to be kept with a probability, so surely."""
+    sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
+    parts = []
+    for use in limit_uses(job, front.take(np.array([row]))):
+        left = f"{human.whole_percent(1.0 - use.used / use.allowed)} of the {_LIMITS[use.limit]}"
+        surely = sureness.get(use.limit)
+        parts.append(f"{left} in {human.percent(surely)} of all runs" if surely else left)
     return [f"Left unused: {', '.join(parts)}."] if parts else []
 
 

@@ -17,6 +17,7 @@ from planner.front_view import show_designs
 from planner.input_uncertainty import input_uncertainty_of
 from planner.reasons import amount, why_chosen
 from simulator.job import Job, Objective
+from simulator.units import DAY
 from studies.design_table import Marks, design_columns, design_runs, ranks
 from tests.support import job_with
 
@@ -112,3 +113,17 @@ def test_what_is_less_by_a_hair_is_no_tie() -> None:
         best for best in bests_of(job, front, np.arange(len(front)), 1) if best.objective == "deadline_risk"
     )
     assert (risk.design_id, risk.shared_with) == (0, ())
+
+
+def test_headroom_is_that_of_runs_as_late_as_the_limit_must_hold() -> None:
+    limits = {"deadline_days": 2, "deadline_probability": 0.95, "budget_usd": 1e7}
+    base = robust_job()
+    job = base.model_copy(update={"limits": base.limits.model_copy(update=limits)})
+    front = robust_front(base)
+    late = 1.0 - front.scores.time_to_train_p95_s[0] / (2 * DAY)
+    mean_cost = 1.0 - front.scores.cost_usd[0] / 1e7
+    said = why_chosen(job, front, 0)[-1]
+    assert said == (
+        f"Left unused: {100 * mean_cost:.0f} % of the budget, {100 * late:.0f} % of the deadline in 95.0 % of all runs."
+    )
+    assert round(100 * late) != round(100 * (1.0 - front.scores.time_to_train_s[0] / (2 * DAY)))
