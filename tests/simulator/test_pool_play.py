@@ -86,6 +86,27 @@ def test_runs_are_as_long_as_those_of_the_event_loop(num_failures: int, queue_da
     assert expected_s == pytest.approx(runs.wall_s.mean(axis=1), rel=0.05)
 
 
+@pytest.mark.parametrize("domain_share", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize(("queue_s", "repair_s"), [(0.5 * HOUR, DAY), (DAY, DAY), (DAY, DAY / 4)])
+def test_nodes_that_fail_alone_and_by_domains_are_told_apart(
+    domain_share: float, queue_s: float, repair_s: float
+) -> None:
+    # Also where repairs alone end waits, for which the closed form holds if as many nodes fail at a time.
+    nodes, spares = (both.ravel() for both in np.meshgrid([4.0, 36.0], [0, 2, 9, 36]))
+    row = runs_of(
+        work_s=300 * 1.1 * HOUR,
+        mtbf_s=1.1 * HOUR,
+        num_spares=spares,
+        queue_wait_s=queue_s,
+        repair_s=repair_s,
+        kind_share=[0.7 - domain_share, 0.3, domain_share, 0.0],
+        kind_nodes=[[0.0, 1.0, num, 0.0] for num in nodes],
+    )
+    runs, ledger = simulate_runs(num_replications=60, seed=5, **row), expected_ledger(**row)
+    expected_s = sum(getattr(ledger, name) for name in TIMES)
+    assert expected_s == pytest.approx(runs.wall_s.mean(axis=1), rel=0.03)
+
+
 def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
     runs = Runs.of(runs_of(work_s=20 * 0.5 * HOUR, repair_s=1e9))
     assert expected_replacement_wait_s(runs)[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
