@@ -45,9 +45,10 @@ from simulator.token_prediction import projection_card_s
 
 def uses_cards(rank: Rank) -> bool:
     """Returns whether the layers of any design have collectives that leave a link domain."""
-    plans, domain = rank.plans, rank.offers.link_domain_size
-    has_far_experts = (plans.expert_parallel > 1) & (expert_ranks(rank.workload, plans) > domain)
-    return bool(np.any((plans.tensor_parallel * plans.context_parallel > domain) | has_far_experts))
+    plans = rank.plans
+    experts = np.where(plans.expert_parallel > 1, expert_ranks(rank.workload, plans), 1)
+    beside = plans.tensor_parallel * plans.context_parallel
+    return bool(np.any(leaves_domain(rank, 1, beside) | leaves_domain(rank, 1, experts)))
 
 
 def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:

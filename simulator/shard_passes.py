@@ -16,7 +16,8 @@ Part i + 1 begins when part i and what is queued beside it are done, so that bot
 with nothing for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
 pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
 that is a forward pass, but waits for the reductions of a backward pass: under GPipe it shows m - 1 times, while the step has
-m + p - 1 backward passes one behind the other.
+m + p - 1 backward passes one behind the other. Without prefetch backward part i + 1 waits for its gather, which waits for
+r(i), so that neither hides. Nor do reductions on the stream of the computation (`overlaps_gradient_sync` false).
 """
 
 from __future__ import annotations
@@ -51,13 +52,17 @@ def shards_s(
     shown_s = np.zeros_like(parts.counts[Part.OUTPUT]), np.zeros_like(parts.counts[Part.OUTPUT])
     if traffic is None:
         return shown_s
-    prefetch = rank.workload.weight_prefetch
+    prefetch, counts = rank.workload.weight_prefetch, np.stack(list(parts.counts.values()))
     gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
+    reduced_s = traffic.backward_s - gathered_back_s
+    if not rank.workload.overlaps_gradient_sync:  # they are on the stream of the computation
+        shown_s[1][:] += np.einsum("knc,nk->nc", counts, reduced_s)
+        reduced_s = np.zeros_like(reduced_s)
     _add_shown(
         shown_s,
-        np.stack(list(parts.counts.values())),
+        counts,
         _covers_s(parts, cards_s),
-        (traffic.forward_s, gathered_back_s, traffic.backward_s - gathered_back_s),
+        (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
         _shares_behind(rank),
@@ -111,7 +116,7 @@ def _add_shown(
     share_behind: Floats,
     reduces_always: Booleans,
 ) -> None:
-    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)` of zeros.
+    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
 
     Counts of parts, which follow each other in the order of the model, are `(k, n, C)`.
     """
@@ -186,21 +191,30 @@ def _pass_s(
     for kind in order:
         if number[kind] <= 0.0:
             continue
-        ahead_s = gather_s[kind] if prefetches else 0.0
-        behind_s = gather_s[kind] - ahead_s
         if previous >= 0:
-            total_s += _shown_s(cover_s[previous], before_s + ahead_s) + behind_s
+            total_s += _until_gathered_s(cover_s[previous], before_s, gather_s[kind], prefetches)
             before_s = reduce_s[previous]
         elif not is_back:
             total_s += gather_s[kind]
         if number[kind] > 1.0:
-            total_s += _shown_s(cover_s[kind], before_s + ahead_s) + behind_s
+            total_s += _until_gathered_s(cover_s[kind], before_s, gather_s[kind], prefetches)
             before_s = reduce_s[kind]
-            total_s += (number[kind] - 2.0) * (_shown_s(cover_s[kind], before_s + ahead_s) + behind_s)
+            once_s = _until_gathered_s(cover_s[kind], before_s, gather_s[kind], prefetches)
+            total_s += (number[kind] - 2.0) * once_s
         previous = kind
     if previous < 0:
         return 0.0
-    return float(total_s + _shown_s(cover_s[previous], before_s) + reduce_s[previous])
+    waits = not prefetches and gather_s[previous] > 0.0
+    last_s = before_s if waits else _shown_s(cover_s[previous], before_s)
+    return float(total_s + last_s + reduce_s[previous])
+
+
+@inner
+def _until_gathered_s(cover_s: float, before_s: float, gather_s: float, prefetches: bool) -> float:
+    """Returns how much longer a part is until the next one has its weights, with a reduction `before_s` in the queue."""
+    if prefetches or gather_s == 0.0:
+        return _shown_s(cover_s, before_s + gather_s)
+    return before_s + gather_s
 
 
 @inner

@@ -14,9 +14,9 @@ from simulator.pipeline.kernel import streamed_end_s
 from simulator.plan import Plan, Recompute
 from simulator.rank import Rank
 from simulator.stage_sends import send_card_s
-from simulator.step import StepParts, step_parts
+from simulator.step import StepParts, simulate_step, step_parts
 from simulator.workload import Workload
-from tests.simulator.builders import changed, job_of, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 CARD_BYTES_PER_S = 50e9 * 0.96
 """The node's share of one H100 at 400 Gbit/s, times what rings through InfiniBand reach (aliyun/SimAI, nic_ratio.csv)."""
@@ -136,6 +136,18 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside(
     tensor_s = num_rings * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
     expected_s = ring_s[0] + 7 / 8 * tensor_s
     assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=rel)
+
+
+def test_a_group_of_six_astride_nodes_of_eight_takes_as_long_alone_as_beside_a_wide_one() -> None:
+    workload = training(gpt(num_layers=8, hidden_size=6144, num_heads=48, vocabulary_size=1536))
+
+    def step_time_s(*plans: Plan) -> float:
+        rank = rank_of(workload, *plans)
+        return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
+
+    astride, wide = plan_of(tensor=6, data=8, zero=3), plan_of(tensor=12, data=4, zero=3)
+    assert uses_cards(rank_of(workload, astride))
+    assert step_time_s(astride) == step_time_s(astride, wide)
 
 
 def test_a_design_takes_as_long_alone_as_beside_one_that_shares_its_cards() -> None:

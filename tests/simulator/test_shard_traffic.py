@@ -99,10 +99,13 @@ def model_parts(rank: Rank, zero: int) -> list[Part]:
     ]
 
 
-def played_s(parts: list[Part], *, gathers_back: bool = True) -> float:
+def played_s(
+    parts: list[Part], *, gathers_back: bool = True, prefetches_back: bool = True, overlaps: bool = True
+) -> float:
     """One micro-batch as FSDP2 issues it: a compute stream, and one communicator that runs what was issued in turn.
 
-    Without `reshard_after_forward` nothing is gathered for the backward pass.
+    Without `reshard_after_forward` nothing is gathered for the backward pass. Without prefetch a gather is issued behind the
+    reduction of the part before; without overlap the computing waits for each reduction.
     """
     computed_s = queue_s = 0.0
 
@@ -120,11 +123,18 @@ def played_s(parts: list[Part], *, gathers_back: bool = True) -> float:
     reduced_s, before_s = [0.0], 0.0
     for part, following in zip(parts[::-1], [*parts[-2::-1], None], strict=True):
         begin_s = max(computed_s, gathered_s, *reduced_s[:-1])
-        ahead_s = following.gather_s if following and gathers_back else 0.0
+        next_s = following.gather_s if following and gathers_back else 0.0
+        ahead_s = next_s if prefetches_back else 0.0
         gathered_s = queued_s(begin_s, ahead_s) if ahead_s else begin_s
-        computed_s = begin_s + part.backward_s + CORE_SHARE * min(part.backward_s, before_s + ahead_s)
-        before_s = part.reduce_s
+        # what was queued before has passed where the gather behind it was waited for
+        beside = 0.0 if not prefetches_back and gathers_back else before_s
+        computed_s = begin_s + part.backward_s + CORE_SHARE * min(part.backward_s, beside + ahead_s)
+        before_s = part.reduce_s if overlaps else 0.0
         reduced_s.append(queued_s(computed_s, part.reduce_s))
+        if not overlaps:
+            computed_s = reduced_s[-1]
+        if not prefetches_back and next_s:
+            gathered_s = queued_s(computed_s, next_s)
     return max(computed_s, *reduced_s)
 
 
@@ -145,6 +155,26 @@ def test_passes_take_as_long_as_their_collectives_in_one_queue(
     shown_s = played_s(parts, gathers_back=zero == 3) - alone_s
     assert step.shard_comm_s[0] == pytest.approx(num_micro_batches * shown_s)
     assert (step.gradient_sync_s[0] == 0.0) == (zero == 3 or regathers)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+@pytest.mark.parametrize("sequence", [128, 512, 2048])
+@pytest.mark.parametrize(("prefetch", "overlaps"), [("forward", True), ("both", False), ("forward", False)])
+def test_reductions_show_where_the_next_part_waits_for_them(
+    prefetch: WeightPrefetch, overlaps: bool, sequence: int, zero: int
+) -> None:
+    changes = {
+        "sequence_length": sequence,
+        "weight_prefetch": prefetch,
+        "overlaps_gradient_sync": overlaps,
+        "regathers_weights": False,
+    }
+    rank = Rank.of(job_of(workload(4, 8).model_copy(update=changes)), table_of(plan_of(data=8, zero=zero)))
+    parts = model_parts(rank, zero)
+    alone_s = sum(part.forward_s + part.backward_s for part in parts)
+    played = played_s(parts, gathers_back=zero == 3, prefetches_back=prefetch == "both", overlaps=overlaps)
+    step = simulate_step(rank, split_layers(MODEL, rank.plans))
+    assert step.shard_comm_s[0] == pytest.approx(4 * (played - alone_s))
 
 
 def test_stages_in_the_middle_of_a_pipeline_wait_for_their_first_layer() -> None:

@@ -10,7 +10,7 @@ from simulator.chunks import split_layers
 from simulator.memory import MemoryTable, peak_memory
 from simulator.model import WeightPrefetch
 from simulator.model_ends import embedding, output_layer
-from simulator.network import all_gather_s
+from simulator.network import all_gather_s, reduce_scatter_s
 from simulator.plan import Plan
 from simulator.rank import Rank
 from simulator.step import StepTable, simulate_step
@@ -52,7 +52,23 @@ def test_a_pass_without_prefetch_waits_for_every_gather() -> None:
     ends_s = float(embedding(rank).forward_s[0]), float(output_layer(rank).backward_s[0])
     layer_s, (shown_s, shown_back_s) = others_s[0], (beside_s(end_s, others_s[0]) for end_s in ends_s)
     assert none - forward == pytest.approx(8 * (layer_s - shown_s + 0.85 * sum(others_s[1:])))
-    assert forward - both == pytest.approx(8 * (layer_s - shown_back_s + 0.85 * (first_s + 7 * layer_s)))
+    # Behind each gather that is waited for backward is the reduction of the part before; the embedding's shows in any case.
+    reduced_s = [
+        float(
+            reduce_scatter_s(
+                num_bytes=rank.workload.wire_bytes * weights,
+                group_size=8.0,
+                members_per_domain=8.0,
+                links=rank.links,
+            )[0]
+        )
+        for weights in parts[1:]
+    ]
+    hidden_s = reduced_s[0] - beside_s(float(embedding(rank).backward_s[0]), reduced_s[0])
+    hidden_s += 0.85 * sum(reduced_s[1:])
+    assert forward - both == pytest.approx(
+        8 * (layer_s - shown_back_s + 0.85 * (first_s + 7 * layer_s) + hidden_s)
+    )
 
 
 def beside_s(part_s: float, traffic_s: float) -> float:
