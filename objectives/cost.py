@@ -3,7 +3,7 @@
 Owners pay for calendar time: a run answers for its own days and for its share of those in which nothing runs
 (`Ownership.utilization_fraction`). Nodes have a resale market; everything else is written off over its own life.
 
-Sources of the terms: `simulator.ownership.Ownership`, `simulator.job.Offer` and `simulator.hardware.Site` name them field by
+Sources of the terms: `simulator.ownership.Ownership`, `simulator.offer.Offer` and `simulator.hardware.Site` name them field by
 field. No part ever falls when a design holds more accelerators, runs longer or draws more, on which the bounds of the search
 rest.
 """

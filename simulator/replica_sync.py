@@ -16,7 +16,7 @@ Below stage `scatters_gradients_from`, ZeRO-1 and ZeRO-2 all-reduce gradients ov
 InternEvo (`reduce_tensor` without a rank), Colossal-AI under ZeRO-1 (`_run_reduction`), and DeepSpeed under both
 (`allreduce_and_scatter`, of which a rank keeps its share; `buffered_allreduce_fallback` of its BF16 optimizer).
 
-A group is as many micro-batches as leave their gradients whole (`memory.reduced_fraction`); what the last one leaves is
+A group is as many micro-batches as leave their gradients whole (`model_states.reduced_fraction`); what the last one leaves is
 reduced behind its last backward pass, as under ZeRO-1.
 
 Under hybrid sharding (HSDP; Zhao et al., arXiv 2304.11277, section 3.2.2) all of this runs inside groups of z neighbouring
@@ -283,7 +283,7 @@ def scatters_gradients(rank: Rank) -> Booleans:
 def reductions_of_step(rank: Rank) -> tuple[Floats, Floats]:
     """Returns how often gradients are scattered in every backward pass, and behind the last one, `(n, 1)`.
 
-    Under ZeRO-2 in a pipeline of m micro-batches there are m f reductions, f being `memory.reduced_fraction`: the last
+    Under ZeRO-2 in a pipeline of m micro-batches there are m f reductions, f being `model_states.reduced_fraction`: the last
     follows the last backward pass, which leaves f - 1/m a micro-batch.
     """
     workload, plans = rank.workload, rank.plans

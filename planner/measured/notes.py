@@ -1,4 +1,4 @@
-"""What do the notes of a measured run say of its memory and of the traffic of its experts?
+"""What do the notes of a measured run say of its layout, its kernels, its memory and what hides behind what?
 
 People write such things in free text. Every function returns what the text says, or nothing where it says nothing.
 """

@@ -3,7 +3,7 @@
 A measured run is a row of text cells named as in `data/published_steps.csv`: fields of `ModelShape`, `MixtureOfExperts`,
 `Workload` and `Plan`, catalogue names of the hardware, what was measured (`step_time_s`, `peak_memory_bytes`) and its
 source. What a source leaves open and had to be assumed is named in the column `assumed`; rows that cannot be compared
-say why in `left_out_because`. `planner.measured.file` turns files of other columns into such rows.
+say why in `left_out_because`. `planner.measured.rows` makes such rows of files with other columns.
 """
 
 from __future__ import annotations

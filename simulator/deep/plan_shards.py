@@ -8,7 +8,7 @@
 Gathers and reductions are in one queue, as they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on
 (`simulator.shard_passes`, which has the sums of this at the fast depth).
 
-Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`memory.reduced_fraction`).
+Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`model_states.reduced_fraction`).
 """
 
 from __future__ import annotations
