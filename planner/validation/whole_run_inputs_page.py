@@ -88,8 +88,8 @@ on its own layout with all that its report says of its software. No step of its 
 exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
 (sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most. Its 16 stages
 of DualPipe are simulated as their equal, 8 of `dual_pipe_v` with twice the replicas ([model.md](model.md#the-pipeline)), whose
-pairs are five of six passes; in the others the exchange shows. That they are equal was noticed with the error of this run in
-view: as DualPipeV on its 16 stages it had come out 16 % too slow. It needs no constant, and a test plays both
+pairs are five of six passes; in the others the exchange shows. This was chosen with the error of this run in view:
+as DualPipeV on its 16 stages it comes out 16 % too slow. The equality needs no constant, and a test plays both
 (`tests/simulator/test_dual_pipe.py`). With the cut that is assumed, the stage with both ends of the model is the slowest one.
 The layout is given {needed:.0f} GiB of {capacity:.0f}, as inputs of SwiGLU count as 16 bits: with 8, as the run kept them, it
 would be {_in_8_bits(run) / GIB:.0f} less.

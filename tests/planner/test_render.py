@@ -348,7 +348,7 @@ def test_no_terminal_is_too_narrow_for_what_a_design_is(width: int) -> None:
 @pytest.mark.parametrize(
     ("num_compared", "compared_with"),
     [
-        (0, "published runs"),  # answers of earlier versions have no count
+        (0, "published runs"),  # answers without a count
         (1, "1 configuration of published runs"),
         (LEAST_ROWS - 1, f"{LEAST_ROWS - 1} configurations of published runs"),
         (LEAST_ROWS, "published runs"),

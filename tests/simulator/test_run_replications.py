@@ -198,7 +198,7 @@ class TestReplications:
         folder = Path(run_kernel.__file__).parent
         newest = max(folder.joinpath(f"{name}.py").stat().st_mtime for name in ("up_time", "pool", "draws"))
         stale = [path for path in folder.glob("__pycache__/kernel.*.nbi") if path.stat().st_mtime < newest]
-        assert not stale, f"delete {folder / '__pycache__'}: it holds the event loop of an earlier version"
+        assert not stale, f"delete {folder / '__pycache__'}: it holds the event loop of other source code"
 
     def test_the_same_seed_gives_the_same_bytes_and_another_seed_other_ones(self) -> None:
         first, again, other = (
