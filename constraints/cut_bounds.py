@@ -39,11 +39,11 @@ class FastCuts:
 
     @property
     def count(self) -> float:
-        """How many there are; not exact above 2^53."""
+        """Number of cuts; not exact above 2^53."""
         return float(self.num_endings[0, 0])
 
     def listed(self) -> Integers:
-        """Returns all of them, `(count, p)`; ask for `count` before."""
+        """Returns all cuts, `(count, p)`; ask for `count` before."""
         return np.array(list(self._from(0, 0)), dtype=np.int64).reshape(-1, len(self.is_allowed))
 
     def _from(self, stage: int, start: int) -> Iterator[tuple[int, ...]]:

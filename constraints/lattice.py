@@ -67,7 +67,7 @@ def no_layouts(job: Job) -> PlanTable:
 
 
 def layout_blocks(job: Job) -> Iterator[PlanTable]:
-    """Yields the same layouts in the same order, a block at a time, so that any number of them fits the memory."""
+    """Yields the layouts of `enumerate_layouts` in its order, a block at a time, so that any number of them fits the memory."""
     return (layouts_in(job, block) for block in rough_blocks(job))
 
 
@@ -84,7 +84,7 @@ def rough_blocks(job: Job) -> Iterator[RoughBlock]:
 
 @final
 class BlockIndex:
-    """The same blocks by their numbers, any of which can be had without those before it."""
+    """The blocks of `rough_blocks` by their numbers, any of which can be had without those before it."""
 
     def __init__(self, job: Job) -> None:
         """Counts the ways to split the model, and lists none of them."""

@@ -39,7 +39,7 @@ class NeedTable(Table):
 
     memory_bytes: Floats
     memory_fraction: Floats
-    """The same as a share of what the accelerator has."""
+    """What layouts need, as a share of the memory that the accelerator has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class MemoryFinding:
     least: LeastMemory | None
     """The layout on offer that needs the smallest share of its accelerator's memory; `None` where there is no layout."""
     nearest: LeastMemory | None
-    """One that fits, with as many accelerators as are next to what is on offer; `None` where no number of them helps."""
+    """A layout that fits, with as many accelerators as are next to what is on offer; `None` where no number of them helps."""
 
 
 def least_memory(job: Job, most_gpus: int = MOST_GPUS) -> LeastMemory:

@@ -94,11 +94,11 @@ class _Bytes:
     dense: tuple[float, float]
     """States of one dense layer, and its activations of one micro-batch."""
     expert: tuple[float, float]
-    """The same with routed experts; those of a dense layer where there are none."""
+    """States of one layer with routed experts, and its activations; those of a dense layer where there are none."""
     besides: Floats
     """`(p,)` all else, beside a single layer of each kind: ends of the model, the layer at work, buffers, framework."""
     least_besides: Floats
-    """`(p,)` the same on a stage that has only the kind of layer that needs less at work."""
+    """`(p,)` all else on a stage that has only the kind of layer that needs less at work."""
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable) -> _Bytes:

@@ -129,7 +129,7 @@ class _Model:
         )
 
     def as_early_as_possible(self, choice: Choice, effort: float) -> Choice:
-        """The same designs on the same nodes, with the least sum of starting hours; as it was where none is found."""
+        """The designs of a choice on its nodes, with the least sum of starting hours; the choice itself where none is found."""
         from ortools.sat.python import cp_model
 
         for way in choice.ways:

@@ -69,9 +69,9 @@ class Window:
     """When a job may run."""
 
     start_h: int
-    """It starts no earlier."""
+    """Hour before which the job does not start."""
     end_h: int
-    """It ends no later."""
+    """Hour behind which the job does not run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ class Constraint:
     sentence: str
     """What it says."""
     formula: str
-    """The same as a comparison."""
+    """The constraint as a comparison."""
     unit: str
     """Unit of both sides; 1 for counts and shares."""
     source: str

@@ -44,7 +44,7 @@ class Removal:
     num_designs: int
     """Designs that break it."""
     num_only: int
-    """Those among them that break nothing else at this stage."""
+    """Designs that break it and nothing else at this stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +54,11 @@ class SpaceCount:
     num_tried: int
     """Designs that are tried: degrees that divide what they must, under every choice of the job."""
     num_valid: int
-    """Those that keep the rules of layouts."""
+    """Designs that keep the rules of layouts."""
     num_admitted: int
-    """Those that may keep memory and every limit, by bounds."""
+    """Designs that may keep memory and every limit, by bounds."""
     num_feasible: int | None
-    """Those that do, by simulation; `None` where that was left out or stopped."""
+    """Designs that keep memory and every limit, by simulation; `None` where that was left out or stopped."""
     removals: tuple[Removal, ...]
     """What each constraint removes, stage by stage; only those that remove any."""
 

@@ -57,7 +57,7 @@ class PrunedBlock:
     num_kept: int
     """Layouts that may keep every limit."""
     num_designs: int
-    """Designs of these."""
+    """Designs of the layouts that may keep every limit."""
     num_pruned: dict[str, int]
     """Designs of the others, by the first constraint whose bound they break."""
     kept_bits: NDArray[np.uint8]
@@ -152,7 +152,7 @@ class Space:
             yield waiting
 
     def under(self, limits: Mapping[str, float]) -> Space:
-        """Returns the same layouts under these limits and no others."""
+        """Returns the space of these layouts under these limits and no others."""
         return _pruned(with_limits(self.job, limits), self.blocks())
 
     def blocks(self) -> Iterable[Block]:
@@ -185,7 +185,7 @@ def _bounded_blocks(job: Job) -> Iterator[Block]:
 
 
 def _capped(job: Job, block: Block, power_cap_fraction: float) -> Block:
-    """The same layouts under another power cap."""
+    """The layouts of a block under another power cap."""
     caps = np.full(len(block.layouts), power_cap_fraction)
     layouts = replace(block.layouts, power_cap_fraction=caps)
     return replace(block, layouts=layouts, bounds=bound(job, layouts, under_other_cap=block.bounds))

@@ -41,7 +41,7 @@ class PausedTable(Table):
     """From now to the end, the wait for the first start and pauses included; infinite where no stretch between pauses is long
     enough."""
     waited_s: Floats
-    """Of that, before the first start."""
+    """Wait before the first start, which `wall_s` includes."""
     num_pauses: Floats
     energy_j: Floats
     cost_usd: Floats

@@ -62,9 +62,9 @@ class ScoreTable(Table):
     cost_usd: Floats
     """Sum of the parts below, at the middle of every price."""
     cost_low_usd: Floats
-    """The same at the low end of the price of the hardware."""
+    """Cost at the low end of the price of the hardware."""
     cost_high_usd: Floats
-    """The same at its high end."""
+    """Cost at the high end of the price of the hardware."""
     cost_p95_usd: Floats
     """Cost that 19 of 20 runs stay below, at the middle of every price."""
     deadline_risk: Floats
@@ -76,7 +76,7 @@ class ScoreTable(Table):
     capital_usd: Floats
     """Share of purchase, installation and interest for nodes and network that the run uses up, when they are bought."""
     storage_usd: Floats
-    """The same for storage that is bought for this run, by renters, too."""
+    """What the run uses up of storage that is bought for it, by renters, too."""
     maintenance_usd: Floats
     staff_usd: Floats
     facility_usd: Floats
@@ -92,7 +92,7 @@ class ScoreTable(Table):
     operational_kgco2e: Floats
     """Energy times the grid's intensity, location-based."""
     market_kgco2e: Floats
-    """The same by what the operator buys; NaN where that is not known. No part of the sum."""
+    """Energy times the intensity of what the operator buys; NaN where that is not known. No part of the sum."""
     embodied_kgco2e: Floats
     """Share of making the cluster, by hours used over hours of use in its life; sum of the parts below."""
     embodied_accelerators_kgco2e: Floats

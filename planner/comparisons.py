@@ -53,9 +53,9 @@ class Neighbours(Record):
     objective: str
     """By what they are ordered."""
     design_id: int
-    """The design with less of it,"""
+    """The design with less of the objective."""
     next_design_id: int
-    """and the next one."""
+    """The design that follows it."""
     holds_fraction: float
     """Share of the draws in which they keep this order."""
 
@@ -71,17 +71,17 @@ class TornadoBar(Record):
     design_id: int
     """Of which design."""
     middle: float
-    """The objective with all inputs at the middle, in SI units and USD,"""
+    """The objective with all inputs at the middle, in SI units and USD."""
     at_low: float
-    """at the low end of this input,"""
+    """The objective at the low end of this input, in SI units and USD."""
     at_high: float
-    """and at its high end."""
+    """The objective at the high end of this input, in SI units and USD."""
     place: int
     """Place of the design among the drawn ones by this objective with all inputs at the middle; 1: least."""
     place_at_low: int
-    """The same at the low end,"""
+    """Place of the design at the low end of this input."""
     place_at_high: int
-    """and at the high end."""
+    """Place of the design at the high end of this input."""
 
 
 class InputUncertainty(Record):
@@ -164,11 +164,11 @@ class WhatIfCase(Record):
     time_change_days: float | None = None
     """Wall time less that of the answer: below 0 is saved."""
     cost_change_usd: float | None = None
-    """The same of the cost,"""
+    """Cost less that of the answer."""
     energy_change_kwh: float | None = None
-    """of the energy,"""
+    """Energy less that of the answer."""
     carbon_change_kgco2e: float | None = None
-    """and of the greenhouse gases."""
+    """Greenhouse gases less those of the answer."""
     limits_broken: dict[str, float | None] = Field(default_factory=dict)
     """Limits of the job that do not hold then, memory and progress among them, and by which share each is exceeded; null
     where that has no bound."""

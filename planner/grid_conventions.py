@@ -33,7 +33,7 @@ class GridConvention(Record):
 
     region: str
     counts: str
-    """What is in them: `life cycle`, `combustion`, or whose figure it is."""
+    """What is in the greenhouse gases: `life cycle`, `combustion`, or whose figure it is."""
     year: int | None
     """Which year they are of; null where nobody says."""
     area: str = ""
@@ -51,7 +51,7 @@ class GridConvention(Record):
 
     @property
     def words_with_area(self) -> str:
-        """The same with what it is the mean of: `life cycle, 2025, mean of united-states`."""
+        """The convention, its year, and the area that it is the mean of: `life cycle, 2025, mean of united-states`."""
         return f"{self.words}, {self.area}" if self.area else self.words
 
 

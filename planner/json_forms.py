@@ -67,11 +67,11 @@ class StudyExport(Record):
     file: str
     """The table that was written."""
     num_designs: int
-    """Its rows."""
+    """Rows of the table."""
     num_simulated: int
     """Designs that the study has simulated."""
     keep: Literal["all", "front"]
-    """Which of them the study keeps, and so the table has."""
+    """Which designs the study keeps, and so the table has."""
 
 
 class StudyMerge(Record):

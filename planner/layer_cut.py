@@ -56,7 +56,7 @@ class LayerCut(Record):
     memory_capacity_bytes: float
     """Memory of an accelerator."""
     memory_headroom_fraction: float = 0.0
-    """Share of it that the job leaves free."""
+    """Share of the memory of an accelerator that the job leaves free."""
     present: CutFigures | None
     """The cut under the job's `workload.stage_layers`; null where that cannot cut the layers for this plan."""
     best: CutFigures | None

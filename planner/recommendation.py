@@ -115,9 +115,9 @@ class Uncertainty(Record):
     time_to_train_days: Spread
     """Spread by failures and stragglers."""
     cost_usd: Spread
-    """The same for the cost at the middle price."""
+    """Spread of the cost at the middle price."""
     goodput_fraction: Spread
-    """The same for the share of the wall time in which steps that count run at full speed."""
+    """Spread of the share of the wall time in which steps that count run at full speed."""
     deadline_probability: float | None = None
     """Share of the replays that keep the deadline; null without one."""
     budget_probability: float | None = None
@@ -177,7 +177,7 @@ class Infeasibility(Record):
     """For each conflict the smallest value of each of its limits that ends this conflict while its others stay; another
     conflict may remain, so that only `relaxations` are sure to help."""
     reasons: tuple[str, ...]
-    """The same in sentences."""
+    """The conflicts and what ends them, in sentences."""
     proof: str
     """How it was proven."""
     relaxations: tuple[Relaxation, ...]
@@ -237,7 +237,7 @@ class Recommendation(Record):
     """Designs that the search simulated, all of which are in MLflow; those of a proof that nothing keeps the limits are not
     counted."""
     num_feasible: int
-    """Those that keep every limit."""
+    """Designs that keep every limit."""
     algorithm: str
     """How the space was searched."""
     infeasibility: Infeasibility | None

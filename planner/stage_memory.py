@@ -23,7 +23,7 @@ class StageMemory(Record):
     parts_bytes: dict[str, float]
     """Bytes by component, named as in `memory_bytes` of the design."""
     peak_bytes: float
-    """Their sum."""
+    """Sum of the components."""
 
 
 class HostMemory(Record):

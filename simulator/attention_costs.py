@@ -85,7 +85,7 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
 
 
 def up_projections_s(rank: Rank) -> list[Directions]:
-    """Returns those of latent attention that queries, keys and values come out of; none where attention has no latents."""
+    """Returns the products of latent attention out of which queries, keys and values come; none where it has no latents."""
     mla = rank.workload.model.latent_attention
     if mla is None:
         return []
@@ -94,7 +94,7 @@ def up_projections_s(rank: Rank) -> list[Directions]:
 
 
 def up_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
-    """Returns tokens, output and inner sizes of the same."""
+    """Returns tokens, output and inner sizes of the products up from latents; none where attention has no latents."""
     mla = rank.workload.model.latent_attention
     products = attention_products(rank)
     return [] if mla is None else [products[place] for place in _up_places(mla)]
@@ -135,7 +135,7 @@ def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:
 
 
 def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
-    """Share of the layers, and what a token sees in them."""
+    """Shares of the layers, each with the tokens that a token sees in those."""
     if rank.workload.chosen_exchange == "all_gather":
         return [(span.share, span.kernel_tokens) for span in slowest_ranks(rank)]
     return [(span.share, span.kernel_tokens) for span in layer_spans(rank.workload.sequence_shape)]

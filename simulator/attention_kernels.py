@@ -21,12 +21,12 @@ FLASH_2_TIME_RATIO = 1.77
 """Time of FlashAttention-2 over that of FlashAttention-3 on H100, forward: 1.63 to 1.84 with 1,024 to 16,384 tokens, causal,
 heads of 128 (arXiv 2407.08608, figure 5)."""
 FLASH_2_BACKWARD_TIME_RATIO = 1.72
-"""The same backward: 1.63 to 1.76 (figure 6)."""
+"""Time of FlashAttention-2 over that of FlashAttention-3 on H100, backward: 1.63 to 1.76 (figure 6 of arXiv 2407.08608)."""
 AOTRITON_TIME_RATIO = 1.61
 """Time of PyTorch's attention on AMD (AOTriton) over that of AITER's, forward: 1.61 on MI300X (M. Reshadi), 1.64 and 1.58 on
 MI355X (HipKittens), at 16,384 tokens, causal, heads of 128; with 4,096 up to 2.5."""
 AOTRITON_BACKWARD_TIME_RATIO = 4.28
-"""The same backward, on MI355X (HipKittens); 6.1 with 4,096 tokens."""
+"""Time of PyTorch's attention on AMD over that of AITER's, backward, on MI355X (HipKittens); 6.1 with 4,096 tokens."""
 FAMILIES_WITH_AOTRITON = ("cdna3", "cdna4")
 """Architectures on which `flash-2` is PyTorch's attention, in 2026, too."""
 FLASH_2_TIME_RATIOS: Mapping[str, tuple[float, float]] = {
@@ -42,18 +42,18 @@ BACKWARD_FRACTION_OF_64 = 0.92
 """Speed of fused attention backward over forward with queries and keys of 64: mean of Ampere, Hopper and Blackwell, as the next
 (docs/model.md names the sources)."""
 BACKWARD_FRACTION_OF_128 = 0.86
-"""The same of 128, for which the constants of all kernels hold."""
+"""Speed of fused attention backward over forward with heads of 128, for which the constants of all kernels hold."""
 BACKWARD_FRACTION_OF_192 = 0.73
-"""The same of 192, beside values of 128."""
+"""Speed of fused attention backward over forward with queries and keys of 192, beside values of 128."""
 BACKWARD_FRACTION_OF_256 = 0.58
-"""The same of 256."""
+"""Speed of fused attention backward over forward with heads of 256."""
 BACKWARD_FRACTIONS: Mapping[float, float] = {
     64.0: BACKWARD_FRACTION_OF_64,
     128.0: BACKWARD_FRACTION_OF_128,
     192.0: BACKWARD_FRACTION_OF_192,
     256.0: BACKWARD_FRACTION_OF_256,
 }
-"""They by the width; in between on straight lines, outside as at the ends."""
+"""Speed of fused attention backward over forward by width of heads; in between on straight lines, outside as at the ends."""
 
 
 def with_attention_kernel(

@@ -51,7 +51,7 @@ class Span:
     tokens: float
     """What a token sees."""
     kernel_tokens: float
-    """What fused kernels compute for it."""
+    """Tokens that fused kernels compute for a token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +59,13 @@ class SequenceShape:
     """What a sequence looks like to the attention of a model."""
 
     tokens: int
-    """Its length (s)."""
+    """Length of the sequence (s)."""
     num_layers: int
     """Layers of the model (L)."""
     window: SlidingWindow | None = None
     """Window of some or all layers."""
     documents: Documents | None = None
-    """What is packed into it; left out: one document."""
+    """Documents that are packed into the sequence; left out: one."""
 
     @property
     def mean_span(self) -> float:

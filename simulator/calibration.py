@@ -53,9 +53,9 @@ class ConstantName(Choice):
     HOST_LAUNCH_S = "host_launch_s"
     """Host time of one kernel that is launched from Python."""
     EARLY_HOST_LAUNCH_S = "early_host_launch_s"
-    """The same with software of 2021-22."""
+    """Host time of one kernel with software of 2021-22."""
     BLOCKING_HOST_LAUNCH_S = "blocking_host_launch_s"
-    """The same where the host waits for every kernel."""
+    """Host time of one kernel where the host waits for every kernel."""
     HIDDEN_TENSOR_FRACTION = "hidden_tensor_fraction"
     """Share of tensor-parallel traffic that runs beside products where software overlaps the two."""
 
@@ -140,7 +140,7 @@ class StepResiduals(Record):
     shared_log_deviation: _LogDeviation
     """Standard deviation of ln(true / simulated) that all designs on this accelerator share."""
     own_log_deviation: _LogDeviation
-    """The same of each layout."""
+    """Standard deviation of ln(true / simulated) that each layout has of its own."""
     interval_log_half_width: _LogDeviation
     """Half the width of the interval that holds four of five measurements, as a logarithm of time."""
 
@@ -175,9 +175,9 @@ class Calibration(Record):
     error_before_fraction: NonNegativeFloat
     """Mean size of the error with published constants."""
     error_after_fraction: NonNegativeFloat
-    """The same with these constants."""
+    """Mean size of the error with these constants."""
     error_left_out_fraction: NonNegativeFloat
-    """The same with constants that were fitted without the configuration."""
+    """Mean size of the error with constants that were fitted without the configuration."""
     constants: tuple[CalibratedConstant, ...] = Field(max_length=1000)
     """What was found; all other constants stay at their published values."""
     residuals: tuple[StepResiduals, ...] = Field(default=(), max_length=1000)
@@ -185,7 +185,7 @@ class Calibration(Record):
     idle_power_w: PositiveFloat | None = None
     """Power of the measured device when nothing ran; for information, and not used."""
     loaded_power_w: PositiveFloat | None = None
-    """The same under large matrix products."""
+    """Power of the measured device under large matrix products."""
 
     @model_validator(mode="after")
     def _names_each_constant_once(self) -> Self:

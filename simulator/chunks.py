@@ -267,13 +267,13 @@ class ChunkWeights:
         return self.routed / expert_ranks(workload, plans)[:, None]
 
     def of_chunk(self, chunk: int) -> ChunkWeights:
-        """Returns those of one chunk alone, `(n, 1)`."""
+        """Returns the weights of one chunk alone, `(n, 1)`."""
         names, one = ("shared", "routed", "whole", "never_cast"), slice(chunk, chunk + 1)
         columns = {name: np.asarray(getattr(self, name)) for name in names}
         return ChunkWeights(**{name: each[:, one] if each.ndim else each for name, each in columns.items()})
 
     def never_cast_on_rank(self, plans: PlanTable) -> Floats:
-        """Returns those of them that are never cast, `(n, C)`."""
+        """Returns the weights of one rank whose products stay in 16 bits whatever the plan's format, `(n, C)`."""
         return np.asarray(self.never_cast / plans.tensor_parallel[:, None])
 
 

@@ -24,13 +24,13 @@ class Climate(Record):
     mean_celsius: float = Field(ge=-60, le=60)
     """Mean temperature of the year."""
     yearly_amplitude_celsius: float = Field(default=0.0, ge=0, le=60)
-    """How far midsummer lies above it."""
+    """How far midsummer lies above the mean of the year."""
     daily_amplitude_celsius: float = Field(default=0.0, ge=0, le=40)
     """How far noon lies above the mean of the day."""
     free_cooling_below_celsius: float = Field(ge=-60, le=60)
     """Temperature up to which outdoor air or water cools without chillers."""
     overhead_per_celsius: float = Field(ge=0, le=1)
-    """What a degree above that adds to the PUE, at full load."""
+    """What a degree above `free_cooling_below_celsius` adds to the PUE, at full load."""
 
     @property
     def mean_overhead(self) -> float:

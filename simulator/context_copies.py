@@ -37,7 +37,7 @@ class Merge:
     num_forward: float = 2.0
     """Kernels: of outputs and of the sums of exponentials."""
     num_backward: float = 3.0
-    """Of gradients of queries, keys and values."""
+    """Kernels: of gradients of queries, keys and values."""
 
 
 MERGES: Mapping[str, Merge] = {

@@ -52,7 +52,7 @@ def head_ranks(workload: Workload, plans: PlanTable, link_domain_size: Integers)
 
 @once_per_rank
 def head_ranks_of(rank: Rank) -> Integers:
-    """Returns the same of the designs of a rank."""
+    """Returns how many context-parallel ranks exchange heads in the designs of a rank (u), `(n,)`; 1: none."""
     return head_ranks(rank.workload, rank.plans, rank.offers.link_domain_size)
 
 
@@ -120,7 +120,7 @@ def gradient_rounds_s(rank: Rank) -> Floats:
 
 
 def gradient_rounds(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns what a rank passes on of these gradients, and in how many steps."""
+    """Returns what a rank passes on of gradients of keys and values, and in how many steps."""
     c = rank.plans.context_parallel.astype(np.float64)
     passed_bytes = RING_GRADIENT_BYTES / ACTIVATION_BYTES * keys_and_values_bytes(rank)
     return np.where(c > 1.0, passed_bytes, 0.0), np.where(c > 1.0, c, 0.0)

@@ -61,7 +61,7 @@ class Dies(Record):
     process: Process
     """Process of the logic."""
     process_figures: ProcessFigures | None = None
-    """What a square centimetre of it takes; left out: as in table 1 of ACT."""
+    """What a square centimetre of logic takes; left out: as in table 1 of ACT."""
     memory_bytes: float = Field(default=0.0, ge=0)
     """Stacked memory in the package."""
     yield_fraction: float = Field(default=ACT_YIELD, gt=0, le=1)

@@ -34,7 +34,7 @@ class _Way:
     kernels: float
     """For all experts of a rank."""
     trained_bytes_per_value: float = 0.0
-    """What of it are gradients of biases, which frozen ones do not have."""
+    """Bytes among these that are gradients of biases, which frozen ones do not have."""
     trained_kernels_per_expert: float = 0.0
 
     def bytes_of(self, rank: Rank) -> float:
@@ -51,7 +51,7 @@ FORWARD: Mapping[ExpertDispatch, _Way] = {
     "deduplicated": _Way(bytes_per_value=28.0, kernels_per_expert=2.0, kernels=2.0),
     "all_to_all": _Way(bytes_per_value=12.0, kernels_per_expert=2.0, kernels=1.0),
 }
-"""With weights of the router in 32 and in 16 bits."""
+"""Adding biases forward, with weights of the router in 32 and in 16 bits."""
 BACKWARD: Mapping[ExpertDispatch, _Way] = {
     "deduplicated": _Way(
         bytes_per_value=40.0,
@@ -68,7 +68,7 @@ BACKWARD: Mapping[ExpertDispatch, _Way] = {
         trained_kernels_per_expert=2.0,
     ),
 }
-"""The same."""
+"""Adding biases backward, with weights of the router in 32 and in 16 bits."""
 
 
 def are_apart(rank: Rank) -> bool:
@@ -78,7 +78,7 @@ def are_apart(rank: Rank) -> bool:
 
 
 def bias_launches(rank: Rank, num_local: Floats) -> Directions:
-    """Returns the kernels of them forward and backward for so many experts of a rank, `(n,)`."""
+    """Returns the kernels of biases forward and backward for so many experts of a rank, `(n,)`."""
     forward, backward = (way.launches_of(rank, num_local) for way in _ways(rank))
     return forward, backward
 

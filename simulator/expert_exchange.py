@@ -99,7 +99,7 @@ def _exchange_s(rank: Rank) -> Directions:
 
 
 def _gather_s(rank: Rank) -> Floats:
-    """That gather in a step."""
+    """The gather of maps of the routing in a step."""
     return map_gather_s(rank) / RATE_IN_TRAINING
 
 

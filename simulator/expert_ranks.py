@@ -24,7 +24,7 @@ def expert_ranks(workload: Workload, plans: PlanTable) -> Integers:
 
 
 def expert_replicas(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the ranks that hold the same part of it, D c t / (e t_e), `(n,)`."""
+    """Returns the ranks that hold the same part of a set of routed experts, D c t / (e t_e), `(n,)`."""
     ranks = plans.data_parallel * plans.context_parallel * plans.tensor_parallel
     return ranks // expert_ranks(workload, plans)
 

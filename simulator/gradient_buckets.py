@@ -45,7 +45,7 @@ class Buckets(NamedTuple):
 
     @classmethod
     def of(cls, rank: Rank, parts: ModelParts, weights: StepWeights) -> Buckets:
-        """Returns those of designs with the parts and the weights of their chunks."""
+        """Returns the pieces of designs with the parts and the weights of their chunks."""
         plans, workload = rank.plans, rank.workload
         ahead = np.ones(parts.counts[Part.OUTPUT].shape, dtype=np.int64)
         behind, first = ahead.copy(), _first_weights(rank, weights)

@@ -234,7 +234,7 @@ class Storage(Record):
 
     @property
     def power_of_bytes_w(self) -> float:
-        """What of it is known by the capacity alone."""
+        """IT power that is known by the capacity alone."""
         return 0.0 if self.capacity_power_w is not None else self.capacity_bytes * self.power_w_per_byte
 
 

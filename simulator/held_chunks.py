@@ -98,7 +98,7 @@ def held_at_moments(plan: Plan, num_micro_batches: int) -> Integers:
 
 
 def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
-    """Those of one stage, `(k, C)`, behind forwards; none at which nothing is held that is not at another one, too."""
+    """What one stage holds behind forwards, `(k, C)`; no moment at which it holds nothing that another moment lacks."""
     c, last_way = shape.num_chunks, num_directions(shape.schedule) - 1
     is_forward = turns < c
     steps = np.zeros((len(turns), c), dtype=np.int64)
@@ -218,7 +218,7 @@ def _run(shape: PipelineShape, number: int) -> tuple[int, int]:
 
 @compiled
 def _played(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
-    """The same in any order: a forward adds its chunk to what is held, the last operation of its backward takes it."""
+    """Most that is held in any order: a forward adds its chunk, the last operation of its backward takes it."""
     c, num_ways = shape.num_chunks, num_directions(shape.schedule)
     turns = np.empty(num_ways * c // shape.num_stages * shape.num_micro_batches, dtype=np.int32)
     fill_turns(shape, stage, turns)

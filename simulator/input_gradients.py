@@ -105,7 +105,7 @@ def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
 
 
 def entered_in_attention(rank: Rank) -> list[Entered]:
-    """Returns those into attention: the product for queries, keys and values, or both up to heads from their latents."""
+    """Returns the products into attention: that for queries, keys and values, or both up to heads from their latents."""
     if rank.workload.model.latent_attention is None:
         product = attention_products(rank)[0]
         return [_of_block(rank, product, share) for share in _head_shares(rank, product)]
@@ -119,7 +119,7 @@ def entered_in_attention(rank: Rank) -> list[Entered]:
 
 
 def entered_in_feed_forward(rank: Rank, *, is_expert: bool) -> list[Entered]:
-    """Returns that into a feed-forward block; none where all of it is routed experts, or shared ones have their own stream."""
+    """Returns the product into a feed-forward block; none where all is routed experts, or shared ones have their own stream."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     width = model.ffn_hidden_size
     if is_expert and model.experts:

@@ -141,7 +141,7 @@ def _spares_for_losses(job: Job, plans: PlanTable, in_repair: Floats) -> Floats:
 
 
 def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Floats) -> Floats:
-    """Returns the same where domains fail, `(n,)`: all their nodes at once, for which as many spares have to stand by."""
+    """Returns the fewest spares where domains fail, `(n,)`: all their nodes at once, for which as many have to stand by."""
     rates, size = _rates_per_s(job, plans), _domain_nodes(job, plans)
     node, domain = rates[Interruption.NODE_FAULT], rates[Interruption.DOMAIN_FAULT]
     seconds = in_repair / lost_nodes_per_s(rates, size)

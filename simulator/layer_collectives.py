@@ -64,7 +64,7 @@ def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
 
 
 def repeated_s(rank: Rank) -> Floats:
-    """Returns those of the second block that recomputing it repeats: blocks side by side are left behind it, together."""
+    """Returns the collectives that recomputing the second block repeats: blocks side by side are left behind it, together."""
     in_s, out_s = block_entering_s(rank, (AdaptedProduct.FC1,)), _block_leaving_s(rank)
     return in_s[0] + out_s[0] if rank.workload.model.num_blocks_in_turn > 1 else in_s[0]
 

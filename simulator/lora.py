@@ -28,7 +28,7 @@ class AdaptedProduct(Choice):
 ATTENTION_PRODUCTS = (AdaptedProduct.QKV, AdaptedProduct.PROJ)
 """Products of the attention block."""
 FEED_FORWARD_PRODUCTS = (AdaptedProduct.FC1, AdaptedProduct.FC2)
-"""Those of the feed-forward block."""
+"""Products of the feed-forward block."""
 SPLIT_OUTPUTS = (AdaptedProduct.QKV, AdaptedProduct.FC1)
 """Products whose outputs tensor parallelism splits, and that a block is entered by; of the others it splits the inputs
 (Megatron-LM)."""

@@ -93,13 +93,13 @@ class PartWeights(NamedTuple):
     """Weights of one part of a model, of all ranks that share one copy; many of them are `simulator.chunks.ChunkWeights`."""
 
     shared: int
-    """Those that every token meets."""
+    """Weights that every token meets."""
     routed: int = 0
-    """Those of routed experts."""
+    """Weights of routed experts."""
     whole: int = 0
-    """Those of the former that tensor-parallel ranks do not split."""
+    """Weights among those that every token meets which tensor-parallel ranks do not split."""
     never_cast: int = 0
-    """Those of them whose products stay in 16 bits whatever the plan's format."""
+    """Weights whose products stay in 16 bits whatever the plan's format."""
 
 
 class ModelShape(Record):
@@ -265,7 +265,7 @@ class ModelShape(Record):
 
     @property
     def expert_layer_whole_parameters(self) -> int:
-        """The same of an expert layer, whose router is whole, too."""
+        """Weights of an expert layer that every tensor-parallel rank holds whole: products down to latents, and the router."""
         router = self.hidden_size * self.experts.num_experts if self.experts else 0
         return self.dense_layer_whole_parameters + router
 

@@ -39,11 +39,11 @@ from simulator.table import Floats
 NORM_PASSES, NORM_BACKWARD_PASSES = 2.0, 3.0
 """Reads and writes of a fused norm; backward its input, the gradient of its output and that of its input."""
 SUM_PASSES = 3.0
-"""Those of a residual addition, of a sum of two blocks, and backward of the gradients of residual stream and norm."""
+"""Reads and writes of a residual addition, of a sum of two blocks, and backward of gradients of residual stream and norm."""
 ROTARY_PASSES = 2.0
-"""Those of rotary positions, in either direction."""
+"""Reads and writes of rotary positions, in either direction."""
 GATED_BACKWARD_PASSES = 5.0
-"""Those of a gated activation backward: both inputs, the gradient of its output and those of its inputs; forward 3."""
+"""Reads and writes of a gated activation backward: both inputs, the gradients of its output and of its inputs; forward 3."""
 
 
 CAST_BYTES = 6.0
@@ -84,7 +84,7 @@ def _norm_bytes_again(rank: Rank) -> Floats:
 
 
 def operators_s(rank: Rank, num_bytes: Floats, num_kernels: Floats | float) -> Floats:
-    """Returns how long some of them take that move so many bytes, `(n,)`."""
+    """Returns how long memory-bound operators take that move so many bytes, `(n,)`."""
     is_plain = rank.workload.has_fused_operators or is_counted(rank)
     ratio = 1.0 if is_plain else rank.training.separate_operators_ratio
     return rank.memory_bound_s(ratio * num_bytes, num_kernels)
@@ -141,20 +141,20 @@ def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
 
 
 def norm_bytes(rank: Rank) -> Floats:
-    """Returns what of it is one norm of the residual stream."""
+    """Returns the bytes that one norm of the residual stream moves."""
     per_value = NORM_BYTES if is_counted(rank) else NORM_PASSES * ACTIVATION_BYTES
     return per_value * rank.split_tokens * rank.workload.model.hidden_size
 
 
 def norm_backward_bytes(rank: Rank) -> Floats:
-    """Returns the same of its backward pass."""
+    """Returns the bytes that the backward pass of one norm of the residual stream moves."""
     if not _counts_backward(rank):
         return BACKWARD_RATIO * norm_bytes(rank)
     return NORM_BACKWARD_PASSES / NORM_PASSES * norm_bytes(rank)
 
 
 def rotary_bytes(rank: Rank) -> Floats:
-    """Returns what of it are the rotary positions."""
+    """Returns the bytes that rotary positions move."""
     return (ROTARY_BYTES if is_counted(rank) else ROTARY_PASSES * ACTIVATION_BYTES) * _head_values(rank)
 
 
@@ -164,12 +164,12 @@ def norm_kernels(rank: Rank) -> float:
 
 
 def rotary_kernels(rank: Rank) -> float:
-    """Returns those of the positions of queries and keys."""
+    """Returns the launches of the positions of queries and keys."""
     return 2.0 * (ROTARY_KERNELS if is_counted(rank) else 1.0)
 
 
 def activation_kernels(rank: Rank) -> float:
-    """Returns those of an activation function."""
+    """Returns the launches of an activation function."""
     return GATED_ACTIVATION_KERNELS if is_counted(rank) else 1.0
 
 
@@ -180,7 +180,7 @@ def _head_values(rank: Rank) -> Floats:
 
 
 def activation_bytes(rank: Rank, values: Floats | float) -> Floats:
-    """Returns what of it is the activation function over so many values of a token, of all tensor-parallel ranks."""
+    """Returns the bytes that an activation function moves over so many values of a token, of all tensor-parallel ranks."""
     matrices = rank.workload.model.num_ffn_matrices
     per_value = GATED_ACTIVATION_BYTES if is_counted(rank) else ACTIVATION_BYTES * matrices
     return rank.tokens * per_value * values / rank.plans.tensor_parallel
@@ -200,7 +200,7 @@ def routed_values(rank: Rank) -> Floats:
 
 
 def shared_values(rank: Rank) -> float:
-    """Returns the same of shared experts."""
+    """Returns the values of a token between the products of shared experts."""
     experts = rank.workload.model.experts
     assert experts is not None
     return float(experts.shared_ffn_hidden_size)

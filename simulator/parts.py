@@ -99,5 +99,5 @@ def _weights_of_part(model: ModelShape, part: Part) -> PartWeights:
 
 
 def rank_of_part(rank: Rank, part: Part) -> Rank:
-    """Returns the same ranks with what their plans compute again of a part."""
+    """Returns ranks whose plans compute again what they do of a part."""
     return replace(rank, plans=without_recompute(rank.plans)) if part.is_kept else rank

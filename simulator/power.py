@@ -73,7 +73,7 @@ class PhasePower:
     compute_w: Floats
     """Every accelerator computing, at its limit."""
     unlimited_compute_w: Floats
-    """The same if nothing limited it."""
+    """Every accelerator computing, if nothing limited it."""
     communication_w: Floats
     optimizer_w: Floats
     evaluation_w: Floats
@@ -106,9 +106,9 @@ class PowerTable(Table):
     peak_power_w: Floats
     """Most that the facility draws: every accelerator computing, spares idle, in the warmest hour."""
     hall_power_w: Floats
-    """IT power at that time,"""
+    """IT power when the facility draws most."""
     cooling_power_w: Floats
-    """and what cooling and the building draw beside it."""
+    """What cooling and the building draw when the facility draws most."""
     rack_power_w: Floats
     """IT power of the nodes of one rack, all of them computing."""
     power_swing_w: Floats

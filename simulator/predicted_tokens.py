@@ -27,7 +27,7 @@ def repeats_projection(workload: Workload, plans: PlanTable) -> Booleans:
 
 
 def plans_of_modules(workload: Workload, plans: PlanTable) -> PlanTable:
-    """Returns the same plans with what they compute again of the layer of a module: none of it where some layers are named."""
+    """Returns plans that compute again what these do of the layer of a module: nothing where some layers are named."""
     keeps = ~repeats_projection(workload, plans) & (plans.recompute == Recompute.FULL.code)
     return replace(
         plans,

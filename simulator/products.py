@@ -16,7 +16,7 @@ class Gathered(Enum):
     INPUT = auto()
     """What enters a block, forward."""
     GRADIENT = auto()
-    """That of what leaves a block, backward."""
+    """The gradient of what leaves a block, backward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Batch:
     num_casts: float = 1.0
     """Tensors whose casts to 8 or 4 bits are launched with them in each direction, the input or its gradient."""
     gathered: Gathered = Gathered.NOTHING
-    """What tensor-parallel ranks gather of it with sequence parallelism."""
+    """What tensor-parallel ranks gather of the product with sequence parallelism."""
     name: AdaptedProduct | None = None
     """Which of the products that may have an adapter it is; `None`: none of them."""
 

@@ -104,7 +104,7 @@ class Rank:
 
     @cached_property
     def hidden_gather_s(self) -> Floats:
-        """All-gather of it between tensor-parallel ranks; a reduce-scatter takes as long."""
+        """All-gather of the residual stream between tensor-parallel ranks; a reduce-scatter takes as long."""
         return all_gather_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     @cached_property
@@ -118,7 +118,7 @@ class Rank:
 
     @cached_property
     def block_gather_s(self) -> tuple[Floats, Floats]:
-        """The all-gathers of that."""
+        """All-gathers of what tensor-parallel ranks gather in a block, forward and backward."""
         if not self._gathers_cast:
             return self.hidden_gather_s, self.hidden_gather_s
         forward_s, backward_s = (
@@ -128,13 +128,13 @@ class Rank:
 
     @cached_property
     def largest_bytes(self) -> Floats:
-        """What they all-reduce ahead of it: the largest value where scales are of whole tensors."""
+        """What tensor-parallel ranks all-reduce ahead of a gather: the largest value where scales are of whole tensors."""
         is_summed = self._gathers_cast & sums_largest(self.workload, self.plans)
         return np.where(is_summed, LARGEST_BYTES, 0.0)
 
     @cached_property
     def largest_s(self) -> Floats:
-        """The all-reduces of that."""
+        """All-reduces of the largest value ahead of a gather."""
         if not np.any(self.largest_bytes):
             return np.zeros(len(self.plans))
         return np.where(
@@ -149,7 +149,7 @@ class Rank:
 
     @cached_property
     def hidden_all_reduce_s(self) -> Floats:
-        """All-reduce of it between tensor-parallel ranks."""
+        """All-reduce of the residual stream between tensor-parallel ranks."""
         return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     def input_gradient_sum_s(self, num_bytes: Floats) -> Floats:

@@ -42,7 +42,7 @@ class Parts:
 
     @classmethod
     def of(cls, model: ModelShape) -> Parts:
-        """Returns those of a model."""
+        """Returns the parts of a model's layers."""
         experts = model.experts
         return cls(
             latent_attention=model.latent_attention is not None,

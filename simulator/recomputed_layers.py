@@ -73,5 +73,5 @@ def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def without_recompute(plans: PlanTable) -> PlanTable:
-    """Returns the same plans keeping all activations."""
+    """Returns plans like these that keep all activations."""
     return replace(plans, recompute=np.full_like(plans.recompute, Recompute.NONE.code))

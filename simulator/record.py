@@ -57,7 +57,7 @@ def meanings(record: type[Record]) -> Mapping[str, str]:
 
 
 def _docstrings(record: type[Record]) -> dict[str, str]:
-    """Returns those of the fields that a type has of its own."""
+    """Returns the docstrings of the fields that a type has of its own."""
     try:
         source = inspect.getsource(record)
     except OSError:  # installed without its source

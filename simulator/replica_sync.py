@@ -75,14 +75,14 @@ class ReplicaGroup:
 
     @classmethod
     def of_shared_copies(cls, rank: Rank) -> Self:
-        """Returns the ranks that hold the same share of the former, one of each copy."""
+        """Returns the ranks that hold the same share of the weights that every token meets, one of each copy."""
         plans, ranks = rank.plans, shard_group(rank.plans)
         num_copies = plans.data_parallel * plans.context_parallel // ranks
         return cls._of(rank, plans.tensor_parallel * ranks, num_copies)
 
     @classmethod
     def of_routed_copies(cls, rank: Rank) -> Self:
-        """Returns the ranks that hold the same share of the latter."""
+        """Returns the ranks that hold the same share of the weights of routed experts, one of each copy."""
         workload, plans = rank.workload, rank.plans
         ranks = routed_shard_group(workload, plans).astype(np.int64)
         return cls._of(rank, expert_ranks(workload, plans) * ranks, expert_replicas(workload, plans) // ranks)
@@ -95,7 +95,7 @@ class ReplicaGroup:
 
     @classmethod
     def of_all_routed(cls, rank: Rank) -> Self:
-        """Returns the same of routed experts."""
+        """Returns all ranks that hold the same weights of routed experts, sharded or not."""
         workload, plans = rank.workload, rank.plans
         return cls._of(rank, expert_ranks(workload, plans), expert_replicas(workload, plans))
 
@@ -149,18 +149,18 @@ class _Groups:
 
     @cached_property
     def shards(self) -> ReplicaGroup:
-        """Those that share one copy."""
+        """Ranks that share one copy."""
         return ReplicaGroup.of_routed(self.rank) if self.is_routed else ReplicaGroup.of_shared(self.rank)
 
     @property
     def copies(self) -> ReplicaGroup:
-        """Those that hold the same share, one of each copy."""
+        """Ranks that hold the same share, one of each copy."""
         of = ReplicaGroup.of_routed_copies if self.is_routed else ReplicaGroup.of_shared_copies
         return of(self.rank)
 
     @property
     def every(self) -> ReplicaGroup:
-        """All of them."""
+        """All ranks that hold the same weights, sharded or not."""
         of = ReplicaGroup.of_all_routed if self.is_routed else ReplicaGroup.of_all_shared
         return of(self.rank)
 
@@ -194,7 +194,7 @@ class ReplicaTraffic:
         return traffic if rank.workload.sharded_copies == "none" else traffic.with_copies(rank, weights)
 
     def with_copies(self, rank: Rank, weights: StepWeights) -> Self:
-        """Returns the same with what the streams of collectives copy and cast."""
+        """Returns this traffic with what the streams of collectives copy and cast."""
         ahead_s, behind_s = stream_copies_s(rank, weights)
         again_s = np.where(rank.plans.zero_stage[:, None] == 3, ahead_s, 0.0)
         return replace(
@@ -249,7 +249,7 @@ class ReplicaTraffic:
         return traffic + cls._between(groups.copies, is_between, weights / groups.shards.size)
 
     def regathered(self, is_again: Booleans) -> Self:
-        """Returns the same where the gather once per step of some designs, `(n,)`, is one in every forward pass."""
+        """Returns traffic whose gather once per step is, for some designs, `(n,)`, one in every forward pass."""
         if not is_again.any():
             return self
         return replace(

@@ -54,15 +54,15 @@ class SummaryTable(Table):
     peak_power_w: Floats
     """Most that the facility draws."""
     hall_power_w: Floats
-    """IT power at that time,"""
+    """IT power when the facility draws most."""
     cooling_power_w: Floats
-    """and what cooling and the building draw beside it."""
+    """What cooling and the building draw when the facility draws most."""
     rack_power_w: Floats
     """IT power of the nodes of one rack."""
     power_swing_w: Floats
     """Largest change of the facility's power at once."""
     power_ramp_w_per_s: Floats
-    """Its fastest change."""
+    """Fastest change of the facility's power."""
     power_range_fraction: Floats
     """The swing as a share of the peak, for the IT power of the training nodes."""
     mean_power_w: Floats

@@ -147,7 +147,7 @@ class _Made:
     shards_s: Directions
     """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
     copies_s: Directions
-    """The same of copies of activations."""
+    """Exposed copies of activations, `(n, C)` a way."""
     pipeline: PipelineColumns
     lent_s: Floats
     """What the step takes longer because traffic of the replicas takes cores from passes, `(n,)`."""

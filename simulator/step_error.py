@@ -162,7 +162,7 @@ class _Line:
 
     error: StepError
     accelerators: tuple[str, ...]
-    """Those whose steps were measured."""
+    """Accelerators whose steps were measured."""
 
 
 @cache

@@ -60,11 +60,11 @@ class StepEvents(Table):
     """How much of a forward or backward is exposed collectives of tensor and context parallelism; here and below 0 for all
     other events."""
     expert_comm_s: Floats
-    """The same of expert parallelism."""
+    """How much of a forward or backward is exposed collectives of expert parallelism."""
     shard_comm_s: Floats
-    """The same of ZeRO-2 and ZeRO-3."""
+    """How much of a forward or backward is exposed collectives of ZeRO-2 and ZeRO-3."""
     host_copy_s: Floats
-    """The same of activations on their way to main memory and back."""
+    """How much of a forward or backward is exposed copying of activations to main memory and back."""
     is_background: Booleans
     """Whether the stage works on meanwhile."""
 

@@ -34,7 +34,7 @@ class Reach:
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """All of them, in the order of their fields."""
+        """All parts, in the order of their fields."""
         return (
             self.sequence_tokens,
             self.context_ranks,

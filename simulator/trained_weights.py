@@ -22,13 +22,13 @@ class StepWeights:
     """Weights of every chunk, `(n, C)`."""
 
     trained: ChunkWeights
-    """Those that are updated."""
+    """Weights that are updated."""
     frozen: ChunkWeights | None = None
-    """The others; `None` where all are trained."""
+    """Weights that are not updated; `None` where all are."""
 
     @property
     def together(self) -> ChunkWeights:
-        """All of them."""
+        """All weights, trained and frozen."""
         if self.frozen is None:
             return self.trained
         return ChunkWeights(

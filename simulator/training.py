@@ -52,9 +52,9 @@ class TrainingConstants:
     launch_s: float
     """Host time of one kernel that is launched from Python."""
     early_launch_s: float
-    """The same with software and hosts of 2021-22."""
+    """Host time of one kernel with software and hosts of 2021-22."""
     blocking_launch_s: float
-    """The same where the host waits for every kernel."""
+    """Host time of one kernel where the host waits for every kernel."""
     cast_ratio: float
     """Bytes that training moves to bring elements into 8 bits (both layouts, largest values), relative to inference."""
     accelerator_spread_fraction: float

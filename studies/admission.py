@@ -25,7 +25,7 @@ class DesignCodes(NamedTuple):
     worths: Integers
     """What a unit of each digit of a layout is worth, falling, `(k,)`; the last one is 1."""
     can_save: Booleans
-    """Which of these layouts can save by which schemes, `(n, s)`; the index of the scheme is the first digit behind them."""
+    """Which layouts can save by which schemes, `(n, s)`; a scheme's index is the first digit behind those of a layout."""
     run_sizes: Integers
     """Values of each knob behind those of the layout."""
 

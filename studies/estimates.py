@@ -112,7 +112,7 @@ class Estimator:
         self._fit = None
 
     def layout_shortfalls(self) -> Floats:
-        """Returns the same as `shortfalls` for the layouts of the space, all corrected by the mean ratio, `(n,)`."""
+        """Returns what `shortfalls` would for the layouts of the space, all corrected by the mean ratio, `(n,)`."""
         mean, front = self._fitted().mean, self._front()
 
         def estimated(rows: _Rows) -> Floats:
@@ -135,7 +135,7 @@ class Estimator:
         return np.concatenate(on_threads(estimated, _shared(np.arange(len(plans)))))
 
     def _shortfalls(self, rows: _Rows, ratios: Floats, front: Floats) -> Floats:
-        """The same for layouts `rows` and ratios `(n, k + 1)`, the last of which is what no objective measures."""
+        """How far layouts `rows` are from the front by ratios `(n, k + 1)`, the last of which is what no objective measures."""
         hidden = np.where(ratios[:, -1] > CERTAIN_EXCESS, ratios[:, -1], -np.inf)
         shortfalls = np.maximum(hidden, self._beyond_limits(rows, ratios))
         shortfalls = _beyond_front(self._log_bounds[rows] + ratios[:, :-1], front, shortfalls)

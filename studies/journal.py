@@ -61,7 +61,7 @@ class Batch:
     plans: PlanTable
     """The designs that were kept."""
     outcomes: Outcomes
-    """What became of them."""
+    """What became of the designs that were kept."""
     parts: Parts
     """The bytes in which all of this was written."""
 

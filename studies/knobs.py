@@ -138,7 +138,7 @@ class Knobs:
         return _codes(indices, self.values.values())
 
     def designs(self, indices: Integers) -> tuple[Integers, PlanTable]:
-        """Returns those of index rows `(n, k)` that are designs of the space, and the designs."""
+        """Returns the index rows among `(n, k)` that are designs of the space, and the designs."""
         place, is_design = self._places_of_designs(indices)
         indices, place = indices[is_design], place[is_design]
         schemes, with_spares = indices[:, self.num_layout_knobs], indices[:, self.num_layout_knobs + 1]
@@ -171,7 +171,7 @@ class Knobs:
         return self._places(indices)[1]
 
     def _places_of_designs(self, indices: Integers) -> tuple[NDArray[np.intp], Booleans]:
-        """The same places, and which of them the scheme of the row can save, `(n,)` each."""
+        """Places of the layouts of index rows, and which of them the scheme of the row can save, `(n,)` each."""
         place, is_known = self._places(indices)
         return place, is_known & self._can_save[self.rows[place], indices[:, self.num_layout_knobs]]
 

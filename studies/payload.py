@@ -49,7 +49,7 @@ class Parts:
         return self.table(PLANS, PlanTable)
 
     def outcomes(self) -> Outcomes:
-        """Returns what became of them; raises as `table` does."""
+        """Returns what became of the designs; raises as `table` does."""
         kinds: dict[str, type[Table]] = get_type_hints(Outcomes)
         return Outcomes(**{name: self.table(name, kind) for name, kind in kinds.items()})  # type: ignore[arg-type]
 

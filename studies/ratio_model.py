@@ -58,9 +58,9 @@ _NUM_GPUS, _HAS_SPARES, _OFFER, _ZERO_STAGE, _CHECKPOINT_SCHEME = (
 UNLIKE_CHOICES = 2.0
 """Square of the distance of two designs by one choice."""
 UNLIKE_RUNS = 18.0
-"""The same of ways to run, by scheme or by whether there are spares."""
+"""Square of the distance of two ways to run, by scheme or by whether there are spares."""
 UNLIKE_SHARDING = 36.0
-"""The same of layouts by ZeRO stage: what the third one adds tells next to nothing of the others."""
+"""Square of the distance of two layouts by ZeRO stage: what the third one adds tells next to nothing of the others."""
 HOPE = 0.5
 """Standard deviations by which ratios of designs unlike all known ones are taken to be lower than expected, so that what
 few bad designs told of is tried again."""

@@ -49,13 +49,13 @@ class Ending:
 
     status: RunStatus
     metrics: Mapping[str, float]
-    """Its result."""
+    """Result of the study."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """What it is found by."""
+    """What the study is found by."""
     recommended_id: int | None = None
     """Number of the recommended design; None: there is none."""
     tied_ids: Collection[int] = ()
-    """Numbers of the designs that cannot be told from it."""
+    """Numbers of the designs that cannot be told from the recommended one."""
 
 
 class Recording:

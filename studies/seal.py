@@ -41,11 +41,11 @@ class Seal:
     num_batches: int = 0
     """Batches that were written."""
     num_designs: int = 0
-    """Designs that were simulated for them."""
+    """Designs that were simulated for the batches."""
     elapsed_s: float = 0.0
-    """Seconds that the study had been running when the last one was written."""
+    """Seconds that the study had been running when the last batch was written."""
     last_batch: bytes = b""
-    """Checksum of the last one, which covers those of all before it; empty where there is none."""
+    """Checksum of the last batch, which covers those of all before it; empty where there is none."""
 
     def row(self) -> tuple[object, ...]:
         """Returns the row of the table."""

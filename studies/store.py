@@ -25,7 +25,7 @@ SUFFIX: Final = ".study"
 NUM_SHOWN_DIGITS: Final = 8
 """Digits of the hash in a study's name."""
 NUM_LEAST_CHARACTERS: Final = 4
-"""Of its name or hash, by which a study can be called: fewer are a slip of the hand."""
+"""Characters of its name or hash by which a study can be called: fewer are a slip of the hand."""
 LONGEST_NAME: Final = 60
 """Characters of the job's name in that of its study: file names have limits."""
 

@@ -85,7 +85,7 @@ class LayerFit(Record):
     kept_bytes: float | None = None
     """What it kept from the one to the other; `null` where unknown, and in 8 bits, where frameworks differ."""
     kept_error_fraction: float | None = None
-    """The same simulated over measured, less one."""
+    """What it keeps from forward to backward, simulated over measured, less one."""
 
 
 class CalibrationAnswer(Record):

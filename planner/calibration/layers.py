@@ -33,7 +33,7 @@ from simulator.training import training_constants
 from simulator.workload import Workload
 
 NO_PRICE = Estimate(low=1, mid=1, high=1)
-"""It plays no part in a layer."""
+"""A price, which plays no part in a layer."""
 ANY_ACCELERATOR = "h100-sxm5-80gb"
 """What a layer keeps does not depend on it."""
 WAITING_RATIO = 1.1
@@ -51,7 +51,7 @@ class LayerErrors(NamedTuple):
     """With the clock and the host time of the other models' layers."""
 
     def take(self, chosen: Booleans) -> LayerErrors:
-        """Returns those of some passes."""
+        """Returns the errors of some passes."""
         return LayerErrors(*(errors[chosen] for errors in self))
 
 

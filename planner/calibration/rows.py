@@ -25,7 +25,7 @@ ENOUGH_CONFIGURATIONS = 8
 UNEQUAL_RATIO = 1.15
 """Slowest over fastest measurement of one configuration from which a reader is warned."""
 CONTRADICTORY_RATIO = 1.5
-"""The same from which nothing can be learned from the rows."""
+"""Slowest over fastest measurement of one configuration from which nothing can be learned from the rows."""
 MOST_NAMED = 5
 """Rows or reasons that one message names."""
 
@@ -36,7 +36,7 @@ class UsableRows:
 
     steps: MeasuredSteps
     num_rows: int
-    """Rows behind them."""
+    """Rows behind these steps."""
     num_left_out: int
     warnings: tuple[str, ...]
 

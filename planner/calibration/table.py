@@ -35,15 +35,15 @@ class KernelKind(Choice):
     GEMM = "gemm"
     """(m, k) x (k, n) as forward: the right input, of weights, lies transposed."""
     INPUT_GRADIENT = "input_gradient"
-    """The same with both inputs as they lie in memory."""
+    """(m, k) x (k, n) with both inputs as they lie in memory."""
     WEIGHT_GRADIENT = "weight_gradient"
-    """The same with the left input transposed."""
+    """(m, k) x (k, n) with the left input transposed."""
     ADDED_GRADIENT = "added_gradient"
-    """The same, added to a matrix of 32 bits: a weight gradient of all but the first micro-batch."""
+    """A weight gradient that is added to a matrix of 32 bits: that of all but the first micro-batch."""
     ATTENTION = "attention"
     """Causal fused attention, forward."""
     ATTENTION_BACKWARD = "attention_backward"
-    """Its backward pass."""
+    """The backward pass of fused attention."""
     COPY = "copy"
     """Half of `num_bytes` is read, half written."""
     ADD = "add"
@@ -54,7 +54,7 @@ class KernelKind(Choice):
     """A layer of `model` forward, one of several in a row under lasting load, its kernels launched from Python; it keeps
     `num_bytes` for its backward pass."""
     LAYER_BACKWARD = "layer_backward"
-    """Its backward pass."""
+    """The backward pass of a layer of `model`."""
 
 
 class Software(Choice):

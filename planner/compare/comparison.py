@@ -117,7 +117,7 @@ class Comparison(Record):
     decisions: tuple[DecisionRow, ...]
     """The designs."""
     metrics: tuple[MetricRow, ...]
-    """Their figures."""
+    """Figures of the designs."""
     grids: tuple[tuple[GridConvention, ...], ...] = ()
     """How the grids behind their carbon are counted, side by side; a side without a design has those of all its offers."""
     explanations: tuple[Explanation, ...]

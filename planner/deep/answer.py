@@ -86,7 +86,7 @@ class DeepStep(Record):
     step_time_s: float
     """From the first operator to the last weight update."""
     fast_step_time_s: float
-    """The same at the fast depth, without anything slow."""
+    """Step at the fast depth, without anything slow."""
     difference_fraction: float
     """Of the deep depth from the fast one."""
     shared_links_s: float

@@ -29,7 +29,7 @@ class ConstraintText(Record):
     sentence: str
     """What it says."""
     formula: str
-    """The same as a comparison, in the letters of docs/model.md."""
+    """The constraint as a comparison, in the letters of docs/model.md."""
     unit: str
     """Unit of both sides; 1 for counts and shares."""
     source: str
@@ -59,13 +59,13 @@ class Check(Record):
     limit: float | None
     """What it is compared with."""
     unit: str
-    """Unit of both."""
+    """Unit of `value` and `limit`."""
     slack_fraction: float | None
     """Share of the limit that is left; negative where it is broken."""
     figures: Figures
     """All quantities that the constraint compares, by name."""
     sentence: str
-    """The same in words."""
+    """What the constraint says about the plan, in words."""
 
 
 class PlanExplanation(Record):
@@ -94,7 +94,7 @@ class RemovedDesigns(Record):
     num_designs: int
     """Designs that break it."""
     num_only: int
-    """Those among them that break nothing else at this stage."""
+    """Designs that break it and nothing else at this stage."""
 
 
 class Binding(Record):
@@ -107,7 +107,7 @@ class Binding(Record):
     least: float
     """Least value of any design that keeps all other limits, this one too."""
     least_without: float
-    """The same without this limit."""
+    """Least value of any design that keeps all other limits, this one left out."""
 
 
 class FewestAccelerators(Record):
@@ -133,11 +133,11 @@ class SpaceExplanation(Record):
     num_tried: int
     """Designs that are tried: degrees that divide what they must, under every choice of the job."""
     num_valid: int
-    """Those that keep the rules of layouts."""
+    """Designs that keep the rules of layouts."""
     num_admitted: int
-    """Those that may keep memory and every limit, by bounds."""
+    """Designs that may keep memory and every limit, by bounds."""
     num_feasible: int | None
-    """Those that do, by simulation; null where the designs were not simulated."""
+    """Designs that keep memory and every limit, by simulation; null where the designs were not simulated."""
     removed: tuple[RemovedDesigns, ...]
     """What each constraint removes; only those that remove any."""
     binding: tuple[Binding, ...]

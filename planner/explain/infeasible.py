@@ -52,7 +52,7 @@ class _Case:
         )
 
     def proven_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The same of all layouts, with memory and main memory where the conflict needs them."""
+        """Limits among these that bounds of all layouts break, with memory and main memory where the conflict needs them."""
         limits = WHOLE | {name: self.limits[name] for name in names}
         return conflicting_limits(least_needs(self.space.bounds, names), limits)
 

@@ -33,7 +33,7 @@ class TracedFailures(Record):
     num_rows: int
     """Failures in the trace."""
     num_stops: int
-    """Those that hit a node of this cluster."""
+    """Failures that hit a node of this cluster."""
     span_days: float
     """From the start of the trace to its last failure."""
     failures_per_1000_node_days: float

@@ -44,7 +44,7 @@ class DrawnRun:
     power_w: Floats
     """Of the nodes that train, in each piece, `(k,)`."""
     idle_w: float
-    """Of the same nodes when nothing runs."""
+    """Of the nodes that train, when nothing runs."""
     most_w: float
     """Most that they draw in any piece, and in a step."""
     spares_w: float

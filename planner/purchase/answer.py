@@ -28,7 +28,7 @@ from simulator.units import DAY, HOUR
 EFFORT = 20.0
 """Deterministic seconds of CP-SAT for the plan."""
 SIDE_EFFORT = 5.0
-"""The same for each plan that it is compared with."""
+"""Deterministic seconds of CP-SAT for each plan that the answer is compared with."""
 
 
 def plan_purchase(

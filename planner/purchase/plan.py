@@ -23,7 +23,7 @@ class Acquisition(Record):
     num_nodes: int
     """Nodes."""
     num_gpus: int
-    """Accelerators in them."""
+    """Accelerators in the nodes."""
     from_day: float
     """Day from which they are there."""
     to_day: float
@@ -48,7 +48,7 @@ class ScheduledRun(Record):
     num_nodes: int
     """Nodes that it holds, spares too."""
     num_gpus: int
-    """Accelerators in them."""
+    """Accelerators in the nodes that it holds."""
     start_day: float
     """First day."""
     end_day: float
@@ -111,7 +111,7 @@ class PurchasePlan(Record):
     all_rent_usd: float | None
     """The least found with rent on demand alone, whatever the budget; null where none keeps the deadlines."""
     all_buy_usd: float | None
-    """The same with purchases alone, whatever the budget and the capital."""
+    """The least found with purchases alone, whatever the budget and the capital; null as with rent alone."""
     binding: tuple[BindingRule, ...]
     """Constraints without which the plan would cost less, the dearest first; only those for which this is proven."""
     conflict: tuple[str, ...]

@@ -186,15 +186,15 @@ class FrontFigure(Figured):
     x_field: str
     """Field of a design on the horizontal axis."""
     x_label: str
-    """The same in words."""
+    """The field on the horizontal axis in words."""
     x_quantity: Quantity
-    """Its unit."""
+    """Unit of the horizontal axis."""
     y_field: str
     """Field of a design on the vertical axis."""
     y_label: str
-    """The same in words."""
+    """The field on the vertical axis in words."""
     y_quantity: Quantity
-    """Its unit."""
+    """Unit of the vertical axis."""
     points: tuple[FrontPoint, ...]
     """The designs, by rising first objective."""
 
@@ -248,9 +248,9 @@ class DesignCounts(Record):
     num_designs: int
     """Designs that were simulated."""
     num_feasible: int
-    """Those whose run ends and that keep all limits."""
+    """Designs whose run ends and that keep all limits."""
     num_broken: int
-    """Those whose run ends and that break a limit."""
+    """Designs whose run ends and that break a limit."""
     num_feasible_drawn: int
     """Feasible designs in the page."""
     num_broken_drawn: int

@@ -34,7 +34,7 @@ class Rival:
     accelerator: str
     """On what it runs."""
     design_id: int | None
-    """Its number on the front; None for one beside it."""
+    """Number of the design on the front; None for one beside it."""
 
     @property
     def words(self) -> str:

@@ -34,7 +34,7 @@ UNITS: Final[Mapping[Quantity, str]] = {
     "change": "share",
     "count": "count",
 }
-"""The same as they stand in JSON and in the tables behind the figures."""
+"""Units as they stand in JSON and in the tables behind the figures."""
 LEAST_TICKS: Final = 3
 NUMS_OF_NARROW_TICKS: Final = (3, 6, 12)
 """Wanted on a logarithmic axis that is too short for numbers that are round on it: the first that comes to two or more."""

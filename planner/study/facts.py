@@ -33,7 +33,7 @@ class Leaf(Record):
     elapsed_s: float
     """Seconds of its search."""
     num_batches: int
-    """Batches that the merged study has of it, one behind the other."""
+    """Batches that the merged study has of this one, one behind the other."""
 
 
 class Leaves(Record):

@@ -67,7 +67,7 @@ class _Part:
     leaf: Leaf
     journal: Journal
     first: int
-    """Its first batch there."""
+    """First batch of the leaf in the file."""
     began_s: float
     """When the leaf begins on the clock of the file."""
 

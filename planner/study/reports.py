@@ -58,7 +58,7 @@ class StudyList(Record):
 
 
 class StudyStatus(StudyState):
-    """The same with what the designs are worth."""
+    """The state of a study, with what the designs are worth."""
 
     schema_version: int = 3
     """Of this form; it rises when a field goes or changes its meaning."""

@@ -50,7 +50,7 @@ class RunSummary(Record):
     num_saves: int | None
     """Saves that were begun; null where they are too many to be listed."""
     num_lost_saves: int | None
-    """Those that an interruption has ended; null as above."""
+    """Saves that an interruption has ended; null where saves are too many to be listed."""
     stops: tuple[Stop, ...]
     """Every interruption of training, in the order of time."""
 

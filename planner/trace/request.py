@@ -62,7 +62,7 @@ class Rules(Choice):
 
     CAPPLAN = "capplan"
     TRIOSIM = "triosim"
-    """Those of TrioSim's published code, for comparison with it."""
+    """The rules of TrioSim's published code, for comparison with it."""
 
 
 class Times(Choice):
@@ -94,7 +94,7 @@ class TraceRequest:
     """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     network: NetworkKind = NetworkKind.RING
     network_file: Path | None = None
-    """Network in place of that; it says all of the following up to `set_up_s`."""
+    """Network in the place of `network`; it says all of the following up to `set_up_s`."""
     bandwidth_bytes_per_s: float = 65 * GIGA
     """Of a cable, in one direction; of an accelerator to the switch of its node."""
     latency_s: float = MICROSECOND

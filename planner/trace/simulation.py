@@ -66,7 +66,7 @@ class TraceAnswer(PlayedStep):
     speeds: dict[int, float] = Field(default_factory=dict)
     """Accelerators of another speed than that of the trace, and theirs over it."""
     other_speeds_s: float = 0.0
-    """By how much the step is longer because of them."""
+    """By how much the step is longer because of accelerators of another speed."""
     memory: MemoryUse | None = None
     """What a limited memory costs; None: none was asked for."""
 

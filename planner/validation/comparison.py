@@ -137,7 +137,7 @@ class MemoryVerdicts:
     num_ran_but_simulated_too_large: int
     """Runs whose recomputation is known or taken from elsewhere, and that would not fit by simulation."""
     num_ran_but_far_too_large: int
-    """Those of them that would need over 5 % more than there is: further off than memory is known."""
+    """Such runs that would need over 5 % more than there is: further off than memory is known."""
     num_ran_and_recompute_not_given: int
     """Runs that would not fit if they recompute nothing, which is assumed since they do not say; no verdict."""
     num_ran_but_refused_as_plan: int
@@ -257,7 +257,7 @@ def choices(entries: Sequence[Modelled]) -> list[Choice]:
 
 
 def choices_among(rows: Iterable[Comparison]) -> list[Choice]:
-    """Returns the same of rows that were timed, without their intervals."""
+    """Returns every job of which two or more designs are among timed rows, which need no intervals."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for row in rows:
         groups[_same_job(row)].append(row)

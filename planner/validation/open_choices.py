@@ -122,7 +122,7 @@ OTHER_CHOICES_OF_EXPERTS: Mapping[str, Callable[[Comparison], list[Row]]] = {
     "expert_dispatch": _other_dispatch,
     "expert_overlap": _other_overlap,
 }
-"""The same of choices that dense models do not have."""
+"""Rows with the other choices that dense models do not have, by the name under which `assumed` has them."""
 
 
 def open_log_ratios(

@@ -36,7 +36,7 @@ class PublishedRun:
     row_id: str
     model: str
     num_parameters: float
-    """Those that a token passes through, of a mixture of experts."""
+    """Parameters; of a mixture of experts those that a token passes through."""
     accelerator: str
     """Catalogue name."""
     gpu_hours: float
@@ -77,7 +77,7 @@ class Simulated:
 
     @property
     def energy_error_fraction(self) -> float | None:
-        """The same of the energy; nothing where none was metered."""
+        """Energy over the metered one, less one; nothing where none was metered."""
         if self.published.energy_kind != METERED or self.published.energy_mwh is None:
             return None
         return self.energy_mwh / self.published.energy_mwh - 1.0
@@ -90,7 +90,7 @@ class LlmCarbon:
     gpu_hours: float
     energy_mwh: float
     sixteen_bit_gpu_hours: float
-    """The same by the 16-bit peak, whatever the run computes in."""
+    """GPU-hours by the 16-bit peak, whatever the run computes in."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,7 +131,7 @@ def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
 
 
 def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best: Best) -> WhatIfCase:
-    """The same design at another price, rented or bought, and what would be recommended then."""
+    """The recommended design at another price, rented or bought, and what would be recommended then."""
     index, is_bought = int(chosen.plans.offer[0]), field == "purchase_usd_per_node"
     price = Estimate(low=usd, mid=usd, high=usd)
     terms = {"commitment_days": 0.0, "interruptions_per_1000_node_days": 0.0} if is_bought else {}

@@ -19,7 +19,7 @@ class SavePolicy(Choice):
     """What happens when a save is due while all slots hold earlier ones; codes as `simulator.run.columns.BackPressure`."""
 
     SKIP = "skip"
-    """It is left out; the next is due one interval later."""
+    """The save is left out; the next is due one interval later."""
     WAIT = "wait"
     """Training stands still until a slot is free (CheckFreq, GoCkpt)."""
     WIDEN = "widen"
@@ -41,7 +41,7 @@ class GradientVariant(Choice):
     """How a gradient-assisted save ships its gradients (GoCkpt, arXiv 2511.07035)."""
 
     BASE = "base"
-    """Training waits for them."""
+    """Training waits for the gradients."""
     OVERLAPPED = "overlapped"
     """Behind the optimizer step and the next forward pass (GoCkpt-O)."""
 
@@ -91,7 +91,7 @@ class Checkpointing(Record):
     nvme_write_bytes_per_s: float = Field(default=8e9, ge=LEAST_BYTES_PER_S)
     """Rate at which a node writes to its own drives; estimate on the safe side, eight drives reach 20-50 GB/s."""
     nvme_read_bytes_per_s: float = Field(default=8e9, ge=LEAST_BYTES_PER_S)
-    """Rate at which a node reads from them; estimate."""
+    """Rate at which a node reads from its own drives; estimate."""
 
     window_steps: int = Field(default=7, ge=1, le=1000)
     """Steps over which a gradient-assisted save is spread; 7 and 8 save most (GoCkpt, arXiv 2511.07035)."""
@@ -111,11 +111,11 @@ class Checkpointing(Record):
     num_servers: PositiveInt | None = Field(default=None, le=1_000_000)
     """Servers that replay mirrored gradients; left out: as few as keep up with the steps."""
     server_power_w: float = Field(default=800.0, ge=0)
-    """Power of one of them, all the time; estimate for two processors without accelerators."""
+    """Power of one of these servers, all the time; estimate for two processors without accelerators."""
     server_network_bytes_per_s: float = Field(default=12.5e9, ge=LEAST_BYTES_PER_S)
-    """Network bandwidth of one of them (100 Gbit/s, as FlowCheck's, EuroSys 2025)."""
+    """Network bandwidth of one of these servers (100 Gbit/s, as FlowCheck's, EuroSys 2025)."""
     server_memory_bytes: PositiveFloat = 300e9
-    """Main memory of one of them (FlowCheck: at least 300 GB)."""
+    """Main memory of one of these servers (FlowCheck: at least 300 GB)."""
     server_lag_steps: float = Field(default=0.0, ge=0, le=999)
     """Steps by which the servers may trail training."""
 

@@ -77,7 +77,7 @@ class CheckpointTable(Table):
     minimum_interval_s: Floats
     """Shortest training time between saves; infinite where nothing is saved."""
     why_minimum_interval: Integers
-    """Code of the `IntervalReason` for it."""
+    """Code of the `IntervalReason` for the shortest interval."""
     durable_every: Integers
     """Saves of which one goes on to the file system."""
     durable_commit_s: Floats
@@ -89,9 +89,9 @@ class CheckpointTable(Table):
     process_survival: Floats
     """Probability that the fast level outlasts a fault of a process."""
     node_survival: Floats
-    """The same for the loss of one node."""
+    """Probability that the fast level outlasts the loss of one node."""
     domain_survival: Floats
-    """The same for the loss of a whole failure domain."""
+    """Probability that the fast level outlasts the loss of a whole failure domain."""
     live_lag_s: Floats
     """Mean work that a failure undoes where a live replica is left; infinite without one."""
     live_restart_s: Floats
@@ -111,7 +111,7 @@ class CheckpointTable(Table):
     num_servers: Integers
     """Servers beside the training nodes."""
     extra_power_w: Floats
-    """Their power, all the time, before cooling."""
+    """Power of the servers beside the training nodes, all the time, before cooling."""
 
     @property
     def load_s(self) -> Floats:

@@ -131,7 +131,7 @@ class Saves:
     num_parameters: float
     """Weights that are trained."""
     num_routed_parameters: float
-    """Those of routed experts among them."""
+    """Weights of routed experts among those that are trained."""
     bytes_per_parameter: float
     """What a save has of each."""
 

@@ -100,19 +100,19 @@ class ChosenCollectives:
         return sent, sent
 
     def on(self, graph: TaskGraphBuilder) -> ChosenCollectives:
-        """Returns the same for another graph, with what is known of algorithms."""
+        """Returns these collectives for another graph, with what is known of algorithms."""
         return replace(self, collectives=replace(self.collectives, graph=graph))
 
     def taking(self, algorithm: Algorithm) -> ChosenCollectives:
-        """Returns the same with another algorithm."""
+        """Returns these collectives with another algorithm."""
         return replace(self, algorithm=algorithm)
 
     def taking_what_is_alike(self) -> ChosenCollectives:
-        """Returns the same that chooses among rings and what the nodes of a group do alike."""
+        """Returns collectives that choose among rings and what the nodes of a group do alike."""
         return replace(self, is_alike=True)
 
     def called(self, label: str) -> ChosenCollectives:
-        """Returns the same with flows of another name."""
+        """Returns these collectives with flows of another name."""
         return replace(self, collectives=replace(self.collectives, label=label))
 
     def choose(self, operation: Operation, ranks: Integers, num_bytes: float) -> Algorithm:

@@ -53,13 +53,13 @@ class CircuitState(NamedTuple):
     """`(v,)` first circuit that waits for a port of a vertex."""
     last_circuit: Integers
     next_circuit: Integers
-    """`(c, 2)` the one behind it, in the line of either end."""
+    """`(c, 2)` the circuit behind each, in the line of either end."""
     previous_circuit: Integers
     first_flow: Integers
     """`(c,)` first message that waits for a circuit."""
     last_flow: Integers
     next_flow: Integers
-    """`(n,)` the one behind it."""
+    """`(n,)` the message that waits behind each."""
     waited_s: Floats
     """`(n,)` how long each message waited."""
 

@@ -184,7 +184,7 @@ class NodesNetwork(Described):
     scale_up_bytes_per_s: Rate
     """Of an accelerator to the switch of its node."""
     scale_up_latency_s: Latency
-    """Of that cable."""
+    """Of the cable between an accelerator and the switch of its node."""
     card_bytes_per_s: Rate
     """Of a network card."""
     fabric_latency_s: Latency
@@ -200,7 +200,7 @@ class NodesNetwork(Described):
     """What small collectives lose inside nodes: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 0:
     nothing."""
     fabric_ramp_s: Ramp = 0.0
-    """The same through cards."""
+    """What small collectives lose through cards, as `scale_up_ramp_s` inside nodes."""
 
     @field_validator("cards_per_node")
     @classmethod

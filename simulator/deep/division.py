@@ -172,7 +172,7 @@ class Bucket:
 
     num_bytes: float
     ready: int
-    """The operator after which the last of them is complete."""
+    """The operator after which the last gradient of the bucket is complete."""
 
 
 def buckets(

@@ -48,7 +48,7 @@ class Fold:
     num_replicas: int
     """Replicas that are played; replica i stands for i + `num_replicas`, i + 2 `num_replicas` and so on."""
     num_parts: int
-    """The same of parts of operators."""
+    """Parts of operators that are played, which stand for others as replicas do."""
     stand_in: Integers
     """`(l,)` the link that stands for each link."""
     num_alike: Integers
@@ -61,7 +61,7 @@ class Fold:
 
     @property
     def num_each(self) -> int:
-        """Accelerators that each of them stands for, itself among them."""
+        """Accelerators that each played one stands for, itself among them."""
         return int(self.ranks.size // self.played.size)
 
     def row_of_rank(self) -> Integers:

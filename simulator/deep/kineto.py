@@ -36,7 +36,7 @@ class _Arguments(BaseModel):
     model_config = _FORM
 
     correlation: int | None = None
-    """The same for a kernel and for its launch."""
+    """Number that a kernel and its launch share."""
     record_id: int | None = Field(default=None, validation_alias="Record function id")
 
 

@@ -31,7 +31,7 @@ class GradientSync(Choice):
     BUCKETS = "buckets"
     """While the backward pass runs, bucket by bucket (PyTorch's DistributedDataParallel)."""
     AT_THE_END = "at_the_end"
-    """All of them, when the backward pass is over."""
+    """All gradients, when the backward pass is over."""
     SHARDED = "sharded"
     """Each replica keeps a part of all weights, which are gathered layer by layer; see `simulator.deep.sharded`."""
 

@@ -95,7 +95,7 @@ class Collective:
         )
 
     def with_rest(self, rest_s: float) -> Collective:
-        """Returns the same bytes with another time beside them."""
+        """Returns a collective of the same bytes with another time beside them."""
         return replace(self, rest_s=rest_s, alone_s=self.alone_s - self.rest_s + rest_s)
 
     @property
@@ -112,7 +112,7 @@ class Message:
     near_rest_s: float
     """Before the first byte, inside a domain."""
     far_rest_s: float
-    """The same through the fabric."""
+    """Before the first byte, through the fabric."""
     near_bytes: float
     """With what efficiency loses."""
     far_bytes: float

@@ -48,7 +48,7 @@ def _in_training(traffic: Traffic) -> Traffic:
 
 
 def map_traffic(rank: Rank, way: int) -> Traffic:
-    """Returns what gathers maps of the routing ahead of that, which nothing of the same micro-batch hides."""
+    """Returns what gathers maps of the routing ahead of a dispatch, which nothing of the same micro-batch hides."""
     if way == 1 or not rank.workload.routes_by_maps:
         return ()
     ranks = Group.of(rank, 1, int(expert_ranks(rank.workload, rank.plans)[0]))

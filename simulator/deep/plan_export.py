@@ -39,7 +39,7 @@ class Messenger(Traffic, Protocol):
     """Traffic whose messages say when they have left, and that knows all-to-alls."""
 
     def called(self, label: str) -> Messenger:
-        """Returns the same with flows of another name."""
+        """Returns a messenger whose flows have another name."""
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an exchange between the `(n,)` ranks of one group."""

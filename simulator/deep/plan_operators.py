@@ -257,7 +257,7 @@ class _Layer:
         items: Items,
         summed: Sequence[tuple[AdaptedProduct, tuple[Collective, ...]]],
     ) -> Items:
-        """The same backward, where the gradients of what enters each block are summed up."""
+        """A block between its collectives backward, where the gradients of what enters it are summed up."""
         if not sums_beside_product(self.rank)[0]:
             return self._around(first, items, tuple(each for _, traffic in summed for each in traffic))
         for name, traffic in summed:

@@ -113,7 +113,7 @@ class PlanParts:
 
     @cached_property
     def _trained(self) -> ChunkWeights:
-        """Those of all chunks, `(1, C)`."""
+        """Trained weights of all chunks, `(1, C)`."""
         return StepWeights.of(self.rank.workload, self.rank.plans, self.chunks).trained
 
     @cached_property

@@ -38,9 +38,9 @@ class Roles:
     speed: Floats
     """`(p, R)` over the usual one."""
     scale_up_factor: Floats
-    """`(p, R)` what their scale-up links have of their bandwidth."""
+    """`(p, R)` what the scale-up links of ranks have of their bandwidth."""
     card_factor: Floats
-    """`(p, R)` the same of their cards."""
+    """`(p, R)` what the cards of ranks have of their bandwidth."""
     is_folded: bool
 
     @property

@@ -46,7 +46,7 @@ class Shards:
     pipeline: PipelineShape
     reduces_every: int
     last_direction: int
-    """That in which gradients of weights are complete."""
+    """Direction in which gradients of weights are complete."""
     _direction: int = 0
     _chunk: int = 0
     _stage: int = 0
@@ -57,7 +57,7 @@ class Shards:
     _scattered: list[After] = field(default_factory=list)
     """Reductions of the pass."""
     _turn: Integers | None = None
-    """What the last of them waits for before it is its turn: the gather that was issued before."""
+    """What the last reduction waits for before it is its turn: the gather that was issued before."""
     _gates: dict[tuple[int, int], Integers] = field(default_factory=dict)
     """When the first gather of a backward pass may begin, by direction and chunk."""
     _of_parts: dict[tuple[int, int], list[After]] = field(default_factory=dict)

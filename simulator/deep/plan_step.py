@@ -68,7 +68,7 @@ class PlanStep:
 
     @cached_property
     def unshared_step_time_s(self) -> float:
-        """The same where no flow meets another one on its links: what sharing costs is the rest."""
+        """Step where no flow meets another one on its links: what sharing costs is the rest."""
         graph, is_flow = self.graph, self.graph.path != NONE
         alone = np.zeros(len(self.paths))
         for path in range(len(self.paths)):

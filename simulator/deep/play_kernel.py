@@ -64,7 +64,7 @@ class State(NamedTuple):
     """`(r,)` first task that waits for a resource."""
     last_waiting: Integers
     next_waiting: Integers
-    """`(n,)` the one behind it."""
+    """`(n,)` the task that waits behind each."""
     moved_bytes: Floats
     """`(p,)` bytes that a flow on each path would have moved since the path was last idle."""
     moved_until_s: Floats

@@ -71,7 +71,7 @@ class Router:
     _latency_s: Floats = field(default_factory=lambda: np.empty(0))
     """All or the first of `_latencies`, as long as no way is asked for that came later."""
     _ramp_roots: Floats = field(default_factory=lambda: np.empty(0))
-    """The same of `_ramps`."""
+    """All or the first of `_ramps`, as long as no way is asked for that came later."""
 
     def paths(self, source: ArrayLike, target: ArrayLike, salt: ArrayLike = 0) -> Integers:
         """Returns the numbers `(k,)` of the ways between vertices; the arguments broadcast against each other.

@@ -30,7 +30,7 @@ class StepSketch:
     """What is known of a step from its first replica and part."""
 
     num_tasks: int
-    """Of that replica and part, on all stages; every other one has as many."""
+    """Tasks of the first replica and part, on all stages; every other one has as many."""
     algorithms: frozenset[Algorithm]
     """What collectives take."""
     patterns: tuple[Pattern, ...] | None

@@ -83,7 +83,7 @@ class _Step:
     ranks: Integers
     """`(stages, replicas, parts)` all accelerators."""
     played: Integers
-    """The same of those that are played: the first replicas and parts."""
+    """`(stages, replicas, parts)` accelerators that are played: the first replicas and parts."""
 
     def add(self) -> None:
         """Adds all tasks."""

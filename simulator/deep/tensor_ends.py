@@ -23,12 +23,12 @@ class TensorEnds:
 
     @classmethod
     def of(cls, rank: Rank) -> TensorEnds:
-        """Returns those of the embedding and the output layer of the only design."""
+        """Returns the ends of the embedding and the output layer of the only design."""
         return cls._of(rank, (rank.hidden_bytes, rank.hidden_bytes))
 
     @classmethod
     def of_block(cls, rank: Rank, *products: AdaptedProduct) -> TensorEnds:
-        """Returns those of a block of a layer that these products enter, which gather 16 bits if they have adapters."""
+        """Returns the ends of a block of a layer that these products enter, which gather 16 bits if they have adapters."""
         ends = cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
         entering = cls.of(rank).entering if any(map(rank.is_adapted, products)) else ends.entering
         number = num_entered(rank.workload, products)
@@ -47,7 +47,7 @@ class TensorEnds:
 
     @classmethod
     def of_attention(cls, rank: Rank) -> TensorEnds:
-        """Returns those of the attention block, which latents enter where there are any."""
+        """Returns the ends of the attention block, which latents enter where there are any."""
         ends = cls.of_block(rank, AdaptedProduct.QKV)
         if rank.workload.model.latent_attention is None:
             return ends
@@ -61,7 +61,7 @@ class TensorEnds:
 
     @classmethod
     def of_projection(cls, rank: Rank) -> TensorEnds:
-        """Returns those of the projection of multi-token prediction, which reads two values and gives a whole one."""
+        """Returns the ends of the projection of multi-token prediction, which reads two values and gives a whole one."""
         summed, has_scatter = NUM_INPUTS * rank.hidden_bytes, rank.workload.has_sequence_parallel
         whole = cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
         if not has_scatter:

@@ -269,7 +269,7 @@ def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int,
 
 @compiled_uncounted
 def _mate(chain: _Chain, own: int, begin_s: float, task: int) -> int:
-    """The same operator on an accelerator of the team that was through with it before its gap, `NONE` of any other."""
+    """A task's operator on an accelerator of the team that was through with it before its gap, `NONE` of any other."""
     place = chain.first[own] + chain.place[task]
     if chain.team[chain.resource[task]] != chain.team[own] or place >= chain.first[own + 1]:
         return NONE

@@ -21,7 +21,7 @@ def local_experts(reader: ConfigReader) -> Experts:
 
 
 def gpt_oss_experts(reader: ConfigReader) -> Experts:
-    """The same, with biases."""
+    """gpt-oss: every layer routes, an expert has the feed-forward size of the file, and biases."""
     return {**local_experts(reader), "has_biases": True}
 
 

@@ -47,7 +47,7 @@ OPT_POSITION_OFFSET = 2
 LANGUAGE_KEY = "text_config"
 """Key under which a file of a model for several media has its language model."""
 _SHARED_KEYS = ("tie_word_embeddings",)
-"""Keys of the language model that may stand beside it."""
+"""Keys of the language model that may stand beside `text_config`."""
 _LEFT_OUT: Mapping[str, Config] = {
     "gemma3_text": {
         "head_dim": 256,

@@ -72,14 +72,14 @@ class PipelineColumns(TypedDict):
     """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, exposed
     collectives included. Here and below, columns past p*v are ignored."""
     chunk_backward_s: npt.ArrayLike
-    """Shape (n, C), the same backward."""
+    """Shape (n, C), one micro-batch backward on a chunk, exposed collectives included."""
     chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
     """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which zero bubbles do later; left
     out: none."""
     chunk_hidden_forward_s: NotRequired[npt.ArrayLike]
     """Shape (n, C), how much less a forward of the chunk takes as one of a pair of DualPipeV; left out: nothing."""
     chunk_hidden_backward_s: NotRequired[npt.ArrayLike]
-    """Shape (n, C), the same of a backward; at most what of it is no weight gradient."""
+    """Shape (n, C), how much less a backward of the chunk takes as one of a pair; at most what of it is no weight gradient."""
     send_s: npt.ArrayLike
     """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
     send_blocks_sender: npt.ArrayLike

@@ -22,7 +22,7 @@ class BackPressure(IntEnum):
     """What happens when a save is due while `slots` saves are uncommitted."""
 
     SKIP = 0
-    """It is left out; the next is due one interval later."""
+    """The save is left out; the next is due one interval later."""
     WAIT = 1
     """Training stands still until a slot is free."""
     WIDEN = 2

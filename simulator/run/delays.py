@@ -100,7 +100,7 @@ class _Cases(NamedTuple):
     """By level."""
     lost_s: Floats
     lost_s2: Floats
-    """Variance of the same."""
+    """Variance of the lost work."""
     is_same: Booleans
     """See `simulator.run.levels.has_same_saves`."""
     has_saves: Booleans

@@ -106,11 +106,11 @@ def _mean_between_roll_backs_s(runs: Runs, shares: Shares) -> Floats:
 
 
 def _up_time_per_work(runs: Runs, interval_s: Floats) -> Floats:
-    """Returns what the best interval makes least; restarts take the same share at every interval."""
+    """Returns up-time per second of work, which the best interval makes least; restarts take the same share at every one."""
     changed = replace(runs, interval_s=interval_s)
     return renewal.Cycle.of(changed).up_time_per_work(changed)
 
 
 def _up_time_of_long_run(runs: Runs, shares: Shares, interval_s: Floats) -> Floats:
-    """Returns the same for runs with two levels of saves."""
+    """Returns the up-time of runs with two levels of saves, which the best interval makes least."""
     return UpTime.of(replace(runs, interval_s=interval_s), shares).total_s

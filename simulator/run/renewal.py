@@ -83,7 +83,7 @@ def _failures_per_cycle(runs: Runs, length_s: Floats, gain_s: Floats) -> Floats:
 
 
 def _failures_per_burst(runs: Runs, free_s: Floats, late_work_s: Floats, length_s: Floats) -> Floats:
-    """The same of a burst of saves `free_s` apart, from the first of which to that of the next are `length_s`."""
+    """Failures per burst of saves `free_s` apart, from the first of which to that of the next are `length_s`."""
     between, burst_s = free_s / runs.mtbf_s, (runs.slots - 1.0) * free_s
     # After the first commit of a burst the others gain an interval each, if the up-time lasts.
     later_s = runs.interval_s * np.expm1(-burst_s / runs.mtbf_s) * np.exp(-between) / np.expm1(-between)

@@ -56,7 +56,7 @@ MUCH_WORK = 0.1
 LEAST_RHYTHM = 0.3
 """Wait for the queue over the time between failures from which on failures are played (`simulator.run.pool_play`)."""
 LEAST_WAIT_FRACTION = 0.01
-"""Mean wait beyond that for a spare, as a share of the same, below which they are not: it changes nothing."""
+"""Mean wait beyond that for a spare, over the time between failures, below which these are not played: it changes nothing."""
 MIXED_PART = 0.1
 """Of both shares, where nodes fail alone and by domains: the closed form takes a mean number of nodes for both."""
 LEAST_MIXTURE = 1.05
@@ -195,7 +195,7 @@ class _Failing(Table):
     per_s: Floats
     """r."""
     per_working_s: Floats
-    """The same while nobody waits for a node beyond the time for a spare."""
+    """r while nobody waits for a node beyond the time for a spare."""
     full_s: Floats
     """The longest A: the repair, or the run where that is shorter."""
     transient: Floats

@@ -143,14 +143,14 @@ class Slowdowns:
 
     @classmethod
     def none(cls, num_runs: int) -> Self:
-        """Returns those without stragglers."""
+        """Returns the slow-downs of runs without stragglers."""
         ones, nothing = np.ones(num_runs), np.zeros((1, 1))
         rows = np.zeros(num_runs, dtype=np.int64)
         return cls(base=ones, slope=ones, row=rows, weights=np.ones(1), means=nothing, deviations=nothing)
 
     @classmethod
     def prior(cls, model: StragglerPrior, share: Floats, mean: Floats) -> Self:
-        """Returns those of the prior: (1 + kappa X)/E[S] with the share kappa, `(n,)`, and E[S], `(n,)`."""
+        """Returns the slow-downs of the prior: (1 + kappa X)/E[S] with the share kappa, `(n,)`, and E[S], `(n,)`."""
         strata = strata_of(model.log_mean, model.log_deviation)
         return cls(
             base=1.0 / mean,

@@ -67,7 +67,7 @@ class RunSpread(NamedTuple):
     growth: Floats
     """(e^y - 1)/y, as many interruptions a run has in the mean for each that its calm time meets, `(n,)`."""
     share: Floats
-    """`(n, 2)` for near and far delays, as all others of these."""
+    """`(n, 2)` for near and far delays, as all columns of delays."""
     mean_s: Floats
     variance_s2: Floats
     third_s3: Floats
@@ -81,7 +81,7 @@ class RunSpread(NamedTuple):
     means: Floats
     """x of the strata, rising, `(m, k)`."""
     deviations: Floats
-    """Its deviation within each, `(m, k)`."""
+    """Deviation of x within each stratum, `(m, k)`."""
 
 
 class Memory(NamedTuple):

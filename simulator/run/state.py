@@ -29,7 +29,7 @@ class RunDesign(Protocol):
     up_scale_s: float
     """Scale of the Weibull up-times."""
     restart_scale_s: float
-    """The same for the time until a restart is interrupted; inf: it never is."""
+    """Scale of the Weibull time until a restart is interrupted; inf: it never is."""
     inverse_shape: float
     """1 over the Weibull shape."""
     restart_log_deviation: float
@@ -108,10 +108,10 @@ class RunState(Protocol):
     """Work of the newest save on the fast level; what `num_saved` was after it."""
     num_saved_fast: float
     durable_s: float
-    """The same for the durable level."""
+    """Work of the newest save on the durable level; what `num_saved` was after it."""
     num_saved_durable: float
     writing_s: float
-    """The same for the save that is on its way to the durable level."""
+    """Work of the save that is on its way to the durable level; what `num_saved` was after it."""
     num_saved_writing: float
     written_at_s: float
     """When it is durable; inf: none is on its way."""

@@ -167,13 +167,13 @@ class MicroBatchNoise:
     of_last: Floats
     """Standard deviation of the last stage's cycle from micro-batch to micro-batch."""
     of_others: Floats
-    """The same of another stage."""
+    """Standard deviation of another stage's cycle from micro-batch to micro-batch."""
     wait: Floats
     """Mean wait per micro-batch in a balanced pipeline, in deviations."""
     slowest: Floats
     """`(n, k)`: the slowest of each of `_NUM_REPLICAS` above the mean replica, in deviations per root of micro-batches."""
     slowest_alone: Floats
-    """The same of a single stage, which waits for none."""
+    """`(n, k)`: as `slowest`, of a single stage, which waits for none."""
 
     def waiting(self, gap: Floats) -> Floats:
         """Returns the mean wait in a step.

@@ -42,7 +42,7 @@ from simulator.units import DAY
 FORWARD_FRACTION = 1.0 / 3.0
 """Share of the forward in a cycle: a backward computes two products for each one of the forward."""
 FORWARD_FRACTION_RECOMPUTED = 1.0 / 4.0
-"""The same where the backward computes the whole forward again."""
+"""Share of the forward in a cycle where the backward computes the whole forward again."""
 _FEWEST_HITS = 1e-9
 """Probability below which no further pause of a replica is counted."""
 _SMALLEST_UNIFORM = 2.0**-53
