@@ -23,7 +23,7 @@ from scipy.optimize import least_squares
 
 from simulator import links, network
 from simulator.blocks import MixtureOfExperts
-from simulator.expert_exchange import num_reached
+from simulator.expert_reach import num_reached
 from simulator.table import Floats
 from simulator.units import GIGA
 

@@ -38,7 +38,7 @@ from simulator.parts import Part, rank_of_part
 from simulator.plan import Recompute
 from simulator.predicted_tokens import plans_of_modules
 from simulator.rank import Rank, members_in_domain
-from simulator.recomputed_modules import repeats_block, repeats_exchange
+from simulator.recomputed_modules import repeats_block, repeats_core, repeats_exchange
 from simulator.table import Booleans, Floats, Integers, total
 from simulator.token_prediction import projection_card_s
 
@@ -92,6 +92,7 @@ def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     is_full = cards.plans.recompute == Recompute.FULL.code
     block_s = repeated_s(cards) + adapter_exchange_s(cards, FEED_FORWARD_PRODUCTS)[0]
     again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * block_s
+    again_s = again_s + repeats_core(cards) * context_s[0]
     if is_expert:
         again_s = again_s + repeats_exchange(cards) * expert_s[0]
     return forward_s, backward_s + again_s

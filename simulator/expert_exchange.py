@@ -6,12 +6,10 @@ expert. Every result is in seconds `(n,)`, of one micro-batch on the most loaded
 
 from __future__ import annotations
 
-from math import comb
-
 import numpy as np
 
-from simulator.blocks import MixtureOfExperts
 from simulator.expert_ranks import expert_load
+from simulator.expert_reach import num_reached
 from simulator.hardware import Precision
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.layer_collectives import Directions, exposed_s
@@ -199,42 +197,3 @@ def _copies_to_parts_s(rank: Rank) -> Floats:
         )
         for collective in (all_gather_s, reduce_scatter_s)
     )
-
-
-def num_reached(experts: MixtureOfExperts, parts: Floats) -> Floats:
-    """Returns in how many of the equal parts of all experts, `(n,)`, a token has one, its experts being drawn at random.
-
-    P (1 - (E - E/P choose k) / (E choose k)): a part is missed when all k experts are among those of the others. Where
-    they are drawn from some groups only, the same within those groups for parts that are smaller than a group; for larger
-    parts the mean over how many of the groups of a part are among them (a hypergeometric distribution).
-    """
-    k, num_groups, chosen = experts.experts_per_token, experts.num_groups, experts.groups_per_token
-    if chosen == num_groups:
-        return parts * (1.0 - _missed(experts.num_experts, experts.num_experts * (1.0 - 1.0 / parts), k))
-    group_size = experts.num_experts / num_groups
-    pool, of_part = chosen * group_size, num_groups / parts
-    near_parts = np.maximum(parts, num_groups) * chosen / num_groups
-    near = near_parts * (1.0 - _missed(pool, pool * (1.0 - 1.0 / near_parts), k))
-    missed = total(
-        _choose(of_part, among)
-        * _choose(num_groups - of_part, chosen - among)
-        * _missed(pool, np.full_like(parts, pool - among * group_size), k)
-        for among in range(chosen + 1)
-    )
-    return np.where(parts >= num_groups, near, parts * (1.0 - missed / comb(num_groups, chosen)))
-
-
-def _missed(num_experts: float, others: Floats, drawn: int) -> Floats:
-    """Probability that all experts that are drawn from so many are among the `others`, those of other parts, `(n,)`."""
-    missed = np.ones_like(others)
-    for already in range(drawn):
-        missed *= np.maximum(others - already, 0.0) / (num_experts - already)
-    return missed
-
-
-def _choose(number: Floats, chosen: int) -> Floats:
-    """Ways to choose from a number, `(n,)`, which need not be whole."""
-    ways = np.ones_like(number)
-    for already in range(chosen):
-        ways *= np.maximum(number - already, 0.0) / (already + 1.0)
-    return ways

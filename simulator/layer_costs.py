@@ -43,6 +43,7 @@ from simulator.recomputed_modules import (
     SHARED_EXPERTS,
     modules_s,
     repeats_block,
+    repeats_core,
     repeats_exchange,
 )
 from simulator.routing_maps import map_scan_s
@@ -76,13 +77,10 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         rank, core_s, forward_s, backward_s, is_expert=is_expert
     )
     none_s = np.zeros(len(rank.plans))
-    exchange_s = (
-        expert_exchange_s(rank, forward_s, backward_s, _shared_experts(rank))
-        if is_expert
-        else (none_s, none_s)
-    )
+    covers_s = beside_core_s(rank, forward_s, core_s[0]), beside_core_s(rank, backward_s, core_s[1])
+    exchange_s = expert_exchange_s(rank, *covers_s, _shared_experts(rank)) if is_expert else (none_s, none_s)
     has_pairs = is_expert and hides_in_pairs(rank)
-    hidden_s = hidden_in_pairs_s(rank, forward_s, backward_s) if has_pairs else (none_s, none_s)
+    hidden_s = hidden_in_pairs_s(rank, *covers_s) if has_pairs else (none_s, none_s)
     times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s[0], is_expert=is_expert),
@@ -144,9 +142,9 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
     ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
     moved_s = moved_operators_s(rank, is_expert=is_expert)
     forward_s, backward_s = (
-        total(parts) * rank.compute_slowdown for parts in zip(projections, core, ffn, strict=True)
+        (of_products + of_core) * rank.compute_slowdown + of_block + moved
+        for of_products, of_core, of_block, moved in zip(projections, core, ffn, moved_s, strict=True)
     )
-    forward_s, backward_s = forward_s + moved_s[0], backward_s + moved_s[1]
     if rank.workload.model.parallel_block:
         sums_s = block_sums_s(rank, is_expert=is_expert)
         forward_s, backward_s = forward_s + sums_s[0], backward_s + sums_s[1]
@@ -167,17 +165,22 @@ def _layer_collectives(
     entered = entered_in_layer(rank, is_expert=is_expert)
     tensor_backward_s = beside_products_s(rank, tensor_backward_s, entered)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
-    has_context = rank.plans.context_parallel > 1
     shown_s = (
-        in_pieces_s(rank, tensor_forward_s, forward_s - has_context * core_s[0]) + context_forward_s,
-        in_pieces_s(rank, tensor_backward_s, backward_s - has_context * core_s[1])
+        in_pieces_s(rank, tensor_forward_s, beside_core_s(rank, forward_s, core_s[0])) + context_forward_s,
+        in_pieces_s(rank, tensor_backward_s, beside_core_s(rank, backward_s, core_s[1]))
         + context_backward_s
+        + repeats_core(rank) * context_forward_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),
     )
     if rank.workload.lora is None:
         return shown_s
     of_adapters_s = adapter_exchange_s(rank, tuple(AdaptedProduct))
     return shown_s[0] + of_adapters_s[0], shown_s[1] + of_adapters_s[1]
+
+
+def beside_core_s(rank: Rank, pass_s: Floats, core_s: Floats) -> Floats:
+    """Returns what of a pass may hide traffic, `(n,)`: not the core where that hides what context-parallel ranks exchange."""
+    return pass_s - (rank.plans.context_parallel > 1) * core_s
 
 
 def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -> Floats:
@@ -191,7 +194,7 @@ def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -
 
 
 def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directions]:
-    """Returns the operators of the second block of a layer by name, before the slowdown of a power cap."""
+    """Returns the operators of the second block of a layer by name; a power cap slows their products."""
     if is_expert:
         return _expert_operators(rank)
     width = rank.workload.model.ffn_hidden_size / rank.plans.tensor_parallel
@@ -201,12 +204,15 @@ def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directio
 def _ffn(
     rank: Rank, tokens: Floats, width: Floats, batches: tuple[Batch, Batch] = (INTO_FEED_FORWARD, LEAVING)
 ) -> tuple[Floats, Floats]:
-    """A feed-forward block: its input matrices as one product, then its output matrix."""
+    """A feed-forward block under a power cap: its input matrices as one product, then its output matrix."""
     h = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
     num_inputs = rank.workload.model.num_ffn_matrices - 1
     in_forward_s, in_backward_s = rank.gemm_s(tokens, num_inputs * width, h, batches[0])
     out_forward_s, out_backward_s = rank.gemm_s(tokens, h, width, batches[1])
-    return in_forward_s + out_forward_s, in_backward_s + out_backward_s
+    return (
+        (in_forward_s + out_forward_s) * rank.compute_slowdown,
+        (in_backward_s + out_backward_s) * rank.compute_slowdown,
+    )
 
 
 def _expert_operators(rank: Rank) -> dict[str, Directions]:
@@ -228,9 +234,10 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
         rank.memory_bound_s(num_bytes, number + num_casts)
         for num_bytes, number in zip(moved, num_kernels, strict=True)
     )
+    routing = rank.in_16_bits.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h)
     parts = {
         ROUTED_EXPERTS: _routed_experts(rank, tokens_per_expert, width, num_local),
-        "router": rank.in_16_bits.gemm_s(rank.tokens / t, np.full_like(h, experts.num_experts), h),
+        "router": (routing[0] * rank.compute_slowdown, routing[1] * rank.compute_slowdown),
         "permutation": (forward_s + map_scan_s(rank), backward_s),
     }
     if experts.shared_ffn_hidden_size:
@@ -294,6 +301,4 @@ def _shared_experts(rank: Rank) -> Directions:
     experts = rank.workload.model.experts
     if not (experts and experts.shared_ffn_hidden_size and rank.workload.overlaps_shared_experts):
         return np.zeros(len(rank.plans)), np.zeros(len(rank.plans))
-    width = experts.shared_ffn_hidden_size / rank.plans.tensor_parallel
-    forward_s, backward_s = _ffn(rank, rank.tokens, width)
-    return forward_s * rank.compute_slowdown, backward_s * rank.compute_slowdown
+    return _ffn(rank, rank.tokens, experts.shared_ffn_hidden_size / rank.plans.tensor_parallel)

@@ -2,7 +2,8 @@
 
 The products and memory-bound operators of a module are those of its forward pass (`simulator.recompute_modules`). Ordinary
 checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too; with low-rank
-adapters beside its products.
+adapters beside its products. That of the attention core repeats what context-parallel ranks exchange
+(`_checkpointed_attention_forward` of Megatron Core).
 """
 
 from __future__ import annotations
@@ -41,16 +42,17 @@ def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is
     Args:
         rank: Ranks of the designs.
         core_s: The attention core forward, behind the slowdown of a power cap.
-        block: Operators of the second block by name, before it.
+        block: Operators of the second block by name, likewise.
         is_expert: Whether the layer has experts.
     """
-    products_s = _attention_products_s(rank) + _block_products_s(rank, block, is_expert=is_expert)
+    products_s = _attention_products_s(rank) * rank.compute_slowdown
+    block_s = _block_products_s(rank, block, is_expert=is_expert)
     modules = rank.workload.modules_again
     core_again_s = core_s if "core_attn" in modules else 0.0
     has_block = not is_expert and "mlp" in modules
     adapters_again_s = adapters_s(rank, FEED_FORWARD_PRODUCTS)[0] if has_block else 0.0
     moved_again_s = _moved_again_s(rank, is_expert=is_expert)
-    return core_again_s + products_s * rank.compute_slowdown + moved_again_s + adapters_again_s
+    return core_again_s + products_s + block_s + moved_again_s + adapters_again_s
 
 
 def repeats_block(rank: Rank, *, is_expert: bool) -> Booleans:
@@ -58,6 +60,11 @@ def repeats_block(rank: Rank, *, is_expert: bool) -> Booleans:
     modules = {"moe", "shared_experts"} if is_expert else {"mlp"}
     is_again = not modules.isdisjoint(rank.workload.modules_again)
     return _is_selective(rank) & (is_again and num_blocks(rank, is_expert=is_expert) > 1)
+
+
+def repeats_core(rank: Rank) -> Booleans:
+    """Returns where they repeat the attention core, with what context-parallel ranks exchange around it, `(n,)`."""
+    return _is_selective(rank) & ("core_attn" in rank.workload.modules_again)
 
 
 def repeats_exchange(rank: Rank) -> Booleans:

@@ -5,7 +5,7 @@ Ahead of a gather the share is cast to 16 bits and copied into the buffer that i
 the micro-batches before (`foreach_reduce`). With w the weights of a part on one rank, Z the ranks that share them, x the bytes
 in which they are gathered, M those in which they stay (4, or 2), G and wire those of a gradient as it stays and travels,
 
-    gather       + (M + x) w / Z + 2 x w / Z            the former not where `gathers_cast_weights` counts the casts
+    gather       + (M + x) w / Z + 2 x w / Z            the former not where casts to 8 bits are counted apart
     reduction    + (wire + G) w / Z where they differ + 3 G w / Z (m - 1)/m
 
 over BW μ, with a launch each. It is part of the traffic, and hides behind the computation as far as that does; the copies that
@@ -18,6 +18,7 @@ import numpy as np
 
 from simulator.activations import num_micro_batches
 from simulator.cast_weights import gathered_weight_bytes
+from simulator.casts import gathers_cast_weights
 from simulator.chunks import ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import routed_shard_group
@@ -45,10 +46,13 @@ def _gather_bytes(rank: Rank, weights: ChunkWeights) -> tuple[Floats, Floats]:
     workload, plans = rank.workload, rank.plans
     kept = np.where(gathers_masters(workload, plans), MASTER_BYTES, WEIGHT_BYTES)[:, None]
     gathered = gathered_weight_bytes(workload, plans, weights)
-    if workload.gathers_cast_weights:
-        return 2.0 * gathered[0], 2.0 * gathered[1]
     shared, routed = _on_rank(rank, weights)
-    return 3.0 * gathered[0] + kept * shared, 3.0 * gathered[1] + kept * routed
+    if workload.gathers_cast_weights:  # casts to 8 bits are counted with those of layers
+        is_ahead = gathers_cast_weights(workload, plans)[:, None]
+        shared = np.where(is_ahead, weights.never_cast_on_rank(plans), shared)
+        routed = np.where(is_ahead, 0.0, routed)
+    to_16_bits = kept + WEIGHT_BYTES
+    return 2.0 * gathered[0] + to_16_bits * shared, 2.0 * gathered[1] + to_16_bits * routed
 
 
 def _reduction_bytes(rank: Rank, weights: ChunkWeights) -> tuple[Floats, Floats]:

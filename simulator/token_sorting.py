@@ -32,8 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.casts import is_cast
-from simulator.expert_exchange import num_reached
 from simulator.expert_ranks import expert_load
+from simulator.expert_reach import num_reached
 from simulator.kept_inputs import ACTIVATION_BYTES, runs_one_by_one
 from simulator.layer_collectives import Directions
 from simulator.rank import Rank

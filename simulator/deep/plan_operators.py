@@ -33,6 +33,7 @@ from simulator.input_gradients import entered_in_attention, entered_in_feed_forw
 from simulator.layer_collectives import entered_products, num_blocks
 from simulator.layer_costs import (
     ROUTED_EXPERTS,
+    beside_core_s,
     dense_layer,
     expert_layer,
     feed_forward_operators,
@@ -43,7 +44,8 @@ from simulator.moved_operators import block_sums_s, moved_operators_s
 from simulator.part_times import PartTimes
 from simulator.plan import Recompute
 from simulator.rank import Rank
-from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block
+from simulator.recomputed_modules import SHARED_EXPERTS, repeats_block, repeats_core
+from simulator.table import Floats
 from simulator.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
@@ -54,6 +56,8 @@ EXPERT = "expert traffic"
 """How sentences call the traffic to experts and back."""
 PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
 """How they call operators among which the first product of a block is."""
+CORE = "attention core"
+"""How they call the kernel that hides what context-parallel ranks exchange."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """How they call the memory-bound operators of a layer."""
 
@@ -105,12 +109,12 @@ class _Layer:
         moved_s = _pair(moved_operators_s(rank, is_expert=self.is_expert), 0.5)
         found = {
             PROJECTIONS: _summed(before, slowdown),
-            "attention core": _pair(core_s, slowdown),
+            CORE: _pair(core_s, slowdown),
             "attention output product": _pair(behind, slowdown),
             NORMS: moved_s,
         }
         products = feed_forward_operators(rank, is_expert=self.is_expert)
-        found |= {name: _pair(seconds, slowdown) for name, seconds in products.items()}
+        found |= {name: _pair(seconds, 1.0) for name, seconds in products.items()}
         if rank.workload.model.parallel_block:
             found[SUM] = _pair(block_sums_s(rank, is_expert=self.is_expert), 1.0)
         if rank.workload.lora:
@@ -137,9 +141,7 @@ class _Layer:
         return _beyond(have_s[0], all_s[0]), _beyond(have_s[1], all_s[1])
 
     def _selected_s(self) -> float:
-        forward_s, core_s = (
-            np.array([seconds]) for seconds in (self._total_s(0), self.operators["attention core"][0])
-        )
+        forward_s, core_s = (np.array([seconds]) for seconds in (self._total_s(0), self.operators[CORE][0]))
         return float(selected_s(self.rank, forward_s, core_s, is_expert=self.is_expert)[0])
 
     def _selected(self) -> Items:
@@ -147,13 +149,18 @@ class _Layer:
         ends = TensorEnds.of_block(self.rank, AdaptedProduct.FC1)
         is_block = bool(repeats_block(self.rank, is_expert=self.is_expert)[0])
         block = self._repeated_block()
-        block_s = sum(each.duration_s for each in works_of(block) if not each.label.startswith(LENT))
+        core = self._repeated_core()
+        told_s = sum(each.duration_s for each in works_of((*core, *block)) if not each.label.startswith(LENT))
         leaving = () if self._is_side_by_side else ends.leaving[0]
         around = (ends.entering[0], leaving) if is_block else ((), ())
         adapters = adapter_collectives(self.rank, FEED_FORWARD_PRODUCTS)[0] if is_block else ()
-        rest_s = _beyond(self._selected_s(), block_s)
-        rest = work("recomputed operators", rest_s)
-        return (*rest, *self._around(around[0], block, around[1]), *adapters)
+        rest = work("recomputed operators", _beyond(self._selected_s(), told_s))
+        return (*core, *rest, *self._around(around[0], block, around[1]), *adapters)
+
+    def _repeated_core(self) -> Items:
+        """The attention core that is repeated with what context-parallel ranks exchange."""
+        has_context = int(self.rank.plans.context_parallel[0]) > 1
+        return self._core(0) if has_context and bool(repeats_core(self.rank)[0]) else ()
 
     def _repeated_block(self) -> Items:
         """Products of the second block that are repeated between its collectives."""
@@ -272,8 +279,10 @@ class _Layer:
     def _attention(self, way: int) -> Items:
         names = (PROJECTIONS, "attention output product")
         before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
-        core = context_core(self.rank, self._work(way, "attention core"), way)
-        return (*before, *core, *behind)
+        return (*before, *self._core(way), *behind)
+
+    def _core(self, way: int) -> Items:
+        return context_core(self.rank, self._work(way, CORE), way)
 
     def _experts(self, way: int) -> Items:
         """The products of the second block; tokens travel before and behind those of the experts."""
@@ -301,7 +310,7 @@ class _Layer:
         """What a pass waits longer for the host where it is one of a pair."""
         if not self._is_paired:
             return ()
-        hidden_s = hidden_in_pairs_s(self.rank, np.array([self._total_s(0)]), np.array([self._total_s(1)]))
+        hidden_s = hidden_in_pairs_s(self.rank, self._cover_s(0), self._cover_s(1))
         found_s = (self.times.forward_hidden_s, self.times.backward_hidden_s)[way]
         return work(HOST, _beyond(float(hidden_s[way][0]), float(found_s[0])), in_pairs=True)
 
@@ -312,7 +321,13 @@ class _Layer:
         if self._is_paired:
             return 1.0
         exchange_s = sum(each.alone_s for each_way in expert_traffic(self.rank, way) for each in each_way)
-        return min(HIDDEN_EXCHANGE_SHARE, self._total_s(way) / exchange_s) if exchange_s > 0.0 else 0.0
+        cover_s = float(self._cover_s(way)[0])
+        return min(HIDDEN_EXCHANGE_SHARE, cover_s / exchange_s) if exchange_s > 0.0 else 0.0
+
+    def _cover_s(self, way: int) -> Floats:
+        """What of a pass may hide the traffic of experts, `(1,)`."""
+        total_s, core_s = (np.array([seconds]) for seconds in (self._total_s(way), self.operators[CORE][way]))
+        return beside_core_s(self.rank, total_s, core_s)
 
     def _hidden_exchange(self, items: Items, way: int) -> Items:
         """A pass with what travels to experts meanwhile, for the computing of another micro-batch."""

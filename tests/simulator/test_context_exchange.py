@@ -22,11 +22,12 @@ from simulator.layer_collectives import Directions
 from simulator.layer_costs import dense_layer
 from simulator.model import ContextExchange
 from simulator.network import all_gather_s, all_to_all_s, point_to_point_s
+from simulator.plan import Recompute
 from simulator.rank import Rank
 from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.workload import Workload
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 TOKENS = 131_072
 NOTHING_TO_HIDE_BEHIND = (np.zeros(1), np.zeros(1))
@@ -302,3 +303,16 @@ def test_one_rank_exchanges_nothing_and_more_take_a_finite_time(
     forward_s, backward_s = context_exchange_s(Rank.of(job, plans), NOTHING_TO_HIDE_BEHIND)
     assert (forward_s[0] > 0) == (backward_s[0] > 0) == (context > 1)
     assert np.isfinite(simulate(job, plans).steps.step_time_s[0])
+
+
+@pytest.mark.parametrize("exchange", ["ring", "all_gather", "gathered_ring", "all_to_all"])
+def test_a_core_that_is_computed_again_exchanges_again(exchange: ContextExchange) -> None:
+    # Over nodes of eight, where something of every exchange shows.
+    job = job_of(changed(long_training(exchange), recompute_modules=("core_attn",)))
+    none, selective = (
+        dense_layer(Rank.of(job, table_of(plan_of(context=32, recompute=recompute))))
+        for recompute in (Recompute.NONE, Recompute.SELECTIVE)
+    )
+    again_s = selective.backward_tensor_comm_s - none.backward_tensor_comm_s
+    assert again_s[0] == pytest.approx(none.forward_tensor_comm_s[0])
+    assert again_s[0] > 0.0

@@ -17,8 +17,8 @@ from simulator.expert_exchange import (
     RATE_IN_TRAINING,
     expert_exchange_s,
     hidden_in_pairs_s,
-    num_reached,
 )
+from simulator.expert_reach import num_reached
 from simulator.hardware import Precision
 from simulator.layer_costs import expert_layer
 from simulator.network import all_to_all_s, forwarded_exchange_s
@@ -67,6 +67,26 @@ class TestReach:
         ]
         limited = routing(8, 2, num_groups=4, groups_per_token=groups_per_token)
         assert reached(limited, parts) == pytest.approx(sum(found) / len(found))
+
+    @pytest.mark.parametrize("parts", [3, 4, 6, 12])
+    @pytest.mark.parametrize("groups_per_token", [1, 2, 3])
+    def test_parts_that_lie_astride_groups_share_them(self, parts: int, groups_per_token: int) -> None:
+        # Twelve experts: parts of 4, 3, 2 and 1, and four groups of 3 or six of 2.
+        for num_groups in (4, 6):
+            size = 12 // num_groups
+            found = [
+                len({expert * parts // 12 for expert in choice})
+                for groups in combinations(range(num_groups), groups_per_token)
+                for choice in combinations([expert for expert in range(12) if expert // size in groups], 2)
+            ]
+            limited = routing(12, 2, num_groups=num_groups, groups_per_token=groups_per_token)
+            assert reached(limited, parts) == pytest.approx(sum(found) / len(found))
+
+    def test_five_nodes_of_deepseek_v2_share_three_of_its_groups(self) -> None:
+        # All draws of 3 of 8 groups, counted: 2.863 of five nodes, 3.662 of ten.
+        experts = catalog.model("deepseek-v2").experts
+        assert experts
+        assert [reached(experts, parts) for parts in (5, 10)] == pytest.approx([2.863, 3.662], abs=0.001)
 
     def test_tokens_of_deepseek_v3_travel_to_at_most_four_nodes(self) -> None:
         experts = catalog.model("deepseek-v3").experts

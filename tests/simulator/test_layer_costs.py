@@ -18,7 +18,7 @@ from simulator.context_exchange import context_exchange_s
 from simulator.hardware import Precision
 from simulator.latent_exchange import latent_bytes
 from simulator.layer_collectives import CORE_SHARE, exposed_s
-from simulator.layer_costs import dense_layer, expert_layer
+from simulator.layer_costs import dense_layer, expert_layer, feed_forward_operators
 from simulator.model_ends import embedding, output_layer
 from simulator.moved_operators import moved_backward_bytes, moved_bytes
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
@@ -148,6 +148,17 @@ class TestCompute:
         # ((0.96 - idle)/(0.5 - idle))^(1/2) with an H100 that idles at a tenth of its 700 W.
         assert 1.0 < slowdown < ((0.96 - 0.1) / (0.5 - 0.1)) ** 0.5 + 0.01
         assert capped.forward_tensor_comm_s == free.forward_tensor_comm_s
+
+    def test_a_power_cap_does_not_slow_the_sorting_of_tokens(self) -> None:
+        workload = training("qwen3-30b-a3b", sequence_length=4096)
+        free, capped = (
+            feed_forward_operators(rank_of(plan_of(expert=8, data=8, cap=cap), workload), is_expert=True)
+            for cap in (1.0, 0.5)
+        )
+        assert capped["permutation"] == free["permutation"]
+        slower = [capped[name][0][0] / free[name][0][0] for name in ("routed experts", "router")]
+        # ((1 - idle)/(0.5 - idle))^(1/2): products of a model as large take all of the power.
+        assert slower == pytest.approx([((1.0 - 0.1) / (0.5 - 0.1)) ** 0.5] * 2)
 
     def test_the_output_layer_is_one_product_and_the_loss(self) -> None:
         workload = training("llama-3.1-8b", sequence_length=8192)

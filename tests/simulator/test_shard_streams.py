@@ -8,6 +8,7 @@ import pytest
 from simulator.blocks import MixtureOfExperts
 from simulator.chunks import ChunkWeights, split_layers
 from simulator.deep.plan_step import parts_and_shape
+from simulator.hardware import Precision
 from simulator.model import ModelShape
 from simulator.model_parts import ModelParts
 from simulator.parts import Part
@@ -63,6 +64,25 @@ def test_gradients_of_sixteen_bits_are_added_up_in_them() -> None:
     ahead, behind = copies_of(plan_of(data=4, zero=3), 8e9, workload=workload)
     assert ahead == pytest.approx(8 * 2e9)
     assert behind == pytest.approx(6 * 15 / 16 * 2e9)
+
+
+@pytest.mark.parametrize(("precision", "per_weight"), [(Precision.BF16, 10), (Precision.FP8, 2)])
+def test_shares_that_are_cast_to_8_bits_ahead_are_cast_to_16_in_other_formats(
+    precision: Precision, per_weight: int
+) -> None:
+    # Copied with one byte a weight in and out, without the cast; see `simulator.cast_weights`.
+    workload = FSDP_2.model_copy(update={"gathers_cast_weights": True})
+    ahead, _ = copies_of(plan_of(data=4, zero=3, precision=precision), 8e9, workload=workload)
+    assert ahead == pytest.approx(per_weight * 8e9 / 4)
+
+
+def test_an_embedding_is_never_cast_to_8_bits() -> None:
+    workload = FSDP_2.model_copy(update={"gathers_cast_weights": True})
+    rank = Rank.of(job_of(workload), table_of(plan_of(data=4, zero=3, precision=Precision.FP8)))
+    weights = ChunkWeights(shared=np.array([[8e9]]), routed=np.array([[0.0]]), never_cast=np.array([[8e9]]))
+    ahead_s = float(stream_copies_s(rank, StepWeights(trained=weights))[0][0, 0])
+    rate = 3.35e12 * float(rank.kernels.memory_fraction[0])
+    assert ahead_s == pytest.approx(10 * 8e9 / 4 / rate, rel=0.01)
 
 
 @pytest.mark.parametrize(
