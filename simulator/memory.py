@@ -14,13 +14,13 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from simulator.activations import stage_activations
+from simulator.activations import num_micro_batches, stage_activations
 from simulator.chunks import Chunks, split_layers
 from simulator.loss_memory import embedding_at_work, joined_logits_bytes, logits_bytes
 from simulator.model_states import FULL_GRADIENT_BYTES, StateBytes
 from simulator.plan import Plan, PlanTable, turns_back
 from simulator.stage_content import StageContent
-from simulator.table import Floats, Integers, Table, total
+from simulator.table import Booleans, Floats, Integers, Table, total
 from simulator.units import GIGA
 from simulator.weights_at_work import weights_at_work
 from simulator.workload import Workload
@@ -40,6 +40,9 @@ class MemoryTable(Table):
 
     weights_bytes: Floats
     gradients_bytes: Floats
+    """Those that are there while a micro-batch passes."""
+    late_gradients_bytes: Floats
+    """Those that come only as its activations go: of FSDP2, where a step has one micro-batch."""
     optimizer_bytes: Floats
     activations_bytes: Floats
     """What the micro-batches in flight keep for their backward passes."""
@@ -60,7 +63,8 @@ class MemoryTable(Table):
         """Peak of live tensors, as `torch.cuda.max_memory_allocated` counts."""
         states = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
         passes = self.activations_bytes + self.logits_bytes + self.workspace_bytes
-        return np.asarray(states + np.maximum(passes, self.update_bytes))
+        behind = self.late_gradients_bytes + np.maximum(self.workspace_bytes, self.update_bytes)
+        return np.asarray(states + np.maximum(passes, behind))
 
     def peak_of(self, kind: MemoryKind, capacity_bytes: Floats | float = math.inf) -> Floats:
         """Returns the peak as a publisher counted it on devices of a size, `(n,)` or one."""
@@ -148,9 +152,11 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
         # Outputs of the model are joined when all else of the step is gone.
         there = activations.kept_bytes + logits + waiting + beyond_logits + weights
         waiting = waiting + np.maximum(0.0, joined - there)
+    is_late = _has_late_gradients(workload, plans)
     used = {
         "weights_bytes": states.weights,
-        "gradients_bytes": states.gradients,
+        "gradients_bytes": np.where(is_late, 0.0, states.gradients),
+        "late_gradients_bytes": np.where(is_late, states.gradients, 0.0),
         "optimizer_bytes": states.optimizer,
         "activations_bytes": activations.kept_bytes,
         "logits_bytes": logits + waiting,
@@ -163,3 +169,13 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
         fragmentation_bytes=fragmentation,
         framework_bytes=np.full_like(fragmentation, FRAMEWORK_BYTES),
     )
+
+
+def _has_late_gradients(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether gradients are made layer by layer as activations go, and are none before, `(n,)`.
+
+    FSDP2 makes a sharded gradient when its reduction ends (`foreach_reduce`), and `zero_grad` lets go of it behind the step.
+    With more micro-batches, and in the buffers of Megatron Core and DeepSpeed, gradients are there all the time.
+    """
+    is_first = num_micro_batches(workload, plans) == 1
+    return np.asarray(is_first & (plans.zero_stage >= 2) & (workload.sharded_copies == "fsdp-2"))

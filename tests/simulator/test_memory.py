@@ -20,7 +20,7 @@ from simulator.model_states import reduced_fraction
 from simulator.pipeline.schedule import pipeline_timeline, play_pipelines
 from simulator.plan import TO_AND_FRO, Plan, Recompute, Schedule
 from simulator.workload import Workload
-from tests.simulator.builders import gpt, plan_of, table_of, training
+from tests.simulator.builders import changed, gpt, plan_of, table_of, training
 
 
 def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
@@ -267,6 +267,24 @@ class TestPeaks:
         )
         layer = training().model.dense_layer_parameters
         assert wide.workspace_bytes - narrow.workspace_bytes == pytest.approx(2.0 * layer)
+
+    @pytest.mark.parametrize("sequence", [256, 8192])
+    def test_gradients_of_a_single_micro_batch_come_as_its_activations_go(self, sequence: int) -> None:
+        # FSDP2: the gradients of all layers outweigh what short sequences keep, and not what long ones do.
+        plan = plan_of(data=8, zero=3, recompute=Recompute.FULL)
+
+        def memory(num_micro_batches: int, **changes: object) -> MemoryTable:
+            workload = training(global_batch_size=8 * num_micro_batches, sequence_length=sequence)
+            return memory_of(changed(workload, **changes), plan)
+
+        late, kept = (memory(number, sharded_copies="fsdp-2") for number in (1, 2))
+        passes = late.activations_bytes + late.logits_bytes + late.workspace_bytes
+        behind = late.late_gradients_bytes + late.workspace_bytes
+        assert (behind > passes) == (sequence == 256)
+        states = late.weights_bytes + late.optimizer_bytes
+        assert late.allocated_bytes == pytest.approx(states + max(passes, behind))
+        assert kept.allocated_bytes == pytest.approx(states + late.late_gradients_bytes + passes)
+        assert late.late_gradients_bytes == kept.gradients_bytes == memory(1).gradients_bytes
 
     def test_each_kind_of_published_peak_has_its_sum(self) -> None:
         memory = memory_of(training(), plan_of(tensor=2, data=8))
