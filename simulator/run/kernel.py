@@ -37,20 +37,20 @@ def play_run_block(
 ) -> None:
     """Plays every `stride`-th replication of every design."""
     states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
-    saves = np.zeros(_most_slots(designs), dtype=SAVE)
+    saves = np.zeros(most_slots(designs), dtype=SAVE)
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     num_designs, num_replications = work_s.shape
     for replication in range(first, num_replications, stride):
         luck = luck_of(seed, replication)
         for row in range(num_designs):
             states[0] = unplayed[0]
-            _start(states[0], work_s[row, replication], designs[row].num_spares)
+            start(states[0], work_s[row, replication], designs[row].num_spares)
             _play_run(designs[row], luck, states[0], saves, returns_s)
             _write_ledger(states[0], results, (row, replication))
 
 
 @inlined
-def _most_slots(designs: Records) -> int:
+def most_slots(designs: Records) -> int:
     """Returns how many saves may be on their way at once, at least 1."""
     most = 1
     for row in range(len(designs)):
@@ -59,7 +59,7 @@ def _most_slots(designs: Records) -> int:
 
 
 @inlined
-def _start(state: RunState, work_s: float, num_spares: float) -> None:
+def start(state: RunState, work_s: float, num_spares: float) -> None:
     """Prepares a run of which every clock and every account is at zero."""
     state.work_s = work_s
     state.spares_left = num_spares
@@ -72,20 +72,26 @@ def _play_run(
 ) -> None:
     """Plays up-times and ways back until the work is done, or has been interrupted too often."""
     for index in range(MAX_FAILURES):
-        up_s = design.up_scale_s * _power(exponential(luck, UP_TIME, index), design.inverse_shape)
-        _pause(design, up_s, state)
+        up_s = begin_up_time(design, luck, index, state)
         is_done = play_up_time(design, up_s, state, saves)
         state.wall_s += state.now_s
         if is_done:
             return
-        serial = _num_interruptions(state)
-        kind = kind_of(design, luck, serial, 1.0)
-        is_fast_alive = _fast_survives(design, luck, serial, kind)
-        _roll_back(design, kind, is_fast_alive, state, saves)
-        _come_back(design, luck, kind, is_fast_alive, state, returns_s)
-        if _num_interruptions(state) >= MAX_FAILURES:
+        kind, is_fast_alive = next_interruption(design, luck, state)
+        roll_back(design, kind, is_fast_alive, state, saves)
+        come_back(design, luck, kind, is_fast_alive, state, returns_s)
+        if num_interruptions(state) >= MAX_FAILURES:
             break
     state.wall_s = np.inf
+
+
+@inlined
+def begin_up_time(design: RunDesign, luck: np.uint64, index: int, state: RunState) -> float:
+    """Returns how long the run stays up; after a recovery from a live replica capacity is missing at first."""
+    up_s = design.up_scale_s * _power(exponential(luck, UP_TIME, index), design.inverse_shape)
+    state.now_s = min(design.reduced_capacity_s, up_s) if state.is_live else 0.0
+    state.reduced_capacity_s += state.now_s
+    return up_s
 
 
 @inlined
@@ -94,15 +100,17 @@ def _power(unit: float, exponent: float) -> float:
 
 
 @inlined
-def _num_interruptions(state: RunState) -> int:
+def num_interruptions(state: RunState) -> int:
+    """Returns how many there were so far, those planned included."""
     return int(state.num_failures + state.num_planned)
 
 
 @inlined
-def _pause(design: RunDesign, up_s: float, state: RunState) -> None:
-    """Begins an up-time: after a recovery from a live replica capacity is missing at first."""
-    state.now_s = min(design.reduced_capacity_s, up_s) if state.is_live else 0.0
-    state.reduced_capacity_s += state.now_s
+def next_interruption(design: RunDesign, luck: np.uint64, state: RunState) -> tuple[int, bool]:
+    """Returns what ends this up-time, and whether the fast level of saves outlives it."""
+    serial = num_interruptions(state)
+    kind = kind_of(design, luck, serial, 1.0)
+    return kind, _fast_survives(design, luck, serial, kind)
 
 
 @inlined
@@ -125,7 +133,7 @@ def _fast_survives(design: RunDesign, luck: np.uint64, serial: int, kind: int) -
 
 
 @inlined
-def _roll_back(design: RunDesign, kind: int, is_fast_alive: bool, state: RunState, saves: Records) -> None:
+def roll_back(design: RunDesign, kind: int, is_fast_alive: bool, state: RunState, saves: Records) -> None:
     """Goes back to the newest state that outlives the interruption, on a clock that starts anew."""
     commit(design, state, saves, 0.0)
     state.written_at_s -= state.now_s
@@ -187,7 +195,7 @@ def _pass(time_s: float, state: RunState) -> None:
 
 
 @compiled
-def _come_back(
+def come_back(
     design: RunDesign,
     luck: np.uint64,
     kind: int,
@@ -198,7 +206,7 @@ def _come_back(
     """Plays the way back: nodes, restart, load; a failure on the way begins it anew, and never makes it shorter."""
     nodes_at_s = mean_restart_s = state.num_awaited = 0.0
     while True:
-        serial = _num_interruptions(state) - 1
+        serial = num_interruptions(state) - 1
         wait_s = replacement_wait_s(design, design.kind_nodes[kind], state.wall_s, state, returns_s)
         wait_s = max(wait_s, nodes_at_s - state.wall_s)
         nodes_at_s = state.wall_s + wait_s

@@ -39,13 +39,13 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
         commit(design, state, saves, TIE_FRACTION * design.interval_s if is_due else 0.0)
         if is_due and state.num_uncommitted < design.slots:
             _repeat_cycle(design, up_s, state)
-            _save(design, up_s, state, saves)
+            save(design, up_s, state, saves)
         elif is_due and design.policy == WAIT:
-            _wait(up_s, state, saves)
+            wait(up_s, state, saves)
         else:
             if is_due and design.policy == SKIP:
-                _skip(design, state, saves)
-            _work(design, up_s, state, saves)
+                skip(design, state, saves)
+            work(design, up_s, state, saves)
     return True
 
 
@@ -98,7 +98,7 @@ def finish_writing(state: RunState, tie_s: float) -> None:
 
 
 @inlined
-def _save(design: RunDesign, up_s: float, state: RunState, saves: Records) -> None:
+def save(design: RunDesign, up_s: float, state: RunState, saves: Records) -> None:
     """Stops the training for the stall, at whose start the state is copied; then the save is under way."""
     end_s = state.now_s + design.stall_s
     state.checkpoint_stall_s += min(end_s, up_s) - state.now_s
@@ -169,7 +169,7 @@ def _repeat_writing(design: RunDesign, num: float, cycle_s: float, gain_s: float
 
 
 @inlined
-def _wait(up_s: float, state: RunState, saves: Records) -> None:
+def wait(up_s: float, state: RunState, saves: Records) -> None:
     """Stands still until the oldest save commits."""
     end_s = min(saves[state.oldest].commit_at_s, up_s)
     state.backpressure_wait_s += end_s - state.now_s
@@ -177,7 +177,7 @@ def _wait(up_s: float, state: RunState, saves: Records) -> None:
 
 
 @inlined
-def _skip(design: RunDesign, state: RunState, saves: Records) -> None:
+def skip(design: RunDesign, state: RunState, saves: Records) -> None:
     """Leaves out this save and all that come due before the oldest one has committed."""
     taxed_interval_s = design.interval_s * (1.0 + design.tax_fraction)
     until_s = saves[state.oldest].commit_at_s - TIE_FRACTION * design.interval_s - state.now_s
@@ -185,7 +185,7 @@ def _skip(design: RunDesign, state: RunState, saves: Records) -> None:
 
 
 @inlined
-def _work(design: RunDesign, up_s: float, state: RunState, saves: Records) -> None:
+def work(design: RunDesign, up_s: float, state: RunState, saves: Records) -> None:
     """Works until the next save is due, the work is done, a save commits or the job is interrupted."""
     goal_s = state.work_s
     if state.due_s > state.done_s:  # Not so when `widen` works on although a save is due.
