@@ -86,6 +86,15 @@ def test_only_the_command_line_imports_the_command_line() -> None:
     assert modules(types_commands) == []
 
 
+def test_no_module_imports_what_is_private_to_another() -> None:
+    def pries(path: Path) -> bool:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        names = [alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+        return any(name.startswith("_") and not name.endswith("__") for name in names)
+
+    assert modules(pries) == []
+
+
 def test_every_module_starts_with_the_question_that_it_answers() -> None:
     def asks_nothing(path: Path) -> bool:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
