@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.compiled import compiled, inner
+from simulator.compiled import compiled, inner, inner_uncounted
 from simulator.deep.heap import pop, push
 from simulator.deep.topology import Topology
 from simulator.table import Booleans, Floats, Integers
@@ -41,6 +41,25 @@ class Net(NamedTuple):
     """`(v,)` see `_parents`."""
 
 
+class Scratch(NamedTuple):
+    """What a search writes down; between two searches no vertex has a cost, is open or a target."""
+
+    own: Floats
+    """`(v,)` least known cost from the source to each vertex; inf: not seen."""
+    seen: Integers
+    """`(v,)` those that have one."""
+    keys: Floats
+    """`(l + 1,)` costs on the heap of `simulator.deep.heap`."""
+    items: Integers
+    """`(l + 1,)` their vertices."""
+    is_open: Booleans
+    """`(v,)` whether it is an end of a way, or a dead end on which one hangs."""
+    opened: Integers
+    """`(v,)` those that are."""
+    is_target: Booleans
+    """`(v,)` whether it is still to be met."""
+
+
 def new_net(topology: Topology, reference_bytes: float) -> Net:
     """Returns a network for `find_ways`; the cost of a link is its latency and the time of a reference message."""
     source, target, size = topology.source, topology.target, topology.num_vertices
@@ -66,11 +85,7 @@ def _offsets(ends: Integers, num_vertices: int) -> Integers:
 
 
 def _parents(source: Integers, target: Integers, forwards: Booleans) -> Integers:
-    """The only vertex through which a dead end is left, `(v,)`: of a core vertex itself, of the root of a tree `NO_VERTEX`.
-
-    A vertex that forwards to one other forwarding vertex at most is a dead end (a network card), and so is one that
-    forwards to dead ends and one other. No way passes through a dead end that neither of its ends hangs on.
-    """
+    """The only vertex through which a dead end is left, `(v,)`: of a core vertex itself, of the root of a tree `NO_VERTEX`."""
     size = len(forwards)
     is_inner = forwards[source] & forwards[target]
     both = (
@@ -112,18 +127,27 @@ def _peeled(offsets: Integers, neighbours: Integers, forwards: Booleans, left: I
     return parent
 
 
+@inner
+def _new_scratch(net: Net) -> Scratch:
+    num_vertices, most_entries = len(net.forwards), len(net.source) + 1
+    return Scratch(
+        own=np.full(num_vertices, np.inf),
+        seen=np.empty(num_vertices, dtype=np.int64),
+        keys=np.empty(most_entries),
+        items=np.empty(most_entries, dtype=np.int64),
+        is_open=np.zeros(num_vertices, dtype=np.bool_),
+        opened=np.empty(num_vertices, dtype=np.int64),
+        is_target=np.zeros(num_vertices, dtype=np.bool_),
+    )
+
+
 @compiled
 def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
     """Finds the ways of sorted sources, targets and salts `(k, 3)`; offsets and links of all.
 
     Searches from each source until all its targets are met (Dijkstra), past the dead ends on which none of them hangs.
     """
-    size = len(net.forwards)
-    own = np.full(size, np.inf)
-    seen, num_seen = np.empty(size, dtype=np.int64), 0
-    keys, items = np.empty(len(net.source) + 1), np.empty(len(net.source) + 1, dtype=np.int64)
-    is_open, is_target = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
-    opened = np.empty(size, dtype=np.int64)
+    size, scratch = len(net.forwards), _new_scratch(net)
     way_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     found, num_found = np.empty(max(16, 8 * len(rows)), dtype=np.int64), 0
     row = 0
@@ -131,40 +155,31 @@ def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
         start, stop = rows[row, 0], row
         while stop < len(rows) and rows[stop, 0] == start:
             stop += 1
-        num_seen = _search(rows[row:stop, 1], start, net, own, seen, keys, items, is_open, opened, is_target)
+        num_seen = _search(rows[row:stop, 1], start, net, scratch)
+        seen = scratch.seen[:num_seen]
         for wanted in range(row, stop):
             if num_found + size > len(found):
                 found = np.concatenate((found, np.empty(len(found) + size, dtype=np.int64)))
-            num_found = _walk(rows[wanted], net, own, seen[:num_seen], found, num_found)
+            num_found = _walk(rows[wanted], net, scratch.own, seen, found, num_found)
             way_offsets[wanted + 1] = num_found
-        for position in range(num_seen):
-            own[seen[position]] = np.inf
+        for vertex in seen:
+            scratch.own[vertex] = np.inf
         row = stop
     return way_offsets, found[:num_found].copy()
 
 
-@inner
-def _search(
-    targets: Integers,
-    start: int,
-    net: Net,
-    own: Floats,
-    seen: Integers,
-    keys: Floats,
-    items: Integers,
-    is_open: Booleans,
-    opened: Integers,
-    is_target: Booleans,
-) -> int:
-    """Writes least costs from a vertex into `own`, until all targets are met; returns how many vertices it has seen."""
-    num_open = _open(net, start, is_open, opened, 0)
+@inner_uncounted
+def _search(targets: Integers, start: int, net: Net, scratch: Scratch) -> int:
+    """Writes down least costs from a vertex until all targets are met; returns how many vertices it has seen."""
+    own, keys, items, is_target = scratch.own, scratch.keys, scratch.items, scratch.is_target
+    num_open = _open(net, start, scratch, 0)
     num_left = 0
     for target in targets:
-        num_open = _open(net, target, is_open, opened, num_open)
+        num_open = _open(net, target, scratch, num_open)
         if not is_target[target] and target != start:
             is_target[target] = True
             num_left += 1
-    own[start], seen[0], num_seen = 0.0, start, 1
+    own[start], scratch.seen[0], num_seen = 0.0, start, 1
     heap_size = push(keys, items, 0, 0.0, start)
     while heap_size > 0 and num_left > 0:
         cost, vertex = keys[0], items[0]
@@ -174,101 +189,84 @@ def _search(
         if is_target[vertex]:
             is_target[vertex] = False
             num_left -= 1
-        if not net.forwards[vertex] and vertex != start:
-            continue
-        heap_size, num_seen = _reach(
-            vertex, net, own, seen, num_seen, keys, items, heap_size, is_open, opened[:num_open]
-        )
-    for position in range(num_open):
-        is_open[opened[position]] = False
+        if net.forwards[vertex] or vertex == start:
+            heap_size, num_seen = _reach(vertex, net, scratch, num_open, num_seen, heap_size)
+    for vertex in scratch.opened[:num_open]:
+        scratch.is_open[vertex] = False
     for target in targets:
         is_target[target] = False
     return num_seen
 
 
-@inner
+@inner_uncounted
 def _reach(
-    vertex: int,
-    net: Net,
-    own: Floats,
-    seen: Integers,
-    num_seen: int,
-    keys: Floats,
-    items: Integers,
-    heap_size: int,
-    is_open: Booleans,
-    opened: Integers,
+    vertex: int, net: Net, scratch: Scratch, num_open: int, num_seen: int, heap_size: int
 ) -> tuple[int, int]:
     """Goes over the links of a vertex to what is no dead end, or open; returns what `_cross` does.
 
     Those to what is open are among its other links, or among those that end at what is open: whichever are fewer.
     """
     for place in range(net.out_offsets[vertex], net.core_offsets[vertex]):
-        link = net.by_source[place]
-        heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+        heap_size, num_seen = _cross(net.by_source[place], net, scratch, num_seen, heap_size)
     num_into_open = 0
-    for end in opened:
+    for end in scratch.opened[:num_open]:
         num_into_open += net.in_offsets[end + 1] - net.in_offsets[end]
     if net.out_offsets[vertex + 1] - net.core_offsets[vertex] <= num_into_open:
         for place in range(net.core_offsets[vertex], net.out_offsets[vertex + 1]):
             link = net.by_source[place]
-            if is_open[net.target[link]]:
-                heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+            if scratch.is_open[net.target[link]]:
+                heap_size, num_seen = _cross(link, net, scratch, num_seen, heap_size)
         return heap_size, num_seen
-    for end in opened:
+    for end in scratch.opened[:num_open]:
         for place in range(net.in_offsets[end], net.in_offsets[end + 1]):
             link = net.by_target[place]
             if net.source[link] == vertex:
-                heap_size, num_seen = _cross(link, net, own, seen, num_seen, keys, items, heap_size)
+                heap_size, num_seen = _cross(link, net, scratch, num_seen, heap_size)
     return heap_size, num_seen
 
 
-@inner
-def _cross(
-    link: int,
-    net: Net,
-    own: Floats,
-    seen: Integers,
-    num_seen: int,
-    keys: Floats,
-    items: Integers,
-    heap_size: int,
-) -> tuple[int, int]:
+@inner_uncounted
+def _cross(link: int, net: Net, scratch: Scratch, num_seen: int, heap_size: int) -> tuple[int, int]:
     """Notes what it costs to go over a link; returns how many entries the heap has then, and how many vertices are seen."""
-    behind = net.target[link]
+    own, behind = scratch.own, net.target[link]
     cost = own[net.source[link]] + net.cost[link]
     if cost < own[behind]:
         if np.isinf(own[behind]):
-            seen[num_seen] = behind
+            scratch.seen[num_seen] = behind
             num_seen += 1
         own[behind] = cost
-        heap_size = push(keys, items, heap_size, cost, behind)
+        heap_size = push(scratch.keys, scratch.items, heap_size, cost, behind)
     return heap_size, num_seen
 
 
-@inner
-def _open(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: int) -> int:
+@inner_uncounted
+def _open(net: Net, vertex: int, scratch: Scratch, num_open: int) -> int:
     """Opens an end of a way, and the dead ends on which it hangs; returns how many vertices are open."""
-    num_open = _open_up(net, vertex, is_open, opened, num_open)
+    num_open = _open_up(net, vertex, scratch, num_open)
     for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
-        num_open = _open_up(net, net.target[net.by_source[place]], is_open, opened, num_open)
+        num_open = _open_up(net, net.target[net.by_source[place]], scratch, num_open)
     for place in range(net.in_offsets[vertex], net.in_offsets[vertex + 1]):
-        num_open = _open_up(net, net.source[net.by_target[place]], is_open, opened, num_open)
-    if not (is_open[vertex] or net.forwards[vertex]):
-        is_open[vertex] = True
-        opened[num_open] = vertex
-        num_open += 1
+        num_open = _open_up(net, net.source[net.by_target[place]], scratch, num_open)
+    if not (scratch.is_open[vertex] or net.forwards[vertex]):
+        num_open = _note_open(vertex, scratch, num_open)
     return num_open
 
 
-@inner
-def _open_up(net: Net, vertex: int, is_open: Booleans, opened: Integers, num_open: int) -> int:
-    while net.forwards[vertex] and net.parent[vertex] not in (vertex, NO_VERTEX) and not is_open[vertex]:
-        is_open[vertex] = True
-        opened[num_open] = vertex
-        num_open += 1
+@inner_uncounted
+def _open_up(net: Net, vertex: int, scratch: Scratch, num_open: int) -> int:
+    while (
+        net.forwards[vertex] and net.parent[vertex] not in (vertex, NO_VERTEX) and not scratch.is_open[vertex]
+    ):
+        num_open = _note_open(vertex, scratch, num_open)
         vertex = net.parent[vertex]
     return num_open
+
+
+@inner_uncounted
+def _note_open(vertex: int, scratch: Scratch, num_open: int) -> int:
+    scratch.is_open[vertex] = True
+    scratch.opened[num_open] = vertex
+    return num_open + 1
 
 
 @inner
