@@ -16,6 +16,17 @@ Records = npt.NDArray[np.void]
 Cell = tuple[int, int]
 
 
+def record_type(protocol: type) -> np.dtype[np.void]:
+    """Returns a class of numbers as one record; a sequence in it has a number for each `Interruption`."""
+    types = {"int": np.int64, "bool": np.bool_, "float": np.float64}
+    return np.dtype(
+        [
+            (name, types.get(kind, np.float64), (NUM_KINDS,) if "Sequence" in kind else ())
+            for name, kind in protocol.__annotations__.items()
+        ]
+    )
+
+
 class RunDesign(Protocol):
     """The numbers of one run as in `simulator.run.columns.RunColumns`; a record to the compiler."""
 
@@ -51,16 +62,7 @@ class RunDesign(Protocol):
     queue_wait_s: float
 
 
-DESIGN = np.dtype(
-    [
-        (
-            name,
-            {"int": np.int64, "bool": np.bool_, "float": np.float64}.get(kind, np.float64),
-            (NUM_KINDS,) if kind.startswith("Sequence") else (),
-        )
-        for name, kind in RunDesign.__annotations__.items()
-    ]
-)
+DESIGN = record_type(RunDesign)
 """`RunDesign` as one record."""
 
 
@@ -146,12 +148,7 @@ class RunState(Protocol):
     num_planned: float
 
 
-STATE = np.dtype(
-    [
-        (name, {"int": np.int64, "bool": np.bool_, "float": np.float64}[kind])
-        for name, kind in RunState.__annotations__.items()
-    ]
-)
+STATE = record_type(RunState)
 """`RunState` as one record."""
 SAVE = np.dtype([("commit_at_s", np.float64), ("done_s", np.float64), ("num_saved", np.float64)])
 """A save under way."""

@@ -23,7 +23,7 @@ from simulator.run.kernel import (
     roll_back,
     start,
 )
-from simulator.run.state import SAVE, STATE, FloatArray, Records, RunDesign, RunState
+from simulator.run.state import SAVE, STATE, FloatArray, Records, RunDesign, RunState, record_type
 from simulator.run.up_time import (
     SKIP,
     TIE_FRACTION,
@@ -57,9 +57,7 @@ class LoggedEvent(Protocol):
     """Of an interruption the work that it loses; of a save the work that it holds."""
 
 
-LOGGED = np.dtype(
-    [("kind", np.int64), ("start_s", np.float64), ("end_s", np.float64), ("value_s", np.float64)]
-)
+LOGGED = record_type(LoggedEvent)
 """`LoggedEvent` as one record."""
 
 
