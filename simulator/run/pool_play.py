@@ -8,6 +8,9 @@ take their means. Every design meets the same luck, so that more spares mean sho
 
 from __future__ import annotations
 
+from collections.abc import MutableSequence, Sequence
+from typing import Protocol
+
 import numpy as np
 
 from simulator.compiled import compiled, inlined
@@ -16,7 +19,7 @@ from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, 
 from simulator.run.draws import RESTART_TIME, UP_TIME, exponential, luck_of
 from simulator.run.kernel import PLANNED, kind_of
 from simulator.run.pool import replacement_wait_s
-from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState, designs_of
+from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState, designs_of, record_type
 from simulator.table import Floats, Integers
 
 MOST_OF_A_RUN = 1024
@@ -37,6 +40,27 @@ _LEAST_REPAIR_S = 1.0
 """What a wait for the queue is divided by, where nodes are repaired at once."""
 
 
+class Pool(Protocol):
+    """How the pool of a design is played, and what was found; a record to the compiler."""
+
+    up_time_s: float
+    """How long a run is up; only a part is played of one that has many interruptions."""
+    is_part: bool
+    apart_s: float
+    """Mean time between failures of a run that is on its way back; forever where nothing fails then."""
+    back_s: Sequence[float]
+    """The way back behind the wait."""
+    num_played: int
+    """Interruptions to be played."""
+    sums_s: MutableSequence[float]
+    """Waits, summed up."""
+    num_waits: MutableSequence[float]
+
+
+POOL = record_type(Pool)
+"""`Pool` as one record."""
+
+
 def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
     """Returns the mean wait after each kind of interruption, `(n, 4)`.
 
@@ -49,19 +73,29 @@ def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
         up_time_s: how long they are up, `(n,)`.
         expected_s: waits after kinds that did not occur, `(n, 4)`.
     """
-    back_s = (
+    pools = _pools(runs, up_time_s)
+    _play_pools(designs_of(runs), pools)
+    sums_s, num_waits = pools["sums_s"], pools["num_waits"]
+    missing_s = np.divide(sums_s, num_waits, out=np.zeros(sums_s.shape), where=num_waits > 0.0)
+    missing_s = np.minimum(missing_s, _NEVER_S)
+    rate = np.where(pools["apart_s"] < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
+    each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
+    return np.where(num_waits > 0.0, each_s, expected_s)
+
+
+def _pools(runs: Runs, up_time_s: Floats) -> Records:
+    """The records `(n,)` of runs of which nothing was played."""
+    pools, apart_s = np.zeros(len(runs), dtype=POOL), _apart_on_way_back_s(runs)
+    pools["up_time_s"] = up_time_s
+    pools["is_part"] = up_time_s >= 2.0 * MOST_OF_A_RUN * runs.mtbf_s
+    pools["apart_s"] = apart_s
+    pools["back_s"] = (
         runs.kind_restart_s
         + runs.kind_fast_survival * runs.fast_load_s[:, None]
         + (1.0 - runs.kind_fast_survival) * runs.durable_load_s[:, None]
     )
-    sums_s, numbers, apart_s = np.zeros(back_s.shape), np.zeros(back_s.shape), _apart_on_way_back_s(runs)
-    num_played = _num_played(runs, apart_s)
-    _play_pools(designs_of(runs), up_time_s, apart_s, back_s, num_played, sums_s, numbers)
-    missing_s = np.divide(sums_s, numbers, out=np.zeros(back_s.shape), where=numbers > 0.0)
-    missing_s = np.minimum(missing_s, _NEVER_S)
-    rate = np.where(apart_s < FOREVER_S, _losses(runs) / runs.mtbf_s, 0.0)[:, None]
-    each_s = np.divide(np.log1p(rate * missing_s), rate, out=missing_s, where=rate > 0.0)
-    return np.where(numbers > 0.0, each_s, expected_s)
+    pools["num_played"] = _num_played(runs, apart_s)
+    return pools
 
 
 def _num_played(runs: Runs, apart_s: Floats) -> Integers:
@@ -87,83 +121,77 @@ def _apart_on_way_back_s(runs: Runs) -> Floats:
 
 
 @compiled
-def _play_pools(
-    designs: Records,
-    up_time_s: FloatArray,
-    apart_s: FloatArray,
-    back_s: FloatArray,
-    num_played: Integers,
-    sums_s: FloatArray,
-    numbers: FloatArray,
-) -> None:
-    """Adds up waits and their numbers by kind, `(n, 4)`."""
+def _play_pools(designs: Records, pools: Records) -> None:
+    """Adds up waits and their numbers by kind."""
     states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     for row in range(len(designs)):
-        num_left, replication = num_played[row], 0
-        is_part = up_time_s[row] >= 2.0 * MOST_OF_A_RUN * designs[row].mtbf_s
+        pool = pools[row]
+        num_left, replication = pool.num_played, 0
         while num_left > 0:
             states[0] = unplayed[0]
             states[0].spares_left = designs[row].num_spares
-            most = min(num_left, MOST_OF_A_RUN) if is_part else num_left
-            num_left -= 1 + _play_pool(  # runs without any interruption end, too
-                designs[row], luck_of(SEED, replication), up_time_s[row], apart_s[row], back_s[row], most, num_played[row],
-                MOST_OF_A_RUN // 2 if is_part else 0, states[0], returns_s, sums_s[row], numbers[row],
-            )  # fmt: skip
+            most = min(num_left, MOST_OF_A_RUN) if pool.is_part else num_left
+            luck = luck_of(SEED, replication)
+            num_met = _play_pool(designs[row], pool, luck, most, states[0], returns_s)
+            num_left -= 1 + num_met  # runs without any interruption end, too
             replication += 1
 
 
 @compiled
 def _play_pool(
-    design: RunDesign,
-    luck: np.uint64,
-    most_s: float,
-    apart_s: float,
-    back_s: FloatArray,
-    most: int,
-    num_played: int,
-    first_counted: int,
-    state: RunState,
-    returns_s: FloatArray,
-    sums_s: FloatArray,
-    numbers: FloatArray,
+    design: RunDesign, pool: Pool, luck: np.uint64, most: int, state: RunState, returns_s: FloatArray
 ) -> int:
     """Plays up-times and ways back until the run has been up for so long, or `most` interruptions; returns their number."""
-    unplanned = 1.0 - design.kind_share[PLANNED]
     up_s, serial, index = 0.0, 0, 0
     while serial < most:
         unit_s = design.mtbf_s * exponential(luck, UP_TIME, index)
         up_s, index = up_s + unit_s, index + 1
-        if first_counted == 0 and up_s >= most_s:
+        if not pool.is_part and up_s >= pool.up_time_s:
             break
         state.wall_s += unit_s
-        kind = kind_of(design, luck, serial, 1.0)
-        state.num_awaited = 0.0
-        while True:
-            first, start_s = kind, state.wall_s
-            nodes_at_s = start_s + replacement_wait_s(
-                design, design.kind_nodes[kind], start_s, state, returns_s
-            )
-            fails_at_s, last = start_s + _until_failure_s(luck, serial, apart_s), serial + num_played
-            serial += 1
-            while fails_at_s < nodes_at_s:
-                if serial > last:
-                    nodes_at_s = np.inf
-                    break
-                kind = kind_of(design, luck, serial, unplanned)
-                wait_s = replacement_wait_s(design, design.kind_nodes[kind], fails_at_s, state, returns_s)
-                nodes_at_s = max(nodes_at_s, fails_at_s + wait_s)
-                fails_at_s += _until_failure_s(luck, serial, apart_s)
-                serial += 1
-            if serial > first_counted:
-                sums_s[first] += nodes_at_s - start_s
-                numbers[first] += 1.0
-            state.wall_s = nodes_at_s + back_s[kind]
-            if serial >= most or fails_at_s >= state.wall_s:
-                break
-            state.wall_s = fails_at_s
-            kind = kind_of(design, luck, serial, unplanned)
+        serial = _come_back(design, pool, luck, serial, most, state, returns_s)
     return serial
+
+
+@inlined
+def _come_back(
+    design: RunDesign,
+    pool: Pool,
+    luck: np.uint64,
+    serial: int,
+    most: int,
+    state: RunState,
+    returns_s: FloatArray,
+) -> int:
+    """Plays a way back, anew as often as it is interrupted; returns how many interruptions there were by its end."""
+    first_counted = MOST_OF_A_RUN // 2 if pool.is_part else 0
+    unplanned = 1.0 - design.kind_share[PLANNED]
+    kind = kind_of(design, luck, serial, 1.0)
+    state.num_awaited = 0.0
+    while True:
+        first, start_s = kind, state.wall_s
+        nodes_at_s = start_s + replacement_wait_s(design, design.kind_nodes[kind], start_s, state, returns_s)
+        last = serial + pool.num_played
+        fails_at_s = start_s + _until_failure_s(luck, serial, pool.apart_s)
+        serial += 1
+        while fails_at_s < nodes_at_s:
+            if serial > last:
+                nodes_at_s = np.inf
+                break
+            kind = kind_of(design, luck, serial, unplanned)
+            wait_s = replacement_wait_s(design, design.kind_nodes[kind], fails_at_s, state, returns_s)
+            nodes_at_s = max(nodes_at_s, fails_at_s + wait_s)
+            fails_at_s += _until_failure_s(luck, serial, pool.apart_s)
+            serial += 1
+        if serial > first_counted:
+            pool.sums_s[first] += nodes_at_s - start_s
+            pool.num_waits[first] += 1.0
+        state.wall_s = nodes_at_s + pool.back_s[kind]
+        if serial >= most or fails_at_s >= state.wall_s:
+            return serial
+        state.wall_s = fails_at_s
+        kind = kind_of(design, luck, serial, unplanned)
 
 
 @inlined
