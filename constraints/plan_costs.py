@@ -13,12 +13,13 @@ import numpy as np
 
 from constraints.limits import usable_memory_bytes
 from constraints.stage_balance import LayerCosts
-from simulator.activations import in_flight_chunks, num_micro_batches, stage_activations
+from simulator.activations import in_flight_chunks, stage_activations
 from simulator.chunks import Chunks, chunks_of
 from simulator.held_chunks import held_at_moments
 from simulator.job import Job
 from simulator.layer_costs import dense_layer, expert_layer
 from simulator.memory import RESERVED_FRACTION, memory_of_stage
+from simulator.micro_batches import num_micro_batches
 from simulator.model_ends import embedding, output_layer
 from simulator.part_times import PartTimes
 from simulator.plan import TO_AND_FRO, Plan, PlanTable

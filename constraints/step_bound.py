@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
 from simulator.compiled import compiled
 from simulator.job import Job
+from simulator.micro_batches import num_micro_batches
 from simulator.model_parts import part_times
 from simulator.model_states import adds_in_products
 from simulator.part_times import PartTimes

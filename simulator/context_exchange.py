@@ -24,8 +24,8 @@ from typing import assert_never
 
 import numpy as np
 
-from simulator.activations import RING_GRADIENT_BYTES
 from simulator.kept_inputs import ACTIVATION_BYTES
+from simulator.layer_activations import RING_GRADIENT_BYTES
 from simulator.layer_collectives import Directions, exposed_s
 from simulator.network import Group, all_gather_s, all_to_all_s, passed_on_s
 from simulator.plan import PlanTable

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.chunks import chunks_of
 from simulator.job import Job
 from simulator.memory import memory_of_stage, peak_memory
+from simulator.micro_batches import num_micro_batches
 from simulator.plan import Plan, PlanTable
 from simulator.rank import Rank
 from simulator.simulate import LAYOUTS_PER_BLOCK

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import FULL_GRADIENT_BYTES
 from simulator.rank import Rank
 from simulator.replica_sync import reductions_of_step

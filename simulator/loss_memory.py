@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import Activations, micro_batch_tokens, num_micro_batches
+from simulator.activations import Activations
 from simulator.kept_inputs import ACTIVATION_BYTES, sequence_split
+from simulator.micro_batches import micro_batch_tokens, num_micro_batches
 from simulator.pipeline.groups import last_group_size
 from simulator.plan import PlanTable, Schedule, interleaved_groups
 from simulator.table import Floats, Integers

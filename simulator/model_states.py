@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.casts import cast_weight_bytes
 from simulator.expert_ranks import routed_shard_group
+from simulator.micro_batches import num_micro_batches
 from simulator.plan import PlanTable, interleaved_groups, shard_group
 from simulator.stage_content import StageContent, layer_weights
 from simulator.table import Booleans, Floats, Integers

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import kept_per_layer, kept_per_module, num_micro_batches, stage_activations
+from simulator.activations import kept_per_module, stage_activations
 from simulator.chunks import Chunks, ChunkWeights, split_layers
 from simulator.expert_ranks import expert_ranks, routed_shard_group
 from simulator.job import Job
+from simulator.layer_activations import kept_per_layer
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import FIRST_OFFLOADED_STAGE, FULL_GRADIENT_BYTES, WEIGHT_BYTES
 from simulator.offer_table import OfferTable
 from simulator.parts import Part, rank_of_part

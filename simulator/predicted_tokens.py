@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.kept_inputs import ACTIVATION_BYTES, input_bytes, sequence_split
+from simulator.micro_batches import micro_batch_tokens
 from simulator.plan import PlanTable, Recompute
 from simulator.table import Booleans, Floats
 from simulator.workload import Workload
@@ -43,7 +44,7 @@ def kept_and_again_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, 
     that it begins with, one of which stands in the place of that. Adapters need neither the embedding again, nor inputs of
     products.
     """
-    tokens = plans.micro_batch_size * workload.sequence_length / plans.context_parallel
+    tokens = micro_batch_tokens(workload, plans)
     value = ACTIVATION_BYTES * tokens * workload.model.hidden_size / sequence_split(workload, plans)
     is_trained = workload.lora is None
     products = is_trained * NUM_INPUTS * input_bytes(workload, plans) / ACTIVATION_BYTES

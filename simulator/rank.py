@@ -9,7 +9,6 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from simulator.activations import micro_batch_tokens
 from simulator.casts import (
     LARGEST_BYTES,
     gathered_bytes,
@@ -31,6 +30,7 @@ from simulator.job import Job
 from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.links import LinkConstants
 from simulator.lora import AdaptedProduct
+from simulator.micro_batches import micro_batch_tokens
 from simulator.model_states import adds_in_products
 from simulator.network import Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.offer_constants import OfferConstants, offer_constants

@@ -32,11 +32,11 @@ from typing import Self
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.cast_weights import gathered_weight_bytes
 from simulator.chunks import ChunkWeights
 from simulator.expert_ranks import expert_ranks, expert_replicas, routed_shard_group
 from simulator.links import LinkConstants
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import reduced_fraction
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.plan import has_split_ends, shard_group

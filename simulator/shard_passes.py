@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.compiled import compiled, inner
 from simulator.layer_collectives import CORE_SHARE, Directions
+from simulator.micro_batches import num_micro_batches
 from simulator.model_parts import ModelParts
 from simulator.parts import Part
 from simulator.plan import PlanTable, Schedule

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.cast_weights import gathered_weight_bytes
 from simulator.casts import gathers_cast_weights
 from simulator.chunks import ChunkWeights
 from simulator.compute import memory_bound_time_s
 from simulator.expert_ranks import routed_shard_group
 from simulator.layer_collectives import Directions
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import MASTER_BYTES, WEIGHT_BYTES
 from simulator.plan import shard_group
 from simulator.rank import Rank

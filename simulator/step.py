@@ -11,7 +11,6 @@ from typing import Self
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.card_time import (
     beside_own_traffic_s,
     leaves_domain,
@@ -25,6 +24,7 @@ from simulator.expert_ranks import routed_shard_group
 from simulator.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
 from simulator.layer_collectives import Directions
 from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.micro_batches import num_micro_batches
 from simulator.model_parts import ExposedTimes, ModelParts
 from simulator.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.once_per_step import once_per_step_bytes

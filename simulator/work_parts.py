@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.activations import num_micro_batches
 from simulator.job import Job
+from simulator.micro_batches import num_micro_batches
 from simulator.plan import PlanTable, distinct_layouts
 
 LAYOUT_WORK = 6_000

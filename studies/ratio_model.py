@@ -17,9 +17,9 @@ from typing import final
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.compiled import compiled, inlined
 from simulator.job import Job
+from simulator.micro_batches import num_micro_batches
 from simulator.plan import PlanTable
 from simulator.table import Floats
 

@@ -20,10 +20,10 @@ from planner.calibration.table import LAYERS, Kernel, KernelKind, KernelTable, S
 from planner.calibration.unknowns import Unknown, prior_of
 from planner.measured.runs import NOWHERE, RELIABILITY
 from simulator import catalog
-from simulator.activations import kept_per_layer
 from simulator.calibration import CalibratedConstant, Calibration, ConstantName
 from simulator.hardware import CAST_FORMATS, Accelerator
 from simulator.job import Job
+from simulator.layer_activations import kept_per_layer
 from simulator.layer_costs import dense_layer
 from simulator.offer import Estimate, GpuRange, Offer
 from simulator.plan import Plan, PlanTable, Recompute

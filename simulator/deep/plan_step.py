@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_graph import PlanGraph
@@ -31,6 +30,7 @@ from simulator.deep.topology import Topology
 from simulator.errors import InputError, Problem
 from simulator.gradient_buckets import Buckets
 from simulator.job import Job
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import reduced_together
 from simulator.pipeline.turns import PipelineShape
 from simulator.plan import Plan, PlanTable, interleaved_groups

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
-from simulator.activations import num_micro_batches
 from simulator.job import Job
+from simulator.micro_batches import num_micro_batches
 from simulator.offer_table import OfferTable
 from simulator.plan import PlanTable
 from simulator.step import StepTable

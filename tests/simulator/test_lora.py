@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.activations import kept_per_layer
 from simulator.adapter_costs import adapters_s
 from simulator.adapter_exchange import adapter_exchange_s, adapter_traffic
 from simulator.chunks import split_layers
 from simulator.hardware import Precision
+from simulator.layer_activations import kept_per_layer
 from simulator.layer_costs import dense_layer
 from simulator.lora import ATTENTION_PRODUCTS, FEED_FORWARD_PRODUCTS, AdaptedProduct, Lora
 from simulator.model_ends import embedding, output_layer

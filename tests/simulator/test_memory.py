@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.activations import in_flight_chunks, num_micro_batches
+from simulator.activations import in_flight_chunks
 from simulator.chunks import can_split_layers, split_layers
 from simulator.memory import (
     MemoryTable,
@@ -16,6 +16,7 @@ from simulator.memory import (
     memory_of_stage,
     peak_memory,
 )
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import reduced_fraction
 from simulator.pipeline.schedule import pipeline_timeline, play_pipelines
 from simulator.plan import TO_AND_FRO, Plan, Recompute, Schedule

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.activations import kept_per_layer, stage_activations
+from simulator.activations import stage_activations
 from simulator.hardware import Precision
+from simulator.layer_activations import kept_per_layer
 from simulator.layer_costs import (
     dense_layer,
     expert_layer,

@@ -7,7 +7,7 @@ import pytest
 
 from planner.calibration.torch_layer import layer_of, weights_of
 from simulator import catalog
-from simulator.activations import kept_per_layer
+from simulator.layer_activations import kept_per_layer
 from simulator.lora import Lora
 from simulator.workload import Workload
 from tests.simulator.builders import plan_of, table_of, training

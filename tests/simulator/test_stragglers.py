@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.special import ndtr, ndtri
 
-from simulator.activations import num_micro_batches
 from simulator.chunks import split_layers
+from simulator.micro_batches import num_micro_batches
 from simulator.order_statistics import drawn_maximum, expected_maximum, lognormal_factor
 from simulator.rank import Rank
 from simulator.reliability import Reliability

@@ -10,13 +10,14 @@ import pytest
 from constraints.plan_costs import plan_costs
 from constraints.step_bound import bound_step
 from simulator import catalog
-from simulator.activations import kept_per_layer, kept_per_module
+from simulator.activations import kept_per_module
 from simulator.blocks import MixtureOfExperts
 from simulator.chunks import can_cut, chunk_weights, split_layers
 from simulator.deep.plan_items import Items, collectives_of, works_of
 from simulator.deep.plan_step import parts_and_shape, plan_step
 from simulator.hardware import Precision
 from simulator.huggingface.shape import shape_from_config
+from simulator.layer_activations import kept_per_layer
 from simulator.layer_costs import expert_layer
 from simulator.lora import Lora
 from simulator.loss_memory import logits_bytes

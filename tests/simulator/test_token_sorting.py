@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.measure_experts import MEASURED_FILE, PAGE, experts_of, experts_sheet, read_experts
-from simulator.activations import kept_per_layer
 from simulator.blocks import MixtureOfExperts
+from simulator.layer_activations import kept_per_layer
 from simulator.model import ModelShape
 from simulator.rank import Rank
 from simulator.token_sorting import (
