@@ -31,7 +31,6 @@ def design_at(
     scores, outcomes = evaluation.scores, evaluation.outcomes
     run, summary = outcomes.run, outcomes.summary
     never_saves = plan.checkpoint_scheme is CheckpointScheme.NONE
-    num_steps = job.workload.num_steps
     known = merits or _merits(job, evaluation)
     return Design(
         design_id=design_id,
@@ -49,7 +48,7 @@ def design_at(
         objective_values={name.value: _finite(_at(scores.objective(name), row)) for name in job.objectives},
         peak_power_w=_at(summary.peak_power_w, row),
         step_time_s=_at(outcomes.steps.step_time_s, row),
-        iteration_time_s=(_at(run.productive_s, row) + _at(run.straggler_s, row)) / num_steps,
+        iteration_time_s=_at(run.iteration_time_s(job.workload.num_steps), row),
         mfu_fraction=_at(summary.mfu_fraction, row),
         goodput_fraction=_at(run.goodput_fraction, row),
         num_failures=_at(run.num_failures, row),

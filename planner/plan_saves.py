@@ -70,5 +70,5 @@ def _seconds_of_steps(job: Job, written: Mapping[str, object], steps: int) -> fl
     if obstacles(job, plan, num_gpus):
         return None
     run = simulate(job, PlanTable.from_plans([plan])).run
-    iteration_s = float(run.productive_s[0] + run.straggler_s[0]) / job.workload.num_steps
+    iteration_s = float(run.iteration_time_s(job.workload.num_steps)[0])
     return steps * iteration_s if math.isfinite(iteration_s) else None

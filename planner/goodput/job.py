@@ -172,7 +172,7 @@ class _Runs:
         """Returns where the numbers of row 0 come from, and what the schemes come to."""
         outcomes = self.evaluation.outcomes
         checkpoints, run = outcomes.checkpoints, outcomes.run
-        iteration_s = float(run.productive_s[0] + run.straggler_s[0]) / self.job.workload.num_steps
+        iteration_s = float(run.iteration_time_s(self.job.workload.num_steps)[0])
         interval_s = float(self.column("interval_s")[0])
         return JobRun(
             job=self.job.name,

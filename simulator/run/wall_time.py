@@ -107,6 +107,10 @@ class RunTable(Table):
         """Time from interruptions to the next useful step."""
         return self.restart_s + self.replacement_wait_s + self.checkpoint_restore_s
 
+    def iteration_time_s(self, num_steps: float) -> Floats:
+        """Returns the time of one of so many steps, `(n,)`, stragglers included."""
+        return (self.productive_s + self.straggler_s) / num_steps
+
 
 PARTS = tuple(name for name in RunTable.names() if name == "productive_s" or name in BADPUT)
 """Columns that sum to the wall time."""
