@@ -294,22 +294,28 @@ def reductions_of_step(rank: Rank) -> tuple[Floats, Floats]:
     return in_passes[:, None], at_end[:, None]
 
 
+def tied_gradient_bytes(rank: Rank) -> Floats:
+    """Returns the gradient of a copied embedding on a rank, `(n,)`: from ZeRO-2 on it has only its share of that."""
+    plans = rank.plans
+    shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
+    return np.asarray(rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares)
+
+
 def tied_gradient_s(rank: Rank) -> Floats:
     """Returns the all-reduce of the gradient of an embedding that first and last stage hold, `(n,)`.
 
     It is tied, or looked up for multi-token prediction, too.
     It follows the reduction between the replicas and hides behind nothing (Megatron-LM, `finalize_model_grads`;
-    DeepSpeed, `_exec_reduce_tied_grads`). From ZeRO-2 on each rank has only its share of the gradient.
+    DeepSpeed, `_exec_reduce_tied_grads`).
     """
     plans = rank.plans
     is_trained = rank.workload.lora is None
     has_copy = (rank.workload.model.copied_parameters > 0 and is_trained) & has_split_ends(plans)
     if not has_copy.any():
         return np.zeros(len(plans))
-    shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     is_one_domain = plans.num_gpus <= rank.offers.link_domain_size
     reduced_s = all_reduce_s(
-        num_bytes=rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares,
+        num_bytes=tied_gradient_bytes(rank),
         group_size=2.0,
         members_per_domain=np.where(is_one_domain, 2.0, 1.0),
         links=rank.links,

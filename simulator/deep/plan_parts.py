@@ -20,7 +20,7 @@ from simulator.kept_inputs import ACTIVATION_BYTES
 from simulator.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.plan import shard_group
 from simulator.rank import Rank
-from simulator.replica_sync import scatters_gradients
+from simulator.replica_sync import scatters_gradients, tied_gradient_bytes
 from simulator.shard_streams import stream_copies_s
 from simulator.sharded_copies import gathered_copies_s, reduced_copies_s
 from simulator.trained_weights import StepWeights
@@ -223,17 +223,14 @@ class PlanParts:
 
         Two ranks that add up a buffer send each other half of it twice.
         """
-        rank = self.rank
-        plans = rank.plans
-        shares = float((plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1))[0])
-        num_bytes = rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares
+        num_bytes = float(tied_gradient_bytes(self.rank)[0])
         near, far = (
             ring(
                 "tied",
                 Operation.ALL_REDUCE,
                 num_bytes,
                 Group(stride=1, size=2, members_per_domain=g),
-                rank.links,
+                self.rank.links,
             )
             for g in (2, 1)
         )
