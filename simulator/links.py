@@ -66,6 +66,21 @@ class LinkConstants(Table):
     """Share of a card that a ring with several members in a node, but not all of them, has where accelerators share cards:
     it passes through one card, which sibling rings may have chosen, too."""
 
+    @property
+    def fabric_bytes_per_s(self) -> Floats:
+        """What an accelerator sends through the fabric in collectives, `(n,)`."""
+        return self.inter_bytes_per_s_per_gpu * self.inter_fraction
+
+    @property
+    def near_send_bytes_per_s(self) -> Floats:
+        """What one sender reaches to one receiver in its domain, `(n,)`."""
+        return self.intra_bytes_per_s * self.point_to_point_fraction
+
+    @property
+    def far_send_bytes_per_s(self) -> Floats:
+        """The same to one in another domain."""
+        return self.inter_bytes_per_s_per_gpu * self.inter_point_to_point_fraction
+
 
 def link_constants(
     families: Sequence[str],

@@ -137,7 +137,7 @@ def forwarded_exchange_s(
     """
     members = np.minimum(members_per_domain, group_size)
     near_s = near_bytes / (links.intra_bytes_per_s * FORWARDED_FRACTION)
-    far_s = far_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    far_s = far_bytes / links.fabric_bytes_per_s
     p = FORWARDING_EXPONENT
     transfer_s = (near_s**p + far_s**p) ** (1.0 / p)
     latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
@@ -154,9 +154,8 @@ def point_to_point_s(
         is_same_domain: Whether both sit in one scale-up domain.
         links: Constants of the network.
     """
-    near_s = num_bytes / (links.intra_bytes_per_s * links.point_to_point_fraction)
-    far_rate = links.inter_bytes_per_s_per_gpu * links.inter_point_to_point_fraction
-    far_s = links.inter_latency_s + num_bytes / far_rate
+    near_s = num_bytes / links.near_send_bytes_per_s
+    far_s = links.inter_latency_s + num_bytes / links.far_send_bytes_per_s
     return links.intra_latency_s + np.where(is_same_domain, near_s, far_s)
 
 
@@ -207,7 +206,7 @@ def _exchange_s(num_bytes: Numbers, group_size: Numbers, members: Numbers, links
     """Returns seconds of an all-to-all without its start-up."""
     near_share, far_share = (members - 1.0) / group_size, (group_size - members) / group_size
     near_s = near_share * num_bytes / scale_up_rate(links.all_to_all_fraction, members, links)
-    far_s = far_share * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    far_s = far_share * num_bytes / links.fabric_bytes_per_s
     latency_s = links.intra_hop_s + np.log2(group_size / members) * links.inter_latency_s
     return np.asarray(_pipelined_s(np.maximum(near_s, far_s), links.intra_ramp_s) + latency_s)
 
@@ -255,7 +254,7 @@ def card_rate(members: Numbers, links: LinkConstants) -> Floats:
 
 def _own_card_rate(links: LinkConstants) -> Floats:
     """Returns bytes/s of a member that has its share of the network cards to itself."""
-    return links.inter_bytes_per_s_per_gpu * links.inter_fraction
+    return links.fabric_bytes_per_s
 
 
 def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:

@@ -31,7 +31,7 @@ def send_s(rank: Rank) -> Floats:
 
 def send_card_s(rank: Rank) -> Floats:
     """Returns how long a send keeps the network card of a rank busy, the mean over all stages, `(n,)`."""
-    rate = rank.links.inter_bytes_per_s_per_gpu * rank.links.inter_point_to_point_fraction
+    rate = rank.links.far_send_bytes_per_s
     return np.asarray(_far_fraction(rank) * _num_bytes(rank) / rate)
 
 

@@ -146,8 +146,8 @@ def circle(label: str, num_bytes: float, num_steps: float, group: Group, links: 
     """
     is_near = group.members_per_domain >= group.size
     alone_s = passed_on_s(num_bytes=num_bytes, num_steps=num_steps, is_same_domain=is_near, links=links)
-    near_s = num_bytes / (links.intra_bytes_per_s * links.point_to_point_fraction)
-    far_s = num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_point_to_point_fraction)
+    near_s = num_bytes / links.near_send_bytes_per_s
+    far_s = num_bytes / links.far_send_bytes_per_s
     if is_near:
         far_s = np.zeros_like(far_s)
     elif group.members_per_domain == 1:
@@ -168,7 +168,7 @@ def all_to_all(label: str, num_bytes: float, group: Group, links: LinkConstants)
     size, members = float(group.size), float(group.members_per_domain)
     alone_s = all_to_all_s(num_bytes=num_bytes, group_size=size, members_per_domain=members, links=links)
     near_s = (members - 1.0) / size * num_bytes / scale_up_rate(links.all_to_all_fraction, members, links)
-    far_s = (size - members) / size * num_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    far_s = (size - members) / size * num_bytes / links.fabric_bytes_per_s
     most_s = np.maximum(near_s, far_s)
     found = _collective(label, Operation.ALL_TO_ALL, group, num_bytes, alone_s, near_s, far_s, most_s, links)
     return replace(found, is_direct=True)
@@ -191,7 +191,7 @@ def forwarded_exchange(
         links=links,
     )
     near_s = near_bytes / (links.intra_bytes_per_s * forwarded_fraction)
-    far_s = far_bytes / (links.inter_bytes_per_s_per_gpu * links.inter_fraction)
+    far_s = far_bytes / links.fabric_bytes_per_s
     most_s = np.maximum(near_s, far_s)
     whole = _buffer_bytes(near_bytes + far_bytes, group)
     found = _collective(label, Operation.ALL_TO_ALL, group, whole, alone_s, near_s, far_s, most_s, links)
