@@ -155,7 +155,7 @@ def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -
     any_s = np.ones(len(layouts))
     schemes = job.search.checkpoint_schemes
     for scheme, can_save in zip(schemes, can_save_by(job, layouts, schemes).T, strict=True):
-        plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+        plans = layouts.saving_by(scheme)
         needed = checkpoint_costs(job, plans, offers, any_s, any_s).host_memory_bytes
         least = np.where(can_save, np.minimum(least, needed), least)
     return least + offloaded_bytes_per_node(job, layouts, offers)

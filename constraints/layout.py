@@ -7,7 +7,7 @@ with a reason, not an error.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -357,7 +357,7 @@ def can_save_by(job: Job, layouts: PlanTable, schemes: Sequence[CheckpointScheme
     offers = OfferTable.from_job(job).take(layouts.offer)
 
     def excess(scheme: CheckpointScheme) -> Floats:
-        plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+        plans = layouts.saving_by(scheme)
         return total(rule.excess(job, plans, offers) for rule in SCHEME_RULES)
 
     return np.column_stack([excess(scheme) == 0.0 for scheme in schemes])

@@ -7,7 +7,7 @@ constraint say what it costs to keep it: how many designs break it, and how many
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -118,7 +118,7 @@ def rules_of_schemes(job: Job) -> tuple[str, ...]:
     for layouts in candidate_blocks(job):
         has_degrees = ~np.any(list(_broken(job, layouts, DEGREE_RULES).values()), axis=0)
         for scheme in job.search.checkpoint_schemes:
-            plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code)).take(has_degrees)
+            plans = layouts.saving_by(scheme).take(has_degrees)
             found |= {name for name, column in _broken(job, plans, SCHEME_RULES).items() if column.any()}
     return tuple(rule.name for rule in SCHEME_RULES if rule.name in found)
 
@@ -130,7 +130,7 @@ def _by_rules(job: Job) -> tuple[int, _Tally]:
         weights = _num_spare_choices(job, layouts)
         of_degrees = _broken(job, layouts, DEGREE_RULES)
         for scheme in job.search.checkpoint_schemes:
-            plans = replace(layouts, checkpoint_scheme=np.full(len(layouts), scheme.code))
+            plans = layouts.saving_by(scheme)
             tally.add(of_degrees | _broken(job, plans, SCHEME_RULES), weights)
             num_tried += int(weights.sum())
     return num_tried, tally

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -226,6 +226,10 @@ class PlanTable(Table):
     def from_plans(cls, plans: Sequence[Plan]) -> Self:
         """Returns the plans as a table, one row each."""
         return cls(**{name: _column([getattr(plan, name) for plan in plans], name) for name in cls.names()})
+
+    def saving_by(self, scheme: CheckpointScheme) -> Self:
+        """Returns the same designs with one checkpoint scheme."""
+        return replace(self, checkpoint_scheme=np.full(len(self), scheme.code))
 
     def plan(self, row: int) -> Plan:
         """Returns one row as a `Plan`; raises `pydantic.ValidationError` when the layout is impossible."""
