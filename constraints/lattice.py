@@ -185,16 +185,31 @@ def _allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
             yield Degrees(tensor=t, pipeline=p, virtual=v, context=c)
 
 
+def listed_cuts(job: Job) -> Iterator[tuple[int, int]]:
+    """Pairs of PP and VPP that the job lists, or all up to `LARGEST_PIPELINE` stages and as many chunks as layers can fill."""
+    search, most = job.search, _most_chunks(job)
+    stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
+    chunks = search.virtual_pipeline or range(1, most + 1)
+    return ((p, v) for p in stages for v in chunks if p > 1 or v == 1)
+
+
+def filled_cuts(job: Job) -> list[tuple[int, int]]:
+    """Those with no more chunks than layers can fill, whether they cut the layers or not."""
+    most = _most_chunks(job)
+    return [(p, v) for p, v in listed_cuts(job) if p * v <= most]
+
+
+def _most_chunks(job: Job) -> int:
+    return job.workload.model.num_layers + 2  # the first and the last chunk may hold no layer
+
+
 def pipelines(job: Job) -> list[tuple[int, int]]:
     """Pairs of PP and VPP that cut the layers evenly, and plain pipelines of 2^k stages, or of any stages that are listed.
 
     With every count of stages the jobs in `examples/` would have two to six times as many layouts.
     """
     layers, search = job.workload.model.num_layers, job.search
-    most = layers + 2  # the first and the last chunk may hold no layer
-    stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
-    chunks = search.virtual_pipeline or range(1, most + 1)
-    pairs = [(p, v) for p in stages for v in chunks if p * v <= most and (p > 1 or v == 1)]
+    pairs = filled_cuts(job)
     p, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     is_tried = (p & (p - 1) == 0) if search.pipeline_parallel is None else np.ones_like(p, dtype=np.bool_)
     stage_layers = job.workload.stage_layers

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from constraints.feasibility import exact_solver
-from constraints.lattice import LARGEST_PIPELINE, contexts, divisors, pipelines
+from constraints.lattice import contexts, divisors, filled_cuts, listed_cuts, pipelines
 from simulator.job import Job
 from simulator.offer import Offer
 from simulator.plan import Schedule
@@ -20,7 +20,7 @@ from simulator.plan import Schedule
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-DEGREE_RULES = (
+DEGREE_RULE_NAMES = (
     "gpu_range",
     "whole_nodes",
     "attention_heads",
@@ -54,7 +54,7 @@ def conflicting_rules(job: Job) -> tuple[str, ...]:
 
     The conflict is minimal: without any one of its rules, some choice of degrees keeps the others of it.
     """
-    conflict = _conflict(job, DEGREE_RULES)
+    conflict = _conflict(job, DEGREE_RULE_NAMES)
     for name in conflict:  # CP-SAT's conflict suffices, but it need not be minimal
         rest = tuple(other for other in conflict if other != name)
         if name in conflict and rest and (smaller := _conflict(job, rest)):
@@ -74,7 +74,7 @@ def all_degrees(job: Job) -> set[tuple[int, ...]]:
     """Returns every choice (offer, t, p, v, c, e, D, b) that keeps all rules of degrees; for small jobs."""
     from ortools.sat.python import cp_model
 
-    model = _Model.of(job, DEGREE_RULES)
+    model = _Model.of(job, DEGREE_RULE_NAMES)
     found: set[tuple[int, ...]] = set()
 
     class _Collect(cp_model.CpSolverSolutionCallback):
@@ -104,7 +104,7 @@ def _nearest(job: Job, rule: str) -> int | None:
     """Accelerators (`gpu_range`) or sequences (`batch`) next to what the job names, all other rules kept."""
     from ortools.sat.python import cp_model
 
-    model = _Model.of(job, tuple(name for name in DEGREE_RULES if name != rule))
+    model = _Model.of(job, tuple(name for name in DEGREE_RULE_NAMES if name != rule))
     model.minimise_distance(rule)
     solver = exact_solver()
     if solver.solve(model.model) != cp_model.OPTIMAL:
@@ -155,7 +155,7 @@ class _Model:
         built = cls(
             job=job,
             model=model,
-            keeps={name: model.new_bool_var(f"keeps {name}") for name in DEGREE_RULES},
+            keeps={name: model.new_bool_var(f"keeps {name}") for name in DEGREE_RULE_NAMES},
             offer=model.new_int_var(0, len(job.offers) - 1, "offer"),
             tensor=one_of(_tensor(job), "t"),
             pipeline=one_of({p for p, _ in _cuts(job)}, "p"),
@@ -356,9 +356,4 @@ def _tensor(job: Job) -> list[int]:
 
 def _cuts(job: Job) -> list[tuple[int, int]]:
     """Pairs of PP and VPP that are tried, whether they cut the layers or not."""
-    search, most = job.search, job.workload.model.num_layers + 2
-    stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
-    chunks = search.virtual_pipeline or range(1, most + 1)
-    listed = [(p, v) for p in stages for v in chunks if p > 1 or v == 1]
-    fitting = [(p, v) for p, v in listed if p * v <= most]
-    return fitting or listed
+    return filled_cuts(job) or list(listed_cuts(job))
