@@ -112,12 +112,7 @@ def ring_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossi
     """
     place = np.arange(len(ranks)) // group.stride % group.size
     following = (place + group.members_per_domain) % group.size
-    others = ranks + (following - place) * group.stride
-    is_far = cluster.domain(ranks) != cluster.domain(others)
-    passes = is_far & (cluster.leaf(ranks) != cluster.leaf(others))
-    if not passes.any():
-        return Crossing(share=0.0, times=1)
-    return Crossing(share=1.0, times=int(np.bincount(cluster.leaf(ranks[passes])).max()))
+    return send_crossing(cluster, ranks, ranks + (following - place) * group.stride)
 
 
 def direct_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossing:
