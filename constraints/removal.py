@@ -6,7 +6,7 @@ constraint say what it costs to keep it: how many designs break it, and how many
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,22 +87,19 @@ class _Tally:
         ]
 
 
-def count_designs(
-    job: Job, space: Space, *, simulate_up_to: int, should_stop: Callable[[], bool] = lambda: False
-) -> SpaceCount:
+def count_designs(job: Job, space: Space, *, simulate_up_to: int) -> SpaceCount:
     """Returns how many designs each constraint removes.
 
     Args:
         job: the job.
         space: its space.
         simulate_up_to: designs that are simulated at most; a larger space is counted by rules and bounds alone.
-        should_stop: asked between batches of simulations.
     """
     num_tried, by_rules = _by_rules(job)
     by_bounds, num_valid = _by_bounds(job, space)
     by_simulation, num_feasible = _Tally("simulation"), None
     if space.num_designs <= simulate_up_to:
-        by_simulation, num_feasible = _by_simulation(job, space, should_stop)
+        by_simulation, num_feasible = _by_simulation(job, space)
     return SpaceCount(
         num_tried=num_tried,
         num_valid=num_valid,
@@ -158,12 +155,10 @@ def _by_bounds(job: Job, space: Space) -> tuple[_Tally, int]:
     return tally, num_valid
 
 
-def _by_simulation(job: Job, space: Space, should_stop: Callable[[], bool]) -> tuple[_Tally, int | None]:
-    """What is found out by simulation alone, and how many designs are left; `None` where it was stopped."""
+def _by_simulation(job: Job, space: Space) -> tuple[_Tally, int]:
+    """What is found out by simulation alone, and how many designs are left."""
     tally, num_feasible = _Tally("simulation"), 0
     for plans in space.design_batches(DESIGNS_PER_BATCH):
-        if should_stop():
-            return tally, None
         excess = evaluate(job, plans).excess
         tally.add(
             {name: getattr(excess, name) > 0.0 for name in ExcessTable.names()},

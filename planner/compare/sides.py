@@ -25,7 +25,7 @@ from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import Plan
 from studies.journal import Journal
-from studies.progress import Report, Stop, ignore, never_stop
+from studies.progress import Report, ignore
 from studies.store import StudyStore, called
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -49,9 +49,7 @@ class Side:
     """The designs that an answer chose among; none where the design was given."""
 
 
-def read_side(
-    text: str, store: StudyStore, *, seed: int = 0, progress: Report = ignore, should_stop: Stop = never_stop
-) -> Side:
+def read_side(text: str, store: StudyStore, *, seed: int = 0, progress: Report = ignore) -> Side:
     """Returns what a user names.
 
     Args:
@@ -59,7 +57,6 @@ def read_side(
         store: where studies are looked for.
         seed: of the search for a job without a plan.
         progress: told how far that search is.
-        should_stop: asked by that search.
 
     Raises:
         InputError: a file cannot be read or breaks rules, or a plan cannot be run.
@@ -71,16 +68,16 @@ def read_side(
     if path.is_dir():
         return _answered(text, path / ANSWER_FILE)
     if path.suffix.lower() in JOB_SUFFIXES:
-        return _of_file(text, path, seed, progress, should_stop)
+        return _of_file(text, path, seed, progress)
     return _studied(text, store.find(text))
 
 
-def _of_file(text: str, path: Path, seed: int, progress: Report, should_stop: Stop) -> Side:
+def _of_file(text: str, path: Path, seed: int, progress: Report) -> Side:
     """A file is an answer where its text says so, else a job."""
     if path.suffix.lower() == ".json" and _is_answer(path):
         return _answered(text, path)
     job = _resolved_job(path) if path.name == JOB_FILE else load_job(path)
-    answer = recommend(job, seed=seed, tracking=False, progress=progress, should_stop=should_stop)
+    answer = recommend(job, seed=seed, tracking=False, progress=progress)
     return _with_answer(text, job, answer)
 
 

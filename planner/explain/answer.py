@@ -37,7 +37,6 @@ from planner.recommendation import Infeasibility
 from simulator.errors import InputError, Problem
 from simulator.job import Job, Objective
 from simulator.plan import Plan
-from studies.progress import Stop, never_stop
 
 SIMULATED_DESIGNS = 200_000
 """Designs of a space that are simulated to be counted, unless the caller says otherwise: some seconds."""
@@ -89,7 +88,6 @@ def explain_space(
     *,
     simulate_up_to: int = SIMULATED_DESIGNS,
     with_fewest: bool = False,
-    should_stop: Stop = never_stop,
 ) -> SpaceExplanation:
     """Returns how many designs each constraint of a job removes, and which limits bind.
 
@@ -101,13 +99,12 @@ def explain_space(
         job: the question.
         simulate_up_to: a space of more designs is counted by rules and bounds, without simulating all of it.
         with_fewest: whether the smallest cluster that keeps the limits is looked for.
-        should_stop: asked between batches of simulations.
     """
     check_job(job)
     space = pruned_space(job)
-    counted = count_designs(job, space, simulate_up_to=simulate_up_to, should_stop=should_stop)
+    counted = count_designs(job, space, simulate_up_to=simulate_up_to)
     whole = space_of_answers(space)
-    least = LeastValues(whole, should_stop)
+    least = LeastValues(whole)
     reason = None if len(whole.layouts) and least.can_keep(set_limits(job)) else _infeasibility(job, space)
     return SpaceExplanation(
         job=job.name,
@@ -123,7 +120,7 @@ def explain_space(
 
 
 def _infeasibility(job: Job, space: Space) -> Infeasibility | None:
-    """The proof; none where it was stopped."""
+    """The proof; none where there are designs after all."""
     finding = why_infeasible(job, space)
     return finding if isinstance(finding, Infeasibility) else None
 
