@@ -158,9 +158,9 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def no_less(value: float, *, significant: int = 4) -> str:
+def no_less(value: float) -> str:
     """Returns a short number that is not below the value, as job files take it: `2.346e6` for 2345678."""
-    rounded = Context(prec=significant, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
+    rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
     if rounded == rounded.to_integral_value() and abs(rounded) < MEGA:
         return f"{int(rounded)}"
     return (

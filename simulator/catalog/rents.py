@@ -76,10 +76,9 @@ def rent(
     return _estimate(low, mid, high), _source_text(quotes)
 
 
-def vendor_rents(accelerator_name: str, *, path: str = "accelerator") -> dict[str, float]:
+def vendor_rents(accelerator_name: str) -> dict[str, float]:
     """Returns the newest price on demand of each vendor, USD per GPU-hour; raises as `rent` does where no rent is known."""
-    prices = _prices(accelerator_name, "planned", path)
-    quotes = _newest_quotes(prices)
+    quotes = _newest_quotes(_prices(accelerator_name, "planned", "accelerator"))
     return {vendor: _usd(quote) for (vendor, quantity), quote in quotes.items() if quantity == "on_demand"}
 
 
