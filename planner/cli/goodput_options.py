@@ -14,11 +14,10 @@ from planner.cli.gathered import Command, gathered
 from planner.cli.given_options import is_given
 from planner.cli.options import CALIBRATION, job_values_options, parsed_interval
 from planner.interval_text import Interval
+from simulator.units import DAY
 
 POLICIES = ("skip", "wait", "widen")
 """The values of `planner.goodput.answer.Policy`, which is too heavy to be imported for `--help`."""
-SECONDS_PER_DAY = 86_400.0
-"""`simulator.units.DAY`."""
 MOST_DAYS = 1e7
 """Below `planner.goodput.answer.LONGEST_S`."""
 
@@ -138,7 +137,7 @@ class RunNumbers:
             "tax_fraction": self.tax,
             "slots": self.slots,
             "policy": self.policy,
-            "work_s": self.work_s if self.work_days is None else self.work_days * SECONDS_PER_DAY,
+            "work_s": self.work_s if self.work_days is None else self.work_days * DAY,
         }
 
     def typed_values(self) -> dict[str, object]:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import click
 
+from planner.cli.exit_codes import FAILED, INFEASIBLE
 from planner.cli.finite_range import FiniteRange
 from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options, seed_option
-
-INFEASIBLE, FAILED = 3, 1
 
 
 @click.command(
