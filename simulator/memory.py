@@ -14,9 +14,10 @@ from typing import Literal, assert_never
 
 import numpy as np
 
-from simulator.activations import num_micro_batches, stage_activations
+from simulator.activations import stage_activations
 from simulator.chunks import Chunks, split_layers
 from simulator.loss_memory import embedding_at_work, joined_logits_bytes, logits_bytes
+from simulator.micro_batches import num_micro_batches
 from simulator.model_states import FULL_GRADIENT_BYTES, StateBytes
 from simulator.plan import Plan, PlanTable, turns_back
 from simulator.stage_content import StageContent
