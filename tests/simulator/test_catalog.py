@@ -63,6 +63,12 @@ def test_h100_has_the_figures_of_its_data_sheet_in_si_units() -> None:
     assert chip.embodied_kgco2e == pytest.approx(1312 / 8)  # NVIDIA's product carbon footprint of eight
 
 
+def test_a_b300_has_the_memory_that_its_driver_reports() -> None:
+    # `nvidia-smi`: 275,040 MiB, which are the 288 GB of its name
+    assert catalog.accelerator("b300").memory_bytes == pytest.approx(275_040 * 2**20, rel=1e-3)
+    assert catalog.accelerator("b300").memory_bytes == pytest.approx(288e9, rel=0.002)
+
+
 def test_network_bandwidth_is_in_bytes_although_its_source_counts_bits() -> None:
     assert catalog.node("dgx-a100-640").network_bytes_per_s == 200e9  # 8 x 200 Gbit/s
     assert catalog.node("bloom-node").network_bytes_per_s == 50e9  # 4 x 100 Gbit/s
