@@ -19,6 +19,8 @@ _BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
 """Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in
 prose only."""
 LESS_POWERFUL_H100 = "h100-sxm5-96gb"
+_RACKS = {72: (36, 64)}
+"""Accelerators on a smaller scale-up link, by the largest one: racks of half the size, and what clouds rent of a whole one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class MeasuredNode:
     assumed: tuple[str, ...]
     """Columns that say too little, so that the usual node or network stands in."""
     is_network_understood: bool
+    node_remark: str = ""
+    """What the size of a node is taken for that is none of the accelerator."""
     network_remark: str = ""
     """What is taken for the description of the network, or left out of it, that it does not say itself."""
 
@@ -55,16 +59,19 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         InputError: nodes of the written size do not make up the run, or no such link domain exists.
     """
     node, given = catalog.default_node(accelerator), cells.count("gpus_per_node")
-    counts_domain = given is not None and _is_domain(node, given)
-    gpus = node.num_accelerators if counts_domain or given is None else given
+    exceeds = given is not None and node.num_accelerators < min(given, node.link_domain_size)
+    gpus = node.num_accelerators if exceeds or given is None else given
     num_gpus = cells.count("n_gpus") or gpus
-    _check_whole_nodes(num_gpus, None if counts_domain else given)
+    _check_whole_nodes(num_gpus, None if exceeds else given)
     network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
-    usual_domain = given if given is not None and counts_domain else _usual_domain(node, gpus)
-    domain = network.link_domain_size or min(
-        usual_domain, link_domain_of(cells.text.get("gpu", "")[:LONGEST_NAME]) or usual_domain
-    )
-    columns = {"gpus_per_node": given is not None, "interconnect": _is_told(network, num_gpus, domain)}
+    named = link_domain_of(cells.text.get("gpu", "")[:LONGEST_NAME])
+    usual_domain = given if given in _domains(node) else _usual_domain(node, gpus)
+    domain = network.link_domain_size or min(usual_domain, named or usual_domain)
+    is_odd = exceeds and given not in (*_domains(node), domain)
+    columns = {
+        "gpus_per_node": given is not None and not is_odd,
+        "interconnect": _is_told(network, num_gpus, domain),
+    }
     return MeasuredNode(
         cells={
             "accelerator": accelerator,
@@ -80,13 +87,27 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         link_domain_size=domain,
         assumed=tuple(column for column, is_told in columns.items() if not is_told),
         is_network_understood=network.is_understood,
+        node_remark=_odd_size(node, domain) if is_odd else "",
         network_remark=network.remark if num_gpus > domain else "",
     )
 
 
-def _is_domain(node: Node, gpus: int) -> bool:
-    """Returns whether a number of accelerators is that of a rack, such as 72 of GB200, whose nodes are small."""
-    return node.num_accelerators < gpus <= node.link_domain_size and gpus % node.num_accelerators == 0
+def _domains(node: Node) -> tuple[int, ...]:
+    """Returns how many accelerators share a scale-up link that has more than a node: of a rack, or all; empty of other nodes.
+
+    Numbers between are those of hosts, of slices, or of what is called a node elsewhere, which cut no link.
+    """
+    largest = node.link_domain_size
+    return (*_RACKS.get(largest, ()), largest) if largest > node.num_accelerators else ()
+
+
+def _odd_size(node: Node, domain: int) -> str:
+    """Returns for what a number of accelerators is taken that is neither a node nor a link domain."""
+    sizes = ", ".join(map(str, _domains(node)))
+    return (
+        f"is neither a node of {node.accelerator} ({node.num_accelerators}) nor a link domain of it ({sizes}); "
+        f"taken as nodes of {node.num_accelerators}, {domain} in a link domain"
+    )
 
 
 def _check_whole_nodes(num_gpus: int, gpus_per_node: int | None) -> None:

@@ -145,7 +145,7 @@ class _Translation:
         self.accelerator = accelerator_of(self.told)
         self.node = node_of(cells, self.accelerator)
         self.told.assumed += self.node.assumed
-        self._remark_network()
+        self._remark_node()
         self.precision = precision_of(self.told, self.accelerator)
         family = catalog.accelerator(self.accelerator).family
         self.habits: Habits = told_habits(self.told, family, self.precision)
@@ -248,7 +248,9 @@ class _Translation:
         self.told.remark("metric_kind", "is not understood; the measured time is taken as that of a step")
         return ""
 
-    def _remark_network(self) -> None:
+    def _remark_node(self) -> None:
+        if self.node.node_remark:
+            self.told.remark("gpus_per_node", self.node.node_remark)
         if self.told.text("interconnect").lower() in NOTHING_SAID:
             return
         unknown = "is not understood; the usual links of the accelerator stand in"

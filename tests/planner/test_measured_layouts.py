@@ -105,6 +105,29 @@ class TestLayout:
         assert "gpus_per_node" not in row["assumed"].split()
 
     @pytest.mark.parametrize(
+        ("cells", "domain", "is_odd"),
+        [
+            ({"gpus_per_node": 4}, "72", False),
+            ({"gpus_per_node": 36}, "36", False),
+            ({"gpus_per_node": 64}, "64", False),
+            ({"gpus_per_node": 8}, "72", True),
+            ({"gpus_per_node": 18}, "72", True),
+            ({"gpus_per_node": 144}, "72", True),
+            ({"gpus_per_node": 8, "gpu": "GB200-NVL8"}, "8", False),
+            ({"gpus_per_node": 8, "interconnect": "NVL36"}, "36", True),
+            ({"gpus_per_node": 64, "gpu": "GB200-NVL36"}, "36", False),
+        ],
+    )
+    def test_nodes_cut_a_rack_where_they_or_their_name_are_one(
+        self, tmp_path: Path, cells: Mapping[str, object], domain: str, is_odd: bool
+    ) -> None:
+        told = {"gpu": "GB200", "n_gpus": 288, "tp": 1, "pp": 1, "global_batch": 288, **cells}
+        row = row_of(tmp_path, **told)
+        assert (row["num_accelerators"], row["link_domain_size"]) == ("4", domain)
+        assert ("gpus_per_node" in row["assumed"].split()) is is_odd
+        assert ("neither a node of gb200 (4) nor a link domain" in row["remarks"]) is is_odd
+
+    @pytest.mark.parametrize(
         ("cells", "group_size", "remark"),
         [
             ({"vpp": 2}, "", ""),

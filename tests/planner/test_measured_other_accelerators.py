@@ -26,6 +26,19 @@ class TestTpus:
         row = simulated_row(tmp_path, {**TPU, "gpus_per_node": gpus_per_node})
         assert row["link_domain_size"] == "256"
 
+    @pytest.mark.parametrize("gpus_per_node", [8, 16, 12, 128])
+    def test_what_is_no_node_and_no_torus_cuts_none_and_is_told(
+        self, tmp_path: Path, gpus_per_node: int
+    ) -> None:
+        told = {**TPU, "gpu": "TPU v4", "n_gpus": 512, "gpus_per_node": gpus_per_node}
+        row = simulated_row(tmp_path, told)
+        usual = simulated_row(tmp_path, {**told, "gpus_per_node": ""})
+        assert (row["num_accelerators"], row["link_domain_size"]) == ("4", "4096")
+        assert {**row, "remarks": ""} == usual
+        assert row["remarks"].startswith(
+            f"gpus_per_node = '{gpus_per_node}': is neither a node of tpu-v4 (4)"
+        )
+
     @pytest.mark.parametrize("framework", ["", "AXLearn", "GSPMD (Lingvo)", "Google internal", "MaxText"])
     def test_unknown_software_is_that_of_xla(self, tmp_path: Path, framework: str) -> None:
         row = simulated_row(tmp_path, {**TPU, "framework": framework})
