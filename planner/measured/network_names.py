@@ -47,7 +47,12 @@ _RATE = (
 _CARDS = re.compile(
     rf"\b(?P<count>\d{{1,4}})\s*(?:[xX\u00d7]\s*|(?i:NICs?|HCAs?|cards?|ports?|rails?)\b\s*(?:of|with|at|@|x|:)?\s*){_RATE}"
 )
-_KINDS_OF_CARDS = r"(?:NVIDIA|Mellanox|CX-?\d|ConnectX-?\d?|InfiniBand|IB|RoCE|EFA|NICs?|HCAs?)"
+_KINDS_OF_CARDS = r"(?:NVIDIA|Mellanox|CX|ConnectX|BlueField|InfiniBand|IB|RoCE|EFA|NICs?|HCAs?)"
+_NO_COUNT = re.compile(
+    r"\b(ConnectX|CX|BlueField|BF|Thor)[ -]?\d{1,2}\b|\b(PCIe)[ -]*(?:gen[ -]?)?\d?(?:\.\d)?[ -]*x\d{1,2}\b",
+    re.IGNORECASE,
+)
+"""Generations of network cards and lanes of a bus, whose numbers count nothing: `CX7`, `ConnectX-7`, `PCIe 5.0 x16`."""
 _COUNTED = (
     _CARDS,
     re.compile(rf"\b(?P<count>\d{{1,2}})\s*[xX\u00d7]\s*(?:{_KINDS_OF_CARDS}[ -]+){{1,3}}{_RATE}"),
@@ -55,7 +60,7 @@ _COUNTED = (
         rf"\b(?P<count>\d{{1,2}})\s+{_RATE}\s*(?:IB|InfiniBand|RoCE)?\s*(?i:NICs?|HCAs?|cards?|ports?|rails?)\b"
     ),
     re.compile(
-        rf"(?<![\w.]){_RATE}[^\d]{{0,12}}?[xX\u00d7]\s*(?P<count>\d{{1,2}})\b(?!\s*(?i:nodes?|gpus?))"
+        rf"(?<![\w.]){_RATE}(?:|[^\d]{{0,12}}?(?:(?<![A-Za-z])|(?<=(?i:[EHNX]DR))))[xX\u00d7]\s*(?P<count>\d{{1,2}})\b(?!\s*(?i:nodes?|gpus?))"
     ),
 )
 """Cards and the rate of one: `8x400G`, `8x CX7 400G`, `4 HDR HCAs`, `400G x8`."""
@@ -166,7 +171,8 @@ def _domain(description: str, accelerator: str) -> int | None:
 
 def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None]:
     """Returns the rate of a node and its cards, from the first part of the description that says so."""
-    for part in _PARTS.split(_BARE.sub(r"\1x\2G", description)):
+    counted = _NO_COUNT.sub(r"\1\2", description)
+    for part in _PARTS.split(_BARE.sub(r"\1x\2G", counted)):
         is_scale_up = bool(_SCALE_UP.search(part))
         for_each_gpu = gpus if _EACH_GPU.search(part) else 1
         cards = next(filter(None, (words.search(part) for words in _COUNTED)), None)

@@ -104,6 +104,19 @@ class TestHardware:
             ("FDR InfiniBand 56 Gb/s", "infiniband-ndr", None),
             ("25 GB/s", "infiniband-ndr", None),
             ("1.6 Tbps RDMA", "infiniband-ndr", 200e9),
+            # Generations of cards and lanes of a bus count nothing.
+            ("NVLink4 node + 400G CX7 per GPU", "infiniband-ndr", 400e9),
+            ("400 Gb/s CX7 NIC per GPU", "infiniband-ndr", 400e9),
+            ("ConnectX-7 400G NIC per GPU", "infiniband-ndr", 400e9),
+            ("NVLink4 node + 400G ConnectX7", "infiniband-ndr", None),
+            ("400G CX-7 NICs", "infiniband-ndr", None),
+            ("CX-7 NICs of 400G", "infiniband-ndr", None),
+            ("NVLink3 node + 200G CX6 HDR", "infiniband-hdr", None),
+            ("NVLink2 + 100G CX5 EDR", "infiniband-edr", None),
+            ("400G NIC on PCIe 5.0 x16", "infiniband-ndr", None),
+            ("400G NIC, PCIe x16", "infiniband-ndr", None),
+            ("8x ConnectX-7 400G", "infiniband-ndr", 400e9),
+            ("2x CX7 400G per node", "infiniband-ndr", 100e9),
         ],
     )
     def test_descriptions_of_networks_are_understood(
@@ -121,6 +134,11 @@ class TestHardware:
             ("IB HDR 200Gb/s x8", 8),
             ("4 HDR HCAs per node", 4),
             ("8x CX6 200G", 8),
+            ("200G CX6 x8", 8),
+            ("400G BlueField-3 x2", 2),
+            ("200Gbpsx8", 8),
+            ("200G HDRx4", 4),
+            ("200G CX6 per GPU", None),
             ("RoCE 8x400", 8),
         ],
     )
@@ -156,6 +174,10 @@ class TestHardware:
         rate = gigabits and gigabits_per_s(gigabits)
         assert (found.fabric, found.node_bytes_per_s) == (fabric, rate)
         assert (remark in found.remark, bool(remark)) == (True, bool(found.remark))
+
+    def test_generations_of_cards_are_no_numbers_of_them(self) -> None:
+        found = network_of("NVL72 + 800 Gb/s CX8 per GPU", "gb300")
+        assert (found.node_bytes_per_s, found.num_cards) == (400e9, None)
 
     def test_a_rack_is_one_link_domain(self) -> None:
         assert network_of("NVL72 NVLink5 domain; 4 GPUs per compute tray", "gb200").link_domain_size == 72
