@@ -5,7 +5,8 @@ it does not tell what it computes again, and has no room without, what makes roo
 everything seldom accumulate gradients: they are taken to pass the share of a rank at once, or the largest part that has room.
 Chunks of a stage are the fastest number that has room where users of the framework pick it (`Habits.picks_chunks`), or one.
 Where nothing has room, what needs the least memory stands in. Where it does not tell over how many accelerators it shared out
-weights, its own split may have needed less than the one that stands in, whose memory is not judged where it is too large.
+weights, its own split may have needed less than the one that stands in, whose memory is not judged where it is too large; nor
+is that of a run which says that it computes some of it again, and not what.
 """
 
 from __future__ import annotations
@@ -54,7 +55,13 @@ def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None
         found[position] = _told(
             comparisons[position], _chosen(comparisons[position], [design for _, design in pairs])
         )
-    return [_unjudged(known) if _has_open_split(known) else known for known in found]
+    return [_unjudged(known) if _has_open_split(known) else _without_part(known) for known in found]
+
+
+def _without_part(known: Comparison) -> Comparison:
+    """Returns a run without a verdict on its memory where it says that some of it is computed again, and not what."""
+    is_part = known.row.get("recomputes_some") == "true"
+    return replace(known, row={**known.row, "has_memory_verdict": "false"}) if is_part else known
 
 
 def _has_open_split(known: Comparison) -> bool:

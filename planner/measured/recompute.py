@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner.measured import notes as measured_notes
+from planner.measured.module_names import CORE_WORDS, MODULES, listed_modules, named_modules, unread_modules
 from planner.measured.told import Told
-from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
+from planner.measured.words import NOTHING_SAID, affirmed, all_affirmed, first_affirmed, is_denied
 from planner.problems import shown
 from simulator.errors import InputError, Problem
 from simulator.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
@@ -29,33 +30,24 @@ _FULL = re.compile(
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
-_CORE = re.compile(r"core[ _-]?att|\battention\b|\battn\b")
-_MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
-    "core_attn": _CORE,
-    "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),
-    "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
-    "moe_act": re.compile(r"\bmoe[ _-]?act|swi-?glu\b"),
-    "shared_experts": re.compile(r"shared[ _-]?experts?"),
-    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ _-]?forward"),
-    "moe": re.compile(r"\bmoe(?![ _-]?act)"),
-}
-"""Modules of a layer by the words that mean them (Megatron Core's names, and those of reports)."""
 _POLICIES: tuple[tuple[str, tuple[RecomputeModule, ...]], ...] = (
     (r"save_dot\w*except_mlp|save_(qkv|out)_proj|(qkv|out)_proj\w*[ _-]offload", ("core_attn", "mlp")),
     (r"dots[\w ]*[_ ]saveable|checkpoint_dots|save_dots|\bminimal", ()),
 )
 """What policies of JAX and MaxText compute again that keep some results of products, the nearest that there is."""
-_NO_MODULE = re.compile(
-    r"selective(?:ly)?|selected|sel|s?ac|activations?|gradients?|checkpoint(?:s|ing)?|recompute\w*|granularity|modules?|save|ops?|layers?"
-    r"|of|the|only|in|with|all|every|each|and|full|\d*"
-)
-"""Words beside those of modules that name none."""
 _OTHER_MODULES = re.compile(r"modules?\b")
 _IN_NOTES = re.compile(r"(?:recompute[ _-]?modules?|selective recompute\w* of)\b[^;.]*", re.IGNORECASE)
+_BEFORE_MODULES = re.compile(
+    r"\b(?:recomput(?:e[sd]?|ing|ation)|checkpointing|remat)\b(?: (?:of|the|only|for))*", re.IGNORECASE
+)
+"""Words that modules may follow, as in `recompute: mlp, layernorm`."""
 _AGAIN = r"(?:recompute|recomputation|remat|checkpointing)\b"
+_SAID_BEHIND = rf"\b(?:{_AGAIN}|recompute[-_ ](?:granularity|mode)\b)[ :='\"]+"
+_OTHER_FULL = r"(?![-_ ]?(?:iteration|fine|shard|param|batch|precision|sft|model|network|graph))"
 _KINDS_IN_NOTES: tuple[tuple[str, Literal["full", "selective"]], ...] = (
-    (rf"\bselective[- ](?:activation[- ])?{_AGAIN}", "selective"),
-    (rf"\bfull[- ](?:activation[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing\b", "full"),
+    (rf"\bselective[- ](?:activation[- ])?{_AGAIN}|{_SAID_BEHIND}selective\b", "selective"),
+    (rf"\bfull[- ](?:activation[- ])?{_AGAIN}|{_SAID_BEHIND}full\b{_OTHER_FULL}", "full"),
+    (r"\b(?:activation|gradient)[- ]checkpointing\b", "full"),
 )
 _NONE_IN_NOTES = re.compile(
     rf"(?:^|[;,])\s*(?:no|without) (?:(?:activation|gradient)[- ])?{_AGAIN}|\b(?:activation|gradient)[- ]checkpointing:? off\b",
@@ -65,6 +57,7 @@ _NO_MORE_THAN_SOME = re.compile(
     r"(selective|sel|partial|some)( (activation )?(recompute|recomputation|(activation )?checkpointing))?"
 )
 """Cells that leave it to the notes what is computed again."""
+_SOME = re.compile(r"\bpartial|^some\b")
 _LAYERS = re.compile(
     r"(?<!\d)(\d{1,9})(?:\s*(?:/|(?:out )?of)\s*(?:the |every )?(\d{1,9}))?[ _-]*layers?\b(?:\s*(?:/|(?:out )?of)\s*(\d{1,9}))?"
 )
@@ -116,6 +109,8 @@ class Recomputed:
     """Whether this is all that was written; modules without a name, and some layers, may be any."""
     unread: tuple[str, ...] = ()
     """What is named beside known modules and is none of them."""
+    is_some: bool = False
+    """Whether something is computed again, which does not say what."""
     is_understood: bool = True
     """Whether it says anything of recomputation that is known."""
 
@@ -128,6 +123,7 @@ class Recomputed:
 
 NOT_GIVEN = Recomputed(kind="none", is_exact=False)
 """What is assumed where nothing is said."""
+_ANY = replace(NOT_GIVEN, is_some=True)
 
 
 def recomputed(written: str, notes: str) -> Recomputed | None:
@@ -143,10 +139,8 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
     """
     text = written.lower()
     says_little = text in NOTHING_SAID or _NO_MORE_THAN_SOME.fullmatch(text)
-    if says_little and (noted := affirmed(_IN_NOTES, notes)):
-        said = noted[0].lower()
-        modules = _modules(said)
-        return Recomputed(kind="selective", modules=modules, is_exact=bool(modules or affirmed(_CORE, said)))
+    if says_little and (found := _noted_modules(notes)):
+        return found
     if text in NOTHING_SAID:
         return _noted(notes)
     if _EITHER.fullmatch(text):
@@ -154,19 +148,26 @@ def recomputed(written: str, notes: str) -> Recomputed | None:
         raise InputError([Problem(path="recompute", value=shown(written), rule=rule)])
     if _NONE.fullmatch(text):
         return Recomputed(kind="none")
-    if not (text := _OFFLOADED.sub("", text)):
-        return NOT_GIVEN
+    text = _OFFLOADED.sub("", text)
+    return _part_or_all(text, notes) if text else NOT_GIVEN
+
+
+def _part_or_all(text: str, notes: str) -> Recomputed:
+    """Returns what a cell means that says more than none."""
     num_layers, of_layers = _count(text)
     is_exact = not _NOT_SURE.search(text)
     if num_layers == 0:
         return Recomputed(kind="none")
-    if "partial" in text or of_layers:
-        some = _some_layers(num_layers or measured_notes.recomputed_layers(notes), of_layers)
+    is_some = affirmed(_SOME, text) is not None
+    if of_layers or (is_some and num_layers):
+        some = _some_layers(num_layers, of_layers)
         return replace(some, is_exact=some.is_exact and is_exact)
     if selective := _selective(text):
         return selective
+    if is_some:
+        return _noted_part(notes)
     if not affirmed(_FULL, text):
-        is_known = any(is_denied(words, text) for words in (_ATTENTION, *_MODULES.values(), _FULL))
+        is_known = any(is_denied(words, text) for words in (_ATTENTION, *MODULES.values(), _FULL))
         return replace(NOT_GIVEN, is_understood=is_known)
     method = None if num_layers is None else _method(text)
     return Recomputed(
@@ -187,13 +188,32 @@ def _noted(notes: str) -> Recomputed | None:
     return Recomputed(kind="none") if _NONE_IN_NOTES.search(notes) else None
 
 
+def _noted_modules(notes: str) -> Recomputed | None:
+    """Returns the modules that notes name; `None` where they name none."""
+    if noted := affirmed(_IN_NOTES, notes):
+        said = noted[0].lower()
+        modules = named_modules(said)
+        return Recomputed(
+            kind="selective", modules=modules, is_exact=bool(modules or affirmed(CORE_WORDS, said))
+        )
+    lists = (listed_modules(notes[found.end() :]) for found in all_affirmed(_BEFORE_MODULES, notes))
+    listed = next(filter(None, lists), None)
+    return Recomputed(kind="selective", modules=named_modules(listed)) if listed else None
+
+
+def _noted_part(notes: str) -> Recomputed:
+    """Returns what notes mean beside a cell that says `partial`; of nothing, anything but none and all."""
+    noted = _noted(notes)
+    return noted if noted and (noted.num_layers or noted.kind == "selective") else _ANY
+
+
 def _selective(text: str) -> Recomputed | None:
     """Returns the parts of layers that are named; `None` where there are none."""
     policy = first_affirmed(_POLICIES, text)
     if policy is not None:
         return Recomputed(kind="selective", modules=policy, is_exact=False)
-    if modules := _modules(text):
-        unread = _unread(text)
+    if modules := named_modules(text):
+        unread = unread_modules(text)
         return Recomputed(kind="selective", modules=modules, unread=unread, is_exact=not unread)
     has_others = bool(affirmed(_OTHER_MODULES, text))
     return (
@@ -210,23 +230,6 @@ def _method(text: str) -> RecomputeMethod:
 
 def _names_groups(text: str) -> bool:
     return "uniform" in text or bool(_EVERY_LAYERS.search(text))
-
-
-def _modules(text: str) -> tuple[RecomputeModule, ...]:
-    """Returns the modules that a text names, nothing where that is the attention core alone."""
-    found = tuple(module for module, words in _MODULES.items() if affirmed(words, text))
-    return () if found == CORE else found
-
-
-def _unread(text: str) -> tuple[str, ...]:
-    """Returns the parts of a list of modules that name none which is known."""
-    parts = (part.strip() for part in re.split(r"[,;+/&()\[\]]", text))
-    return tuple(
-        part
-        for part in parts
-        if not all(_NO_MODULE.fullmatch(word) for word in re.split(r"[\s:=_-]", part))
-        and not any(words.search(part) for words in _MODULES.values())
-    )
 
 
 def in_model(told: Told, again: Recomputed, sizes: Mapping[str, object]) -> dict[str, object]:
@@ -252,7 +255,7 @@ def restored_modules(sizes: Mapping[str, object]) -> tuple[RecomputeModule, ...]
     """
     parts = _parts(sizes)
     restored = RESTORED.difference(CORE)
-    return tuple(module for module in _MODULES if module in restored and not parts.reason_against(module))
+    return tuple(module for module in MODULES if module in restored and not parts.reason_against(module))
 
 
 def _parts(sizes: Mapping[str, object]) -> Parts:

@@ -133,6 +133,9 @@ class Software:
         self.told.default("recompute", again.kind)
         if not again.is_understood:
             self.told.remark("recompute", "is not understood; taken as none")
+        if again.is_some:
+            meaning = "does not say what; taken as none, or as what makes room: memory is not judged"
+            self.told.remark("recompute", meaning)
         if again.unread:
             self.told.remark("recompute", f"{', '.join(again.unread)}: no known module; left out")
         if again.method == "uniform":

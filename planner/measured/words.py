@@ -89,7 +89,12 @@ def of_this_run(notes: str) -> str:
 
 def affirmed(words: str | re.Pattern[str], text: str) -> re.Match[str] | None:
     """Returns where a text first names something without denying it, as `no fp8` and `fp8 off` do."""
-    return next((found for found in _named(words, text) if not _is_denied(found)), None)
+    return next(all_affirmed(words, text), None)
+
+
+def all_affirmed(words: str | re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Returns every place where it does."""
+    return (found for found in _named(words, text) if not _is_denied(found))
 
 
 def is_denied(words: str | re.Pattern[str], text: str) -> bool:

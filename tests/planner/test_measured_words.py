@@ -19,6 +19,7 @@ from simulator.model import RecomputeModule
 from tests.planner.measured import RUN, the_row
 
 MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
+SOME = "does not say what; taken as none, or as what makes room: memory is not judged"
 BRIDGE = "Megatron-Bridge/NeMo 25.09"
 
 
@@ -175,6 +176,10 @@ class TestRecomputation:
             ("selected_modules: blocks.*.feed_forward", ("mlp",)),
             ("save_dot_except_mlp", ("core_attn", "mlp")),
             ("minimal_with_context", ()),
+            ("partial (mlp)", ("mlp",)),
+            ("partial: mlp", ("mlp",)),
+            ("partial (mla_up_proj)", ("mla_up_proj",)),
+            ("partial attention", ()),
         ],
     )
     def test_modules_are_those_that_are_named(
@@ -187,6 +192,48 @@ class TestRecomputation:
     def test_notes_name_modules_where_the_cell_says_selective(self) -> None:
         found = recomputed("selective", "SFT; recompute modules mlp+core_attn; layernorm fused")
         assert found == Recomputed(kind="selective", modules=("core_attn", "mlp"))
+
+    @pytest.mark.parametrize("cell", ["", "partial", "some", "selective"])
+    @pytest.mark.parametrize(
+        ("notes", "modules"),
+        [
+            ("selective recompute [mlp]", ("mlp",)),
+            ("selective recompute (mlp, layernorm)", ("layernorm", "mlp")),
+            ("recompute: mlp, layernorm", ("layernorm", "mlp")),
+            ("recipe: recompute mlp (recipe at repo HEAD, moe layout matches)", ("mlp",)),
+            ("recompute MLA up-projection and moe_act", ("mla_up_proj", "moe_act")),
+            ("recompute mlp, moe dispatcher all-to-all", ("mlp",)),
+            ("activation recomputation of the mlp only", ("mlp",)),
+            ("recompute: attention", ()),
+        ],
+    )
+    def test_notes_list_modules_where_a_cell_leaves_them_open(
+        self, cell: str, notes: str, modules: tuple[RecomputeModule, ...]
+    ) -> None:
+        assert recomputed(cell, notes) == Recomputed(kind="selective", modules=modules)
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            "no recompute of mlp",
+            "no recompute, mlp 14336",
+            "recompute MLP width 14336",
+            "recompute (no mlp)",
+            "9 GiB without recompute: attention is fused",
+        ],
+    )
+    def test_other_words_behind_recomputation_list_none(self, notes: str) -> None:
+        found = recomputed("", notes)
+        assert found is None or found.kind == "none"
+
+    def test_some_that_is_not_told_is_neither_none_nor_all(self, tmp_path: Path) -> None:
+        for cell in ("partial", "partial recompute", "some layers"):
+            row = row_of(tmp_path, recompute=cell)
+            assert (row["recompute"], row["recomputes_some"]) == ("none", "true")
+            assert row["remarks"] == f"recompute = '{cell}': {SOME}"
+        for notes, kind in (("recompute of 3 layers", "full"), ("selective recompute", "selective")):
+            row = row_of(tmp_path, recompute="partial", notes=notes)
+            assert (row["recompute"], row["recomputes_some"]) == (kind, "false")
 
     def test_modules_that_the_network_lacks_are_left_out_and_told(self, tmp_path: Path) -> None:
         # Qwen3-30B-A3B has experts in every layer, and no latents.
@@ -220,6 +267,12 @@ class TestRecomputation:
         [
             ("LoRA; activation checkpointing on", "full"),
             ("full activation recompute", "full"),
+            ("recompute full", "full"),
+            ("recompute: full; SFT", "full"),
+            ("recompute_granularity=full", "full"),
+            ("recompute selective", "selective"),
+            ("recompute, full fine-tuning", None),
+            ("recompute: full-iteration graphs", None),
             ("selective activation checkpointing", "selective"),
             ("no recompute", "none"),
             ("gradient checkpointing off", "none"),

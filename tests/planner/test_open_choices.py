@@ -339,6 +339,18 @@ def test_a_split_of_weights_that_is_not_told_is_not_called_too_large(
     assert ("memory is not judged" in comparison.row["remarks"]) is not is_judged
 
 
+@pytest.mark.parametrize(
+    ("recompute", "is_judged"), [("partial", False), ("partial (mlp)", True), ("none", True)]
+)
+@pytest.mark.parametrize("n_gpus", [8, 64])
+def test_a_part_that_is_not_told_is_not_judged_as_none(
+    tmp_path: Path, recompute: str, n_gpus: int, *, is_judged: bool
+) -> None:
+    cells = {"n_gpus": n_gpus, "recompute": recompute}
+    (known,) = with_room(compare([row_of(tmp_path, DENSE, **cells)]))
+    assert known.has_memory_verdict is is_judged
+
+
 def test_some_layers_are_computed_again_only_where_a_framework_can(tmp_path: Path) -> None:
     def ways(framework: str) -> set[str]:
         row = row_of(tmp_path, DENSE, framework=framework, recompute="", micro_batch="")
