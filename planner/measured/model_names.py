@@ -39,6 +39,15 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"mtnlg$", "mtnlg530b"),
 )
 """Other names of models of the catalogue, and of those with the same layers, by how they read without hyphens."""
+_TYING = (
+    r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon|smollm"
+    r"|qwen-?2(?:\.5)?-?(?:[a-z]+-)*(?:0\.5|1\.5|3)b|qwen-?3-?(?:[a-z]+-)*(?:0\.6|1\.7|4)b"
+)
+"""Families, and small ones of Qwen, whose output layer is their embedding (`tie_word_embeddings`)."""
+_GATED = re.compile(r"gemma|qwen|olmo|(mi|mini|code|dev)stral|mixtral|llama|smollm", re.IGNORECASE)
+_PLAIN = re.compile(r"nemotron|minitron|apertus", re.IGNORECASE)
+"""Families whose feed-forward networks all have a gate, or none, whatever their width: SmolLM, Llama-3.2-1B and Gemma-2-9B are
+4 h wide with one, Nemotron-Mini 3 h and Apertus 5.25 h without."""
 _EVERY_OTHER = re.compile(r"maverick", re.IGNORECASE)
 """Models with dense layers between those with experts (`interleave_moe_layer_step` of Llama 4)."""
 
@@ -68,9 +77,12 @@ def expert_layer_step(name: str) -> int:
 
 def ties_embeddings(name: str) -> bool:
     """Returns whether a model that the catalogue does not know is of a family that ties its embeddings."""
-    return bool(
-        re.match(r"gpt-?[23]?\b|gpt-?[\d.]+[bt]|gpt3|megatron|mt-nlg|bloom|mpt|opt|gemma|falcon", _bare(name))
-    )
+    return bool(re.match(_TYING, _bare(name)))
+
+
+def gates_blocks(name: str) -> bool | None:
+    """Returns whether feed-forward networks of a family have a gate; `None` where its name does not tell."""
+    return True if _GATED.search(name) else False if _PLAIN.search(name) else None
 
 
 def norms_heads(name: str) -> QueryKeyNorm | None:

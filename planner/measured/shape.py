@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.measured.model_names import expert_layer_step, norms_heads, ties_embeddings
+from planner.measured.model_names import expert_layer_step, gates_blocks, norms_heads, ties_embeddings
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed, is_denied
 from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
@@ -17,7 +17,9 @@ _OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases"
 MOST_SHARED_EXPERTS = 8
 """Up to this, what stands for the width of shared experts is their number."""
 PLAIN_FFN_RATIO = 4
-"""Feed-forward width over hidden size of a block without gate; a narrower block is taken to have one."""
+"""Feed-forward width over hidden size of a block without gate; one of another width is taken to have one."""
+ROUNDED_WIDTH = 256
+"""Widths are rounded to multiples of this."""
 
 _PARALLEL_BLOCK = re.compile(
     r"(?<!tensor[- ])(?<!data[- ])(?<!context[- ])(?<!sequence[- ])(?<!pipeline[- ])(?<!expert[- ])(?<!model[- ])"
@@ -45,7 +47,7 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
     heads = told.count("heads", fields.get("num_heads"), usual_heads)
     plain = PLAIN_FFN_RATIO * hidden
     ffn = told.count("ffn_hidden", fields.get("ffn_hidden_size"), plain)
-    is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or ffn < plain)
+    is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or _is_gated(told, ffn, plain))
     return {
         "num_layers": told.count("layers", fields.get("num_layers")),
         "hidden_size": hidden,
@@ -57,6 +59,21 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
         "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.name("model"))),
     }
+
+
+def _is_gated(told: Told, ffn: int, plain: int) -> bool:
+    """Returns whether a feed-forward network has a gate, by the model's family or else by its width.
+
+    Args:
+        told: the row; of one that gives no width, `plain` is taken without a gate.
+        ffn: its width.
+        plain: that of one without a gate, not rounded.
+    """
+    if not told.cells.count("ffn_hidden"):
+        return False
+    by_family = gates_blocks(told.name("model"))
+    is_plain = ffn == plain or (ffn % ROUNDED_WIDTH == 0 and abs(ffn - plain) < ROUNDED_WIDTH)
+    return not is_plain if by_family is None else by_family
 
 
 def _check_size(told: Told, known: ModelShape | None) -> None:

@@ -282,6 +282,55 @@ class TestModels:
         assert norms_heads("Qwen/Qwen3-14B") == norms_heads("Qwen3 14B") == "per_head"
         assert ties_embeddings("OpenAI GPT-2")
 
+    @pytest.mark.parametrize(
+        ("model", "hidden", "ffn", "matrices"),
+        [
+            # `config.json` of the models: intermediate_size, and hidden_act with or without gate_proj
+            ("OLMo-3-32B", 5120, 27648, 3),
+            ("Mistral-Small-24B", 5120, 32768, 3),
+            ("Gemma-7B", 3072, 24576, 3),
+            ("Gemma-2-9B", 3584, 14336, 3),
+            ("SmolLM2-1.7B", 2048, 8192, 3),
+            ("Llama-like 3B", 3072, 12288, 3),
+            ("Falcon3-7B", 3072, 23040, 3),
+            ("Foo", 4096, 11008, 3),
+            ("Foo", 4096, 24576, 3),
+            ("Foo", 4096, 16384, 2),
+            ("Foo", 2000, 8192, 2),
+            ("Foo", 2000, 7936, 2),
+            ("Foo", 2000, 8193, 3),
+            ("Foo", 4096, "", 2),
+            ("Llama-like 3B", 3072, "", 2),
+            ("Nemotron-Mini-4B", 3072, 9216, 2),
+            ("Apertus-8B", 4096, 21504, 2),
+        ],
+    )
+    def test_blocks_have_a_gate_by_family_or_by_width(
+        self, tmp_path: Path, model: str, hidden: int, ffn: object, matrices: int
+    ) -> None:
+        cells = {**RUN, "model": model, "layers": 8, "hidden": hidden, "heads": 8, "ffn_hidden": ffn}
+        row = simulated_row(tmp_path, cells)
+        assert row["is_gated"] == ("true" if matrices == 3 else "false")
+        assert "mlp_matrices" in row["assumed"].split()
+        assert simulated_row(tmp_path, {**cells, "mlp_matrices": 2})["is_gated"] == "false"
+
+    @pytest.mark.parametrize(
+        ("model", "is_tied"),
+        [
+            *((f"Qwen2.5-{size}", True) for size in ("0.5B", "1.5B", "3B")),
+            *((f"Qwen/Qwen3-{size}", True) for size in ("0.6B", "1.7B", "4B")),
+            ("Qwen2.5-Coder-1.5B-Instruct", True),
+            ("Qwen3 4B", True),
+            ("Qwen2.5-7B", False),
+            ("Qwen2.5-32B", False),
+            ("Qwen3-8B", False),
+            ("Qwen3-14B", False),
+            ("Qwen3-30B-A3B", False),
+        ],
+    )
+    def test_small_models_of_qwen_tie_their_embeddings(self, model: str, is_tied: bool) -> None:
+        assert ties_embeddings(model) is is_tied
+
     def test_without_sizes_an_unknown_one_is_told(self, tmp_path: Path) -> None:
         row = the_row(tmp_path, {**RUN, "model": "Llama 3 13B"})
         assert isinstance(row, Unmodelled)
