@@ -61,12 +61,17 @@ def _unread_column(told: Told) -> str:
     return "notes" if affirmed(_ACTIVATIONS, notes) else ""
 
 
+def offloads_optimizer(told: Told) -> bool:
+    """Returns whether a row says that states of the optimizer wait in main memory."""
+    written, notes = told.text(COLUMN), told.text("notes")
+    return bool(affirmed(_OFFLOADED_OPTIMIZER, f"{written}; {notes}")) or _names_scheme(written, notes)
+
+
 def optimizer_offload_fraction(told: Told) -> float | None:
     """Returns the part of the optimizer's states that waits in main memory, all unless it is told; `None` where none does."""
     written, notes = told.text(COLUMN), told.text("notes")
-    said = f"{written}; {notes}"
-    if affirmed(_OFFLOADED_OPTIMIZER, said) or _names_scheme(written, notes):
-        return _share(said)
+    if offloads_optimizer(told):
+        return _share(f"{written}; {notes}")
     if not _offloads_something(written):
         return None
     told.remark(COLUMN, "offloading is taken as that of the optimizer's states alone")

@@ -25,8 +25,9 @@ _SHARDED_OPTIMIZER = (
     r"(shard|partition)(ed|s|ing)?[- ]optim|optim\w*[- ](states? )?(shard|partition)"
     r"|weight[- ]update[- ]shard|\bwus\b"
 )
+_BEYOND_STAGES = r"zero[- _]?(infinity|\+\+|plus[- _]?plus|pp\b)|\b(qwz|hpz|qgz)\b"
 _STAGES = (
-    (r"zero[- _]?(infinity|\+\+)", 3),
+    (_BEYOND_STAGES, 3),
     (r"\b(p_?)?os ?\+ ?g ?\+ ?p\b", 3),
     (rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
     (r"hybrid[- _]?zero", 1),
@@ -38,7 +39,7 @@ _STAGES = (
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
 MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of InternEvo its states within groups, fairscale's
 OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
-what its strategy names."""
+what its strategy names. ZeRO-Infinity and ZeRO++ shard what stage 3 does (arXiv 2104.07857, 2306.10209)."""
 _SOME_STAGE = re.compile(
     r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
 )
@@ -99,7 +100,7 @@ def told_stage(told: Told, habit: int) -> int | None:
 
 def named_stage(name: str) -> int | None:
     """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
-    return _first_stage(name, _DIGIT_OF_A_NAME, (("fsdp", LAST_STAGE),))
+    return _first_stage(name, _DIGIT_OF_A_NAME, (("fsdp", LAST_STAGE), (_BEYOND_STAGES, LAST_STAGE)))
 
 
 def sharded_copies(written: str) -> ShardedCopies:

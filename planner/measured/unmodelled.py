@@ -11,6 +11,7 @@ from planner.measured.sharding import COLUMN as SHARDING
 from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed
+from planner.measured.zero_variants import keeps_as_zero_3
 from simulator.errors import InputError
 
 SPLIT_SEQUENCE = "sp"
@@ -88,7 +89,7 @@ def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
         meaning = "weights are simulated whole on every rank, which ISP may share out: memory is not judged"
         told.remark("sp", meaning)
         return False
-    if leaves_memory_open(told):
+    if not keeps_as_zero_3(told) or leaves_memory_open(told):
         return False
     is_whole = cells["tensor_parallel"] != 1 and not cells["has_sequence_parallel"]
     columns = [

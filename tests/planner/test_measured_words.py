@@ -300,6 +300,8 @@ class TestSharding:
             ("stage 3", 3),
             ("ZeRO-Infinity", 3),
             ("ZeRO++", 3),
+            ("zeropp", 3),
+            ("qwZ+hpZ+qgZ", 3),
             ("os+g+p", 3),
             ("fully_shard", 3),
             ("Fully sharded", 3),
@@ -389,6 +391,70 @@ class TestSharding:
     ) -> None:
         row = row_of(tmp_path, **cells)
         assert (row["optimizer_offload_fraction"], bool(row["remarks"])) == (fraction, is_remarked)
+
+    @pytest.mark.parametrize(
+        ("cells", "remark", "is_judged"),
+        [
+            ({"zero_stage_or_fsdp": "ZeRO++"}, "ZeRO++ is simulated as ZeRO-3", True),
+            ({"zero_stage_or_fsdp": "ZeRO++ (qwZ+qgZ)"}, "ZeRO++ is simulated as ZeRO-3", True),
+            ({"zero_stage_or_fsdp": "ZeRO++ (qwZ+qgZ), hpZ"}, "ZeRO++ is simulated as ZeRO-3", False),
+            ({"zero_stage_or_fsdp": "ZeRO++ (qwZ+hpZ+qgZ)"}, "second copies of weights", False),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized weights and gradients, hpZ 16"},
+                "second copies of weights",
+                False,
+            ),
+            (
+                {"notes": "zero_hpz_partition_size=8", "framework": "DeepSpeed (ZeRO-3)"},
+                "second copies of weights",
+                False,
+            ),
+            ({"framework": "DeepSpeed ZeRO++ 2023"}, "ZeRO++ is simulated as ZeRO-3", True),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized gradient all-to-all"},
+                "simulated as ZeRO-3",
+                True,
+            ),
+            ({"zero_stage_or_fsdp": "ZeRO-Infinity"}, "weights are simulated to stay", False),
+            (
+                {"zero_stage_or_fsdp": "ZeRO-Infinity", "notes": "NVMe offload"},
+                "weights are simulated to stay",
+                False,
+            ),
+            ({"framework": "DeepSpeed ZeRO-Infinity"}, "weights are simulated to stay", False),
+            ({"zero_stage_or_fsdp": "zero3, param offload"}, "weights are simulated to stay", False),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "NVMe offload"},
+                "what waits on disks is not told",
+                False,
+            ),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "optimizer offload to NVMe"},
+                "simulated as main memory",
+                True,
+            ),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "no hpZ, without ZeRO++; checkpoints of weights"},
+                "",
+                True,
+            ),
+            ({"zero_stage_or_fsdp": "zero1", "notes": "ZeRO-Infinity has more room"}, "", True),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized weights (QLoRA); checkpoints on NVMe"},
+                "",
+                True,
+            ),
+        ],
+    )
+    def test_what_is_more_than_the_stages_of_zero_is_told(
+        self, tmp_path: Path, cells: Mapping[str, object], remark: str, *, is_judged: bool
+    ) -> None:
+        row = row_of(tmp_path, **cells)
+        assert (row["zero_stage"], row["has_memory_verdict"]) == (
+            "1" if "zero1" in cells.values() else "3",
+            str(is_judged).lower(),
+        )
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
 
     def test_nothing_said_is_no_stage(self) -> None:
         assert zero_stage("") is zero_stage("unknown") is None
