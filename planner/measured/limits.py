@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
 from simulator.hardware import Accelerator, Precision
 from simulator.job import Job
 from simulator.plan import Plan
 from simulator.trained_weights import trained_flop_per_token
+
+_TOO_FAST = "step_time_s = "
+"""How the reason begins that holds of every layout of a run."""
 
 
 def format_reason(job: Job, plan: Plan) -> str:
@@ -31,9 +37,20 @@ def speed_reason(job: Job, plan: Plan, step_time_s: float) -> str:
     if step_time_s >= shortest_s:
         return ""
     return (
-        f"step_time_s = {step_time_s:.4g}: {plan.num_gpus} {accelerator.id} at their peak need {shortest_s:.4g} s for the "
+        f"{_TOO_FAST}{step_time_s:.4g}: {plan.num_gpus} {accelerator.id} at their peak need {shortest_s:.4g} s for the "
         "products of this step (an MFU above 1); check unit, batch and sequence length"
     )
+
+
+def reason_of_most(reasons: Sequence[str]) -> str:
+    """Returns why none of some layouts can be: that the step is too short, or else what most of them break.
+
+    Args:
+        reasons: why each cannot be; at least one.
+    """
+    too_fast = (reason for reason in reasons if reason.startswith(_TOO_FAST))
+    parts = Counter(part for reason in reasons for part in reason.split("; "))
+    return next(too_fast, max(parts, key=parts.__getitem__))
 
 
 def _formats(accelerator: Accelerator) -> str:

@@ -19,6 +19,7 @@ from planner.measured.file import Cells, read_cells
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
 from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
+from planner.measured.limits import reason_of_most
 from planner.measured.model_names import known_shape
 from planner.measured.named import remark_named
 from planner.measured.precision import precision_of
@@ -115,7 +116,7 @@ def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
         ]
         possible = tuple(row for row in tried if not isinstance(row, Unmodelled))
         refused = [row.reason for row in tried if isinstance(row, Unmodelled)]
-        reason = str(error) if possible or not refused else refused[0]
+        reason = str(error) if possible or not refused else reason_of_most(refused)
     except CannotModelError as error:
         reason = str(error)
     except InputError as error:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from planner.measured.fitting_choices import fastest, said_of, untold_designs
+from planner.measured.limits import reason_of_most
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import Row, compare, is_untold, reason_against
+from planner.measured.runs import Row, compare, is_untold, reasons_against
 from simulator.calibration import Calibration
 
 SLOWER_LOG_RATIO: Final = 0.13
@@ -60,9 +61,10 @@ def _differ_by_experts_alone(possible: Sequence[Row]) -> bool:
 
 
 def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
-    """Returns why a run has no layout that fits: none can be simulated, or none has room."""
-    if not num_designs:
-        return reason_against(possible[0])
+    """Returns why a run has no layout that fits: none can be simulated, for the reason of most, or none has room."""
+    reasons = list(filter(None, reasons_against(possible)))
+    if reasons and not num_designs:
+        return reason_of_most(reasons)
     return f"of {num_designs} layouts that it may have had none fits"
 
 

@@ -158,6 +158,12 @@ def test_it_is_no_design_of_its_job_and_its_memory_is_not_judged(tmp_path: Path)
             "tp and pp are not given, .*; step_time_s = 0.1: 128 a100-sxm4-80gb at their peak need",
         ),
         ({"global_batch": "", "micro_batch": ""}, "neither global_batch nor micro_batch"),
+        # one replica for each of 128 accelerators, which is tried first, does not divide 64 sequences
+        ({"global_batch": 64, "micro_batch": 1, "step_time_s": 0.01}, "at their peak need 0.15"),
+        (
+            {"global_batch": 64, "micro_batch": 1, "layers": 7, "heads": 3},
+            "one node; tensor_parallel must divide num_heads",
+        ),
     ],
 )
 def test_what_fits_no_way_keeps_its_reason(
