@@ -32,6 +32,9 @@ MOST_UNSPLIT_GPUS = 8
 GROUP_SIZE = "microbatch_group_size_per_vp_stage"
 """Column of the micro-batches of an interleaved group, by the name of Megatron Core's option."""
 
+SCHEDULE_COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
+"""Columns that name the order of the pipeline; the first that says something counts."""
+
 
 class OpenLayoutError(CannotModelError):
     """A run does not say how it splits products or layers over several nodes, or over how many ranks it spreads experts."""
@@ -200,6 +203,10 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
     """Returns the chunks of a stage: as given, or what the framework's usual chunks come to, embedding and output counted."""
     if "vpp" in told.cells.numbers or num_stages == 1:
         return told.cells.count("vpp") or 1
+    cells = (told.text(column) for column in SCHEDULE_COLUMNS)
+    if scheduled := next(filter(None, map(measured_notes.scheduled_chunks, cells)), None):
+        told.remark("vpp", f"{scheduled}, as the schedule says")
+        return scheduled
     noted = measured_notes.virtual_pipeline(told.text("notes"))
     if noted:
         told.remark("vpp", f"{noted}, as the notes say")

@@ -83,7 +83,12 @@ _WHOLE_GRAPHS = (
 _CHUNKS = re.compile(
     r"(?<!per[-_ ])\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE
 )
-
+_CHUNKS_OF_SCHEDULE = re.compile(
+    rf"{_CHUNKS.pattern}|\b(?:vpp?|v|chunks?)[ =:]*([1-9]\d?)\b"
+    r"|\b([1-9]\d?)[- ]?(?:(?:model|pipeline)[- ])?(?:chunks?|(?:virtual|interleaved)[- ]stages|stages (?:per|a) rank)\b",
+    re.IGNORECASE,
+)
+"""The same beside the name of a schedule: `interleaved (v=5)`, `interleaved 1F1B, 5 chunks`."""
 _GROUP_SIZE = re.compile(
     r"\bmicro-?batch[-_ ]group[-_ ]size[-_ ]per[-_ ](?:vpp?|virtual[-_ ]pipeline)[-_ ]stage[ =:]+([1-9]\d{0,5})\b",
     re.IGNORECASE,
@@ -130,6 +135,12 @@ def virtual_pipeline(notes: str) -> int | None:
     """Returns the chunks of a pipeline stage."""
     found = affirmed(_CHUNKS, notes)
     return int(found[1]) if found else None
+
+
+def scheduled_chunks(schedule: str) -> int | None:
+    """Returns the same by a cell that names a schedule."""
+    found = affirmed(_CHUNKS_OF_SCHEDULE, schedule)
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def interleaved_group_size(notes: str) -> int | None:

@@ -40,10 +40,10 @@ _OPEN = re.compile(
 )
 """Words that leave open which format of 16 bits it is."""
 _RECIPES = (
-    (r"mx-?fp8|fp8-?mx|\b1x32\b", "mxfp8"),
-    (r"block|\bblk\b|tile|\b(?:1|128)x128\b|sub-?channel|fp8-?sc\b", "blockwise"),
-    (r"delayed|fp8-?ds\b", "delayed"),
-    (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8-?cs\b", "tensorwise"),
+    (r"mx-?(?:fp8|float8)|fp8\W{0,3}mx\b|\b1x32\b", "mxfp8"),
+    (r"block|\bblk\b|tile|\b(?:1|128)x128\b|sub-?channel|fp8\W{0,3}sc\b", "blockwise"),
+    (r"delayed|fp8\W{0,3}ds\b", "delayed"),
+    (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8\W{0,3}cs\b", "tensorwise"),
 )
 """Scalings by the words that mean them, Megatron-Bridge's `cs`, `ds`, `mx` and `sc` (sub-channel) included."""
 

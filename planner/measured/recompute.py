@@ -64,8 +64,9 @@ _LAYERS = re.compile(
 """Layers that are computed again, and perhaps all that there are: `20 of 80 layers`."""
 _NUMBERED = re.compile(
     r"(?:block|uniform|num[-_ ]layers)[ ,:=(_/-]*(\d{1,5})(?![\d.%])(?!\s*(?:/|(?:out )?of\b))|full ?@ ?(\d{1,5})\b"
+    r"|full[ ,(:=]+([2-9]|[1-9]\d{1,4})\b(?![.%])(?!\s*(?:/|%|percent|(?:out )?of\b|bits?\b))"
 )
-"""The same behind Megatron's words: `block 4`, `uniform, 2`, `num-layers 10`."""
+"""The same behind Megatron's words: `block 4`, `uniform, 2`, `num-layers 10`, `full (10)`."""
 _EVERY_NTH = re.compile(
     r"(?<!of )(?:every|each) (?:(other)|(\d{1,3})(?:st|nd|rd|th))\b(?! (?:ops?|operat\w+|mat[- ]?mul\w*|gemms?|mm|products?)\b)"
     r"|\b1 in (\d{1,3})\b"
@@ -79,7 +80,9 @@ _EVERY_LAYERS = re.compile(r"(?<!of )(?:every|each) (\d{1,3}) layers")
 _OFFLOADED = re.compile(
     r"[,;+ ]*(?:cpu[- ]?)?(?:activations?[- ])?offload\w*[^\d,;+]{0,24}\d+ ?layers(?: to cpu)?"
 )
-_NOT_SURE = re.compile(r"@|budget|(?<!of )(?:every|each) \d+ layers|^(?!100 ?%$)[\d./% ]+$")
+_NOT_SURE = re.compile(
+    r"@|full[ ,(:=]+\d+\)?$|budget|(?<!of )(?:every|each) \d+ layers|^(?!100 ?%$)[\d./% ]+$"
+)
 """Numbers of which only the likeliest meaning is taken."""
 _BUDGET = re.compile(r"budget\D{0,3}(0?\.\d{1,2}|[01](?:\.0+)?)(?![\d.])")
 """What of the activations is kept, as in `activation_memory_budget` of PyTorch's compiler."""
@@ -297,7 +300,7 @@ def _count(text: str) -> tuple[int | None, int | None]:
         part, whole = int(found[1]), int(found[2] or found[3] or 0)
         return (part, whole if whole >= part else None) if part < 10**6 else (None, None)
     if found := _NUMBERED.search(text):
-        number = int(found[1] or found[2])
+        number = int(next(filter(None, found.groups())))
         return (None if number == 1 and "uniform" in text else number), None
     share = _OF_LAYERS.sub("", _HALF.sub("50 %", text))
     is_share = re.search(r"full|partial|selective|block|ratio|checkpoint|\bac\b", text) or _SHARE.fullmatch(

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.measured import notes as measured_notes
 from planner.measured.framework_names import is_torchtitan
-from planner.measured.layout import GROUP_SIZE, can_split, told_group_size
+from planner.measured.layout import GROUP_SIZE, SCHEDULE_COLUMNS, can_split, told_group_size
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from simulator.plan import TO_AND_FRO, Schedule
 
-COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
-"""Columns that name it; the first that says something counts."""
 _SCHEDULES = (
-    ("gpipe|all-?forward|fill-?drain", Schedule.GPIPE),
+    (r"gpipe|all-?forward|\bafab\b|fill-?drain", Schedule.GPIPE),
     (r"zb-?h1|zb-?1p", Schedule.ZB_H1),
     ("dual-?pipe", Schedule.DUAL_PIPE_V),
     (r"zb-?(v|2p|h2)|zb\b|zero-?bubble", Schedule.ZB_V),
-    ("interleav|vpp|virtual|looped|1f1b|one-?forward|pipedream-?flush", Schedule.ONE_F_ONE_B),
+    (
+        "interleav|vpp|virtual|looped|breadth-?first|depth-?first|1f1b|one-?forward|pipedream-?flush",
+        Schedule.ONE_F_ONE_B,
+    ),
 )
 """Schedules by the words that mean them or something near; the first that fits holds."""
 _ONLY_NEAR = re.compile("zb-?(1p|2p|h2)|(?<!zbv)(?<!zbv-)zero-?bubble$|zb$")
@@ -29,13 +30,15 @@ _IN_TWO_DIRECTIONS = re.compile("dual-?pipe(?!-?v)")
 _MIRRORED = 2
 """Stages of DualPipe that do the same, one from either end."""
 _IN_NOTES = re.compile(
-    r"gpipe|(?<!interleaved[- ])\b1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
+    r"gpipe|\bafab\b|(?<!interleaved[- ])\b1f1b\b|\bzbv-?zero-?bubble|\bzb[- _]?(h1|h2|v|1p|2p)\b|zero[- ]?bubble"
     r"|dual-?pipe(-?v)?",
     re.IGNORECASE,
 )
 """Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks, but for torchtitan: its
 schedules of several have two if nothing else is said (`stages_per_rank` in `pipeline_parallel.py`)."""
-_INTERLEAVED = re.compile("interleav|looped", re.IGNORECASE)
+_INTERLEAVED = re.compile("interleav|looped|breadth-?first|depth-?first", re.IGNORECASE)
+_BREADTH_FIRST = re.compile("looped-?bfs|breadth-?first")
+"""Chunks in the order of GPipe: all micro-batches go through one before the next (arXiv 2211.05953), so that all are kept."""
 _KEEPS_TWICE = re.compile("zb-?(2p|h2)")
 """Schedules of one chunk that keep up to 2 p - 1 micro-batches on p stages; 1F1B keeps p (arXiv 2401.10241, section 2.2)."""
 _LEAST_CHUNKS = 2
@@ -87,7 +90,8 @@ def ordered(
         told.remark(column, "names no known schedule; taken as 1F1B")
         return _USUAL
     if schedule is Schedule.ONE_F_ONE_B:
-        return _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
+        order = _interleaved(told, column, layout, num_layers) if affirmed(_INTERLEAVED, name) else _USUAL
+        return _breadth_first(told, column, order) if affirmed(_BREADTH_FIRST, name) else order
     is_both_ways = schedule is Schedule.DUAL_PIPE_V and (not name or bool(_IN_TWO_DIRECTIONS.search(name)))
     num_mirrored = _MIRRORED if is_both_ways and _can_fold(layout, num_layers) else 1
     fitting, missing = _fitting(schedule, _folded(layout, num_mirrored), num_layers)
@@ -191,7 +195,7 @@ def _micro_batches(layout: Mapping[str, int]) -> int:
 
 def _named(told: Told) -> tuple[str, str]:
     """Returns the column that names a schedule, and the name; empty where only the framework tells."""
-    for column in COLUMNS:
+    for column in SCHEDULE_COLUMNS:
         if told.text(column).lower() not in NOTHING_SAID:
             return column, _plain(told.text(column))
     notes = told.text("notes")
@@ -214,3 +218,9 @@ def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers:
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
         return _USUAL
     return Order(chunks_per_stage=told.default("vpp", _LEAST_CHUNKS))
+
+
+def _breadth_first(told: Told, column: str, order: Order) -> Order:
+    """Returns interleaved 1F1B for a schedule that keeps all micro-batches, which it says."""
+    told.remark(column, "taken as interleaved 1F1B, which keeps fewer micro-batches: memory is not judged")
+    return replace(order, has_memory=False)

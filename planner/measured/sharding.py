@@ -20,7 +20,11 @@ SHARD_GROUPS = "shard_ranks"
 LAST_STAGE = 3
 """Of ZeRO: optimizer states, gradients and weights."""
 
-_KEEPS_WEIGHTS = r"reshard_after_forward\W*(false|never|no\b|0)"
+_KEEPS_WEIGHTS = (
+    r"reshard(ing|_after_forward| after forward)?[\s=:('\"]*(false|never|no\b|off\b|0)"
+    r"|\b(no|not|never|without)[- _]reshard(ed|ing)?(?!\w)"
+)
+"""PyTorch's `reshard_after_forward=False`."""
 _SHARDED_OPTIMIZER = (
     r"(shard|partition)(ed|s|ing)?[- ]optim|optim\w*[- ](states? )?(shard|partition)"
     r"|weight[- ]update[- ]shard|\bwus\b"

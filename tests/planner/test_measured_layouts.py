@@ -182,6 +182,14 @@ class TestLayout:
             ({"pp_schedule": "1F1B"}, "1f1b", 1, ""),
             ({"schedule": "interleaved 1F1B"}, "1f1b", 2, ""),
             ({"schedule": "interleaved", "vpp": 4}, "1f1b", 4, ""),
+            ({"schedule": "interleaved-1f1b (vpp=4)", "vpp": ""}, "1f1b", 4, "4, as the schedule says"),
+            ({"schedule": "interleaved 1F1B, 4 chunks"}, "1f1b", 4, "4, as the schedule says"),
+            ({"schedule": "interleaved (v=4)", "vpp": 2}, "1f1b", 2, ""),
+            ({"schedule": "depth-first"}, "1f1b", 2, ""),
+            ({"schedule": "LoopedBFS"}, "1f1b", 2, "taken as interleaved 1F1B"),
+            ({"schedule": "breadth-first", "vpp": 4}, "1f1b", 4, "memory is not judged"),
+            ({"schedule": "AFAB"}, "gpipe", 1, ""),
+            ({"notes": "AFAB engine"}, "gpipe", 1, ""),
             ({"pipeline_schedule": "GPipe"}, "gpipe", 1, ""),
             ({"pp_schedule": "ZB-H1"}, "zb_h1", 1, ""),
             ({"pp_schedule": "zbv"}, "zb_v", 2, ""),
@@ -421,6 +429,8 @@ class TestWhatIsNotSimulated:
             ({"recompute": "full", "notes": "offloads activations of 4 layers"}, True),
             ({"pp": 4, "pp_schedule": "ZB-H2"}, False),
             ({"pp": 4, "pp_schedule": "ZB-H1"}, True),
+            ({"pp": 4, "pp_schedule": "LoopedBFS"}, False),
+            ({"pp": 4, "pp_schedule": "Interleaved1F1B"}, True),
         ],
     )
     def test_what_keeps_something_else_has_no_memory_verdict(
