@@ -17,7 +17,7 @@ from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
 """What people write into a cell of numbers that has none."""
-WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads")}
+WORDS_FOR_USUAL = {"kv_heads": ("mha", "mla", "same", "as heads")}
 """Words of a column that mean what is taken for an empty cell."""
 LARGEST = 1e15
 

@@ -39,16 +39,22 @@ _LIMITED = re.compile(
     r"power[- ]?(cap|limit)\w*|capped (to|at) \d+ ?w\b|clock[- ]?lock\w*|locked (at|to) \d+ ?mhz",
     re.IGNORECASE,
 )
+_STATES = r"(?:moments?|exp_avgs?|optim\w*[-_ ]states?|adam\w*[-_ ]states?|(?:master|main)[-_ ](?:weights?|param\w*))"
+_16_BITS = r"(?:bf16|bfloat16|fp16|float16|fp8|16[- ]?bits?)"
+_KEPT = r"[-_ :=(]*(?:(?:are|is|kept|stored|in|at|as)[- ]+)*"
 _OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            r"\bmuon\b|\b8[- ]?bit (adam|optim)|\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b", re.IGNORECASE
+            r"\bmuon\b|\badafactor\b|\blion\b|\bshampoo\b|\bsoap\b|\bsgd\b|\blamb\b|\bsophia\b|\bgalore\b"
+            r"|\b8[- ]?bit[-_ ](?:paged[-_ ])?(?:adam|optim)|(?<![a-z])adam\w*8[-_]?bit\b"
+            rf"|\b(?:adam\w*|optim\w*(?:[-_ ]states?)?){_KEPT}(?:8[- ]?bits?|int8)\b",
+            re.IGNORECASE,
         ),
         "the optimizer is simulated as Adam; give optimizer_bytes and update_bytes",
     ),
     (
         re.compile(
-            r"precision[-_ ]aware[-_ ]optim\w*|\b(bf16|fp16|fp8|16[- ]?bit)[-_ ](adam[-_ ])?(moments?|optim\w* states?)",
+            rf"precision[-_ ]aware[-_ ]optim\w*|\b{_16_BITS}[-_ ](?:adam[-_ ])?{_STATES}|\b{_STATES}{_KEPT}{_16_BITS}\b",
             re.IGNORECASE,
         ),
         "the optimizer keeps what is usual for the framework; give optimizer_bytes",

@@ -22,6 +22,7 @@ LEAST_DIGITS = 2
 _DEVICES = (("gpus?|cards?|chips?|devices?|accelerators?", 1.0),)
 _TOKENS = (("tokens?", 1.0),)
 _SEQUENCES = (("seqs?|sequences?|samples?", 1.0),)
+_WAYS = (("-? ?ways?|ranks?", 1.0),)
 _HEADS = (("gqa|mqa|mha|(kv[- ])?heads?|groups?", 1.0),)
 _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "n_gpus": _DEVICES,
@@ -31,6 +32,11 @@ _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "mean_document": _TOKENS,
     "global_batch": _SEQUENCES,
     "micro_batch": _SEQUENCES,
+    **dict.fromkeys(("tp", "cp", "ep", "etp", "dp"), _WAYS),
+    "pp": (*_WAYS, ("(pipeline )?stages?", 1.0)),
+    "vpp": (("((model|virtual) )?chunks?( (per|a) (stage|rank))?|virtual stages?|stages (per|a) rank", 1.0),),
+    "experts": (("(routed )?experts?|routed", 1.0),),
+    "topk": (("(active |routed )?experts?( (per|a) token)?|active|routed", 1.0),),
     "layers": (("layers?", 1.0),),
     "heads": _HEADS,
     "kv_heads": _HEADS,
@@ -52,6 +58,20 @@ _WORDS: Mapping[str, tuple[tuple[str, float], ...]] = {
     ),
 }
 """Words that are numbers of a column."""
+_OWN_NAMES: Mapping[str, str] = {
+    **{name: name for name in ("tp", "pp", "cp", "ep", "etp", "dp")},
+    "vpp": "vpp?",
+    "micro_batch": "mbs",
+    "global_batch": "gbs",
+    "topk": "top-?k?",
+}
+"""What people write before the numbers of a column that is called so: `EP64`, `TP=8`, `top-2`."""
+_OF_ALL = re.compile(r"(\d{1,6})\s*(?:of|/|out of)\s*(\d{1,6})")
+"""Experts of a token among all: `8 of 256`."""
+_BESIDE_SHARED = re.compile(
+    r"(\d{1,6}[a-z ]*?)\s*(?:\+|,|and|plus)\s*\d{0,2}\s*shared\b[a-z ]*", re.IGNORECASE
+)
+"""Routed experts, and shared ones, which have a column of their own."""
 _NOT_USED = re.compile("no|off|false|disabled|dense", re.IGNORECASE)
 
 
@@ -72,6 +92,7 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         cell: what is written, trimmed.
         may_be_0: whether 0 of the column stands for `not used`.
     """
+    cell = _without_name(column, cell)
     try:
         return Number(value=float(cell))
     except ValueError:
@@ -83,10 +104,24 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         return Number(value=words)
     if column == "n_gpus" and (product := _PRODUCT.fullmatch(cell)):
         return Number(value=float(int(product[1]) * int(product[2])), is_exact=False)
+    if column == "topk" and (found := _OF_ALL.fullmatch(cell)) and int(found[1]) <= int(found[2]):
+        return Number(value=float(found[1]))
+    if column in ("experts", "topk") and (beside := _BESIDE_SHARED.fullmatch(cell)):
+        return _inexact(_with_words(column, beside[1]))
     if explained := _EXPLAINED.fullmatch(cell):
         outside = number_in(column, explained[1], may_be_0=may_be_0)
-        return _with_words(column, cell) or (outside and Number(value=outside.value, is_exact=False))
+        return _with_words(column, cell) or _inexact(outside)
     return _with_words(column, cell)
+
+
+def _without_name(column: str, cell: str) -> str:
+    """Returns a cell without the name of its column in front of a number."""
+    names = _OWN_NAMES.get(column)
+    return re.sub(rf"^(?:{names})[ =:_-]*(?=\d)", "", cell, flags=re.IGNORECASE) if names else cell
+
+
+def _inexact(number: Number | None) -> Number | None:
+    return None if number is None else Number(value=number.value, is_exact=False)
 
 
 def sequences_in(cell: str, seq_len: float | None) -> Number | None:

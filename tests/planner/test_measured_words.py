@@ -644,6 +644,22 @@ class TestNumbers:
             ("mlp_matrices", "SwiGLU", 3, False),
             ("vpp", "no", 0, False),
             ("pp", "2 (interleaved)", 2, True),
+            ("ep", "EP64", 64, False),
+            ("tp", "TP=8", 8, False),
+            ("dp", "dp 16", 16, False),
+            ("pp", "8 stages", 8, False),
+            ("tp", "8-way", 8, False),
+            ("vpp", "4 chunks", 4, False),
+            ("vpp", "VP 4", 4, False),
+            ("vpp", "2 virtual stages", 2, False),
+            ("experts", "256 routed", 256, False),
+            ("experts", "256 routed experts", 256, False),
+            ("experts", "256 routed + 1 shared", 256, True),
+            ("topk", "8 of 256", 8, False),
+            ("topk", "8/256", 8, False),
+            ("topk", "top-8", 8, False),
+            ("topk", "8 + 1 shared", 8, True),
+            ("global_batch", "GBS 1024", 1024, False),
             ("step_time_s", "2100 ms", 2.1, False),
             ("tokens_per_s_per_gpu", "3.4k", 3400, True),
             ("seq_len", "131K", 131_072, True),
@@ -663,7 +679,18 @@ class TestNumbers:
         assert (found.value, not found.is_exact) == (pytest.approx(value), is_told)
 
     @pytest.mark.parametrize(
-        ("column", "written"), [("global_batch", "4M"), ("n_gpus", "8 nodes"), ("kv_heads", "GQA")]
+        ("column", "written"),
+        [
+            ("global_batch", "4M"),
+            ("n_gpus", "8 nodes"),
+            ("kv_heads", "GQA"),
+            ("ep", "TP8"),
+            ("dp", "dp2 x fsdp8"),
+            ("topk", "256 of 8"),
+            ("topk", "top"),
+            ("experts", "256 + 16 zero"),
+            ("tp", "8 nodes"),
+        ],
     )
     def test_other_words_are_no_numbers(self, column: str, written: str) -> None:
         assert number_in(column, written, may_be_0=False) is None
@@ -683,6 +710,10 @@ class TestNumbers:
     def test_dashes_and_words_for_nothing_are_empty_cells(self, tmp_path: Path, written: str) -> None:
         cells = {"heads": written, "sp": written, "recompute": written, "interconnect": written}
         assert row_of(tmp_path, **cells) == row_of(tmp_path, **dict.fromkeys(cells, ""))
+
+    @pytest.mark.parametrize("written", ["MHA", "MLA"])
+    def test_kinds_of_attention_leave_the_heads_as_usual(self, tmp_path: Path, written: str) -> None:
+        assert row_of(tmp_path, kv_heads=written) == row_of(tmp_path, kv_heads="")
 
     def test_shared_experts_that_are_counted_have_the_width_of_routed_ones(self, tmp_path: Path) -> None:
         shape = {
@@ -784,6 +815,19 @@ class TestNotes:
             ("MTP", "taken as one module"),
             ("MoE layer every 2 layers", "experts are simulated in all layers"),
             ("Muon", "simulated as Adam"),
+            ("AdamW 8-bit", "simulated as Adam"),
+            ("paged_adamw_8bit", "simulated as Adam"),
+            ("optimizer states in 8 bits", "simulated as Adam"),
+            ("SGD", "simulated as Adam"),
+            ("LAMB optimizer", "simulated as Adam"),
+            ("optimizer states bf16", "give optimizer_bytes"),
+            ("Adam moments in BF16", "give optimizer_bytes"),
+            ("master weights kept in bf16", "give optimizer_bytes"),
+            ("fp16 optimizer states", "give optimizer_bytes"),
+            ("AdamW, bf16", ""),
+            ("AdamW; 8 bits", ""),
+            ("fp32 optimizer states, bf16 gradients", ""),
+            ("no SGD", ""),
             ("power capped to 500 W", "full power"),
             ("without CUDA graphs, no MTP", ""),
             ("MTP not included", ""),
