@@ -79,7 +79,7 @@ def test_the_wheel_holds_the_data(wheel: zipfile.ZipFile, name: str) -> None:
 
 def test_the_wheel_brings_command_license_and_metadata(wheel: zipfile.ZipFile) -> None:
     folder = f"capplan-{planner.__version__}.dist-info"
-    assert b"capplan = planner.cli.commands:main" in wheel.read(f"{folder}/entry_points.txt")
+    assert b"capplan = planner.cli.entry:main" in wheel.read(f"{folder}/entry_points.txt")
     assert b"Apache License" in wheel.read(f"{folder}/licenses/LICENSE")
     metadata = wheel.read(f"{folder}/METADATA").decode()
     assert "License-Expression: Apache-2.0" in metadata

@@ -2,6 +2,6 @@
 
 import sys
 
-from planner.cli.commands import main
+from planner.cli.entry import main
 
 sys.exit(main())

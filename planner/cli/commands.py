@@ -1,7 +1,7 @@
 """What do you type? The command line: arguments in, text or JSON on stdout, progress and errors on stderr, an exit code.
 
     0    a recommendation          2    broken input               1    the study or its record failed
-    3    proven: no design fits    130  interrupted by Ctrl-C       141  nobody reads the output any more
+    3    proven: no design fits    130  interrupted                 141  nobody reads the output any more
 
 Only click is imported here; everything heavier waits until a command needs it, so that `--help` answers at once.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from planner.cli.explain import explain
 from planner.cli.goodput import goodput
 from planner.cli.help import CODES, Sections
 from planner.cli.init import init
+from planner.cli.interrupt import signals_interrupt
 from planner.cli.opendc import opendc
 from planner.cli.output import WIDTH
 from planner.cli.purchase import purchase
@@ -45,18 +47,21 @@ ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
-    try:
-        code = commands.main(arguments, prog_name="capplan", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except InputError as error:
-        return _fail(str(error), BROKEN_INPUT)
-    except (click.Abort, KeyboardInterrupt):
-        return _fail(f"interrupted; {_kept(arguments)}", INTERRUPTED)
-    except (CapplanError, OSError) as error:
-        return _fail(str(error), FAILED)
-    return code if isinstance(code, int) else OK
+    with signals_interrupt():
+        try:
+            code = commands.main(arguments, prog_name="capplan", standalone_mode=False)
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except InputError as error:
+            return _fail(str(error), BROKEN_INPUT)
+        except (click.Abort, KeyboardInterrupt):
+            return _interrupted(arguments)
+        except (CapplanError, OSError) as error:
+            # Of a terminal that is closed, click cannot write that it was interrupted.
+            is_interrupted = isinstance(error.__context__, KeyboardInterrupt)
+            return _interrupted(arguments) if is_interrupted else _fail(str(error), FAILED)
+        return code if isinstance(code, int) else OK
 
 
 @click.group(
@@ -107,13 +112,16 @@ def _check_installation() -> None:
             )
 
 
-def _kept(arguments: Sequence[str] | None) -> str:
+def _interrupted(arguments: Sequence[str] | None) -> int:
     """Says what an interrupt that ends at once leaves behind."""
     given = sys.argv[1:] if arguments is None else arguments
     is_study = list(given[:1]) == ["study"]
-    return "capplan study resume goes on with what was simulated" if is_study else "nothing is kept"
+    kept = "capplan study resume goes on with what was simulated" if is_study else "nothing is kept"
+    return _fail(f"interrupted; {kept}", INTERRUPTED)
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"Error: {message}", err=True)
+    """Says why the command failed, unless nobody can hear it, and returns the exit code."""
+    with suppress(OSError):
+        click.echo(f"Error: {message}", err=True)
     return code

@@ -107,21 +107,22 @@ def recommend(
     from planner.render import show
     from planner.typed_command import TypedCommand
 
-    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
-        answer = answer_to(
-            load_job(job, overrides),
-            seed=seed,
-            tracking=not tracking.no_tracking,
-            tracking_uri=tracking.tracking_uri,
-            experiment=tracking.experiment,
-            output=files.output,
-            front_format=files.front_format or "csv",
-            progress=report,
-            should_stop=should_stop,
-        )
-    typed = TypedCommand(job=job, overrides=overrides, seed=seed, options=tracking.typed())
-    if as_json:
-        write(answer_json(answer))
-    else:
-        write(rendered(lambda console: show(answer, console, command=typed, files=files.written())))
+    with stop_on_interrupt() as should_stop:
+        with quiet_libraries(), progress(is_shown=not quiet) as report:
+            answer = answer_to(
+                load_job(job, overrides),
+                seed=seed,
+                tracking=not tracking.no_tracking,
+                tracking_uri=tracking.tracking_uri,
+                experiment=tracking.experiment,
+                output=files.output,
+                front_format=files.front_format or "csv",
+                progress=report,
+                should_stop=should_stop,
+            )
+        typed = TypedCommand(job=job, overrides=overrides, seed=seed, options=tracking.typed())
+        if as_json:
+            write(answer_json(answer))
+        else:
+            write(rendered(lambda console: show(answer, console, command=typed, files=files.written())))
     return OF_ANSWER[answer.status]

@@ -254,26 +254,26 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
     where, tracking = search.where, search.tracking
     uri, experiment = tracking.tracking_uri, tracking.experiment
     target = None if tracking.no_tracking else Target(tracking_uri=uri, experiment=experiment)
-    with (
-        quiet_libraries(),
-        stop_on_interrupt() as should_stop,
-        progress(is_shown=not search.quiet) as report,
-        machines(where.workers, where.scheduler) as engine_for,
-    ):
-        found = start(
-            store=StudyStore(search.folder),
-            progress=report,
-            should_stop=should_stop,
-            engine_for=engine_for,
-            target=target,
-        )
-        remark = engine_for.idle_note(found.counts)
-    if remark:
-        click.echo(remark, err=True)
-    if found.tracking_failure:
-        told = f"{found.tracking_failure}\nNothing is lost: the study is in {found.path}."
-        click.echo(f"{told} Deliver later: {search.delivery(found.path.stem)}", err=True)
-    _show(found, typed, as_json=search.as_json)
+    with stop_on_interrupt() as should_stop:
+        with (
+            quiet_libraries(),
+            progress(is_shown=not search.quiet) as report,
+            machines(where.workers, where.scheduler) as engine_for,
+        ):
+            found = start(
+                store=StudyStore(search.folder),
+                progress=report,
+                should_stop=should_stop,
+                engine_for=engine_for,
+                target=target,
+            )
+            remark = engine_for.idle_note(found.counts)
+        if remark:
+            click.echo(remark, err=True)
+        if found.tracking_failure:
+            told = f"{found.tracking_failure}\nNothing is lost: the study is in {found.path}."
+            click.echo(f"{told} Deliver later: {search.delivery(found.path.stem)}", err=True)
+        _show(found, typed, as_json=search.as_json)
     return OF_ANSWER[found.answer.status]
 
 

@@ -59,15 +59,16 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     grid = load_sweep(sweep)
     if file := click.get_current_context().meta.get(CALIBRATION):
         grid = grid.model_copy(update={"calibration": str(file.absolute())})
-    with quiet_libraries(), stop_on_interrupt() as should_stop, progress(is_shown=not quiet) as report:
-        rows, is_whole = _rows(grid, sweep.parent, report, should_stop)
-    if as_json:
-        write(json.dumps({"schema_version": 1, "rows": rows}, indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_sweep(grid, rows, console, is_whole=is_whole)))
-    if output is not None:
-        with replacing(output, "--output") as draft:
-            write_rows(rows, draft)
+    with stop_on_interrupt() as should_stop:
+        with quiet_libraries(), progress(is_shown=not quiet) as report:
+            rows, is_whole = _rows(grid, sweep.parent, report, should_stop)
+        if as_json:
+            write(json.dumps({"schema_version": 1, "rows": rows}, indent=2) + "\n")
+        else:
+            write(rendered(lambda console: show_sweep(grid, rows, console, is_whole=is_whole)))
+        if output is not None:
+            with replacing(output, "--output") as draft:
+                write_rows(rows, draft)
     return OK if is_whole else INTERRUPTED
 
 

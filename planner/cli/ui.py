@@ -5,10 +5,8 @@ Only click is imported here; MLflow waits until the command runs, as in `planner
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -45,7 +43,6 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
     from planner.tracking.views import FRONT, STUDIES, keep_views
     from studies.mlflow_session import without_password
 
-    signal.signal(signal.SIGTERM, _interrupt)
     with _ended_by_ctrl_c():
         with quiet_libraries():
             uri = store_to_show(tracking_uri)
@@ -71,11 +68,8 @@ def _ended_by_ctrl_c() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("Stopped.", err=True)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+        with suppress(OSError):  # of a terminal that was closed
+            click.echo("Stopped.", err=True)
 
 
 def _tell(studies: str, front: str | None, *, as_json: bool) -> None:

@@ -1,0 +1,26 @@
+"""Where does `capplan` begin and end? It imports little, so that an interrupt while the rest is imported has its code, too."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from planner.cli.exit_codes import INTERRUPTED
+from planner.cli.interrupt import signals_interrupt
+
+_STDERR = 2
+
+
+def main() -> int:
+    """Runs the command line and returns its exit code, which no signal changes any more while Python ends."""
+    with signals_interrupt(afterwards=signal.SIG_IGN):
+        return _code()
+
+
+def _code() -> int:
+    try:
+        from planner.cli.commands import main as run
+    except KeyboardInterrupt:
+        os.write(_STDERR, b"Error: interrupted; nothing is kept\n")
+        return INTERRUPTED
+    return run()
