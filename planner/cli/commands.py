@@ -8,6 +8,7 @@ Only click is imported here; everything heavier waits until a command needs it, 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -47,6 +48,7 @@ ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
+    _open_closed_streams()
     with signals_interrupt():
         try:
             code = commands.main(arguments, prog_name="capplan", standalone_mode=False)
@@ -110,6 +112,13 @@ def _check_installation() -> None:
                 f"package {room} is taken from {place}, not from {ours}: another distribution has a package of that "
                 "name; install capplan into an environment of its own"
             )
+
+
+def _open_closed_streams() -> None:
+    """Lets what is written to a stream that was closed before Python began (`>&-`) go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  (open until the end)
 
 
 def _interrupted(arguments: Sequence[str] | None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 from planner.cli.exit_codes import INTERRUPTED
 from planner.cli.interrupt import signals_interrupt
@@ -21,6 +22,7 @@ def _code() -> int:
     try:
         from planner.cli.commands import main as run
     except KeyboardInterrupt:
-        os.write(_STDERR, b"Error: interrupted; nothing is kept\n")
+        with suppress(OSError):  # of a terminal that is closed
+            os.write(_STDERR, b"Error: interrupted; nothing is kept\n")
         return INTERRUPTED
     return run()

@@ -226,6 +226,26 @@ class TestProgress:
         assert {"--quiet", "--verbose"} <= options
 
 
+class TestClosedStreams:
+    @staticmethod
+    def closing(stream: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = shlex.join([sys.executable, "-m", "planner.cli", *arguments])
+        shell = ["/bin/sh", "-c", f"{command} {stream}"]
+        return subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    def test_an_answer_that_nobody_wants_is_no_error(self) -> None:
+        done = self.closing(">&-", "catalog")
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_an_answer_does_without_progress(self) -> None:
+        done = self.closing("2>&-", "simulate", BLOOM, "--plan", PLAN, "--json")
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["is_feasible"]
+
+    def test_a_refusal_has_its_code(self) -> None:
+        assert self.closing(">&- 2>&-", "simulate", BLOOM, "--plan", "tp=x").returncode == 2
+
+
 class TestInterrupts:
     def test_a_sweep_keeps_the_rows_until_then(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
