@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from simulator.errors import InputError, Problem
 
@@ -45,6 +45,26 @@ def replacing(path: Path, option: str) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def filling(folder: Path, option: str) -> Iterator[Path]:
+    """Yields a draft of a folder, whose files are put into the folder together; raises as `naming_unwritable` does.
+
+    Whatever is raised meanwhile leaves nothing behind: the folder and those above it are made in the end, where they lack.
+    """
+    with naming_unwritable(folder, option):
+        place = next(above for above in (folder, *folder.parents) if above.exists())
+        with TemporaryDirectory(prefix=".capplan-", dir=place) as scratch:
+            draft = Path(scratch) / "new"
+            draft.mkdir()
+            yield draft
+            if folder.exists():
+                for made in sorted(draft.iterdir()):
+                    made.replace(folder / made.name)
+            else:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                draft.replace(folder)
 
 
 def _broken_rule(path: Path, what: str, is_own: Callable[[Path], bool]) -> str:

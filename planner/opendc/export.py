@@ -7,7 +7,7 @@ uses is chosen so that its host draws what capplan says (`planner.opendc.topolog
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,11 +21,13 @@ from planner.opendc.files import (
     POWER_SOURCE,
     TASKS,
     Columns,
+    Form,
     broken,
     write_parquet,
 )
 from planner.opendc.run import DrawnRun, drawn_run
 from planner.opendc.topology import FULL_MHZ, ExportedRun, experiment, topology
+from planner.own_files import filling
 from simulator.hourly import HOURS_PER_DAY
 from simulator.job import Job
 from simulator.plan import Plan
@@ -76,7 +78,7 @@ def export_opendc(
     Args:
         job: the job.
         plan: a plan whose run ends.
-        folder: of the files; it is made.
+        folder: of the files; it is made. They are put there together, or not at all.
         start: when the run begins, in UTC without a zone.
         seed: of the replays of an answer.
         replication: which of them, from 0.
@@ -89,18 +91,29 @@ def export_opendc(
     run = drawn_run(job, plan, seed=seed, replication=replication)
     exported = ExportedRun(job=job, plan=plan, run=run if period_s is None else run.every(period_s))
     _check_size(exported.run)
-    _make(folder / "workload")
-    intensities, lengths_ms = _intensities(exported), _milliseconds(exported.run)[0]
-    write_parquet(folder / "workload" / "tasks.parquet", TASKS, [_tasks(exported, start)])
-    write_parquet(folder / "workload" / "fragments.parquet", FRAGMENTS, _fragments(exported))
-    write_parquet(folder / "carbon.parquet", CARBON, [_carbon(intensities, start)])
-    write_parquet(folder / "failures.parquet", FAILURES, [_failures(exported)])
-    write_parquet(folder / "powerSource.parquet", POWER_SOURCE, [_power_source(exported, intensities, start)])
-    _write_json(folder / "topology.json", topology(exported))
-    _write_json(folder / "experiment.json", experiment(exported))
-    return Written(
-        num_tasks=run.num_nodes, num_fragments=run.num_nodes * len(lengths_ms), energy_kwh=_energy_kwh(run)
+    _check_end(exported.run, start)
+    with filling(folder, "--output") as new:
+        _write(exported, new, start)
+    num_fragments = run.num_nodes * len(_milliseconds(exported.run)[0])
+    return Written(num_tasks=run.num_nodes, num_fragments=num_fragments, energy_kwh=_energy_kwh(run))
+
+
+def _write(exported: ExportedRun, folder: Path, start: datetime) -> None:
+    """Writes all files; raises `OSError` where one cannot be written."""
+    intensities = _intensities(exported)
+    tables: tuple[tuple[str, Form, Iterable[Columns]], ...] = (
+        ("carbon.parquet", CARBON, [_carbon(intensities, start)]),
+        ("failures.parquet", FAILURES, [_failures(exported)]),
+        ("powerSource.parquet", POWER_SOURCE, [_power_source(exported, intensities, start)]),
+        ("workload/tasks.parquet", TASKS, [_tasks(exported, start)]),
+        ("workload/fragments.parquet", FRAGMENTS, _fragments(exported)),
     )
+    documents = (("topology.json", topology(exported)), ("experiment.json", experiment(exported)))
+    (folder / "workload").mkdir()
+    for name, form, parts in tables:
+        write_parquet(folder / name, form, parts)
+    for name, document in documents:
+        (folder / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def _check_size(run: DrawnRun) -> None:
@@ -110,18 +123,24 @@ def _check_size(run: DrawnRun) -> None:
         raise broken("fragments", f"{num_rows:,}", rule)
 
 
+def _check_end(run: DrawnRun, start: datetime) -> None:
+    num_days = _num_days(run)
+    if num_days > (datetime.max.replace(tzinfo=UTC) - start.replace(tzinfo=UTC)).days:
+        days = "a day" if num_days == 1 else f"{num_days:,} days"
+        rule = f"must be earlier: the run takes {days}, and the calendar ends with the year 9999"
+        raise broken("--start", f"{start:%Y-%m-%d}", rule)
+
+
+def _num_days(run: DrawnRun) -> int:
+    """Returns how many whole days cover the run."""
+    return int(run.edges_s[-1] // (HOURS_PER_DAY * HOUR)) + 1
+
+
 def _check_folder(folder: Path) -> None:
     """A file of such a name may be somebody's own: nothing is replaced."""
     if taken := [name for name in FILES if (folder / name).exists()]:
         rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
         raise broken("--output", str(folder), rule)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise broken("--output", str(folder), f"cannot be made: {error.strerror or error}") from error
 
 
 def _energy_kwh(run: DrawnRun) -> float:
@@ -179,9 +198,8 @@ def _fragments(exported: ExportedRun) -> Iterator[Columns]:
 def _intensities(exported: ExportedRun) -> Floats:
     """Returns the grid's intensity in every hour of whole days that cover the run, g/kWh."""
     site = exported.site
-    num_days = int(exported.run.edges_s[-1] // (HOURS_PER_DAY * HOUR)) + 1
     per_hour = site.grid_profile.per_hour if site.grid_profile else (site.grid_kgco2e_per_kwh,)
-    return np.resize(np.asarray(per_hour) * KILO, num_days * HOURS_PER_DAY)
+    return np.resize(np.asarray(per_hour) * KILO, _num_days(exported.run) * HOURS_PER_DAY)
 
 
 def _carbon(intensities: Floats, start: datetime) -> Columns:
@@ -227,10 +245,3 @@ def _power_source(exported: ExportedRun, intensities: Floats, start: datetime) -
         "carbon_intensity": intensities[:num].astype(np.float32),
         "carbon_emission": (energy_j / JOULES_PER_KWH * intensities[:num]).astype(np.float32),
     }
-
-
-def _write_json(file: Path, document: dict[str, object]) -> None:
-    try:
-        file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise broken("--output", str(file), f"cannot be written: {error.strerror or error}") from error

@@ -92,19 +92,16 @@ def write_parquet(file: Path, form: Form, parts: Iterable[Columns]) -> None:
         parts: columns by name, all of one length.
 
     Raises:
-        InputError: the file cannot be written.
+        OSError: the file cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = schema_of(form)
-    try:
-        with pq.ParquetWriter(file, schema) as writer:
-            for part in parts:
-                columns = [pa.array(part[field.name], type=field.type) for field in schema]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-    except OSError as error:
-        raise broken("--output", str(file), f"cannot be written: {error.strerror or error}") from error
+    with pq.ParquetWriter(file, schema) as writer:
+        for part in parts:
+            columns = [pa.array(part[field.name], type=field.type) for field in schema]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
 def read_numbers(file: Path, form: Form) -> dict[str, Floats]:

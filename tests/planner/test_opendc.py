@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner.cli.commands import main
-from planner.opendc.export import MOST_ROWS, Written, export_opendc
+from planner.opendc.export import FILES, MOST_ROWS, Written, export_opendc
 from planner.opendc.failures import read_failures
 from planner.plan_input import plan_of
 from simulator.errors import InputError
@@ -232,8 +232,37 @@ class TestExport:
         job, plan, _ = asked(NEVER)
         file = tmp_path / "taken"
         file.write_text("", encoding="utf-8")
-        with pytest.raises(InputError, match=r"--output = .*taken.*cannot be made"):
+        with pytest.raises(InputError, match=r"--output = .*taken.*cannot be written"):
             exported(file, job, plan)
+
+    def test_a_run_beyond_the_last_year_of_the_calendar_is_refused(self, tmp_path: Path) -> None:
+        job, plan, _ = asked(NEVER)
+        start = datetime(9999, 12, 31)  # noqa: DTZ001
+        with pytest.raises(
+            InputError, match=r"--start = 9999-12-31.*must be earlier: the run takes \d+ days,"
+        ):
+            export_opendc(job, plan, tmp_path / "x", start=start)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("folder", ["new", "above/new", "."])
+    def test_what_fails_half_way_leaves_nothing(
+        self, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        job, plan, _ = asked(NEVER)
+        monkeypatch.setattr(Path, "write_text", full)  # of the JSON, behind all tables
+        with pytest.raises(InputError, match=r"--output = .*cannot be written: No space left on device"):
+            exported(tmp_path / folder, job, plan)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("folder", ["new", "above/new", "."])
+    def test_the_files_are_put_into_the_folder_together(self, tmp_path: Path, folder: str) -> None:
+        job, plan, _ = asked(NEVER)
+        exported(tmp_path / folder, job, plan)
+        assert {path.name for path in (tmp_path / folder).iterdir()} == set(FILES)
+        assert all(not path.name.startswith(".") for path in tmp_path.iterdir())
 
 
 class TestCommand:
