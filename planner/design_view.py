@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner import human
@@ -15,7 +15,6 @@ SMALLEST_SHOWN_FRACTION = 0.0005
 
 _NO_POWER_CAP = 1.0
 _PART_WORDS = {
-    "tensor_comm_s": "tensor parallelism",
     "expert_comm_s": "expert parallelism",
     "shard_comm_s": "gathering sharded weights",
     "host_copy_s": "activations to and from hosts",
@@ -170,6 +169,7 @@ def breakdowns(design: Design) -> Iterator[Breakdown]:
     capacity = design.memory_capacity_bytes
     used = f"{human.memory(design.peak_memory_bytes).removesuffix(' GiB')} of {human.memory(capacity)}"
     yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
+    plans = (design.plan,)
     for title, parts, unit in (
         (f"one step: {human.duration(design.step_time_s)}", design.step_seconds, human.duration),
         (f"the run: {human.days(design.time_to_train_days)}", design.run_seconds, human.duration),
@@ -177,25 +177,43 @@ def breakdowns(design: Design) -> Iterator[Breakdown]:
         (f"energy: {human.energy(design.energy_kwh)}", design.energy_parts_kwh, human.energy),
         (f"carbon: {human.carbon(design.carbon_kgco2e)}", design.carbon_parts_kgco2e, human.carbon),
     ):
-        found = _breakdown(title, parts, unit, sum(parts.values()))
+        found = _breakdown(title, parts, unit, sum(parts.values()), plans)
         if len(found.parts) > 1:
             yield found
 
 
 def _breakdown(
-    title: str, parts: Mapping[str, float], unit: Callable[[float], str], whole: float
+    title: str,
+    parts: Mapping[str, float],
+    unit: Callable[[float], str],
+    whole: float,
+    plans: Sequence[Plan] = (),
 ) -> Breakdown:
     ordered = sorted(parts.items(), key=lambda part: -part[1])
     least = SMALLEST_SHOWN_FRACTION * whole
-    shown = [(part_words(name), value) for name, value in ordered if value >= least and value > 0]
+    shown = [(part_words(name, plans), value) for name, value in ordered if value >= least and value > 0]
     if rest := sum(value for _, value in ordered if 0 < value < least):
         shown.append(("other", rest))
     return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
 
 
-def part_words(name: str) -> str:
-    """Returns a part in a reader's words: `work lost and done again` for `lost_work_s`."""
+def part_words(name: str, plans: Sequence[Plan] = ()) -> str:
+    """Returns a part in a reader's words: `work lost and done again` for `lost_work_s`.
+
+    Args:
+        name: the part, as a field.
+        plans: of the designs whose part it is, where it is one of their steps.
+    """
+    if name == "tensor_comm_s":
+        return f"{' and '.join(ranks_within_layers(plans))} parallelism"
     return _PART_WORDS.get(name) or human.words(name)
+
+
+def ranks_within_layers(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """Returns between which ranks of any of the plans `tensor_comm_s` is: `tensor`, `context`, or both."""
+    has_context = any(plan.context_parallel > 1 for plan in plans)
+    has_tensor = any(plan.tensor_parallel > 1 for plan in plans)
+    return (*(("tensor",) if has_tensor or not has_context else ()), *(("context",) if has_context else ()))
 
 
 def _parallelism(plan: Plan) -> str:

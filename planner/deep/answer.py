@@ -11,6 +11,7 @@ from planner import __version__
 from planner.arguments import check_kind, check_mapping
 from planner.deep.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
 from planner.deep.words import (
+    PlayedAccelerators,
     differences_in_words,
     faults_in_words,
     network_in_words,
@@ -249,7 +250,10 @@ def accelerator_names(step: PlanStep) -> tuple[str, ...]:
 def _answer(job: Job, plan: Plan, request: DeepRequest, step: PlanStep) -> DeepStep:
     usual = request.play(job, plan, is_usual=True) if request.has_faults else step
     found, names = plan_breakdown(step), accelerator_names(step)
-    parts, stages = _parts(step, found), of_stages(len(names), step.cluster.num_stages)
+    parts, weights = _parts(step, found), _stands_for(step)
+    played = PlayedAccelerators(
+        names=names, stages=of_stages(len(names), step.cluster.num_stages), weights=weights
+    )
     fast_s = float(step.fast.step_time_s[0])
     shared_s, slow_s = step.step_time_s - step.unshared_step_time_s, step.step_time_s - usual.step_time_s
     differences = differences_in_words(
@@ -271,7 +275,7 @@ def _answer(job: Job, plan: Plan, request: DeepRequest, step: PlanStep) -> DeepS
         slow_parts_s=slow_s,
         differences=_of_network(request, step, tuple(differences)),
         parts=parts,
-        waits=tuple(waits_in_words(found, names, stages, _stands_for(step), step.step_time_s)),
+        waits=tuple(waits_in_words(found, played, plan, step.step_time_s)),
         hot_links=hot_links(step.topology, step.paths, step.played, found.path_s),
         roles=_roles(step, found, names),
         slow=tuple(request.slow_in_words()),

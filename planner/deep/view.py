@@ -45,7 +45,7 @@ def _parts(answer: DeepStep, console: Console) -> Iterator[tuple[str, ...]]:
         if max(part.deep_s, part.fast_s) > 0.0:
             fraction = part.deep_s / answer.step_time_s
             figures = human.duration(part.deep_s), human.duration(part.fast_s), human.percent(fraction)
-            yield part_words(part.name), *figures, bar(console, fraction)
+            yield part_words(part.name, [answer.plan]), *figures, bar(console, fraction)
 
 
 def _links(answer: DeepStep) -> Iterator[tuple[str, str, str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,11 +24,22 @@ SAME_FRACTION = 1e-9
 ZERO_GATHERS = 3
 """The ZeRO stage whose weights are gathered in every pass."""
 _EXCHANGES = {
-    "tensor_comm_s": "collectives between tensor- and context-parallel ranks",
     "expert_comm_s": "tokens on their way to experts",
     "pipeline_send_s": "messages between stages",
 }
-"""Traffic that a pass waits for."""
+"""Traffic that a pass waits for, beside that within layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedAccelerators:
+    """Who may wait."""
+
+    names: tuple[str, ...]
+    """What each is called."""
+    stages: Integers
+    """Its stage, `(n,)`."""
+    weights: Integers
+    """For how many accelerators it stands, `(n,)`."""
 
 
 def differences_in_words(
@@ -63,13 +75,13 @@ def differences_in_words(
             why = _why_shorter(name, plan)
         if abs(seconds) >= least_s and why:
             longer = "longer" if seconds > 0.0 else "shorter"
-            yield f"{_words(name).capitalize()}: {human.duration(abs(seconds))} {longer}; {why}."
+            yield f"{_words(name, plan).capitalize()}: {human.duration(abs(seconds))} {longer}; {why}."
 
 
 def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
     """Returns why a part may take longer at the deep depth; nothing where no cause is known."""
-    if name in _EXCHANGES:
-        return f"here {_EXCHANGES[name]} meet other traffic on their links" if is_shared else ""
+    if exchanged := _exchanged(name, plan):
+        return f"here {exchanged} meet other traffic on their links" if is_shared else ""
     if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
         return "here gathers and reductions meet other traffic on their links" if is_shared else ""
     if plan.pipeline_parallel == 1:
@@ -87,8 +99,8 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
 
 def _why_shorter(name: str, plan: Plan) -> str:
     """Returns why a part may take less time at the deep depth; nothing where no cause is known."""
-    if name in _EXCHANGES:
-        return f"here {_EXCHANGES[name]} count only where their rank waits for nothing later meanwhile"
+    if exchanged := _exchanged(name, plan):
+        return f"here {exchanged} count only where their rank waits for nothing later meanwhile"
     if name == "pipeline_bubble_s" and plan.pipeline_parallel > 1:
         return "waits for the traffic of the own stage and of replicas are not bubbles here"
     return ""
@@ -123,28 +135,36 @@ def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
         yield "There collectives of all sizes reach the whole bandwidth, so that small ones are too fast: it gives no ramp."
 
 
-def _words(name: str) -> str:
+def _words(name: str, plan: Plan) -> str:
     from planner.design_view import part_words
 
-    return part_words(name)
+    return part_words(name, [plan])
+
+
+def _exchanged(name: str, plan: Plan) -> str:
+    """Returns the traffic that a part is the wait of a pass for; nothing where it is none."""
+    from planner.design_view import ranks_within_layers
+
+    if name == "tensor_comm_s":
+        return f"collectives between {'- and '.join(ranks_within_layers([plan]))}-parallel ranks"
+    return _EXCHANGES.get(name, "")
 
 
 def waits_in_words(
-    found: PlanBreakdown, names: tuple[str, ...], stages: Integers, weights: Integers, step_s: float
+    found: PlanBreakdown, played: PlayedAccelerators, plan: Plan, step_s: float
 ) -> Iterator[str]:
     """Yields who waits longest for whom to compute, and how long all wait for which traffic.
 
     Args:
         found: what played accelerators wait for.
-        names: what these are called.
-        stages: the stage of each.
-        weights: for how many each stands.
+        played: these.
+        plan: the decisions.
         step_s: how long the step is.
     """
     least_s = SMALLEST_FRACTION * step_s
     told = [
-        *_computing_in_words(found, _called(found, names, stages), weights, step_s),
-        *_traffic_in_words(found, names, weights, least_s),
+        *_computing_in_words(found, _called(found, played.names, played.stages), played.weights, step_s),
+        *_traffic_in_words(found, played, plan, least_s),
     ]
     yield from told or ["Nobody waits for anybody: all traffic is hidden behind computing."]
 
@@ -186,12 +206,13 @@ def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> l
 
 
 def _traffic_in_words(
-    found: PlanBreakdown, names: tuple[str, ...], weights: Integers, least_s: float
+    found: PlanBreakdown, played: PlayedAccelerators, plan: Plan, least_s: float
 ) -> Iterator[str]:
+    name, weights = played.names.__getitem__, played.weights.tolist()
     for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
-        what = "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part)}"
-        told = waits_of_all(
-            seconds.tolist(), what, name=names.__getitem__, least_s=least_s, weights=weights.tolist()
+        what = (
+            "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part, plan)}"
         )
+        told = waits_of_all(seconds.tolist(), what, name=name, least_s=least_s, weights=weights)
         if told:
             yield told

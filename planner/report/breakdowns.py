@@ -34,25 +34,25 @@ def breakdowns(job: Job, answer: Recommendation, best: Design) -> list[BarsFigur
     shown = _shown_designs(answer, best)
     return [
         _compared(
-            "cost", _largest("of the cost", best.cost_parts_usd, "usd"), "usd", "cost_parts_usd", shown
+            "cost", _largest("of the cost", best, "cost_parts_usd", "usd"), "usd", "cost_parts_usd", shown
         ),
         _compared(
             "energy",
-            _largest("of the energy", best.energy_parts_kwh, "kwh"),
+            _largest("of the energy", best, "energy_parts_kwh", "kwh"),
             "kwh",
             "energy_parts_kwh",
             shown,
         ),
         _compared(
             "carbon",
-            _largest("of the carbon", best.carbon_parts_kgco2e, "kgco2e"),
+            _largest("of the carbon", best, "carbon_parts_kgco2e", "kgco2e"),
             "kgco2e",
             "carbon_parts_kgco2e",
             shown,
             answer.carbon_scope,
         ),
         _compared("run", _losses(best), "s", "run_seconds", shown),
-        _compared("step", _largest("of a step", best.step_seconds, "s"), "s", "step_seconds", shown),
+        _compared("step", _largest("of a step", best, "step_seconds", "s"), "s", "step_seconds", shown),
         _memory(job, best),
     ]
 
@@ -90,11 +90,9 @@ def _compared(
     by_design = [(label, _without_rounding(getattr(design, field))) for label, design in shown]
     order = sorted(by_design[0][1], key=lambda part: -by_design[0][1][part])
     used = [part for part in order if any(parts[part] > 0 for _, parts in by_design)]
+    words = {part: part_words(part, [design.plan for _, design in shown]) for part in used}
     bars = [
-        Bar(
-            label=label,
-            parts=tuple(Part(label=part_words(part), value=parts[part]) for part in used),
-        )
+        Bar(label=label, parts=tuple(Part(label=words[part], value=parts[part]) for part in used))
         for label, parts in by_design
     ]
     whose = "The recommended design and the best of the front in each objective" if len(bars) > 1 else ""
@@ -110,12 +108,13 @@ def _without_rounding(parts: Mapping[str, float]) -> dict[str, float]:
     return {name: value if value > ROUNDING * whole else 0.0 for name, value in parts.items()}
 
 
-def _largest(of_what: str, parts: Mapping[str, float], quantity: Quantity) -> str:
+def _largest(of_what: str, best: Design, field: str, quantity: Quantity) -> str:
     """A title that names the largest part: `81.4 % of the energy (937 MWh) is compute`."""
+    parts: Mapping[str, float] = getattr(best, field)
     whole = sum(parts.values())
     name = max(parts, key=lambda part: parts[part])
     share = parts[name] / whole if whole else 0.0
-    return f"{human.percent(share)} {of_what} ({text(whole, quantity)}) is {part_words(name)}"
+    return f"{human.percent(share)} {of_what} ({text(whole, quantity)}) is {part_words(name, [best.plan])}"
 
 
 def _losses(best: Design) -> str:

@@ -10,12 +10,14 @@ import pytest
 
 from planner.cli.commands import main
 from planner.deep.answer import DeepRequest, DeepStep, simulate_deep
+from planner.deep.words import differences_in_words
 from planner.job.file import load_job
 from planner.one_design import SimulatedDesign
 from planner.trace.events import COMPUTE, NETWORK
 from planner.trace.play import PlayAnswer
 from simulator.deep.plan_cluster import Faults
 from simulator.deep.tasks import NONE
+from simulator.plan import Plan
 from tests.simulator.deep.plan_cases import APART, FEW
 
 JOB = """\
@@ -165,9 +167,34 @@ class TestAnswer:
         ):
             assert text in told
 
+    @pytest.mark.parametrize(
+        ("plan", "ranks"),
+        [
+            ("tp=4,pp=2,dp=2", "tensor"),
+            ("tp=1,cp=4,pp=2,dp=2", "context"),
+            ("tp=2,cp=2,pp=2,dp=2", "tensor and context"),
+        ],
+    )
+    @pytest.mark.parametrize("depth", ["fast", "deep"])
+    def test_traffic_within_layers_is_named_by_the_ranks_that_the_plan_has(
+        self, job: str, plan: str, ranks: str, depth: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["simulate", job, "--plan", plan, "--depth", depth]) == 0
+        told = set(re.findall(r"(?:tensor and |tensor |context )+parallelism", capsys.readouterr().out))
+        assert told == {f"{ranks} parallelism"}
+
 
 class TestDifferences:
     """Sentences on why the depths differ, by what is longer or shorter."""
+
+    def test_collectives_are_those_of_the_ranks_that_the_plan_has(self) -> None:
+        plan = Plan(offer=0, num_gpus=4, context_parallel=4)
+        told = differences_in_words(
+            {"tensor_comm_s": -1.0}, plan, step_s=(9.0, 10.0), shared_s=0.0, slow_s=0.0
+        )
+        assert [*told][1].startswith(
+            "Context parallelism: 1.00 s shorter; here collectives between context-parallel"
+        )
 
     def told(self, name: str) -> tuple[str, ...]:
         case = (APART | FEW)[name]

@@ -12,7 +12,7 @@ from constraints.evaluation import evaluate
 from planner import human
 from planner.answer import recommend
 from planner.recommendation import Design, Recommendation
-from planner.report.breakdowns import OBJECTIVE_FIELDS
+from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import LinesFigure, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
@@ -31,6 +31,25 @@ from studies.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
 from tests.support import job_with
+
+
+def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
+    report = drawn().report
+    step_seconds = {"compute_s": 2.0, "tensor_comm_s": 1.0}
+
+    def of(design: Design, tensor: int, context: int) -> Design:
+        split = {"tensor_parallel": tensor, "context_parallel": context}
+        changed = {"plan": design.plan.model_copy(update=split), "step_seconds": step_seconds}
+        return design.model_copy(update=changed)
+
+    def named(best: Design, *others: Design) -> set[str]:
+        answer = report.answer.model_copy(update={"front": others})
+        step = next(each for each in breakdowns(report.job, answer, best) if each.name == "step")
+        return {part.label for bar in step.bars for part in bar.parts} - {"compute"}
+
+    best, others = best_of(report), [each for each in report.answer.front if each != best_of(report)]
+    assert named(of(best, 1, 2)) == {"context parallelism"}
+    assert named(of(best, 1, 2), of(others[0], 2, 1)) == {"tensor and context parallelism"}
 
 
 def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
