@@ -10,6 +10,7 @@ from playwright.sync_api import Browser
 from planner import human
 from planner.report.files import write_page
 from planner.report.front import front_figure
+from planner.report.plots import drawing
 from studies.design_log import read_designs
 from tests.planner.report_studies import answered, drawn, large
 from tests.planner.report_window import opened, picture, place_of
@@ -65,6 +66,23 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
                     assert f"cost {human.dollars(table['cost_usd'][number])}" in shown
                     assert ("breaks budget" in shown) == (not table["is_feasible"][number])
     assert len(seen) >= 3
+
+
+def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(browser: Browser) -> None:
+    figure = front_figure(drawn().report.answer, drawn().report.errors)
+    (axes,) = drawing(figure, drawn().cloud).axes
+    with opened(browser) as page:
+        for axis, field in (("x", figure.x_field), ("y", figure.y_field)):
+            page.locator(f"#axis-{axis}").select_option(field)
+        for is_log in (True, False):
+            page.locator("#log-scale").set_checked(is_log)
+            told = page.locator("#num-beyond").inner_text()
+            assert (
+                told.partition(" more designs")[0]
+                == axes.get_title(loc="right").partition(" more designs")[0]
+            )
+        page.locator("#show-far").check()
+        assert page.locator("#num-beyond").inner_text().startswith("All designs")
 
 
 def test_another_axis_is_another_picture(browser: Browser) -> None:

@@ -31,7 +31,7 @@ function errorEnds(design, key, reach) {
 }
 
 // Beside the front there is room for designs that are nearly as good; the others are shown on demand. Below it lies hardly
-// anything but what breaks a limit.
+// anything but what breaks a limit. `_window` of planner/report/plots.py draws the same.
 const ROOM_BELOW = 0.1, ROOM_ABOVE = 0.3;
 function extent(key) {
   let low = Infinity, high = -Infinity;
@@ -39,20 +39,20 @@ function extent(key) {
   const reach = byId("show-errors").checked && metrics[key].hasError ? 1 : 0;
   for (const design of front) errorEnds(design, key, reach).forEach(take);
   if (!byId("show-far").checked) {
-    const below = ROOM_BELOW * (high - low), above = ROOM_ABOVE * (high - low);
-    const most = key.endsWith("_fraction") ? 1 : Infinity;
-    return [low > below ? low - below : low / 2, Math.min(high + above, most)];
+    const size = high - low || high || 1, most = key.endsWith("_fraction") ? 1 : Infinity;
+    return [Math.max(low - ROOM_BELOW * size, low / 2), Math.min(high + ROOM_ABOVE * size, most)];
   }
   const values = cloud.columns[key];
   for (let row = 0; row < cloud.rows; row += 1) if (isShown(row)) take(values[row]);
   return [low, high];
 }
 
-function scale([low, high], isLog, from, to) {
+// With room beyond both ends, a share of the axis.
+function scale([low, high], isLog, from, to, roomShare = 0.06) {
   const usesLog = isLog && low > 0;
   const warp = usesLog ? Math.log : (value) => value;
   let start = warp(low), end = warp(high);
-  const room = 0.06 * (end - start) || Math.abs(start) * 0.1 || 1;
+  const room = end > start ? roomShare * (end - start) : Math.abs(start) * 0.1 || 1;
   start -= room; end += room;
   const place = (value) => from + ((warp(value) - start) / (end - start)) * (to - from);
   const back = (pixel) => {

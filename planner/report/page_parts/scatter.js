@@ -32,8 +32,10 @@ function drawCloud() {
   Object.assign(plot, { width, height });
   const paint = colours();
   const context = fitted(byId("cloud"), width, height);
-  plot.x = scale(extent(state.x), state.isLog, margin.left, width - margin.right);
-  plot.y = scale(extent(state.y), state.isLog, height - margin.bottom, margin.top);
+  // Around the front there is room already; the ends of all designs would lie on the edges.
+  const room = byId("show-far").checked ? undefined : 0;
+  plot.x = scale(extent(state.x), state.isLog, margin.left, width - margin.right, room);
+  plot.y = scale(extent(state.y), state.isLog, height - margin.bottom, margin.top, room);
   drawAxes(context, paint, width, height);
   const xs = cloud.columns[state.x], ys = cloud.columns[state.y];
   for (let row = 0; row < cloud.rows; row += 1) {
