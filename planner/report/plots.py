@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, assert_never
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from planner.report.data import (
     BarsFigure,
     Figure,
     FrontFigure,
+    FrontPoint,
     HistogramFigure,
     LinesFigure,
     Quantity,
     RangesFigure,
+    Role,
 )
 from planner.report.designs import DesignCloud
 from planner.report.figures import NUM_COLOURS, OTHER, part_colours
@@ -38,6 +41,8 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
+LEGEND_DOT_POINTS: Final = 6.0
+"""Dots of the legend for designs that are specks in the picture."""
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
 """Room beside the front as shares of its extent: below it lies hardly anything but what breaks a limit."""
 STYLE: Final[dict[Any, Any]] = {
@@ -196,42 +201,68 @@ def _draw_lines(axes: Axes, figure: LinesFigure) -> None:
     _write_legend(axes)
 
 
+class _Look(NamedTuple):
+    """How designs of a role are marked."""
+
+    marker: str
+    face: str
+    edge: str
+    label: str
+    size: float = 6.0
+    """Points across."""
+    cap_size: float = 4.5
+    """Half a cap of an error bar: its end stands out beside a symbol wider than the bar."""
+
+    def mark(self) -> dict[str, Any]:
+        """Returns the symbol, as matplotlib takes it."""
+        return {
+            "marker": self.marker,
+            "markersize": self.size,
+            "markerfacecolor": self.face,
+            "markeredgecolor": self.edge,
+            "linestyle": "none",
+        }
+
+
+LOOKS: Final[dict[Role, _Look]] = {
+    "front": _Look("o", ACCENT, ACCENT, "on the front"),
+    "recommended": _Look("D", WARM, WARM, "recommended"),
+    # A ring around what it hardly differs from; caps as wide as itself would make it a square.
+    "tied": _Look("o", "none", WARM, "cannot be told from it", size=9.0, cap_size=1.5),
+}
+
+
 def _draw_front(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     _draw_cloud(axes, figure, cloud)
-    looks = {
-        "front": ("o", ACCENT, ACCENT, "on the front"),
-        "recommended": ("D", WARM, WARM, "recommended"),
-        "tied": ("o", "none", WARM, "cannot be told from it"),
-    }
-    for role, (marker, face, edge, label) in looks.items():
+    for role, look in LOOKS.items():
         points = [point for point in figure.points if point.role == role]
         if points:
-            x, y, error = (
-                np.array(column)
-                for column in zip(*((p.x, p.y, p.error_fraction) for p in points), strict=True)
-            )
-            # Simulated over measured is 1 +- error, so the truth is the figure over that.
-            below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, LEAST_SHARE) - 1.0
-            axes.errorbar(
-                x,
-                y,
-                xerr=[x * below, x * above],
-                yerr=[y * below, y * above],
-                fmt=marker,
-                markersize=9.0 if role == "tied" else 6.0,  # a ring around what it hardly differs from
-                markerfacecolor=face,
-                markeredgecolor=edge,
-                ecolor=edge,
-                elinewidth=0.8,
-                capsize=4.5,  # ends that stand out beside a symbol wider than the bar
-                label=label,
-            )
+            _draw_points(axes, points, look)
+            axes.plot([], [], label=look.label, **look.mark())  # the legend has no error bars
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.grid(visible=True, color="#dfe2e7", linewidth=0.7)
     _write_ticks(axes.xaxis, figure.x_quantity)
     _write_ticks(axes.yaxis, figure.y_quantity)
     _write_legend(axes)
+
+
+def _draw_points(axes: Axes, points: Sequence[FrontPoint], look: _Look) -> None:
+    x, y, error = (
+        np.array(column) for column in zip(*((p.x, p.y, p.error_fraction) for p in points), strict=True)
+    )
+    # Simulated over measured is 1 +- error, so the truth is the figure over that.
+    below, above = 1.0 - 1.0 / (1.0 + error), 1.0 / np.maximum(1.0 - error, LEAST_SHARE) - 1.0
+    axes.errorbar(
+        x,
+        y,
+        xerr=[x * below, x * above],
+        yerr=[y * below, y * above],
+        ecolor=look.edge,
+        elinewidth=0.8,
+        capsize=look.cap_size,
+        **look.mark(),
+    )
 
 
 def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
@@ -245,7 +276,8 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     ):
         rows = is_near & is_kind
         if rows.any():
-            axes.scatter(x_column[rows], y_column[rows], s=3.0, color=colour, label=label, rasterized=True)
+            axes.scatter(x_column[rows], y_column[rows], s=3.0, color=colour, rasterized=True)
+            axes.plot([], [], "o", markersize=LEGEND_DOT_POINTS, color=colour, label=label)
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
     if num_beyond := int(np.count_nonzero(~is_near)):

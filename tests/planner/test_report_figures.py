@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from matplotlib.lines import Line2D
 
 from constraints.evaluation import evaluate
 from planner import human
@@ -16,6 +17,7 @@ from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import LinesFigure, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
+from planner.report.front import front_figure
 from planner.report.plots import drawing
 from planner.report.scaling import curve_of, curve_title
 from planner.report.sources import report_of_folder
@@ -50,6 +52,27 @@ def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
     best, others = best_of(report), [each for each in report.answer.front if each != best_of(report)]
     assert named(of(best, 1, 2)) == {"context parallelism"}
     assert named(of(best, 1, 2), of(others[0], 2, 1)) == {"tensor and context parallelism"}
+
+
+def test_the_legend_of_the_front_has_plain_marks_that_can_be_seen() -> None:
+    """Of a ring and error bars of about its size, caps as wide as the ring would make a crossed square."""
+    shown = front_figure(drawn().report.answer, drawn().report.errors)
+    roles = ("recommended", "front", "tied")
+    points = [
+        point.model_copy(update={"role": role}) for point, role in zip(shown.points, roles, strict=True)
+    ]
+    canvas = drawing(shown.model_copy(update={"points": tuple(points)}), drawn().cloud)
+    (legend,) = canvas.legends
+    marks = {mark.get_label(): mark for mark in legend.legend_handles if isinstance(mark, Line2D)}
+    assert set(marks) == {text.get_text() for text in legend.get_texts()}
+    assert set(marks) >= {"beaten by another", "on the front", "recommended", "cannot be told from it"}
+    assert all(mark.get_markersize() >= 6.0 for mark in marks.values())
+    ring = marks["cannot be told from it"]
+    caps = {
+        line.get_color(): line.get_markersize() for line in canvas.axes[0].lines if line.get_marker() == "|"
+    }
+    assert ring.get_markerfacecolor() == "none"
+    assert min(caps.values()) < ring.get_markersize() / 2.0
 
 
 def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
