@@ -103,7 +103,8 @@ def collectives_option(meaning: str) -> Callable[[Command], Command]:
     )
 
 
-_ABOVE_ZERO = FiniteRange(min=0.0, min_open=True, max=1e15)
+_RATE = FiniteRange(min=1.0, max=1e15)
+"""As in network files (`simulator.deep.described_network.Rate`)."""
 NETWORK_OPTIONS = (
     click.option(
         "--network",
@@ -115,7 +116,7 @@ NETWORK_OPTIONS = (
     ),
     click.option(
         "--bandwidth",
-        type=_ABOVE_ZERO,
+        type=_RATE,
         default=65e9,
         show_default="65e9",
         metavar="BYTES/S",
@@ -148,7 +149,7 @@ NETWORK_OPTIONS = (
     ),
     click.option(
         "--card-bandwidth",
-        type=_ABOVE_ZERO,
+        type=_RATE,
         default=50e9,
         show_default="50e9",
         metavar="BYTES/S",

@@ -21,7 +21,7 @@ MOST_FULL = 1_024
 """Accelerators with a cable or circuit from each to each: half a million cables."""
 MOST_CABLES = 1_000_000
 MOST_DIMENSIONS = 6
-Rate = Annotated[float, Field(gt=0, le=1e15)]
+Rate = Annotated[float, Field(ge=1, le=1e15)]
 Latency = Annotated[float, Field(ge=0, le=1e3)]
 Count = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 Ramp = Annotated[float, Field(ge=0, le=1e3)]

@@ -62,7 +62,7 @@ class NetworkFile(Record):
     """Name in the answer; a file without one lends its own name."""
     network: AnyNetwork
     """Kind, size and cables."""
-    slow_links: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default={}, max_length=10_000)
+    slow_links: dict[str, Annotated[float, Field(ge=1e-12, le=1)]] = Field(default={}, max_length=10_000)
     """Share of the bandwidth that links have left, such as `{"card:3": 0.5, "leaf:0-spine:1": 0.25}`."""
     ecmp_salt: int = Field(default=0, ge=0, lt=2**31)
     """What switches mix into their choice among ways of equal cost: another number is another draw."""

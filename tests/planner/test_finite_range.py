@@ -21,6 +21,16 @@ def test_a_number_of_the_range_is_itself() -> None:
     assert FiniteRange(0.0, 2.5).convert("1.5", None, None) == 1.5
 
 
+@pytest.mark.parametrize("option", ["--bandwidth", "--card-bandwidth"])
+def test_a_rate_so_low_that_no_time_is_finite_is_refused_with_its_bounds(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (PLAY, ("trace", "simulate", "trace.json", "--gpus", "4")):
+        assert main([*command, option, "1e-300"]) == 2
+        told = " ".join(capsys.readouterr().err.split())
+        assert f"Invalid value for '{option}': 1e-300 is not in the range 1.0<=x<=1000000000000000.0" in told
+
+
 @pytest.mark.parametrize("text", ["nan", "inf"])
 @pytest.mark.parametrize(
     "arguments",

@@ -259,7 +259,9 @@ class TestFile:
                 "network.latency = 1e-06: unknown field; nearest: latency_s",
             ),
             (RING.replace("latency_s", "latency"), "network.latency_s: is missing"),
-            (RING.replace("1e9", "-1"), "network.bandwidth_bytes_per_s = -1: must be greater than 0"),
+            (RING.replace("1e9", "-1"), "network.bandwidth_bytes_per_s = -1: must be at least 1"),
+            (RING.replace("1e9", "1e-300"), "network.bandwidth_bytes_per_s = 1e-300: must be at least 1"),
+            (RING + 'slow_links: {"gpu:0": 1e-300}', "slow_links.*: must be at least 1e-12"),
             (RING.replace("4", "70000"), "network.num_gpus = 70000: must be at most 65536"),
             (
                 RING.replace("ring, num_gpus: 4", "mesh, shape: [300, 300]"),
