@@ -121,7 +121,18 @@ class _Explanation(NamedTuple):
 
 
 def _is_job(subject: str) -> bool:
-    return subject.lower().endswith(JOB_SUFFIXES) or Path(subject).is_file()
+    """Returns whether the path of a job is meant, and not the name of a constraint, as which a folder may be called."""
+    if subject.lower().endswith(JOB_SUFFIXES) or "/" in subject:
+        return True
+    try:
+        path = Path(subject)
+        if not path.is_dir():
+            return path.exists()
+    except OSError:  # no name of a file: too long
+        return False
+    from constraints.registry import CONSTRAINTS
+
+    return subject not in CONSTRAINTS
 
 
 def _of_constraints(name: str | None) -> _Explanation:

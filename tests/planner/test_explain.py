@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +234,33 @@ def test_a_job_is_explained_in_words(
     assert [word for word in words if word not in shown] == []
     assert cli.main(["explain", BLOOM, *options, "--json"]) == code
     SpaceExplanation.model_validate_json(capsys.readouterr().out)
+
+
+def test_a_job_may_come_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `<(cat job.yaml)` does."""
+    ours, its = os.pipe()
+    os.write(its, Path(BLOOM).read_bytes())
+    os.close(its)
+    assert cli.main(["explain", f"/dev/fd/{ours}", "--plan", "tp=4,pp=12,dp=8,mbs=2", "--json"]) == 0
+    os.close(ours)
+    assert PlanExplanation.model_validate_json(capsys.readouterr().out).checks
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/no/such", "jobs"])
+def test_what_is_a_path_is_read_as_a_job(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("jobs").mkdir()
+    Path("memory").mkdir()
+    assert cli.main(["explain", path, "--plan", "tp=4,pp=12,dp=8,mbs=2"]) == 2
+    assert capsys.readouterr().err.startswith(f"Error: {path}: ")
+    assert cli.main(["explain", "memory"]) == 0
+
+
+def test_a_name_too_long_for_a_file_is_that_of_no_constraint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", 1_000 * "x"]) == 2
+    assert "is no constraint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
