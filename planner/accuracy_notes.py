@@ -85,7 +85,10 @@ def _unequal_errors(job: Job) -> list[str]:
     biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_known}
     if len(biases) < 2 or max(biases.values()) - min(biases.values()) < UNEQUAL_FRACTION:
         return []
-    figures = ", ".join(f"{family} in {fmt} {bias:+.0%}" for (family, fmt), bias in biases.items())
+    figures = ", ".join(
+        f"{family} in {fmt} {human.signed_percent(bias, num_decimals=0)}"
+        for (family, fmt), bias in biases.items()
+    )
     note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
     return [f"{note}; a comparison between them inherits the difference."]
 

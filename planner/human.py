@@ -30,6 +30,8 @@ _EXACT_FROM = 1e5
 """From here on a limit is written without a fraction."""
 _TIMES_FROM = 10.0
 """Changes to so many times the value or more are told as such."""
+_ROUNDING = 1e-12
+"""By so much less than all, a share is all but for the rounding of what it was divided from."""
 _NEVER = "never ends"
 _LARGEST_SHOWN = 1e15
 
@@ -71,9 +73,14 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns how many there are of something: `1 sample`, `1,024 samples`."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
 def designs(number: int) -> str:
     """Returns how many designs: `1 design`, `26 designs`."""
-    return "1 design" if number == 1 else f"{count(number)} designs"
+    return counted(number, "design")
 
 
 def dollars(value_usd: float) -> str:
@@ -129,7 +136,7 @@ def power_ramp(value_w_per_s: float) -> str:
 
 def percent(fraction: float) -> str:
     """Returns a share with three digits, but never `100 %` for less than all: `41.2 %`."""
-    if 0.9995 <= fraction < 1.0:
+    if 0.9995 <= fraction < 1.0 - _ROUNDING:
         return "> 99.9 %"
     return f"{fraction * 100:.1f} %"
 
@@ -143,7 +150,13 @@ def change(fraction: float) -> str:
     """Returns by which share something changes, or how many times it becomes where that is ten or more: `+3.1 %`, `x 100`."""
     if fraction >= _TIMES_FROM - 1.0:
         return f"x {digits(1.0 + fraction)}"
-    return f"{100.0 * fraction:+.1f} %"
+    return signed_percent(fraction)
+
+
+def signed_percent(fraction: float, *, num_decimals: int = 1) -> str:
+    """Returns a difference as a share, without a sign where it is none: `+3.1 %`, `0.0 %`."""
+    text = f"{100.0 * fraction:+.{num_decimals}f}"
+    return f"{text if float(text) else text[1:]} %"
 
 
 def risk(probability: float) -> str:

@@ -27,7 +27,7 @@ from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
 from planner.calibration.unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
-from planner.human import percent
+from planner.human import percent, signed_percent
 from simulator.calibration import Calibration
 from simulator.errors import refusal
 from simulator.job import Job
@@ -257,7 +257,7 @@ def _on_errors(steps: MeasuredSteps, calibration: Calibration, left_out: Floats)
     errors = np.abs(np.expm1(left_out))
     is_far = errors > max(FAR_OFF, 3.0 * float(np.median(errors)))
     far = [
-        f"{steps.rows[at]['row_id']} ({np.expm1(left_out[at]):+.0%})"
+        f"{steps.rows[at]['row_id']} ({signed_percent(float(np.expm1(left_out[at])), num_decimals=0)})"
         for at in np.argsort(-errors)
         if is_far[at]
     ]

@@ -93,8 +93,8 @@ def _layers(layers: Sequence[LayerFit]) -> Table:
 
 def _pass_cells(one: PassFit) -> Iterator[str]:
     yield f"{one.measured_s / MILLISECOND:.4g} ms"
-    yield f"{one.error_before_fraction:+.1%}"
-    yield f"{one.error_left_out_fraction:+.1%}"
+    yield change(one.error_before_fraction)
+    yield change(one.error_left_out_fraction)
 
 
 def _kept(layers: Sequence[LayerFit]) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _constants(found: Calibration) -> Table:
         reach = SURE_DEVIATIONS * one.log_deviation
         most = 1.0 if one.name.value.endswith("_fraction") else math.inf
         sure = f"{one.value * math.exp(-reach):.3g} to {min(most, one.value * math.exp(reach)):.3g}"
-        moved = f"{one.value / one.published - 1.0:+.1%}"
+        moved = change(one.value / one.published - 1.0)
         table.add_row(_name(one), f"{one.published:.4g}", f"{one.value:.4g}", moved, sure)
     return table
 

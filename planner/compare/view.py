@@ -119,7 +119,7 @@ def _figure(name: str, value: float | None, first: float | None) -> str:
     if value is None:
         return "-"
     text = figure_text(name, value)
-    return f"{text}  {value / first - 1.0:+.1%}" if first else text
+    return f"{text}  {human.change(value / first - 1.0)}" if first else text
 
 
 def explanation_rows(

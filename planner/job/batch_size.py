@@ -43,8 +43,8 @@ def batch_notes(job: Job) -> Iterator[str]:
         return
     yield (
         f"A batch of {batch:,} sequences ({human.figure(batch * job.workload.sequence_length)} tokens) splits evenly over few "
-        f"numbers of replicas: it is a multiple of {prime}. {better:,} ({better / batch - 1.0:+.1%}) allow more layouts and "
-        "sizes of clusters."
+        f"numbers of replicas: it is a multiple of {prime}. {better:,} "
+        f"({human.signed_percent(better / batch - 1.0)}) allow more layouts and sizes of clusters."
     )
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.human import count, digits
+from planner.human import count, digits, percent, signed_percent, whole_percent
 from planner.problems import shown
 from planner.validation.comparison import Choice, MemoryVerdicts, Score
 from planner.validation.report import (
@@ -68,18 +68,18 @@ def show_whole_runs(console: Console) -> None:
             known.model,
             count(known.gpu_hours),
             count(run.cold.gpu_hours),
-            f"{run.cold.hours_error_fraction:+.1%}",
-            f"{run.shipped.hours_error_fraction:+.1%}",
+            signed_percent(run.cold.hours_error_fraction),
+            signed_percent(run.shipped.hours_error_fraction),
             count(run.llmcarbon.gpu_hours),
-            f"{run.llmcarbon.gpu_hours / known.gpu_hours - 1.0:+.1%}",
+            signed_percent(run.llmcarbon.gpu_hours / known.gpu_hours - 1.0),
         )
         shipped = run.shipped.energy_error_fraction
         energy.add_row(
             known.model,
             "" if known.energy_mwh is None else digits(known.energy_mwh),
             digits(run.cold.energy_mwh),
-            "not metered" if error is None else f"{error:+.1%}",
-            "" if shipped is None else f"{shipped:+.1%}",
+            "not metered" if error is None else signed_percent(error),
+            "" if shipped is None else signed_percent(shipped),
             digits(run.llmcarbon.energy_mwh),
         )
     console.print(hours)
@@ -96,9 +96,9 @@ def _columns_text(unread: Mapping[str, str | None]) -> str:
 
 def _headline(score: Score) -> str:
     return (
-        f"{score.num_configurations:,} configurations: mean absolute error {score.mean_absolute_error_fraction:.1%}, "
-        f"median {score.median_error_fraction:+.1%}, bias {score.bias_fraction:+.1%}; "
-        f"{score.inside_interval_fraction:.0%} of the rows inside their 80% interval"
+        f"{score.num_configurations:,} configurations: mean absolute error {percent(score.mean_absolute_error_fraction)}, "
+        f"median {signed_percent(score.median_error_fraction)}, bias {signed_percent(score.bias_fraction)}; "
+        f"{whole_percent(score.inside_interval_fraction)} of the rows inside their 80 % interval"
     )
 
 
@@ -106,18 +106,18 @@ def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:
     if len(found) < 2 and title != TITLES["source"]:
         return
     table = _table(
-        title, "", "rows", "config-\nurations", "mean\nabs.", "median", "bias", "in 80%\ninterval", "worst"
+        title, "", "rows", "config-\nurations", "mean\nabs.", "median", "bias", "in 80 %\ninterval", "worst"
     )
     for score in found:
         table.add_row(
             score.group,
             str(score.num_rows),
             str(score.num_configurations),
-            f"{score.mean_absolute_error_fraction:.1%}",
-            f"{score.median_error_fraction:+.1%}",
-            f"{score.bias_fraction:+.1%}",
-            f"{score.inside_interval_fraction:.0%}",
-            f"{score.worst_error_fraction:+.0%} {score.worst_row}",
+            percent(score.mean_absolute_error_fraction),
+            signed_percent(score.median_error_fraction),
+            signed_percent(score.bias_fraction),
+            whole_percent(score.inside_interval_fraction),
+            f"{signed_percent(score.worst_error_fraction, num_decimals=0)} {score.worst_row}",
         )
     console.print(table)
 
@@ -130,7 +130,8 @@ def _show_worst(found: Sequence[Score], console: Console) -> None:
     console.print("\nWorst row of a source, and what is known of it", style="bold")
     for score in known:
         console.print(
-            f"{score.worst_row} ({score.worst_error_fraction:+.0%}): {score.worst_reason}", markup=False
+            f"{score.worst_row} ({signed_percent(score.worst_error_fraction, num_decimals=0)}): {score.worst_reason}",
+            markup=False,
         )
 
 
@@ -141,7 +142,7 @@ def _show_choices(found: Sequence[Choice], console: Console) -> None:
     ranked = "" if math.isnan(rank) else f"; mean rank correlation {rank:.2f}"
     table = _table(
         f"Choosing among measured designs of one job: {len(found)} jobs, picking by simulation costs "
-        f"{mean_regret_fraction(found):.1%} on average{ranked}",
+        f"{percent(mean_regret_fraction(found))} on average{ranked}",
         "costliest choices",
         "designs",
         "rank corr.",
@@ -155,7 +156,7 @@ def _show_choices(found: Sequence[Choice], console: Console) -> None:
             f"{choice.group} ({choice.source})",
             str(choice.num_designs),
             correlation,
-            f"{choice.regret_fraction:.1%}",
+            percent(choice.regret_fraction),
             choice.picked_row,
             choice.best_row,
         )
@@ -169,9 +170,9 @@ def _show_memory(found: Sequence[MemoryScore], verdicts: MemoryVerdicts, console
             table.add_row(
                 score.group,
                 str(score.num_rows),
-                f"{score.mean_absolute_error_fraction:.1%}",
-                f"{score.bias_fraction:+.1%}",
-                f"{score.worst_error_fraction:+.0%} {score.worst_row}",
+                percent(score.mean_absolute_error_fraction),
+                signed_percent(score.bias_fraction),
+                f"{signed_percent(score.worst_error_fraction, num_decimals=0)} {score.worst_row}",
             )
         console.print(table)
     console.print(f"\n{_verdict_text(verdicts)}")
