@@ -76,13 +76,13 @@ def offer_words(design: Design, others: Iterable[Design]) -> str:
 def configuration(design: Design) -> Iterator[tuple[str, str]]:
     """Yields the decisions, as name and words."""
     plan = design.plan
-    nodes = _plural(design.num_nodes, "node")
+    nodes = human.counted(design.num_nodes, "node")
     yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}"
-    yield "nodes", f"{nodes} {design.node}, and {_plural(plan.num_spare_nodes, 'spare')}"
+    yield "nodes", f"{nodes} {design.node}, and {human.counted(plan.num_spare_nodes, 'spare')}"
     if design.region:
         yield "site", design.region
     yield "parallelism", _parallelism(plan)
-    yield "micro-batch", _plural(plan.micro_batch_size, "sequence")
+    yield "micro-batch", human.counted(plan.micro_batch_size, "sequence")
     some = f" of {plan.recompute_num_layers} layers" if plan.recompute_num_layers else ""
     groups = f" in groups of {plan.shard_ranks}" if plan.shard_ranks else ""
     yield (
@@ -231,7 +231,7 @@ def _checkpoints(design: Design) -> str:
     if scheme is CheckpointScheme.NONE or design.checkpoint_interval_s is None:
         return "none: a failure starts the run anew"
     num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
-    every = f"{human.duration(design.checkpoint_interval_s)} of training, about {_plural(num_steps, 'step')}"
+    every = f"{human.duration(design.checkpoint_interval_s)} of training, about {human.counted(num_steps, 'step')}"
     return f"{scheme.value}, every {every}"
 
 
@@ -239,7 +239,3 @@ def _sureness(spread: Spread, unit: Callable[[float], str], probability: float |
     low, high = ("no end" if value is None else unit(value) for value in (spread.p5, spread.p95))
     bounds = f"{low} to {high} in 9 of 10 replays"
     return bounds if probability is None else f"{bounds}; {human.percent(probability)} keep the {limit}"
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{human.count(number)} {noun}" if number == 1 else f"{human.count(number)} {noun}s"

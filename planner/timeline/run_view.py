@@ -45,7 +45,7 @@ _INDENT, _LABEL_WIDTH, _SHARE_WIDTH = 2, 16, 10
 def show_run(run: RunTimeline, summary: RunSummary, console: Console) -> None:
     """Writes the picture of a run, what its time is spent on, and its costliest interruptions."""
     width = max(LEAST_COLUMNS, console.width - _INDENT - _LABEL_WIDTH - _SHARE_WIDTH)
-    stops = _plural(len(summary.stops), "interruption")
+    stops = human.counted(len(summary.stops), "interruption")
     length = human.duration(summary.wall_time_s)
     title(
         console, f"one run from start to end (replay {run.replication}, seed {run.seed}): {length}, {stops}"
@@ -123,7 +123,3 @@ def _costliest(summary: RunSummary) -> Iterator[tuple[str, str, str, str]]:
             f"{human.duration(stop.lost_work_s)} of work lost",
             f"{human.duration(stop.away_s)} until training goes on",
         )
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{human.count(number)} {noun}{'' if number == 1 else 's'}"

@@ -36,12 +36,13 @@ def _summary(answer: HopAnswer) -> Iterator[str]:
     rules += [f"skipping from {human.count(answer.skip_behind)} behind"] if answer.skip_behind else []
     yield ", ".join(rules)
     skipped = sum(worker.num_skipped for worker in answer.workers)
+    samples = human.counted(answer.batch_size, "sample")
     yield (
-        f"{human.count(answer.num_iterations)} iterations of {human.count(answer.batch_size)} samples on each worker in "
+        f"{human.counted(answer.num_iterations, 'iteration')} of {samples} on each worker in "
         f"{human.duration(answer.step_s)}: {human.digits(answer.samples_per_s)} samples/s"
     )
     yield (
-        f"largest gap between neighbours {human.count(answer.largest_gap)}; {human.count(skipped)} iterations skipped"
+        f"largest gap between neighbours {human.count(answer.largest_gap)}; {human.counted(skipped, 'iteration')} skipped"
     )
 
 

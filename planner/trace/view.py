@@ -94,7 +94,7 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
     }
     split = ", ".join(f"{human.count(number)} {name}" for name, number in degrees.items() if number > 1)
     rules = " by the rules of TrioSim's code" if answer.rules.value == "triosim" else ""
-    yield f"{split or 'one accelerator'}, {human.count(answer.batch_size)} samples for each replica{rules}"
+    yield f"{split or 'one accelerator'}, {human.counted(answer.batch_size, 'sample')} for each replica{rules}"
     yield (
         f"{human.digits(answer.samples_per_s)} samples/s; one accelerator alone takes "
         f"{human.duration(answer.single_device_s)}: efficiency {human.percent(answer.efficiency_fraction)}"
