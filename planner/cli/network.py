@@ -16,7 +16,7 @@ import click
 from planner.cli.finite_range import FiniteRange
 from planner.cli.gathered import Command
 from planner.cli.given_options import KINDS
-from planner.cli.rank_factors import FACTOR
+from planner.cli.rank_factors import FACTOR, IN_DIGITS
 
 if TYPE_CHECKING:
     from planner.trace.request import TraceRequest
@@ -76,7 +76,10 @@ def _slow_links(
     for value in values:
         parts = re.fullmatch(rf"([^=]{{1,60}})={FACTOR}", value, re.ASCII)
         if parts is None or not 0.0 < float(parts[2]) <= 1.0:
-            rule = "must be a link and the share that is left, such as card:3=0.5 or gpu:3-switch:0=0.5"
+            rule = (
+                "must be a link and the share that is left, such as card:3=0.5 or gpu:3-switch:0=0.5; "
+                f"{IN_DIGITS} and at most 1"
+            )
             raise click.BadParameter(f"{value!r} {rule}")
         if parts[1] in found:
             raise click.BadParameter(f"{value!r} gives {parts[1]} a second share: give one")

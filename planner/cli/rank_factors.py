@@ -9,6 +9,8 @@ import click
 
 FACTOR = r"(\d{1,4}(?:\.\d{1,12})?|\.\d{1,12})"
 """A factor in such a pair: digits with or without a fraction, without a sign or an exponent."""
+IN_DIGITS = "in digits, at least 0.000000000001"
+"""How such a factor is written, and the smallest one above zero."""
 
 Callback = Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[int, float]]
 
@@ -23,7 +25,7 @@ def speeds_over(other: str) -> Callback:
         for value in values:
             pair = re.fullmatch(rf"(\d{{1,7}})={FACTOR}", value, re.ASCII)
             if pair is None or float(pair[2]) == 0.0:
-                rule = f"must be an accelerator and its speed over {other}, such as 3=0.8"
+                rule = f"must be an accelerator and its speed over {other}, such as 3=0.8; {IN_DIGITS} and below 10000"
                 raise click.BadParameter(f"{value!r} {rule}")
             if int(pair[1]) in found:
                 raise click.BadParameter(

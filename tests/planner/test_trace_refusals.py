@@ -38,6 +38,8 @@ class TestBroken:
             ),
             (("--speed", "4=0.5"), "--speed = 4: must be an accelerator, 0 to 3"),
             (("--speed", "1=0"), "'1=0' must be an accelerator and its speed over that of the trace"),
+            (("--speed", "1=1e-300"), "such as 3=0.8; in digits, at least 0.000000000001 and below 10000"),
+            (("--slow-link", "gpu:1=1e-300"), "in digits, at least 0.000000000001 and at most 1"),
             (("--on", "h100-sxm5-80gb"), "--on = h100-sxm5-80gb: needs --traced-on"),
             (("--on", "h100", "--traced-on", "zz9"), "zz9"),
             (("--offload", "memory=1e9"), "--offload host: must be given, or pool"),
