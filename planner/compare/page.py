@@ -65,9 +65,9 @@ def _sections(found: Comparison) -> Iterator[str]:
         for row in found.inputs
     ]
     told = "Those marked as choice only decide which design is chosen, and change no figure of a design."
-    yield f'<p class="note">{told}</p>' if rows else "<p>All inputs are the same.</p>"
-    if rows:
-        yield table(("input", *sides, ""), rows)
+    if any(row.decides_choice_only for row in found.inputs):
+        yield f'<p class="note">{told}</p>'
+    yield table(("input", *sides, ""), rows) if rows else "<p>All inputs are the same.</p>"
     yield "<h2>Designs</h2>"
     decisions = [
         (name_words(row.decision), *(value_words(row.decision, value) for value in row.values))

@@ -13,8 +13,9 @@ from planner.cli import commands as cli
 from planner.cli.output import rendered
 from planner.compare.comparison import Comparison, compare
 from planner.compare.inputs import differences, with_input
+from planner.compare.page import comparison_page
 from planner.compare.sides import Side, read_side
-from planner.compare.view import show_comparison
+from planner.compare.view import figure_rows, show_comparison
 from planner.output import SINGLE_FIGURES
 from planner.plan_input import plan_of
 from planner.study.durable import run_study_of
@@ -128,6 +129,18 @@ def test_inputs_that_only_choose_are_marked_and_cause_nothing() -> None:
         "offers[h100-sxm5-80gb].num_gpus": True,
     }
     assert found.explanations[0].causes == ()
+    assert "Those marked as choice only" in comparison_page(found)
+    other = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}))])
+    assert "marked" not in comparison_page(other)
+    assert "marked" not in rendered(lambda console: show_comparison(other, console))
+
+
+def test_changes_of_figures_have_a_sign_where_there_is_one() -> None:
+    found = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}))])
+    before, after = values_of(found, "cost_usd")
+    rows = {name: text for name, _, text in figure_rows(found, ["cost_usd", "peak_power_w"])}
+    assert rows["cost"].endswith(f"  +{100.0 * (after / before - 1.0):.1f} %")
+    assert rows["peak power"].endswith("  0.0 %")
 
 
 def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() -> None:
