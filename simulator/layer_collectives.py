@@ -145,5 +145,5 @@ def num_left_blocks(rank: Rank, *, is_expert: bool) -> int:
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
-    """Returns what communication behind a computation costs: the part that is longer, and the cores it takes."""
-    return np.asarray(np.maximum(0.0, traffic_s - cover_s) + CORE_SHARE * np.minimum(traffic_s, cover_s))
+    """Returns what communication behind a computation costs: the cores it takes, or what of it is longer."""
+    return np.asarray(np.maximum(CORE_SHARE * np.minimum(traffic_s, cover_s), traffic_s - cover_s))

@@ -26,6 +26,7 @@ apart, by an all-reduce of 1/z of it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -44,7 +45,7 @@ from simulator.rank import Rank, members_in_domain
 from simulator.shard_streams import stream_copies_s
 from simulator.table import Booleans, Floats, Integers
 from simulator.trained_weights import StepWeights
-from simulator.weight_gathers import regathers
+from simulator.weight_gathers import gathers_in_passes, regathers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,30 +114,25 @@ class ReplicaGroup:
 
     def all_reduce_s(self, weights: Floats) -> Floats:
         """Returns how long the gradients of weights `(n, k)` take until every rank has their sum."""
-        return all_reduce_s(
-            num_bytes=weights * self.wire_bytes,
-            group_size=self.size,
-            members_per_domain=self.members_per_domain,
-            links=self.links,
-        )
+        return self._passed_s(all_reduce_s, weights * self.wire_bytes)
 
     def reduce_scatter_s(self, weights: Floats) -> Floats:
         """Returns how long they take until every rank has its share of the sum."""
-        return reduce_scatter_s(
-            num_bytes=weights * self.wire_bytes,
-            group_size=self.size,
-            members_per_domain=self.members_per_domain,
-            links=self.links,
-        )
+        return self._passed_s(reduce_scatter_s, weights * self.wire_bytes)
 
     def all_gather_s(self, num_bytes: Floats) -> Floats:
         """Returns how long weights of so many bytes, `(n, k)`, take until every rank has all of them."""
-        return all_gather_s(
+        return self._passed_s(all_gather_s, num_bytes)
+
+    def _passed_s(self, collective: Callable[..., Floats], num_bytes: Floats) -> Floats:
+        """Time of a collective over the group; where there is nothing to pass on, there is none."""
+        passed_s = collective(
             num_bytes=num_bytes,
             group_size=self.size,
             members_per_domain=self.members_per_domain,
             links=self.links,
         )
+        return np.where(num_bytes > 0.0, passed_s, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,15 +201,16 @@ class ReplicaTraffic:
 
     @classmethod
     def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:
-        """Frozen weights are only gathered, under ZeRO-3."""
+        """Frozen weights are only gathered: in every pass under ZeRO-3, forward where ZeRO-2 gathers others again, too."""
         plans = rank.plans
         shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
         gather_s = ReplicaGroup.of_shared(rank).all_gather_s(shared_bytes)
         if rank.workload.model.experts:
             gather_s = gather_s + ReplicaGroup.of_routed(rank).all_gather_s(routed_bytes)
-        again_s = np.where(plans.zero_stage[:, None] == 3, gather_s, 0.0)
-        none_s = np.zeros_like(again_s)
-        return cls(gradient_s=none_s, parameter_s=none_s, forward_s=again_s, backward_s=again_s)
+        gathers = gathers_in_passes(rank.workload, plans)[:, None], plans.zero_stage[:, None] == 3
+        forward_s, backward_s = (np.where(has_any, gather_s, 0.0) for has_any in gathers)
+        none_s = np.zeros_like(gather_s)
+        return cls(gradient_s=none_s, parameter_s=none_s, forward_s=forward_s, backward_s=backward_s)
 
     @classmethod
     def _of_trained(cls, rank: Rank, weights: ChunkWeights) -> Self:

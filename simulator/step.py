@@ -165,7 +165,8 @@ class _Made:
         passes_s = _added(layers_s, shown_s, copies_s)
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
-        pipeline = _columns(rank, parts, buckets, once_s, passes_s, cards_s)
+        busy_s = cards_s, _with_shards(rank, parts, by_parts, cards_s)
+        pipeline = _columns(rank, parts, buckets, once_s, passes_s, busy_s)
         return cls(
             parts=parts,
             weights=weights,
@@ -182,10 +183,14 @@ def _columns(
     buckets: Buckets,
     once_s: Directions,
     passes_s: Directions,
-    cards_s: Directions | None,
+    busy_s: tuple[Directions | None, Directions | None],
 ) -> PipelineColumns:
-    """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does."""
-    gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, cards_s, buckets)
+    """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does.
+
+    Cards are busy with collectives inside passes, and with shards behind them, for which copies of hybrid sharding wait, too.
+    """
+    cards_s, with_shards_s = busy_s
+    gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, with_shards_s, buckets)
     (forward_s, backward_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
     return {
         "schedule": rank.plans.pipeline_schedule,
@@ -213,6 +218,19 @@ def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directio
         return None
     forward_s, backward_s = zip(*parts_s, strict=True)
     return parts.weighted(forward_s), parts.weighted(backward_s)
+
+
+def _with_shards(
+    rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
+) -> Directions | None:
+    """The same with backward traffic of shards under hybrid sharding, where they leave their domain, `(n, C)` a way."""
+    plans = rank.plans
+    is_far = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & (plans.shard_ranks > 0)
+    if by_parts is None or not is_far.any():
+        return cards_s
+    shards_s = is_far[:, None] * parts.weighted(by_parts.backward_s.T)
+    forward_s, backward_s = (np.zeros_like(shards_s),) * 2 if cards_s is None else cards_s
+    return forward_s, backward_s + shards_s
 
 
 def _streams_s(

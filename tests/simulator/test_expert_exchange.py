@@ -169,9 +169,9 @@ class TestExchange:
         plan = plan_of(expert=64, data=64)
         rank = rank_of(changed(plain, overlaps_shared_experts=True), plan)
         full_s = exchange_s(plain, plan)
-        for cover_s, shown_s in ((0.0, full_s), (full_s / 2, full_s * 0.575), (1e3, full_s * 0.15)):
+        for cover_s, shown_s in ((0.0, full_s), (full_s / 2, full_s / 2), (1e3, full_s * 0.15)):
             covers = (np.full(1, cover_s), np.full(1, cover_s))
-            # What is longer than the cover, and 0.15 of the rest for the cores that it takes.
+            # What is longer than the cover, or 0.15 of what it hides for the cores that this takes.
             assert expert_exchange_s(rank, NOTHING, NOTHING, covers)[0] == pytest.approx(shown_s)
 
     def test_a_layer_without_shared_experts_hides_nothing_behind_them(self) -> None:
@@ -254,7 +254,7 @@ class TestExchange:
         exchanged_s = float((shown.forward_expert_comm_s + shown.backward_expert_comm_s)[0])
         work_s = shown.forward_compute_s[0], shown.backward_compute_s[0]
         expected_s = sum(
-            max(0.0, exchanged_s / 2 - each_s) + 20 / 132 * min(exchanged_s / 2, each_s) for each_s in work_s
+            max(20 / 132 * min(exchanged_s / 2, each_s), exchanged_s / 2 - each_s) for each_s in work_s
         )
         assert longer_s == pytest.approx(expected_s, rel=0.02)
 

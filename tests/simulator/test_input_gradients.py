@@ -33,9 +33,8 @@ def one_by_one(workload: Workload) -> Workload:
 
 
 def hidden_s(traffic_s: Floats, cover_s: Floats) -> float:
-    """What collectives add to a computation that they run beside, taking cores from it."""
-    covered_s = np.minimum(traffic_s, cover_s)
-    return float(np.sum(traffic_s - covered_s + CORE_SHARE * covered_s))
+    """What collectives add to a computation that they run beside, taking cores from it, unless they end last."""
+    return float(np.sum(np.maximum(CORE_SHARE * np.minimum(traffic_s, cover_s), traffic_s - cover_s)))
 
 
 def first_products(rank: Rank, t: int) -> list[tuple[Floats, Floats, Floats]]:

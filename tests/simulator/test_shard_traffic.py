@@ -20,7 +20,7 @@ from simulator.model_parts import ModelParts
 from simulator.network import all_gather_s, reduce_scatter_s
 from simulator.plan import Plan, Schedule
 from simulator.rank import Rank
-from simulator.replica_sync import ReplicaTraffic
+from simulator.replica_sync import ReplicaGroup, ReplicaTraffic
 from simulator.shard_passes import shards_s
 from simulator.step import StepTable, simulate_step
 from simulator.table import Floats
@@ -233,3 +233,11 @@ def test_interleaved_stages_reduce_after_every_group_of_as_many_micro_batches_as
     num_reductions = {1: 1, 2: groups, 3: num_micro_batches}[zero]
     np.testing.assert_allclose(in_passes_s + traffic.gradient_s, num_reductions * once.gradient_s, rtol=1e-12)
     assert np.all((traffic.gradient_s > 0.0) == (zero < 3))
+
+
+def test_what_has_no_bytes_takes_no_time() -> None:
+    # The routed weights of dense parts, and all trained ones of a frozen embedding, over 64 nodes.
+    group = ReplicaGroup.of_shared(rank_of(plan_of(data=512, zero=3), 1))
+    weights = np.array([[0.0, 1e9]])
+    for collective in (group.all_gather_s, group.reduce_scatter_s, group.all_reduce_s):
+        assert (collective(weights) > 0.0).tolist() == [[False, True]]

@@ -54,6 +54,20 @@ LARGE = {
     "8b data": _large("llama-3.1-8b", plan_of(data=64), batch=256),
     "8b sharded weights": _large("llama-3.1-8b", plan_of(data=64, zero=3), batch=256),
     "8b hybrid sharding": _large("llama-3.1-8b", plan_of(data=64, zero=3, shards=8), batch=256),
+    "70b hybrid sharding between nodes": _large(
+        "llama-3.1-70b", plan_of(tensor=8, data=32, zero=3, shards=8), batch=32
+    ),
+    "8b adapters regathered": _large(
+        "llama-3.1-8b",
+        plan_of(data=64, zero=2),
+        batch=256,
+        sequence=2048,
+        lora=Lora(rank=16),
+        regathers_weights=True,
+    ),
+    "8b long context in rings inside nodes": _large(
+        "llama-3.1-8b", plan_of(tensor=4, context=8, data=2), batch=8, sequence=16384
+    ),
     "8b hybrid optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=1, shards=4), batch=128),
     "8b sharded gradients": _large("llama-3.1-8b", plan_of(data=32, zero=2), batch=128),
     "8b whole optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=0), batch=128),
