@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.plan import PlanTable, shard_group
-from simulator.table import Floats, Integers
+from simulator.table import Booleans, Floats, Integers
 from simulator.workload import Workload
 
 
@@ -33,6 +33,22 @@ def routed_shard_group(workload: Workload, plans: PlanTable) -> Floats:
     """Returns how many ranks share one copy of such a part, `(n,)`: z t / (e t_e), and 1 where a set spans several groups."""
     ranks = shard_group(plans) * plans.tensor_parallel / expert_ranks(workload, plans)
     return np.where(plans.shard_ranks > 0, np.maximum(1.0, np.floor(ranks)), ranks)
+
+
+def is_without_replicas(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether no two ranks hold the same weights, routed experts included, `(n,)`."""
+    is_alone = plans.data_parallel * plans.context_parallel == 1
+    if workload.model.experts is None:
+        return np.asarray(is_alone)
+    return np.asarray(is_alone & (expert_replicas(workload, plans) <= 1))
+
+
+def shares_nothing(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether every rank has all its weights for itself, `(n,)`, so that ZeRO has nothing to share out."""
+    is_alone = shard_group(plans) == 1
+    if workload.model.experts is None:
+        return np.asarray(is_alone)
+    return np.asarray(is_alone & (routed_shard_group(workload, plans) <= 1.0))
 
 
 def expert_load(workload: Workload, plans: PlanTable) -> Floats:

@@ -10,7 +10,8 @@ weights of a part on one rank and A = `added_gradient_bytes`,
                       backward + A w / (BW μ)                where sums have 32 bits
     ZeRO-2            backward + C w / (BW μ)                C = `bucket_copy_bytes`; in pipelines of the reductions in passes
 
-beside a launch each. Up to ZeRO-1 buckets are filled once per step (`simulator.once_per_step`).
+beside a launch each; where ranks share nothing all stages are as ZeRO-0. Up to ZeRO-1 buckets are filled once per step
+(`simulator.once_per_step`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.micro_batches import num_micro_batches
-from simulator.model_states import FULL_GRADIENT_BYTES
+from simulator.model_states import FULL_GRADIENT_BYTES, has_whole_gradients
 from simulator.rank import Rank
 from simulator.replica_sync import reductions_of_step
 from simulator.table import Floats
@@ -27,9 +28,10 @@ from simulator.trained_weights import StepWeights
 
 def handles_gradients_apart(rank: Rank) -> bool:
     """Returns whether such kernels are part of any backward pass."""
-    workload, zero_stage = rank.workload, rank.plans.zero_stage
-    copies = workload.bucket_copy_bytes > 0.0 and bool(np.any(zero_stage == 2))
-    return copies or (workload.added_gradient_bytes is not None and bool(np.any(zero_stage < 2)))
+    workload, plans = rank.workload, rank.plans
+    if workload.bucket_copy_bytes > 0.0 and bool(np.any(plans.zero_stage == 2)):
+        return True
+    return workload.added_gradient_bytes is not None and bool(np.any(has_whole_gradients(workload, plans)))
 
 
 def gradient_copies_s(rank: Rank, weights: StepWeights) -> Floats:
@@ -49,4 +51,5 @@ def _bytes_of_a_pass(rank: Rank) -> Floats:
     added = often * (workload.added_gradient_bytes or 0.0)
     has_replicas = plans.data_parallel * plans.context_parallel > 1
     copied = has_replicas * reductions_of_step(rank)[0][:, 0] * workload.bucket_copy_bytes
-    return np.where(plans.zero_stage < 2, added, np.where(plans.zero_stage == 2, copied, 0.0))
+    reduced = np.where(plans.zero_stage == 2, copied, 0.0)
+    return np.where(has_whole_gradients(workload, plans), added, reduced)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.casts import cast_weight_bytes
-from simulator.expert_ranks import routed_shard_group
+from simulator.expert_ranks import routed_shard_group, shares_nothing
 from simulator.micro_batches import num_micro_batches
 from simulator.plan import PlanTable, interleaved_groups, shard_group
 from simulator.stage_content import StageContent, layer_weights
@@ -101,15 +101,23 @@ def reduced_together(workload: Workload, plans: PlanTable) -> Integers:
     return np.where(plans.pipeline_parallel > 1, in_pipeline, 1)
 
 
+def has_whole_gradients(workload: Workload, plans: PlanTable) -> Booleans:
+    """Returns whether a rank adds up whole gradients over the step, `(n,)`: up to ZeRO-1, and where ranks share nothing.
+
+    Gradients that main memory adds up are not whole on any rank.
+    """
+    is_alone = shares_nothing(workload, plans) & (workload.offloaded_gradient_fraction == 0.0)
+    return np.asarray((plans.zero_stage < 2) | is_alone)
+
+
 def adds_in_products(workload: Workload, plans: PlanTable) -> Booleans:
     """Returns whether products add gradients of weights to those of the micro-batches before, which a rank has whole, `(n,)`.
 
-    Not where other kernels do (`added_gradient_bytes`). ZeRO-2 has them whole in a pipeline, or where ranks share nothing; a
-    stage alone reduces those of every micro-batch, as ZeRO-3 does.
+    Not where other kernels do (`added_gradient_bytes`). ZeRO-2 has them whole in a pipeline; a stage alone reduces those of
+    every micro-batch, as ZeRO-3 does.
     """
-    is_whole = (plans.pipeline_parallel > 1) | (shard_group(plans) == 1)
     return np.where(
-        plans.zero_stage < 2,
+        has_whole_gradients(workload, plans),
         workload.added_gradient_bytes is None,
-        (plans.zero_stage == 2) & is_whole,
+        (plans.zero_stage == 2) & (plans.pipeline_parallel > 1),
     )

@@ -16,6 +16,7 @@ from simulator.cast_weights import once_per_step_cast_bytes
 from simulator.casts import is_cast
 from simulator.chunks import Chunks
 from simulator.hardware import Precision
+from simulator.model_states import has_whole_gradients
 from simulator.rank import Rank
 from simulator.table import Floats, Integers
 from simulator.trained_weights import StepWeights
@@ -45,7 +46,7 @@ def _whole_gradient_bytes(rank: Rank) -> Floats:
     Loss scaling finds NaN itself (Megatron, `arguments.py`).
     """
     workload, plans = rank.workload, rank.plans
-    is_whole, is_counted = plans.zero_stage < 2, workload.step_bytes is None
+    is_whole, is_counted = has_whole_gradients(workload, plans), workload.step_bytes is None
     has_replicas = plans.data_parallel * plans.context_parallel > 1
     is_checked = workload.checks_gradients & (plans.precision != Precision.FP16.code)
     is_divided = workload.divides_gradients & has_replicas

@@ -10,6 +10,9 @@ a part on one rank, x the bytes in which they are gathered, wire those of a grad
 under ZeRO-3, where more than one rank shares a copy of the weights; those of routed experts are copied by kernels of their own.
 A ZeRO-2 that gathers in every forward pass makes all but the first copy backward. Casts of gathered weights
 (`simulator.cast_weights`) stand in the same place.
+
+Where ranks share nothing, ZeRO-3 (and a ZeRO-2 that gathers) copies nothing, but weights that stay in 32 bits are cast to 16 in
+every pass that would gather them, (4 + 2) w / (BW μ) + launch, whatever `sharded_copies` says.
 """
 
 from __future__ import annotations
@@ -19,22 +22,23 @@ from dataclasses import replace
 import numpy as np
 
 from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes
-from simulator.casts import is_cast
+from simulator.casts import gathers_cast_weights, is_cast
 from simulator.compute import memory_bound_time_s
-from simulator.expert_ranks import routed_shard_group
-from simulator.model_states import WEIGHT_BYTES
+from simulator.expert_ranks import routed_shard_group, shares_nothing
+from simulator.model_states import MASTER_BYTES, WEIGHT_BYTES
 from simulator.part_times import PartTimes
 from simulator.plan import shard_group
 from simulator.rank import Rank
 from simulator.table import Booleans, Floats
 from simulator.trained_weights import StepWeights
+from simulator.update_bytes import gathers_masters
 from simulator.weight_gathers import gathers_in_passes
 
 
 def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tuple[PartTimes, ...]:
     """Returns the times of k parts with the copies and casts of their weights `(1, k)`."""
-    has_copies = rank.workload.sharded_copies != "none"
-    if not np.any(gathers_in_passes(rank.workload, rank.plans) & (has_copies | is_cast(rank.plans))):
+    has_copies = (rank.workload.sharded_copies != "none") | is_cast(rank.plans) | _casts_masters(rank)
+    if not np.any(gathers_in_passes(rank.workload, rank.plans) & has_copies):
         return tuple(times)
     out_s, back_s = gathered_copies_s(rank, weights), gathered_copies_s(rank, weights, is_backward=True)
     in_s, casts_s = reduced_copies_s(rank, weights), casts_in_passes_s(rank, weights.together)
@@ -49,10 +53,26 @@ def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tup
 
 
 def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = False) -> Floats:
-    """Returns the copies of what one pass gathers of weights `(1, k)`, `(k, n)`."""
+    """Returns the copies of what one pass gathers of weights `(1, k)`, or the casts in their place, `(k, n)`."""
     shared, routed = gathered_weight_bytes(rank.workload, rank.plans, weights.together)
     is_copied = rank.plans.zero_stage == 3 if is_backward else gathers_in_passes(rank.workload, rank.plans)
-    return _copies_s(rank, 2.0 * shared, 2.0 * routed, is_copied)
+    copies_s = _copies_s(rank, 2.0 * shared, 2.0 * routed, is_copied)
+    is_own = is_copied & _casts_masters(rank)
+    return copies_s + _master_casts_s(rank, weights, is_own) if np.any(is_own) else copies_s
+
+
+def _casts_masters(rank: Rank) -> Booleans:
+    """Returns whether a rank casts weights that it has for itself in 32 bits wherever passes would gather them, `(n,)`."""
+    workload, plans = rank.workload, rank.plans
+    is_counted = gathers_cast_weights(workload, plans)
+    return np.asarray(shares_nothing(workload, plans) & gathers_masters(workload, plans) & ~is_counted)
+
+
+def _master_casts_s(rank: Rank, weights: StepWeights, is_own: Booleans) -> Floats:
+    trained = weights.trained
+    whole = trained.shared_on_rank(rank.plans) + trained.routed_on_rank(rank.workload, rank.plans)
+    num_bytes = (is_own[:, None] * (MASTER_BYTES + WEIGHT_BYTES) * whole).T
+    return rank.memory_bound_s(num_bytes, np.sign(num_bytes))
 
 
 def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
