@@ -16,8 +16,11 @@ import numpy as np
 from constraints.layout import can_save_by, is_valid_layout
 from simulator.chunks import can_cut, can_split_evenly
 from simulator.compute import SEPARATE_KERNELS
+from simulator.expert_ranks import is_without_replicas
+from simulator.hardware import Precision
 from simulator.interruptions import sufficient_spare_nodes
 from simulator.job import Job
+from simulator.model_states import FULL_GRADIENT_BYTES
 from simulator.offer import Offer
 from simulator.pipeline.groups import has_fitting_groups
 from simulator.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule
@@ -27,6 +30,8 @@ SHORTEST_PIECE = 2048
 """Tokens below which a sequence is not split further by default: the ring's latency is no longer hidden."""
 LARGEST_PIPELINE = 64
 """Pipeline stages by default; published runs have at most 64."""
+PRECISIONS_IN_16_BITS = frozenset({Precision.FP16, Precision.BF16})
+"""Number formats whose products cast no inputs."""
 ROWS_PER_BLOCK = 16_384
 """Ways to split the model that are listed together; each makes a layout for every recomputation, ZeRO stage and format."""
 
@@ -283,7 +288,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
             (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers, group_size)
             for r in recompute or search.recompute
             for num_layers in ((0, *(search.recompute_num_layers or ())) if r is Recompute.FULL else (0,))
-            for stage in search.zero_stages
+            for stage in sorted(search.zero_stages)
             for precision in job.workload.precisions
             for schedule in search.pipeline_schedules
             for is_hybrid in search.hybrid_sharding
@@ -316,7 +321,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
         checkpoint_interval_s=np.full(len(offer), np.nan),
         power_cap_fraction=np.ones(len(offer)),
     )
-    return table.take(_shards_something(job, table) & _is_dealt_as_chosen(table, chosen[:, 6]))
+    return table.take(_is_own_sharding(job, table) & _is_dealt_as_chosen(table, chosen[:, 6]))
 
 
 def _group_sizes(job: Job, schedule: Schedule) -> tuple[int, ...]:
@@ -333,12 +338,31 @@ def _is_dealt_as_chosen(table: PlanTable, group_sizes: Integers) -> Booleans:
     return np.asarray(has_groups == (group_sizes > 0))
 
 
-def _shards_something(job: Job, table: PlanTable) -> Booleans:
-    """Whether a layout is one of its own, `(n,)`: without replicas all stages are one, and so are groups that hold all."""
+def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
+    """Whether ZeRO stage and groups make a layout another one, `(n,)`: groups that hold all are the same as none."""
     replicas = table.data_parallel * table.context_parallel
-    is_own = (replicas > 1) | (table.zero_stage == job.search.zero_stages[0])
+    is_own = ~is_without_replicas(job.workload, table) | np.isin(table.zero_stage, _lone_stages(job))
     has_groups = (table.zero_stage > 0) & (table.shard_ranks < replicas)
     return np.asarray(is_own & ((table.shard_ranks == 0) | has_groups))
+
+
+def _lone_stages(job: Job) -> list[int]:
+    """The listed ZeRO stages that are runs of their own where no weight has a replica: of those that are one, the lowest."""
+    workload = job.workload
+    # What ranks that share nothing gather in a pass all the same, or add up in main memory.
+    is_own_at_2 = workload.regathers_weights or workload.offloaded_gradient_fraction > 0.0
+    # No weights in 32 bits that are their own master, and nothing that passes make of weights.
+    has_plain_weights = (
+        workload.gradient_bytes < FULL_GRADIENT_BYTES
+        and workload.sharded_copies == "none"
+        and workload.most_gathered_weights is None
+        and PRECISIONS_IN_16_BITS.issuperset(workload.precisions)
+    )
+    differences = {1: workload.gathers_cast_weights, 2: is_own_at_2, 3: is_own_at_2 or not has_plain_weights}
+    lowest: dict[int, int] = {}
+    for stage in sorted(job.search.zero_stages):
+        lowest.setdefault(sum(differs for first, differs in differences.items() if first <= stage), stage)
+    return list(lowest.values())
 
 
 def _node_ranks(job: Job) -> Integers:
