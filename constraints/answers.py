@@ -8,6 +8,7 @@ something, has to try all of these.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +29,7 @@ NUM_INTERVALS = 49
 """Intervals that a proof tries in that range. Beside the best one the loss is flat: between two of these it changes by less
 than a thousandth of itself."""
 NEVER_HELPED_BY_CAPS = ("deadline_days", "num_gpus")
-"""Limits that no lower cap helps to keep: accelerators that draw less are never faster."""
+"""Limited quantities that no lower cap makes smaller: accelerators that draw less are never faster."""
 
 
 def is_refined(job: Job) -> bool:
@@ -49,29 +50,39 @@ def stepped_caps(job: Job) -> Floats:
     return np.unique(np.round(np.linspace(low, high, num_steps + 1), 4))
 
 
-def caps_of_answers(job: Job) -> tuple[float, ...]:
+def caps_of_answers(job: Job, wanted: Collection[str] = ()) -> tuple[float, ...]:
     """Returns every power cap that a design of an answer may have, highest first.
 
-    Those alone that are listed where refinement tries none, or where a lower one helps to keep no limit of the job.
+    Those alone that are listed where refinement tries none, or where a lower one neither helps to keep a limit of the job nor
+    makes a quantity smaller that is wanted small.
+
+    Args:
+        job: the question.
+        wanted: names of limits whose quantities are wanted small, set or not.
     """
-    if not is_refined(job) or not _caps_can_help(job):
+    if not is_refined(job) or not _caps_can_help(job, {*set_limits(job), *wanted}):
         return job.power_caps
     return tuple(sorted({*job.power_caps, *stepped_caps(job).tolist()}, reverse=True))
 
 
-def _caps_can_help(job: Job) -> bool:
-    """Returns whether capping power below the highest cap can help to keep a limit of the job.
+def _caps_can_help(job: Job, quantities: Collection[str]) -> bool:
+    """Returns whether capping power below the highest cap can make any of some limited quantities smaller.
 
     Rent follows from time alone, so it takes accelerators on sale for a cap to save money.
     """
     is_rented = all(offer.rent_usd_per_gpu_hour is not None for offer in job.offers)
     never = (*NEVER_HELPED_BY_CAPS, "budget_usd") if is_rented else NEVER_HELPED_BY_CAPS
-    return any(name not in never for name in set_limits(job))
+    return any(name not in never for name in quantities)
 
 
-def space_of_answers(space: Space) -> Space:
-    """Returns the space under every cap that a design of an answer may have; itself where that is no more."""
-    caps = caps_of_answers(space.job)
+def space_of_answers(space: Space, wanted: Collection[str] = ()) -> Space:
+    """Returns the space under every cap that a design of an answer may have; itself where that is no more.
+
+    Args:
+        space: the layouts of a job.
+        wanted: names of limits whose quantities are wanted small, set or not.
+    """
+    caps = caps_of_answers(space.job, wanted)
     if caps == space.job.power_caps:
         return space
     search = space.job.search.model_copy(update={"power_caps": caps})

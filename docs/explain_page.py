@@ -31,7 +31,8 @@ capplan explain examples/bloom-176b.yaml --fewest-gpus
 - A job alone: how many designs each constraint removes, and which limits bind: without which of them the least time, cost
   or carbon of all designs that keep the others would be smaller, and by how much. Spaces above `--simulate-up-to`, 200,000
   designs, are counted by rules and bounds alone. The least values are exact, since layouts are simulated in the order of
-  their bounds until none can win. Where no design is left, the proof and the smallest changes that help (exit code 3).
+  their bounds until none can win, under every power cap that refinement tries where lower ones help. Where no
+  design is left, the proof and the smallest changes that help (exit code 3).
 - `--fewest-gpus`: the smallest cluster that keeps every limit, a deadline for instance: CP-SAT gives the fewest
   accelerators that the bounds admit, simulation the fewest that do.
 - Where degrees of parallelism contradict each other, so that there is no layout at all, CP-SAT names a minimal set of rules

@@ -7,10 +7,10 @@ explain_space(job)                  how many designs each one removes, and which
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from constraints.answers import space_of_answers
+from constraints.answers import caps_of_answers, space_of_answers
 from constraints.bounds import WHOLE, least_needs
 from constraints.feasibility import fewest_accelerators
 from constraints.limits import LIMIT_NAMES, set_limits
@@ -113,7 +113,7 @@ def explain_space(
         num_admitted=counted.num_admitted,
         num_feasible=counted.num_feasible,
         removed=tuple(RemovedDesigns.model_validate(asdict(one)) for one in counted.removals),
-        binding=() if reason else _binding(job, least),
+        binding=() if reason else _binding(job, whole, least),
         fewest=_fewest(job, whole, least) if with_fewest and reason is None else None,
         infeasibility=reason,
     )
@@ -125,18 +125,28 @@ def _infeasibility(job: Job, space: Space) -> Infeasibility | None:
     return finding if isinstance(finding, Infeasibility) else None
 
 
-def _binding(job: Job, least: LeastValues) -> tuple[Binding, ...]:
+def _binding(job: Job, whole: Space, least: LeastValues) -> tuple[Binding, ...]:
     limits = set_limits(job)
     found = []
-    for quantity in (QUANTITIES[one] for one in QUANTITIES if one in job.objectives):
-        without = {name: least.of(quantity, [other for other in limits if other != name]) for name in limits}
-        held = least.of(quantity, limits)  # known by now where a limit does not bind
+    for quantity, values in _least_by_quantity(job, whole, least):
+        without = {name: values.of(quantity, [other for other in limits if other != name]) for name in limits}
+        held = values.of(quantity, limits)  # known by now where a limit does not bind
         for name, free in without.items():
             if held and free and name != quantity and free.value < held.value * (1.0 - SAME_FRACTION):
                 found.append(
                     Binding(constraint=name, quantity=quantity, least=held.value, least_without=free.value)
                 )
     return tuple(sorted(found, key=lambda one: (LIMIT_NAMES.index(one.constraint), one.quantity)))
+
+
+def _least_by_quantity(job: Job, whole: Space, least: LeastValues) -> Iterator[tuple[str, LeastValues]]:
+    """Yields what may be bound and its least values, under lower caps too where these make it smaller."""
+    quantities = [QUANTITIES[one] for one in QUANTITIES if one in job.objectives]
+    wider = space_of_answers(whole, quantities)
+    of_more_caps = least if wider is whole else LeastValues(wider)
+    for quantity in quantities:
+        is_capped = caps_of_answers(whole.job, (quantity,)) == wider.job.power_caps
+        yield quantity, of_more_caps if is_capped else least
 
 
 def _fewest(job: Job, space: Space, least: LeastValues) -> FewestAccelerators | None:

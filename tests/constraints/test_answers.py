@@ -70,6 +70,15 @@ def test_caps_are_left_out_where_they_cannot_help() -> None:
     assert caps_of_answers(job_with(search=plain, limits={"power_w": 9e9})) == (1.0, 0.6)
 
 
+def test_caps_are_tried_for_what_they_make_smaller() -> None:
+    job = job_with(search={"num_refinements": 1}, limits={"deadline_days": 9})
+    for wanted in ((), ("deadline_days",), ("budget_usd",), ("num_gpus",)):
+        assert caps_of_answers(job, wanted) == (1.0,)
+    assert len(caps_of_answers(job, ("budget_usd", "carbon_kgco2e"))) == 9
+    assert len(caps_of_answers(job_with(H100_BOUGHT, search={"num_refinements": 1}), ("budget_usd",))) == 9
+    assert caps_of_answers(job_with(), ("carbon_kgco2e",)) == (1.0,)
+
+
 def test_a_lower_cap_makes_no_run_shorter_and_no_rent_lower() -> None:
     job = job_with(search={"micro_batch_sizes": [1, 2]})
     designs = cross_run_knobs(job, enumerate_layouts(job))

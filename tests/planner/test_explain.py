@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from constraints.answers import stepped_caps
 from constraints.evaluation import evaluate
 from constraints.lattice import candidate_blocks, cross_run_knobs, enumerate_layouts
 from constraints.limits import set_limits, with_limits
@@ -149,6 +151,30 @@ def test_a_limit_binds_where_a_better_design_breaks_it_alone() -> None:
     assert binding.least_without == pytest.approx(cost[kept].min())
     loose = with_limits(job, {name: 1e3 * limit for name, limit in set_limits(job).items()})
     assert explain_space(loose).binding == ()
+
+
+def test_the_least_carbon_is_that_of_every_cap_that_refinement_tries() -> None:
+    """No limit is easier to keep under a lower cap, but less is emitted. The interval is given, so that none other is tried."""
+    listed = limited_job()
+    search = listed.search.model_copy(update={"power_caps": None, "num_refinements": 1})
+    given = listed.checkpointing.model_copy(update={"interval_s": 3600.0})
+    job = listed.model_copy(update={"search": search, "checkpointing": given})
+    designs = cross_run_knobs(job, enumerate_layouts(job))
+    carbon = dict.fromkeys(("all", "without deadline_days", "uncapped"), np.inf)
+    for cap in stepped_caps(job):
+        result = evaluate(job, replace(designs, power_cap_fraction=np.full(len(designs), cap)))
+        kept = result.excess.is_possible & (result.excess.budget_usd == 0.0)
+        in_time = kept & (result.excess.deadline_days == 0.0)
+        chosen = {"all": in_time, "without deadline_days": kept} | (
+            {"uncapped": in_time} if cap == 1.0 else {}
+        )
+        for name, rows in chosen.items():
+            carbon[name] = min(carbon[name], float(result.scores.carbon_kgco2e[rows].min()))
+    found = {(one.constraint, one.quantity): one for one in explain_space(job, simulate_up_to=0).binding}
+    binding = found["deadline_days", "carbon_kgco2e"]
+    assert binding.least == pytest.approx(carbon["all"])
+    assert binding.least_without == pytest.approx(carbon["without deadline_days"])
+    assert carbon["without deadline_days"] < carbon["all"] < carbon["uncapped"]
 
 
 def test_the_smallest_cluster_is_the_least_of_all_feasible_designs() -> None:
