@@ -103,8 +103,13 @@ def num_points(sweep: Sweep) -> int:
     return len(sweep.num_gpus) * math.prod(len(values) for values in sweep.axes.values())
 
 
+def as_written(value: object) -> str:
+    """Returns a value of an axis as `--set` takes it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
-    overrides = [f"{field}={value}" for field, value in axes.items()]
+    overrides = [f"{field}={as_written(value)}" for field, value in axes.items()]
     if sweep.calibration is not None:
         overrides.insert(0, f"calibration={json.dumps(str((folder / sweep.calibration).absolute()))}")
     if isinstance(sweep.job, str):

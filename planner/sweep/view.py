@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from planner import human
-from planner.sweep.grid import Sweep
+from planner.sweep.grid import Sweep, as_written
 from planner.sweep.table import Row
 from planner.text_blocks import grid, headline, sentences, title
 from simulator.units import MINUTE
@@ -47,7 +47,9 @@ def empty_points(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
     """Yields the sizes that have no design, with the values of the axes."""
     filled = {(*(str(row[axis]) for axis in sweep.axes), row["num_gpus"]) for row in rows}
     for values in product(*sweep.axes.values()):
-        where = ", ".join(f"{axis} = {value}" for axis, value in zip(sweep.axes, values, strict=True))
+        where = ", ".join(
+            f"{axis} = {as_written(value)}" for axis, value in zip(sweep.axes, values, strict=True)
+        )
         for size in sweep.num_gpus:
             if (*map(str, values), size) not in filled:
                 yield f"{human.count(size)} GPUs" + (f" ({where})" if where else "")
@@ -72,7 +74,7 @@ def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
     """The rows by the values of the axes, with a heading each."""
     found: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(f"{axis} = {row[axis]}" for axis in sweep.axes), []).append(row)
+        found.setdefault(tuple(f"{axis} = {as_written(row[axis])}" for axis in sweep.axes), []).append(row)
     for key, point in found.items():
         yield f"at {', '.join(key)}" if key else "at every size", point
 

@@ -94,6 +94,28 @@ def test_axes_are_fields_of_the_job() -> None:
     assert number(rows[1], "cost_usd") == pytest.approx(2.0 * number(rows[0], "cost_usd"))
 
 
+def test_an_axis_may_leave_a_field_out() -> None:
+    axes = {
+        "workload.lora": [None, {"rank": 16, "targets": ["linear_qkv"]}],
+        "reliability": [{"preset": "typical", "straggler_log_mean": None}],
+    }
+    sweep = sweep_with(
+        axes=axes, num_gpus=[16], checkpoint_intervals_s=["auto"], checkpoint_schemes=["async"]
+    )
+    points = points_of(sweep)
+    lora = [point.job.workload.lora for point in points]
+    assert lora[0] is None
+    assert lora[1] is not None
+    assert lora[1].rank == 16
+    shown = rendered(lambda console: show_sweep(sweep, sweep_rows(sweep, points), console))
+    assert "workload.lora = null, " in shown
+    assert list(empty_points(sweep, [])) == [
+        '16 GPUs (workload.lora = null, reliability = {"preset": "typical", "straggler_log_mean": null})',
+        '16 GPUs (workload.lora = {"rank": 16, "targets": ["linear_qkv"]}, '
+        'reliability = {"preset": "typical", "straggler_log_mean": null})',
+    ]
+
+
 def test_a_size_at_which_nothing_fits_has_no_rows() -> None:
     sweep = sweep_with(axes={"workload.model": ["llama-3.1-405b"]}, num_gpus=[8])
     points = points_of(sweep)
