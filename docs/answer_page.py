@@ -61,7 +61,7 @@ these defaults.
 `--set` replaces values of the job ([how](job-file.md)), and `--calibration FILE.yaml` takes [constants of your
 cluster](calibrate.md). Two decisions can be typed beside the plan, and then count instead of those in it: `--scheme NAME` is
 its `checkpoint_scheme`, and `--interval` its `checkpoint_interval_s`, in seconds (`600`), in steps (`100steps`: as long as
-the run takes for them, stragglers included), or `auto` for the interval that loses least.
+the run takes for them, stragglers included), or `auto` for the interval that loses least, also where the job has one.
 
 A layout outside the offer's range of accelerators is simulated all the same; one that breaks another rule of layouts
 cannot run, so its `design` is null and `violations` says why, with the nearest values that would do.

@@ -24,6 +24,8 @@ def job_and_plan(
 ) -> tuple[Job, dict[str, object]]:
     """Reads a job and a plan of it, and returns both; the plan is as it was written, with its saves as in `with_saves`.
 
+    Where the interval that loses least is asked for, the job has none either.
+
     Args:
         file: path of the job file.
         overrides: values that replace those of the job, see `planner.job.file.load_job`.
@@ -35,7 +37,15 @@ def job_and_plan(
         InputError: the file, a value or the plan is broken.
     """
     job = load_job(file, overrides)
+    if interval == Interval():
+        job = without_interval(job)
     return job, with_saves(job, read_plan(plan), scheme=scheme, interval=interval)
+
+
+def without_interval(job: Job) -> Job:
+    """Returns the job without an interval of its own between saves, so that the one that loses least is chosen."""
+    none = {"interval_s": None, "interval_steps": None}
+    return job.model_copy(update={"checkpointing": job.checkpointing.model_copy(update=none)})
 
 
 def with_saves(

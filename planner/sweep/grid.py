@@ -21,6 +21,7 @@ from constraints.evaluation import Evaluation, evaluate
 from planner.arguments import check_kind, path_given
 from planner.fastest_layout import fastest_layout
 from planner.job.file import load_job, parse_job
+from planner.plan_saves import without_interval
 from planner.record_input import read_record
 from simulator.errors import InputError, Problem
 from simulator.job import Job
@@ -50,7 +51,7 @@ class Sweep(Record):
     calibration: str | None = None
     """Calibration file in the place of the job's own, relative to this file."""
     checkpoint_intervals_s: tuple[PositiveFloat | Literal["auto"], ...] = Field(default=(AUTO,), min_length=1)
-    """Training time between saves; `auto`: the one that loses least."""
+    """Training time between saves; `auto`: the one that loses least, whatever interval the job has."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,8 @@ def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
         job = load_job(folder / sweep.job, overrides)
     else:
         job = parse_job(sweep.job, name=sweep.name, folder=folder, source=sweep.name, overrides=overrides)
-    return job.model_copy(update={"limits": Limits()})
+    # Every row names its interval, or asks for the one that loses least.
+    return without_interval(job).model_copy(update={"limits": Limits()})
 
 
 def _refuse_partial_nodes(sweep: Sweep, job: Job) -> None:

@@ -267,6 +267,26 @@ def test_an_interval_shorter_than_a_step_is_raised_and_said_so(capsys: pytest.Ca
     assert any(warning.startswith(told) for warning in found.warnings)
 
 
+@pytest.mark.parametrize("given", ["interval_s=60", "interval_steps=3"])
+def test_an_interval_that_is_to_be_chosen_is_none_of_the_job(
+    given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--interval", "auto", "--no-sensitivities")
+    free, chosen, fixed = (
+        answer(capsys, AS_IT_WAS_RUN, *more).design
+        for more in (
+            options,
+            (*options, "--set", f"checkpointing.{given}"),
+            ("--set", f"checkpointing.{given}"),
+        )
+    )
+    assert free is not None
+    assert chosen is not None
+    assert fixed is not None
+    assert chosen.checkpoint_interval_s == free.checkpoint_interval_s
+    assert chosen.time_to_train_days == free.time_to_train_days < fixed.time_to_train_days
+
+
 def test_people_read_the_verdict_what_is_broken_and_where_everything_goes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

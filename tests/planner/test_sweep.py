@@ -68,6 +68,17 @@ def test_no_fixed_interval_beats_the_automatic_one() -> None:
         assert (goodput[:, 0] >= goodput.max(axis=1) - 1e-4).all()
 
 
+@pytest.mark.parametrize("given", [{"interval_s": 60.0}, {"interval_steps": 5}])
+def test_the_automatic_interval_is_none_of_the_job(given: dict[str, object]) -> None:
+    fields = {"num_gpus": [16], "checkpoint_schemes": ["async"], "checkpoint_intervals_s": ["auto", 60]}
+    without, with_one = (
+        sweep_rows(sweep, points_of(sweep))
+        for sweep in (sweep_with(**fields), sweep_with(**fields, job=JOB | {"checkpointing": given}))
+    )
+    assert with_one == without
+    assert number(with_one[0], "used_interval_s") > number(with_one[1], "used_interval_s")
+
+
 def test_no_layout_of_a_size_is_faster_than_the_chosen_one() -> None:
     narrow = sweep_with(job=JOB | {"search": {"micro_batch_sizes": [1], "tensor_parallel": [2]}})
     for wide_point, narrow_point in zip(points_of(sweep_with()), points_of(narrow), strict=True):
@@ -109,10 +120,10 @@ def test_an_axis_may_leave_a_field_out() -> None:
     assert lora[1].rank == 16
     shown = rendered(lambda console: show_sweep(sweep, sweep_rows(sweep, points), console))
     assert "workload.lora = null, " in shown
+    last = 'reliability = {"preset": "typical", "straggler_log_mean": null}'
     assert list(empty_points(sweep, [])) == [
-        '16 GPUs (workload.lora = null, reliability = {"preset": "typical", "straggler_log_mean": null})',
-        '16 GPUs (workload.lora = {"rank": 16, "targets": ["linear_qkv"]}, '
-        'reliability = {"preset": "typical", "straggler_log_mean": null})',
+        f"16 GPUs (workload.lora = null, {last})",
+        f'16 GPUs (workload.lora = {{"rank": 16, "targets": ["linear_qkv"]}}, {last})',
     ]
 
 
