@@ -84,13 +84,16 @@ SWEEP_INTRODUCTION = """\
 `capplan sweep SWEEP.yaml` simulates every combination of a grid: the fields of the job that are named as axes, the sizes
 of the cluster, the checkpoint schemes and the intervals between saves. At each size the layout of the shortest step that
 fits the memory is taken, with spares that suffice for 99 of 100 failures, so that the rows of one size differ only in how
-they save. Limits of the job are not applied: a sweep shows what there is.
+they save. A scheme that this layout cannot have, such as `replica_ft` under ZeRO-3, runs on the fastest layout of the search
+that can, and whose main memory holds its saves. Where there is none, its rows have no figures, and `broken_constraint` names
+[what keeps all layouts from it](constraints.md). Limits of the job are not applied: a sweep shows what there is.
 
 ```sh
 capplan sweep examples/studies/cluster-size-and-checkpointing.yaml --output rows.csv
 ```
 
-The terminal shows for every size and scheme the largest goodput and the interval that reaches it; `--output` (a new CSV file)
+The terminal shows for every size and scheme the largest goodput and the interval that reaches it, `*` behind those on another
+layout, and `-` with the reason for schemes that no layout can have; `--output` (a new CSV file)
 and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
 saves, tokens per second with and without interruptions, time, energy, cost and carbon.
 [The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.

@@ -1,11 +1,11 @@
-"""Which layout that fits the memory has the shortest step? Of a job, or of each of several sizes at once.
+"""Which layout that fits the memory has the shortest step? Of a job and a checkpoint scheme, or of several sizes at once.
 
 Simulated are the layouts of the lowest bounds, until no bound is below the shortest step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,13 +25,28 @@ from simulator.table import Floats, Integers
 
 FIRST_DESIGNS: Final = 256
 """Designs of a size that are simulated before the bounds of its others are looked at again, then twice as many each time."""
+StepsOf = Callable[[Job, PlanTable], Floats]
+"""The step of every design, seconds `(n,)`; endless for those that do not count."""
 
 
-def fastest_layout(job: Job) -> PlanTable | None:
-    """Returns the layout of the shortest step of all, with sufficient spares, one row; `None` where none fits the memory."""
-    job = _with_fast_knobs(job)
+def fastest_layout(
+    job: Job, scheme: CheckpointScheme = CheckpointScheme.ASYNC, *, fits_hosts: bool = False
+) -> PlanTable | None:
+    """Returns the layout of the shortest step of all, with sufficient spares, one row; `None` where none fits the memory.
+
+    Args:
+        job: the job.
+        scheme: how it saves; only layouts that can save so count.
+        fits_hosts: whether saves, and what is offloaded, have to fit the main memory, too.
+    """
+    job = _with_fast_knobs(job, scheme)
     designs = cross_run_knobs(job, enumerate_layouts(job))
-    rows = _fastest_rows(job, designs, np.zeros(len(designs), dtype=np.int64))
+    rows = _fastest_rows(
+        job,
+        designs,
+        np.zeros(len(designs), dtype=np.int64),
+        _steps_that_fit_hosts_s if fits_hosts else _steps_that_fit_s,
+    )
     return designs.take(rows) if len(rows) else None
 
 
@@ -48,7 +63,7 @@ def fastest_of_sizes(job: Job, sizes: Sequence[int]) -> Mapping[int, Evaluation]
     job = _of_sizes(job.model_copy(update={"limits": Limits()}), sizes)
     fast = _with_fast_knobs(job)
     designs = cross_run_knobs(fast, _layouts_of(fast, sizes))
-    rows = _fastest_rows(fast, designs, designs.num_gpus)
+    rows = _fastest_rows(fast, designs, designs.num_gpus, _steps_that_fit_s)
     if len(rows) == 0:
         return {}
     fastest = evaluate(job, designs.take(rows))
@@ -62,10 +77,10 @@ def _of_sizes(job: Job, sizes: Sequence[int]) -> Job:
     return job.model_copy(update={"offers": offers})
 
 
-def _with_fast_knobs(job: Job) -> Job:
+def _with_fast_knobs(job: Job, scheme: CheckpointScheme = CheckpointScheme.ASYNC) -> Job:
     """The job with the knobs of a run that leave a step as short as it can be."""
     only = {
-        "checkpoint_schemes": (CheckpointScheme.ASYNC,),
+        "checkpoint_schemes": (scheme,),
         "with_spares": (True,),
         "power_caps": (max(job.power_caps),),  # less power never shortens a step
     }
@@ -82,13 +97,14 @@ def _layouts_of(job: Job, sizes: Sequence[int]) -> PlanTable:
     return PlanTable.concatenate(found)
 
 
-def _fastest_rows(job: Job, designs: PlanTable, group: Integers) -> Integers:
+def _fastest_rows(job: Job, designs: PlanTable, group: Integers, steps_of: StepsOf) -> Integers:
     """The row of the shortest step of each group that has one, in the order of the groups' numbers.
 
     Args:
         job: the job.
         designs: `(n,)`.
         group: the number of each design's group, `(n,)`.
+        steps_of: the steps of the designs that count.
     """
     groups, group = np.unique(group, return_inverse=True)
     shortest_s, fastest = np.full(len(groups), np.inf), np.full(len(groups), -1)
@@ -101,7 +117,7 @@ def _fastest_rows(job: Job, designs: PlanTable, group: Integers) -> Integers:
         rows = rows[bounds_s[rows] <= shortest_s[group[rows]]]
         if len(rows) == 0:
             break
-        steps_s = _steps_that_fit_s(job, designs.take(rows))
+        steps_s = steps_of(job, designs.take(rows))
         for each in np.unique(group[rows]):
             own = np.flatnonzero(group[rows] == each)
             best = own[np.argmin(steps_s[own])]
@@ -115,3 +131,11 @@ def _steps_that_fit_s(job: Job, designs: PlanTable) -> Floats:
     steps, memory = steps_and_memory(job, designs)
     fits = memory.peak_bytes <= usable_memory_bytes(job)[designs.offer]
     return np.where(fits & np.isfinite(steps.step_time_s), steps.step_time_s, np.inf)
+
+
+def _steps_that_fit_hosts_s(job: Job, designs: PlanTable) -> Floats:
+    """The same; endless, too, where saves and what is offloaded do not fit the main memory."""
+    found = evaluate(job, designs)
+    fits = (found.excess.memory == 0.0) & (found.excess.host_memory == 0.0)
+    steps_s = found.outcomes.steps.step_time_s
+    return np.where(fits & np.isfinite(steps_s), steps_s, np.inf)

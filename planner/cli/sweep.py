@@ -43,7 +43,8 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     """Simulate every combination of the axes, sizes, checkpoint schemes and intervals of SWEEP.yaml.
 
     At each size the layout of the shortest step that fits the memory is taken, so that designs of one size differ only
-    in how they save. docs/sweep.md lists the fields; examples/studies/ has a sweep from 128 to 16,384 GPUs.
+    in how they save; schemes that it cannot have run on the fastest layout that can. docs/sweep.md lists the fields;
+    examples/studies/ has a sweep from 128 to 16,384 GPUs.
 
     Exit codes: 0 an answer; 2 broken input; 130 interrupted, with the rows until then.
     """

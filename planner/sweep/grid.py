@@ -1,7 +1,8 @@
 """How do cluster size, checkpoint scheme and interval change a job? A grid of designs, each simulated in full.
 
 For every combination of the axes and every size the layout of the shortest step is taken, and run under every scheme
-and interval. So the rows of one size differ only in how they save.
+and interval, so that the rows of one size differ only in how they save. Schemes that it cannot have run on the fastest layout
+that can; those that no layout can have are named with the constraint that keeps them out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from constraints.evaluation import Evaluation, evaluate
+from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.arguments import check_kind, path_given
 from planner.fastest_layout import fastest_layout
 from planner.job.file import load_job, parse_job
@@ -27,10 +29,12 @@ from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.limits import Limits
 from simulator.offer import GpuRange
-from simulator.plan import CheckpointScheme
+from simulator.plan import CheckpointScheme, PlanTable
 from simulator.record import Record
 
 AUTO: Literal["auto"] = "auto"
+HOST_MEMORY = "host_memory"
+"""The constraint that saves which the main memory does not hold break."""
 MOST_POINTS = 100_000
 """Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
 
@@ -63,7 +67,9 @@ class SweepPoint:
     job: Job
     """The job with these values, with every offer at this size."""
     result: Evaluation | None
-    """One row per scheme and interval, in the sweep's order; none where no layout fits."""
+    """One row per interval and scheme that some layout can have, in the sweep's order; none where no layout fits."""
+    broken: Mapping[CheckpointScheme, str] = field(default_factory=dict)
+    """The other schemes, each with the name of the constraint that keeps all layouts that fit from it."""
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -96,7 +102,7 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
         _refuse_partial_nodes(sweep, job)
         for num_gpus in sweep.num_gpus:
             sized = _sized(job, num_gpus)
-            yield SweepPoint(axes=axes, job=sized, result=_evaluated(sized, sweep))
+            yield _point(axes, sized, sweep)
 
 
 def num_points(sweep: Sweep) -> int:
@@ -110,7 +116,7 @@ def as_written(value: object) -> str:
 
 
 def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
-    overrides = [f"{field}={as_written(value)}" for field, value in axes.items()]
+    overrides = [f"{name}={as_written(value)}" for name, value in axes.items()]
     if sweep.calibration is not None:
         overrides.insert(0, f"calibration={json.dumps(str((folder / sweep.calibration).absolute()))}")
     if isinstance(sweep.job, str):
@@ -141,20 +147,55 @@ def _sized(job: Job, num_gpus: int) -> Job:
     return job.model_copy(update={"offers": offers})
 
 
-def _evaluated(job: Job, sweep: Sweep) -> Evaluation | None:
-    """The fastest layout of a size under every scheme and interval."""
-    layout = fastest_layout(job)
+def _point(axes: Mapping[str, object], job: Job, sweep: Sweep) -> SweepPoint:
+    """The fastest layout of a size for every scheme, under all intervals."""
+    fastest = fastest_layout(job)
+    if fastest is None:
+        return SweepPoint(axes=axes, job=job, result=None)
+    found = {scheme: _layout_or_rule(job, fastest, scheme) for scheme in sweep.checkpoint_schemes}
+    plans = [
+        _with_intervals(layout, scheme, sweep)
+        for scheme in sweep.checkpoint_schemes
+        if isinstance(layout := found[scheme], PlanTable)
+    ]
+    return SweepPoint(
+        axes=axes,
+        job=job,
+        result=evaluate(job, PlanTable.concatenate([fastest.take(slice(0)), *plans])),
+        broken={scheme: rule for scheme, rule in found.items() if isinstance(rule, str)},
+    )
+
+
+def _layout_or_rule(job: Job, fastest: PlanTable, scheme: CheckpointScheme) -> PlanTable | str:
+    """The fastest layout that can save by a scheme; the name of the constraint that keeps all from it where there is none.
+
+    Args:
+        job: the job.
+        fastest: the fastest layout of all, whatever the scheme.
+        scheme: how it is to save.
+    """
+    rule = _broken_rule(job, fastest, scheme)
+    layout = fastest_layout(job, scheme) if rule else fastest
     if layout is None:
-        return None
-    knobs = list(product(sweep.checkpoint_schemes, sweep.checkpoint_intervals_s))
-    rows = layout.take(np.zeros(len(knobs), dtype=np.intp))
-    return evaluate(
-        job,
-        replace(
-            rows,
-            checkpoint_scheme=np.array([scheme.code for scheme, _ in knobs]),
-            checkpoint_interval_s=np.array(
-                [np.nan if interval == AUTO else float(interval) for _, interval in knobs]
-            ),
-        ),
+        return rule
+    own = replace(layout, checkpoint_scheme=np.full(len(layout), scheme.code))
+    if evaluate(job, own).excess.host_memory[0] == 0.0:
+        return layout
+    layout = fastest_layout(job, scheme, fits_hosts=True)
+    return HOST_MEMORY if layout is None else layout
+
+
+def _broken_rule(job: Job, layout: PlanTable, scheme: CheckpointScheme) -> str:
+    """Name of the rule that keeps a layout, one row, from saving by a scheme; empty for none."""
+    excess = layout_excess(job, replace(layout, checkpoint_scheme=np.full(len(layout), scheme.code)))[0]
+    return next((rule.name for rule, far in zip(LAYOUT_RULES, excess, strict=True) if far > 0.0), "")
+
+
+def _with_intervals(layout: PlanTable, scheme: CheckpointScheme, sweep: Sweep) -> PlanTable:
+    intervals_s = [np.nan if each == AUTO else float(each) for each in sweep.checkpoint_intervals_s]
+    rows = layout.take(np.zeros(len(intervals_s), dtype=np.intp))
+    return replace(
+        rows,
+        checkpoint_scheme=np.full(len(rows), scheme.code),
+        checkpoint_interval_s=np.array(intervals_s),
     )

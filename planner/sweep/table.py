@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from simulator.units import DAY, JOULES_PER_KWH
 from studies.design_table import plan_columns
 
 Row = dict[str, object]
+BROKEN = "broken_constraint"
+"""Column with the name of the constraint that keeps every layout from the scheme; empty where one can have it."""
 
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
@@ -22,20 +25,26 @@ def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
 
 
 def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
-    """Returns the rows of one point: its axes, its decisions, and what comes of them with the unit in every name."""
+    """Returns the rows of one point: its axes, its decisions, and what comes of them with the unit in every name.
+
+    A scheme that no layout can have has rows of `None` but for size, scheme and interval, and names what it breaks.
+    """
     if point.result is None:
         return []
-    asked = [interval for _ in sweep.checkpoint_schemes for interval in sweep.checkpoint_intervals_s]
-    columns: Mapping[str, np.ndarray] = {
-        **plan_columns(point.job, point.result.plans),
-        "checkpoint_interval_s": np.array([str(value) for value in asked]),
-        **_figures(point),
-    }
-    names = list(columns)
-    return [
-        {**point.axes, **dict(zip(names, values, strict=True))}
-        for values in zip(*(column.tolist() for column in columns.values()), strict=True)
-    ]
+    columns = {**plan_columns(point.job, point.result.plans), **_figures(point)}
+    found = zip(*(column.tolist() for column in columns.values()), strict=True)
+    num_gpus = point.job.offers[0].num_gpus.max
+    rows: list[Row] = []
+    for scheme, interval in product(sweep.checkpoint_schemes, sweep.checkpoint_intervals_s):
+        broken = point.broken.get(scheme)
+        values = next(found) if broken is None else (None,) * len(columns)
+        asked = {
+            "num_gpus": num_gpus,
+            "checkpoint_scheme": scheme.value,
+            "checkpoint_interval_s": str(interval),
+        }
+        rows.append({**point.axes, **dict(zip(columns, values, strict=True)), **asked, BROKEN: broken or ""})
+    return rows
 
 
 def write_rows(rows: list[Row], path: Path) -> None:
@@ -43,6 +52,11 @@ def write_rows(rows: list[Row], path: Path) -> None:
     from planner.output import write_csv
 
     write_csv(rows, path)
+
+
+def can_run(row: Row) -> bool:
+    """Returns whether some layout can save by the scheme of a row, so that there are figures."""
+    return row[BROKEN] == ""
 
 
 def is_auto(row: Row) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
+from constraints.registry import CONSTRAINTS
 from planner import human
 from planner.sweep.grid import Sweep, as_written
-from planner.sweep.table import Row
+from planner.sweep.table import BROKEN, Row, can_run
 from planner.text_blocks import grid, headline, sentences, title
 from simulator.units import MINUTE
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+NONE = "-"
+"""The cell of a scheme that no layout can have."""
+ELSEWHERE = "*"
+"""Behind the cell of a scheme that the fastest layout cannot have."""
 MOST_EMPTY = 10
 """Sizes without a layout that are named."""
 
@@ -30,11 +35,18 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
         console: where to write.
         is_whole: whether all sizes were tried.
     """
-    headline(console, f"{sweep.name}: {human.designs(len(rows))}", is_good=bool(rows))
-    for name, point in _points(sweep, rows):
+    num_designs = sum(map(can_run, rows))
+    headline(console, f"{sweep.name}: {human.designs(num_designs)}", is_good=num_designs > 0)
+    tables = [(name, list(_table(sweep, point))) for name, point in _points(sweep, rows)]
+    for name, lines in tables:
         title(console, name)
-        grid(console, _table(sweep, point))
+        grid(console, lines)
     notes = ["Each cell: the largest goodput of all intervals in per cent, and that interval in minutes."]
+    if any(cell.endswith(ELSEWHERE) for _, lines in tables for line in lines for cell in line):
+        notes.append(
+            f"{ELSEWHERE} on the fastest layout that can save so, which is another one than the fastest of all."
+        )
+    notes += _why_not(rows)
     if sweep.calibration:
         notes.append(f"With the constants of {sweep.calibration}.")
     if rows and is_whole and (empty := list(empty_points(sweep, rows))):
@@ -55,10 +67,21 @@ def empty_points(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
                 yield f"{human.count(size)} GPUs" + (f" ({where})" if where else "")
 
 
-def best_by_scheme(rows: list[Row]) -> dict[str, Row]:
-    """Returns for every checkpoint scheme the row of the largest goodput."""
-    best: dict[str, Row] = {}
+def _why_not(rows: list[Row]) -> Iterator[str]:
+    """Yields what keeps schemes from all layouts of a size, each constraint once."""
+    schemes: dict[str, dict[str, None]] = {}
     for row in rows:
+        if not can_run(row):
+            schemes.setdefault(str(row[BROKEN]), {})[str(row["checkpoint_scheme"])] = None
+    for rule, kept_out in schemes.items():
+        tried = f"every layout of the search that fits breaks {rule}"
+        yield f"{NONE} {', '.join(kept_out)}: {tried}: {CONSTRAINTS[rule].sentence}."
+
+
+def best_by_scheme(rows: list[Row]) -> dict[str, Row]:
+    """Returns for every checkpoint scheme that some layout can have the row of the largest goodput."""
+    best: dict[str, Row] = {}
+    for row in filter(can_run, rows):
         scheme = str(row["checkpoint_scheme"])
         if scheme not in best or number(row, "goodput_fraction") > number(best[scheme], "goodput_fraction"):
             best[scheme] = row
@@ -82,18 +105,34 @@ def _points(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, list[Row]]]:
 def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
     schemes = [scheme.value for scheme in sweep.checkpoint_schemes]
     yield "GPUs", "MFU", "time", *schemes
-    sizes: dict[tuple[object, object], list[Row]] = {}
+    sizes: dict[object, list[Row]] = {}
     for row in rows:
-        sizes.setdefault((row["num_gpus"], row["accelerator"]), []).append(row)
-    for here in sizes.values():
+        sizes.setdefault(row["num_gpus"], []).append(row)
+    for size, here in sizes.items():
         best = best_by_scheme(here)
-        fastest = max(best.values(), key=lambda row: number(row, "goodput_fraction"))
-        yield (
-            human.count(number(fastest, "num_gpus")),
-            human.percent(number(fastest, "mfu_fraction")),
-            human.days(number(fastest, "time_to_train_days")),
-            *(_cell(best[scheme]) for scheme in schemes),
-        )
+        yield human.count(cast(int, size)), *_best_figures(best), *_cells(best, schemes)
+
+
+def _best_figures(best: Mapping[str, Row]) -> tuple[str, str]:
+    """MFU and time of the scheme that ends first."""
+    if not best:
+        return NONE, NONE
+    # Runs that never end are told apart by their goodput.
+    first = min(
+        best.values(),
+        key=lambda row: (number(row, "time_to_train_days"), -number(row, "goodput_fraction")),
+    )
+    return human.percent(number(first, "mfu_fraction")), human.days(number(first, "time_to_train_days"))
+
+
+def _cells(best: Mapping[str, Row], schemes: Sequence[str]) -> Iterator[str]:
+    shortest_s = min((number(row, "step_time_s") for row in best.values()), default=math.inf)
+    for scheme in schemes:
+        if scheme in best:
+            is_elsewhere = number(best[scheme], "step_time_s") > shortest_s
+            yield _cell(best[scheme]) + (ELSEWHERE if is_elsewhere else "")
+        else:
+            yield NONE
 
 
 def _cell(row: Row) -> str:

@@ -10,12 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from constraints.evaluation import evaluate
+from constraints.lattice import cross_run_knobs, enumerate_layouts
+from constraints.layout import is_valid_layout
 from planner.cli.commands import main
 from planner.cli.output import rendered
 from planner.sweep.grid import Sweep, SweepPoint, load_sweep, run_sweep
-from planner.sweep.table import is_auto, sweep_rows
+from planner.sweep.table import is_auto, sweep_rows, write_rows
 from planner.sweep.view import best_by_scheme, empty_points, number, show_sweep
+from simulator import catalog
 from simulator.errors import InputError
+from simulator.plan import CheckpointScheme
 
 JOB: dict[str, object] = {
     "workload": {
@@ -77,6 +82,80 @@ def test_the_automatic_interval_is_none_of_the_job(given: dict[str, object]) -> 
     )
     assert with_one == without
     assert number(with_one[0], "used_interval_s") > number(with_one[1], "used_interval_s")
+
+
+def schemes_job(**search: object) -> dict[str, object]:
+    """A batch of 64 sequences that a few splits share, with what `search` says."""
+    wide = {
+        "micro_batch_sizes": [1],
+        "tensor_parallel": [2, 4],
+        "pipeline_parallel": [1, 2],
+        "recompute": ["none"],
+    }
+    return JOB | {"search": wide | search}
+
+
+def test_schemes_that_the_fastest_layout_cannot_have_run_on_the_fastest_that_can() -> None:
+    """ZeRO-3 has no live replica and no whole gradients; ZeRO-0 takes more memory and has both."""
+    schemes = ["async", "replica_ft", "gradient_replica"]
+    sweep = sweep_with(
+        job=schemes_job(zero_stages=[0, 3]), checkpoint_schemes=schemes, checkpoint_intervals_s=["auto"]
+    )
+    num_elsewhere = 0
+    for point in points_of(sweep):
+        assert point.result is not None
+        assert point.broken == {}
+        search = point.job.search.model_copy(update={"checkpoint_schemes": tuple(CheckpointScheme)})
+        job = point.job.model_copy(update={"search": search})
+        result = evaluate(job, cross_run_knobs(job, enumerate_layouts(job)))
+        fits = (result.excess.memory == 0.0) & (result.excess.host_memory == 0.0)
+        for row, scheme in enumerate(schemes):
+            own = fits & (result.plans.checkpoint_scheme == CheckpointScheme(scheme).code)
+            step_s = point.result.outcomes.steps.step_time_s[row]
+            assert step_s == result.outcomes.steps.step_time_s[own].min()
+            num_elsewhere += step_s > result.outcomes.steps.step_time_s[fits].min()
+        assert is_valid_layout(job, point.result.plans).all()
+    shown = rendered(lambda console: show_sweep(sweep, sweep_rows(sweep, points_of(sweep)), console))
+    assert shown.count("*") == num_elsewhere + (num_elsewhere > 0)
+
+
+def test_schemes_that_no_layout_can_have_are_named_with_the_constraint(tmp_path: Path) -> None:
+    sweep = sweep_with(
+        job=schemes_job(zero_stages=[3]),
+        num_gpus=[8],
+        checkpoint_schemes=["replica_ft", "async", "in_memory_peer"],
+        checkpoint_intervals_s=["auto", 600],
+    )
+    rows = sweep_rows(sweep, points_of(sweep))
+    assert [row["broken_constraint"] for row in rows] == [
+        *("live_replica", "live_replica", "", "", "peer_memory", "peer_memory")
+    ]
+    assert [row["checkpoint_interval_s"] for row in rows] == ["auto", "600.0"] * 3
+    for row in rows:
+        assert row["num_gpus"] == 8
+        assert (row["goodput_fraction"] is None) == (row["checkpoint_scheme"] != "async")
+    assert list(best_by_scheme(rows)) == ["async"]
+    shown = rendered(lambda console: show_sweep(sweep, rows, console))
+    assert shown.startswith("test: 2 designs\n")
+    assert "breaks live_replica: checkpoint_scheme just_in_time or" in " ".join(shown.split())
+    write_rows(rows, tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open(encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert [(row["broken_constraint"], row["goodput_fraction"] == "") for row in written[1:4]] == [
+        ("live_replica", True),
+        ("", False),
+        ("", False),
+    ]
+
+
+def test_saves_that_no_main_memory_holds_are_named() -> None:
+    """Peers hold copies of one another: 112 GB of weights and states twice, on two nodes of 80 GB."""
+    node = catalog.node("dgx-h100").model_dump(mode="json") | {"host_memory_bytes": 80e9}
+    offer = {"accelerator": "h100-sxm5-80gb", "num_gpus": 8, "rent_usd_per_gpu_hour": 2.0, "node": node}
+    small = schemes_job() | {"offers": [offer]}
+    sweep = sweep_with(job=small, num_gpus=[16], checkpoint_schemes=["sync", "in_memory_peer"])
+    (point,) = points_of(sweep)
+    assert point.broken == {CheckpointScheme.IN_MEMORY_PEER: "host_memory"}
 
 
 def test_no_layout_of_a_size_is_faster_than_the_chosen_one() -> None:
