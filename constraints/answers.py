@@ -18,7 +18,6 @@ from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, PlanTable
-from simulator.search_options import LOWEST_POWER_CAP
 from simulator.table import Booleans, Floats, Integers
 
 CAP_STEP = 0.05
@@ -44,7 +43,7 @@ def has_other_intervals(job: Job) -> bool:
 
 def stepped_caps(job: Job) -> Floats:
     """Returns the power caps that refinement tries beside those listed: steps between the lowest and the highest."""
-    allowed = job.search.power_caps or (LOWEST_POWER_CAP, 1.0)
+    allowed = job.search.power_caps or (job.lowest_power_cap, 1.0)
     low, high = min(allowed), max(allowed)
     num_steps = max(1, round((high - low) / CAP_STEP))
     return np.unique(np.round(np.linspace(low, high, num_steps + 1), 4))

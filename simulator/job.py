@@ -86,13 +86,19 @@ class Job(Record):
         powers = (limits.power_w, limits.hall_power_w, limits.rack_power_w)
         changes = (limits.power_swing_w, limits.power_ramp_w_per_s, limits.power_range_fraction)
         is_needed = any(limit is not None for limit in (*powers, *changes, limits.carbon_kgco2e))
-        return (1.0, 0.8, LOWEST_POWER_CAP) if is_needed else (1.0,)
+        lowest = self.lowest_power_cap
+        return tuple(dict.fromkeys((1.0, max(0.8, lowest), lowest))) if is_needed else (1.0,)
+
+    @property
+    def lowest_power_cap(self) -> float:
+        """The lowest power cap where the search names none: `LOWEST_POWER_CAP`, or the floor of filler work above it."""
+        return max(LOWEST_POWER_CAP, self.operation.power_floor_fraction)
 
     @property
     def may_cap_power(self) -> bool:
         """Whether a design may have a power cap: of the search, or of refinement, which tries them where none are named."""
         refines = self.search.power_caps is None and self.search.num_refinements > 0
-        return refines or min(self.power_caps) < 1.0
+        return (refines and self.lowest_power_cap < 1.0) or min(self.power_caps) < 1.0
 
     @property
     def objective_weights(self) -> tuple[float, ...]:

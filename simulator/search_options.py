@@ -100,7 +100,8 @@ class Search(Record):
     that are likely to end before a node fails need none."""
     power_caps: tuple[PowerCap, ...] | None = None
     """Power limits of the accelerators to search over, as shares of their TDP; refinement works between them. Left
-    out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1."""
+    out: 1, and under a limit on power or carbon 0.8 and 0.6 too; refinement then works from 0.6 to 1. None of these is below
+    `operation.power_floor_fraction`."""
 
     @property
     def generation_size(self) -> int:

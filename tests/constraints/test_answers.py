@@ -70,6 +70,32 @@ def test_caps_are_left_out_where_they_cannot_help() -> None:
     assert caps_of_answers(job_with(search=plain, limits={"power_w": 9e9})) == (1.0, 0.6)
 
 
+@pytest.mark.parametrize(
+    ("floor", "listed", "lowest"),
+    [
+        (0.0, (1.0, 0.8, 0.6), 0.6),
+        (0.7, (1.0, 0.8, 0.7), 0.7),
+        (0.8, (1.0, 0.8), 0.8),
+        (0.9, (1.0, 0.9), 0.9),
+        (1.0, (1.0,), 1.0),
+    ],
+)
+def test_no_cap_is_below_the_floor_of_filler_work(
+    floor: float, listed: tuple[float, ...], lowest: float
+) -> None:
+    operation = {"power_floor_fraction": floor}
+    search = {"num_refinements": 1}
+    free = job_with(search=search, operation=operation)
+    assert free.power_caps == (1.0,)
+    assert (stepped_caps(free).min(), stepped_caps(free).max()) == (lowest, 1.0)
+    assert free.may_cap_power == (floor < 1.0)
+    limited = job_with(search=search, operation=operation, limits={"power_w": 1e6})
+    assert limited.power_caps == listed
+    assert min(caps_of_answers(limited)) == lowest
+    named = job_with(search={**search, "power_caps": list(listed)}, operation=operation)
+    assert named.power_caps == listed
+
+
 def test_caps_are_tried_for_what_they_make_smaller() -> None:
     job = job_with(search={"num_refinements": 1}, limits={"deadline_days": 9})
     for wanted in ((), ("deadline_days",), ("budget_usd",), ("num_gpus",)):
