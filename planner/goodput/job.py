@@ -26,6 +26,7 @@ from simulator.errors import InputError, Problem
 from simulator.job import Job
 from simulator.plan import CheckpointScheme, Plan, PlanTable
 from simulator.run.columns import NUM_KINDS, BackPressure, RunColumns, Runs
+from simulator.run.course import Course
 from simulator.run.events import expected_goodput, optimal_interval_s
 from simulator.run.wall_time import run_columns
 from simulator.run.way_back import WayBack
@@ -142,7 +143,7 @@ class _Runs:
     @cached_property
     def way_back(self) -> WayBack:
         """Mean way back from an interruption by what it is spent on."""
-        return WayBack.of(Runs.of(self.columns))
+        return Course.of(Runs.of(self.columns)).way_back
 
     @property
     def restart_s(self) -> Floats:

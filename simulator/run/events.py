@@ -34,10 +34,11 @@ from numba import get_num_threads
 
 from simulator.errors import InputError, Problem
 from simulator.run.columns import FOREVER_S, BackPressure, Interruption, RunColumns, Runs
+from simulator.run.course import Course
 from simulator.run.delays import Delays
 from simulator.run.interval import optimal_interval_s
 from simulator.run.kernel import play_run_block
-from simulator.run.levels import UPTIME_LOSSES, Shares, UpTime
+from simulator.run.levels import UPTIME_LOSSES, UpTime
 from simulator.run.renewal import Cycle
 from simulator.run.state import RunResults, designs_of
 from simulator.run.way_back import WayBack
@@ -116,8 +117,8 @@ def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger
     """
     runs = Runs.of(columns)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        way_back = WayBack.of(runs)
-        up_time = UpTime.of(runs, Shares.of(runs, way_back))
+        course = Course.of(runs)
+        way_back, up_time = course.way_back, course.up_time
         ahead_s = _saving_ahead_s(runs)
         accounts = _accounts(runs, way_back, up_time, ahead_s)
         delays = Delays.of(runs, way_back, up_time, ahead_s)
@@ -163,9 +164,9 @@ def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
     """
     runs = Runs.of(columns)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        way_back = WayBack.of(runs)
-        up_time_s = UpTime.of(runs, Shares.of(runs, way_back)).total_s
-        apart_s = way_back.total_s + _saving_ahead_s(runs)
+        course = Course.of(runs)
+        up_time_s = course.up_time.total_s
+        apart_s = course.way_back.total_s + _saving_ahead_s(runs)
         goodput = runs.work_s / (up_time_s * (1.0 + apart_s / runs.mtbf_s))
         goodput = np.minimum(1.0, goodput * memory_factor(runs) ** -np.expm1(-up_time_s / runs.mtbf_s))
     return np.where(np.isnan(goodput) & ~runs.is_unknown, 0.0, goodput)

@@ -52,8 +52,7 @@ def optimal_interval_s(
     )
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # Of restarts that fail while they wait for spares the level of saves hardly depends on the wait.
-        endless = replace(runs, num_spares=np.full(len(runs), FOREVER_S))
-        shares = Shares.of(endless, WayBack.of(endless))
+        shares = Shares.of(runs, WayBack.with_spares(runs))
         low_s = _shortest_s(runs)
         best_s = _best_s(replace(runs, mtbf_s=_mean_between_roll_backs_s(runs, shares)), low_s)
         return _fit_to_writing(runs, shares, best_s, low_s)

@@ -31,7 +31,7 @@ event loop within 2.5 %, 0.2 % on average; with the form alone up to 45 %.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -39,7 +39,6 @@ from scipy.special import gammaln, pdtr, pdtrc, xlogy
 
 from simulator.run.columns import FOREVER_S, Runs, over_kinds
 from simulator.run.pool_play import played_wait_s
-from simulator.run.renewal import Cycle
 from simulator.table import Booleans, Floats, Table
 
 _LEAST_PROBABILITY = 1e-280
@@ -51,8 +50,6 @@ _FEW = 1e-12
 _SETTLED_FRACTION = 1e-3
 """Two passes are enough where the mean wait that leads to itself is this close to the second one's, as a share of the
 time between interruptions. They are not where failures wait or not according to how many have waited."""
-MUCH_WORK = 0.1
-"""Work until a save is committed, over the time between failures, from which on what is done again counts."""
 LEAST_RHYTHM = 0.3
 """Wait for the queue over the time between failures from which on failures are played (`simulator.run.pool_play`)."""
 LEAST_WAIT_FRACTION = 0.01
@@ -65,15 +62,14 @@ _NUM_HALVINGS = 30
 """Of the interval of mean waits: from hours to less than a millisecond."""
 
 
-def expected_replacement_wait_s(runs: Runs) -> Floats:
-    """Returns the mean wait after each kind of interruption, `(n, 4)`."""
-    if not np.any(runs.kind_nodes):
-        return np.zeros(runs.kind_nodes.shape)
-    wait_s = spare_wait_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
+def expected_replacement_wait_s(runs: Runs, up_time_s: Floats) -> Floats:
+    """Returns the mean wait after each kind of interruption, `(n, 4)`, of runs that are up for a time, `(n,)`."""
+    wait_s = spare_wait_s = spare_waits_s(runs)
     can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.kind_share > 0.0)
     if not np.any(can_run_out):
         return wait_s
-    up_s = up_time_s(runs)
+    # Written so that nan, as from infinity minus infinity, counts as never ending.
+    up_s = np.fmin(up_time_s, FOREVER_S)
     wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
     next_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, wait_s), can_run_out)
     rows = np.flatnonzero(_is_unsettled(runs, spare_wait_s, wait_s, next_s))
@@ -85,25 +81,9 @@ def expected_replacement_wait_s(runs: Runs) -> Floats:
     return next_s
 
 
-def up_time_s(runs: Runs) -> Floats:
-    """Returns about how long runs are up, `(n,)`: as long as their work, but where much of it is done again.
-
-    Interruptions that only the durable level outlives go back by the work between its saves.
-    """
-    apart_s = runs.interval_s * runs.durable_every
-    is_short = (
-        np.maximum(runs.interval_s + runs.commit_s, apart_s + runs.durable_commit_s) < MUCH_WORK * runs.mtbf_s
-    )
-    if np.all(is_short):
-        return runs.work_s
-    durable = replace(runs, interval_s=np.minimum(apart_s, FOREVER_S), commit_s=runs.durable_commit_s)
-    lost = over_kinds(runs.kind_share, 1.0 - runs.kind_fast_survival)
-    with np.errstate(over="ignore", invalid="ignore"):
-        fast, slow = (Cycle.of(each).up_time_per_work(each) for each in (runs, durable))
-        of_saves_s = runs.work_s * ((1.0 - lost) * fast + lost * slow)
-        of_none_s = runs.mtbf_s * np.expm1(runs.work_s / runs.mtbf_s)
-    found_s = np.where(runs.has_saves, of_saves_s, of_none_s)
-    return np.where(is_short, runs.work_s, np.fmin(found_s, FOREVER_S))
+def spare_waits_s(runs: Runs) -> Floats:
+    """Returns the wait after each kind of interruption where a spare is left for every node, `(n, 4)`."""
+    return np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
 
 
 def _losses_that_leave_none(num_spares: Floats, num_nodes: Floats | float, at_once: Floats) -> Floats:
@@ -214,7 +194,7 @@ class _Failing(Table):
         """Returns the nodes of runs of a length, so many for each of the interruptions that are so far apart."""
         full_s = np.minimum(runs.repair_s, run_s)
         queue_s = runs.queue_wait_s - runs.spare_wait_s
-        working_s = _apart_s(runs, np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0))
+        working_s = _apart_s(runs, spare_waits_s(runs))
         return cls(
             per_s=np.maximum(per_interruption / apart_s, _FEW / np.where(full_s > 0.0, full_s, 1.0)),
             per_working_s=np.maximum(per_interruption / working_s, _FEW / np.maximum(runs.repair_s, 1.0)),

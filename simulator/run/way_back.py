@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from simulator.run.columns import NUM_KINDS, Interruption, Runs, over_kinds
-from simulator.run.spares import expected_replacement_wait_s
+from simulator.run.spares import expected_replacement_wait_s, spare_waits_s
 from simulator.table import Floats, Table, total
 
 _NUM_POINTS = 16
@@ -41,9 +41,17 @@ class WayBack(Table):
     """Wait for other nodes after each kind of interruption, `(n, 4)`."""
 
     @classmethod
-    def of(cls, runs: Runs) -> Self:
-        """Returns the way back of all runs."""
-        wait_s = expected_replacement_wait_s(runs)
+    def of(cls, runs: Runs, up_time_s: Floats) -> Self:
+        """Returns the way back of all runs, which are up for a time, `(n,)`."""
+        return cls._with_waits(runs, expected_replacement_wait_s(runs, up_time_s))
+
+    @classmethod
+    def with_spares(cls, runs: Runs) -> Self:
+        """Returns the way back if a spare is left for every node."""
+        return cls._with_waits(runs, spare_waits_s(runs))
+
+    @classmethod
+    def _with_waits(cls, runs: Runs, wait_s: Floats) -> Self:
         plain = cls(**_plain(runs, wait_s), wait_of_kind_s=wait_s)
         can_fail = runs.fails_during_restart == 1.0
         if not np.any(can_fail):

@@ -12,10 +12,10 @@ import pytest
 import simulator.run.spares as formulas
 from benchmarks.run_reference import TIMES, columns
 from simulator.run.columns import MAX_NODES_IN_REPAIR, Runs
+from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
 from simulator.run.pool import replacement_wait_s
 from simulator.run.pool_play import played_wait_s
-from simulator.run.spares import expected_replacement_wait_s
 from simulator.run.state import STATE, designs_of
 from simulator.table import Floats
 from simulator.units import DAY, HOUR
@@ -40,6 +40,16 @@ def runs_of(**changes: object) -> dict[str, Any]:
         "queue_wait_s": DAY,
     }
     return columns(**{**usual, **changes})
+
+
+def waits_s(runs: Runs) -> Floats:
+    """Waits after each kind of interruption, `(n, 4)`."""
+    return Course.of(runs).way_back.wait_of_kind_s
+
+
+def expected_s(row: dict[str, Any]) -> Floats:
+    ledger = expected_ledger(**row)
+    return np.asarray(sum(getattr(ledger, name) for name in TIMES))
 
 
 def error_of_goodput(**changes: object) -> Floats:
@@ -109,7 +119,7 @@ def test_nodes_that_fail_alone_and_by_domains_are_told_apart(
 
 def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
     runs = Runs.of(runs_of(work_s=20 * 0.5 * HOUR, repair_s=1e9))
-    assert expected_replacement_wait_s(runs)[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
+    assert waits_s(runs)[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
 
 
 def test_kinds_that_never_strike_keep_what_was_expected() -> None:
@@ -121,14 +131,14 @@ def test_kinds_that_never_strike_keep_what_was_expected() -> None:
 
 def test_a_run_waits_the_same_in_any_company() -> None:
     rows = Runs.of(runs_of(work_s=1e7, num_spares=[0, 3, 9, 27]))
-    together = expected_replacement_wait_s(rows)
+    together = waits_s(rows)
     for row in range(4):
-        assert (expected_replacement_wait_s(rows.take(np.array([row])))[0] == together[row]).all()
+        assert (waits_s(rows.take(np.array([row])))[0] == together[row]).all()
 
 
 def test_more_spares_wait_less() -> None:
-    waits_s = expected_replacement_wait_s(Runs.of(runs_of(work_s=1e7, num_spares=[0, 8, 16, 32, 64, 128])))
-    assert (np.diff(waits_s[:, 1]) < 0.0).all()
+    found_s = waits_s(Runs.of(runs_of(work_s=1e7, num_spares=[0, 8, 16, 32, 64, 128])))
+    assert (np.diff(found_s[:, 1]) < 0.0).all()
 
 
 @pytest.mark.parametrize("spares", [0, 40, 55, 65, 75, 90])
@@ -159,7 +169,7 @@ def test_a_repaired_node_stands_in_for_one_that_is_missing() -> None:
 
 def test_nodes_that_are_repaired_at_once_are_waited_for_no_longer_than_that() -> None:
     runs = Runs.of(runs_of(work_s=1e7, repair_s=0.0, fails_during_restart=[0, 1]))
-    assert (expected_replacement_wait_s(runs)[:, 1] <= 61.0).all()
+    assert (waits_s(runs)[:, 1] <= 61.0).all()
 
 
 @pytest.mark.filterwarnings("error")
@@ -190,8 +200,39 @@ def test_extremes_give_times_or_never_end() -> None:
 def test_work_that_is_done_again_has_failures_of_its_own() -> None:
     # Saves as far apart as failures: the run is up for e - 1 times its work, and has as many failures more.
     row = runs_of(work_s=30 * 5 * HOUR, mtbf_s=5 * HOUR, interval_s=5 * HOUR, num_spares=8, repair_s=7 * DAY)
-    up_time_s = formulas.up_time_s(Runs.of(row))
-    assert up_time_s == pytest.approx(30 * 5 * HOUR * (math.e - 1.0), rel=0.1)
-    runs, ledger = simulate_runs(num_replications=300, seed=5, **row), expected_ledger(**row)
-    assert sum(getattr(ledger, name) for name in TIMES) == pytest.approx(runs.wall_s.mean(), rel=0.03)
-    assert formulas.up_time_s(Runs.of({**row, "interval_s": 360.0})) == row["work_s"]
+    assert Course.of(Runs.of(row)).up_time.total_s == pytest.approx(30 * 5 * HOUR * (math.e - 1.0), rel=0.1)
+    runs = simulate_runs(num_replications=300, seed=5, **row)
+    assert expected_s(row) == pytest.approx(runs.wall_s.mean(), rel=0.03)
+
+
+@pytest.mark.parametrize("interval_s", [HOUR / 24, HOUR / 6])
+def test_stalls_have_failures_of_their_own(interval_s: float) -> None:
+    # The run stands still for saves for as long as it works, or for a fourth of that.
+    stall_s = HOUR / 24
+    row = runs_of(
+        work_s=30 * 2 * HOUR,
+        mtbf_s=2 * HOUR,
+        interval_s=interval_s,
+        stall_s=stall_s,
+        num_spares=12,
+        repair_s=7 * DAY,
+        queue_wait_s=2 * HOUR,
+    )
+    runs = simulate_runs(num_replications=1000, seed=5, **row)
+    assert expected_s(row) == pytest.approx(runs.wall_s.mean(), rel=0.01)
+
+
+def test_where_a_live_replica_goes_on_a_long_interval_is_no_work_that_is_done_again() -> None:
+    # Saves twelve up-times apart, which only two in a thousand interruptions go back to.
+    row = runs_of(
+        work_s=25 * 2 * HOUR,
+        mtbf_s=2 * HOUR,
+        interval_s=24 * HOUR,
+        live_lag_s=3.0,
+        kind_fast_survival=[1.0, 0.996, 1.0, 1.0],
+        num_spares=[8, 16],
+        repair_s=7 * DAY,
+        queue_wait_s=2 * HOUR,
+    )
+    runs = simulate_runs(num_replications=1000, seed=5, **row)
+    assert expected_s(row) == pytest.approx(runs.wall_s.mean(axis=1), rel=0.015)

@@ -15,8 +15,8 @@ from scipy.stats import poisson
 from benchmarks.run_reference import TIMES, columns
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure, Runs
+from simulator.run.course import Course
 from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
-from simulator.run.way_back import WayBack
 from simulator.table import Floats
 from simulator.units import DAY
 
@@ -252,7 +252,7 @@ class TestSpares:
         assert found == pytest.approx(expected, abs=4 * math.sqrt(6 * none_left / 1e5))
         # The pool is full at first: of 200 up-times five are before the steady state.
         assert 0.97 * none_left < expected < none_left
-        steady = WayBack.of(replace(Runs.of(row), work_s=np.array([np.inf])))
+        steady = Course.of(replace(Runs.of(row), work_s=np.array([np.inf]))).way_back
         assert steady.replacement_wait_s / wait_s == pytest.approx(none_left, rel=1e-4)
 
     @pytest.mark.parametrize("num_spares", [0, 1, 4])
@@ -351,7 +351,7 @@ class TestSpares:
             num_spares=50,
             spare_wait_s=60.0,
         )
-        assert WayBack.of(Runs.of(rows)).replacement_wait_s == pytest.approx([0.0, 30.0], abs=1e-6)
+        assert Course.of(Runs.of(rows)).way_back.replacement_wait_s == pytest.approx([0.0, 30.0], abs=1e-6)
 
     def test_a_run_of_little_work_that_lasts_for_long_has_nodes_in_repair_for_long(self) -> None:
         # Eleven hours of work that take a week: nodes that were away for as long as the work lasts, or less, would leave
