@@ -46,7 +46,7 @@ class InterruptionTable(Table):
     restart_s: Floats
     """Way back without replacement and load."""
     nodes: Floats
-    """Nodes whose replacement the job waits for."""
+    """Nodes that it takes, and whose replacement the job waits for unless other replicas go on meanwhile."""
     fast_survival: Floats
     """Probability that the fast level of saves, or a live replica, outlasts it."""
 
@@ -63,7 +63,7 @@ def interruptions(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> I
         mean_up_time_s=1.0 / rate,
         share=np.stack([rates[kind] / rate for kind in Interruption], axis=1),
         restart_s=_restart_s(job, checkpoints, fast_survival),
-        nodes=_nodes_waited_for(job, plans, checkpoints, fast_survival),
+        nodes=_taken_nodes(job, plans),
         fast_survival=fast_survival,
     )
 
@@ -104,15 +104,12 @@ def _restart_s(job: Job, checkpoints: CheckpointTable, fast_survival: Floats) ->
     return np.where(is_live, mixed_s, ordinary_s)
 
 
-def _nodes_waited_for(
-    job: Job, plans: PlanTable, checkpoints: CheckpointTable, fast_survival: Floats
-) -> Floats:
-    """Nodes whose replacement the job waits for, `(n, 4)`; none where other replicas go on meanwhile."""
-    nodes = np.zeros_like(fast_survival)
+def _taken_nodes(job: Job, plans: PlanTable) -> Floats:
+    """Nodes that go out of service, `(n, 4)`."""
+    nodes = np.zeros((len(plans), len(Interruption)))
     nodes[:, Interruption.NODE_FAULT] = 1.0
     nodes[:, Interruption.DOMAIN_FAULT] = _domain_nodes(job, plans)
-    goes_on = (checkpoints.missing_capacity_s > 0.0)[:, None] & (fast_survival == 1.0)
-    return np.where(goes_on, 0.0, nodes)
+    return nodes
 
 
 def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:

@@ -108,7 +108,7 @@ class RunOptions(TypedDict, total=False):
     kind_restart_s: npt.ArrayLike
     """From the interruption to the next work, without replacement and load. Default `restart_s`."""
     kind_nodes: npt.ArrayLike
-    """Nodes that go to repair and have to be replaced. Default 0."""
+    """Nodes that go to repair and have to be replaced, unless `reduced_capacity_s` is what they cost. Default 0."""
     kind_fast_survival: npt.ArrayLike
     """Probability that the fast level of saves survives. Default 1."""
     durable_every: npt.ArrayLike
@@ -123,7 +123,8 @@ class RunOptions(TypedDict, total=False):
     live_lag_s: npt.ArrayLike
     """With live replicas an interruption that the fast level survives loses no more work than this. Default inf: none."""
     reduced_capacity_s: npt.ArrayLike
-    """Up-time without work after a recovery from a live replica: the capacity that is missing until it is back."""
+    """Up-time without work after a recovery from a live replica: the capacity that is missing until it is back. If above 0,
+    the run then waits for no nodes, and they are not among those that go to repair. Default 0."""
     num_spares: npt.ArrayLike
     """Nodes that stand by. Default inf: never out of spares."""
     repair_s: npt.ArrayLike
@@ -224,6 +225,22 @@ class Runs(Table):
         """Whether a replica that goes on working replaces the fast level of saves."""
         has_live_replicas: Booleans = self.live_lag_s < FOREVER_S
         return has_live_replicas
+
+    @property
+    def kind_goes_on(self) -> Booleans:
+        """Whether a live replica goes on without the nodes that a kind of interruption takes, `(n, 4)`.
+
+        Where a planned one is saved ahead of, all come back together.
+        """
+        goes_on = (self.has_live_replicas & (self.reduced_capacity_s > 0.0))[:, None]
+        is_saved_ahead = np.zeros(self.kind_share.shape, dtype=np.bool_)
+        is_saved_ahead[:, Interruption.PLANNED] = self.has_saves
+        return np.asarray(goes_on & ~is_saved_ahead)
+
+    @property
+    def node_share(self) -> Floats:
+        """Share of the interruptions that are of a kind and wait for the nodes that it takes, `(n, 4)`."""
+        return np.where(self.kind_goes_on, self.kind_share * (1.0 - self.kind_fast_survival), self.kind_share)
 
     @property
     def has_one_level(self) -> Booleans:

@@ -94,6 +94,8 @@ class _Cases(NamedTuple):
     """Probability that none is."""
     late_s: Floats
     """How much longer it then waits."""
+    kind_goes_on: Booleans
+    """Whether it waits for none where the fast level outlasts it."""
     kind_survival: Floats
     """Probability that the fast level outlasts it."""
     load_s: Floats
@@ -126,6 +128,7 @@ def _cases(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> _
         kind_spare_s=spare_s,
         kind_late=np.minimum(1.0, extra_s / np.maximum(late_s, _NO_SHARE)[:, None]),
         late_s=late_s,
+        kind_goes_on=runs.kind_goes_on,
         kind_survival=np.ascontiguousarray(runs.kind_fast_survival),
         load_s=np.stack([runs.fast_load_s, runs.durable_load_s], axis=1),
         lost_s=lost_s,
@@ -229,7 +232,7 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
     survival = cases.kind_survival[row, kind]
     if kind == _PLANNED and cases.has_saves[row]:
         survival = 1.0  # What was announced is saved on the level that outlives it.
-    late = cases.kind_late[row, kind]
+    late = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_late[row, kind]
     weight = cases.kind_share[row, kind] * (survival if level == 0 else 1.0 - survival)
     found: float = weight * (late if is_late == 1 else 1.0 - late)
     return found
@@ -239,8 +242,8 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
 def _way_back_s(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> float:
     """Way back where nothing fails on it."""
     late_s = cases.late_s[row] if is_late == 1 else 0.0
-    again_s = cases.kind_restart_s[row, kind] + cases.kind_spare_s[row, kind]
-    found_s: float = again_s + late_s + cases.load_s[row, level]
+    spare_s = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_spare_s[row, kind]
+    found_s: float = cases.kind_restart_s[row, kind] + spare_s + late_s + cases.load_s[row, level]
     return found_s
 
 

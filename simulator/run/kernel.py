@@ -110,7 +110,7 @@ def next_interruption(design: RunDesign, luck: np.uint64, state: RunState) -> tu
     """Returns what ends this up-time, and whether the fast level of saves outlives it."""
     serial = num_interruptions(state)
     kind = kind_of(design, luck, serial, 1.0)
-    return kind, _fast_survives(design, luck, serial, kind)
+    return kind, fast_survives(design, luck, serial, kind)
 
 
 @inlined
@@ -127,7 +127,8 @@ def kind_of(design: RunDesign, luck: np.uint64, serial: int, most_share: float) 
 
 
 @inlined
-def _fast_survives(design: RunDesign, luck: np.uint64, serial: int, kind: int) -> bool:
+def fast_survives(design: RunDesign, luck: np.uint64, serial: int, kind: int) -> bool:
+    """Returns whether the fast level of saves, or a replica, outlives an interruption."""
     survival = design.kind_fast_survival[kind]
     return survival == 1.0 or uniform(luck, SURVIVAL, serial) < survival
 
@@ -207,7 +208,10 @@ def come_back(
     nodes_at_s = mean_restart_s = state.num_awaited = 0.0
     while True:
         serial = num_interruptions(state) - 1
-        wait_s = replacement_wait_s(design, design.kind_nodes[kind], state.wall_s, state, returns_s)
+        # Other replicas go on without the nodes, whose capacity is missing instead.
+        goes_on = state.is_live and design.reduced_capacity_s > 0.0
+        num_nodes = 0.0 if goes_on else design.kind_nodes[kind]
+        wait_s = replacement_wait_s(design, num_nodes, state.wall_s, state, returns_s)
         wait_s = max(wait_s, nodes_at_s - state.wall_s)
         nodes_at_s = state.wall_s + wait_s
         restart_s = mean_restart_s = max(mean_restart_s, design.kind_restart_s[kind])
@@ -223,7 +227,7 @@ def come_back(
             return
         state.num_failures += 1.0
         kind = kind_of(design, luck, serial + 1, 1.0 - design.kind_share[PLANNED])
-        if is_fast_alive and not _fast_survives(design, luck, serial + 1, kind):
+        if is_fast_alive and not fast_survives(design, luck, serial + 1, kind):
             is_fast_alive = state.is_live = False
             _lose_writing(state)
             _restore(state.durable_s, state.num_saved_durable, state)

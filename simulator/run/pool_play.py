@@ -17,7 +17,7 @@ from simulator.compiled import compiled, inlined
 from simulator.row_sums import sum_columns
 from simulator.run.columns import FOREVER_S, MAX_NODES_IN_REPAIR, Interruption, Runs, over_kinds
 from simulator.run.draws import RESTART_TIME, UP_TIME, exponential, luck_of
-from simulator.run.kernel import PLANNED, kind_of
+from simulator.run.kernel import PLANNED, fast_survives, kind_of
 from simulator.run.pool import replacement_wait_s
 from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState, designs_of, record_type
 from simulator.table import Floats, Integers
@@ -103,7 +103,7 @@ def _num_played(runs: Runs, apart_s: Floats) -> Integers:
     shared = RUNS_PER_SHARE * runs.queue_wait_s / np.maximum(runs.repair_s, _LEAST_REPAIR_S)
     num_runs = np.where(runs.num_spares > 0.0, NUM_RUNS, np.clip(shared, LEAST_RUNS, NUM_RUNS))
     num_runs = np.where(apart_s < FOREVER_S, TIMES_AS_MANY, 1.0) * num_runs
-    num_nodes = over_kinds(runs.kind_share, runs.kind_nodes)
+    num_nodes = over_kinds(runs.node_share, runs.kind_nodes)
     return (MOST_OF_A_RUN * num_runs / np.maximum(1.0, num_nodes / MANY_NODES)).astype(np.int64)
 
 
@@ -169,9 +169,12 @@ def _come_back(
     unplanned = 1.0 - design.kind_share[PLANNED]
     kind = kind_of(design, luck, serial, 1.0)
     state.num_awaited = 0.0
+    goes_on = design.has_live_replicas and design.reduced_capacity_s > 0.0 and kind != PLANNED
     while True:
+        goes_on = goes_on and fast_survives(design, luck, serial, kind)
         first, start_s = kind, state.wall_s
-        nodes_at_s = start_s + replacement_wait_s(design, design.kind_nodes[kind], start_s, state, returns_s)
+        num_nodes = 0.0 if goes_on else design.kind_nodes[kind]
+        nodes_at_s = start_s + replacement_wait_s(design, num_nodes, start_s, state, returns_s)
         last = serial + pool.num_played
         fails_at_s = start_s + _until_failure_s(luck, serial, pool.apart_s)
         serial += 1
@@ -184,7 +187,7 @@ def _come_back(
             nodes_at_s = max(nodes_at_s, fails_at_s + wait_s)
             fails_at_s += _until_failure_s(luck, serial, pool.apart_s)
             serial += 1
-        if serial > first_counted:
+        if serial > first_counted and num_nodes == design.kind_nodes[first]:
             pool.sums_s[first] += nodes_at_s - start_s
             pool.num_waits[first] += 1.0
         state.wall_s = nodes_at_s + pool.back_s[kind]

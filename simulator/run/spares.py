@@ -63,9 +63,14 @@ _NUM_HALVINGS = 30
 
 
 def expected_replacement_wait_s(runs: Runs, up_time_s: Floats) -> Floats:
-    """Returns the mean wait after each kind of interruption, `(n, 4)`, of runs that are up for a time, `(n,)`."""
+    """Returns the mean wait after each kind of interruption that waits for nodes, `(n, 4)`.
+
+    Args:
+        runs: the runs.
+        up_time_s: how long they are up, `(n,)`.
+    """
     wait_s = spare_wait_s = spare_waits_s(runs)
-    can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.kind_share > 0.0)
+    can_run_out = (runs.num_spares < FOREVER_S)[:, None] & (runs.kind_nodes * runs.node_share > 0.0)
     if not np.any(can_run_out):
         return wait_s
     # Written so that nan, as from infinity minus infinity, counts as never ending.
@@ -95,7 +100,7 @@ def _apart_s(runs: Runs, wait_s: Floats) -> Floats:
     """Returns the mean time between interruptions if they wait as given, `(n,)`."""
     load_s = np.maximum(runs.fast_load_s, runs.durable_load_s)
     back_s = over_kinds(runs.kind_share, runs.kind_restart_s) + load_s
-    down_s = back_s + over_kinds(runs.kind_share, wait_s)
+    down_s = back_s + over_kinds(runs.node_share, wait_s)
     return np.where(runs.fails_during_restart == 1.0, runs.mtbf_s, runs.mtbf_s + down_s)
 
 
@@ -105,7 +110,7 @@ def _is_unsettled(runs: Runs, first_s: Floats, second_s: Floats, third_s: Floats
     Where the line through the two steps crosses is about where they lead.
     """
     first_mean_s, second_mean_s, third_mean_s = (
-        over_kinds(runs.kind_share, wait_s) for wait_s in (first_s, second_s, third_s)
+        over_kinds(runs.node_share, wait_s) for wait_s in (first_s, second_s, third_s)
     )
     step_s, back_s = second_mean_s - first_mean_s, second_mean_s - third_mean_s
     share = np.divide(step_s, step_s + back_s, out=np.ones(len(runs)), where=step_s + back_s > 0.0)
@@ -119,7 +124,7 @@ def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
     Where repairs alone end waits, and nothing fails meanwhile, the closed form holds for nodes that fail as many at a time.
     """
     apart_s = _apart_s(runs, spare_wait_s)
-    extra_s = over_kinds(runs.kind_share, wait_s - spare_wait_s)
+    extra_s = over_kinds(runs.node_share, wait_s - spare_wait_s)
     is_mixed = _takes_mixed_numbers(runs)
     part = np.where(is_mixed, MIXED_PART, 1.0) * apart_s
     is_long = (runs.queue_wait_s > part * LEAST_RHYTHM) & (extra_s > part * LEAST_WAIT_FRACTION)
@@ -129,15 +134,15 @@ def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
 
 def _takes_mixed_numbers(runs: Runs) -> Booleans:
     """Returns whether nodes are lost in numbers that differ by more than rare exceptions, `(n,)`."""
-    takes_any = runs.kind_nodes * runs.kind_share > 0.0
+    takes_any = runs.kind_nodes * runs.node_share > 0.0
     least = np.where(takes_any, runs.kind_nodes, np.inf).min(axis=1)
     return np.asarray(_lost_at_once(runs) > LEAST_MIXTURE * least)
 
 
 def _lost_at_once(runs: Runs) -> Floats:
     """Returns with how many others, itself included, a lost node is lost on average, `(n,)`; at least 1."""
-    per_interruption = over_kinds(runs.kind_share, runs.kind_nodes)
-    squares = over_kinds(runs.kind_share, runs.kind_nodes**2)
+    per_interruption = over_kinds(runs.node_share, runs.kind_nodes)
+    squares = over_kinds(runs.node_share, runs.kind_nodes**2)
     at_once = np.divide(squares, per_interruption, out=np.ones(len(runs)), where=per_interruption > 0.0)
     return np.maximum(1.0, at_once)
 
@@ -149,7 +154,7 @@ def _settled_wait_s(runs: Runs, up_s: Floats, spare_wait_s: Floats, can_run_out:
     for _ in range(_NUM_HALVINGS):
         middle_s = 0.5 * (low_s + high_s)
         wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, middle_s), can_run_out)
-        is_low = over_kinds(runs.kind_share, wait_s) > over_kinds(runs.kind_share, middle_s)
+        is_low = over_kinds(runs.node_share, wait_s) > over_kinds(runs.node_share, middle_s)
         low_s = np.where(is_low[:, None], middle_s, low_s)
         high_s = np.where(is_low[:, None], high_s, middle_s)
     return wait_s
@@ -160,7 +165,7 @@ def _extra_wait_s(runs: Runs, up_s: Floats, apart_s: Floats, can_run_out: Boolea
     at_once = _lost_at_once(runs)
     # The run is longer than its work: by what is done again, and by its ways back.
     run_s = up_s * apart_s / runs.mtbf_s
-    failing = _Failing.of(runs, run_s, over_kinds(runs.kind_share, runs.kind_nodes) / at_once, apart_s)
+    failing = _Failing.of(runs, run_s, over_kinds(runs.node_share, runs.kind_nodes) / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
     for kind in np.flatnonzero(can_run_out.any(axis=0)):
         enough = _losses_that_leave_none(runs.num_spares, runs.kind_nodes[:, kind], at_once)

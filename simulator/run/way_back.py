@@ -38,7 +38,7 @@ class WayBack(Table):
     durable_share: Floats
     """Share that rolls back to the durable level; the rest was announced and loses nothing."""
     wait_of_kind_s: Floats
-    """Wait for other nodes after each kind of interruption, `(n, 4)`."""
+    """Wait for other nodes after each kind of interruption that waits for them, `(n, 4)`."""
 
     @classmethod
     def of(cls, runs: Runs, up_time_s: Floats) -> Self:
@@ -73,7 +73,7 @@ def _plain(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
     share = runs.kind_share
     survives = over_kinds(share, runs.kind_fast_survival)
     return {
-        "replacement_wait_s": over_kinds(share, wait_s),
+        "replacement_wait_s": over_kinds(runs.node_share, wait_s),
         "restart_s": over_kinds(share, runs.kind_restart_s),
         "checkpoint_restore_s": survives * runs.fast_load_s + (1.0 - survives) * runs.durable_load_s,
         "num_failures": 1.0 - share[:, Interruption.PLANNED],
@@ -128,14 +128,15 @@ def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
     next_share = _next_share(runs.kind_share, unplanned)
     takes_nodes = np.where(runs.kind_nodes > 0.0, 1.0, 0.0)
     wait_s = _busy_s(rate * over_kinds(next_share, takes_nodes)[:, None], wait_s)
+    fast_wait_s = np.where(runs.kind_goes_on, 0.0, wait_s)
     loses_fast = rate * over_kinds(next_share, 1.0 - runs.kind_fast_survival)[:, None]
-    survival = runs.kind_fast_survival * np.exp(-loses_fast * wait_s)
+    survival = runs.kind_fast_survival * np.exp(-loses_fast * fast_wait_s)
     order = np.argsort(-runs.kind_restart_s, axis=1, kind="stable")
-    share, next_share, wait_s, survival, restart_s, restarts = (
+    share, next_share, wait_s, fast_wait_s, survival, restart_s, restarts = (
         np.take_along_axis(column, order, axis=1)
-        for column in (runs.kind_share, next_share, wait_s, survival, *_restart(runs, rate))
+        for column in (runs.kind_share, next_share, wait_s, fast_wait_s, survival, *_restart(runs, rate))
     )
-    fast = _Attempts.of(rate, wait_s, (restart_s, restarts), runs.fast_load_s)
+    fast = _Attempts.of(rate, fast_wait_s, (restart_s, restarts), runs.fast_load_s)
     durable = _Attempts.of(rate, wait_s, (restart_s, restarts), runs.durable_load_s)
     survives = survival[:, None, :]
     fast_ends = 1.0 - survives + survives * fast.success
