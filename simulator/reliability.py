@@ -54,9 +54,10 @@ class Reliability(Record):
     process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
     """Share of failures after which the node's memory is intact (DLRover reports about 75 %)."""
     weibull_shape: float = Field(default=1.0, ge=0.3, le=5)
-    """Shape of the up-times in replays: 1 exponential, below 1 failures in clusters; the mean stays. Expected values are
-    those of 1, from which 0.5 to 1.5 change the goodput by less than a point, by up to 6 points where spares run
-    out now and then."""
+    """Shape of the up-times in replays, those of `capplan goodput --job` among them: 1 exponential, below 1 failures in
+    clusters; the mean stays. Expected values are those of 1. From them 0.5 to 1.5 change the goodput by a point on average
+    and up to 4 with one level of saves, by up to 12 points where spares run out now and then, and by up to 20 with saves on
+    two levels."""
     fails_during_restart: bool = False
     """Whether something may fail on the way back too, which then begins anew and is never shorter for it."""
     nodes_per_domain: int = Field(default=4, ge=1, le=4096)

@@ -176,10 +176,7 @@ def replication_columns(
     """Returns the numbers that `replicate_runs` plays; `work_s` has one column for each replication."""
     slowdowns = draw_straggler_slowdowns(job, plans, steps, num_replications=num_replications, seed=seed)
     work_s = (job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, steps))[:, None] * slowdowns
-    columns = run_columns(job, plans, steps, checkpoints, work_s)
-    reliability = job.reliability
-    columns["weibull_shape"] = reliability.weibull_shape
-    return columns
+    return run_columns(job, plans, steps, checkpoints, work_s)
 
 
 def run_columns(
@@ -217,6 +214,7 @@ def _options(
     """What interruptions cost and what outlasts them."""
     reliability = job.reliability
     return {
+        "weibull_shape": reliability.weibull_shape,
         "fails_during_restart": reliability.fails_during_restart,
         "restart_log_deviation": reliability.restart.log_deviation,
         "kind_share": stops.share,

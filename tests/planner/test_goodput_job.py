@@ -16,8 +16,10 @@ from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.interval_text import Interval, parse_interval
 from planner.plan_input import read_plan
 from planner.plan_saves import with_saves
+from planner.runnable_plan import plan_that_runs
 from simulator.errors import InputError
-from simulator.plan import CheckpointScheme
+from simulator.plan import CheckpointScheme, PlanTable
+from simulator.simulate import replicate, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")
@@ -68,6 +70,26 @@ def test_the_numbers_are_those_of_the_simulated_design(capsys: pytest.CaptureFix
     wall_s = design.time_to_train_days * 86400 - seconds["initialization_s"]
     assert found.inputs.work_s == pytest.approx(worked_s, rel=1e-12)
     assert found.expected_goodput == pytest.approx(worked_s / wall_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", [0.5, 3.0])
+def test_up_times_have_the_shape_of_the_jobs(shape: float, capsys: pytest.CaptureFixture[str]) -> None:
+    # Without stragglers, which replays of a design draw, the run is that of the design's replays.
+    fleet = {"weibull_shape": shape, "failures_per_1000_node_days": 50.0, "straggler_log_mean": None}
+    options = [f"reliability.{name}={'null' if value is None else value}" for name, value in fleet.items()]
+    found, usual = (
+        answer(capsys, *(text for option in chosen for text in ("--set", option)))
+        for chosen in (options, options[1:])
+    )
+    job = load_job(BLOOM)
+    job = job.model_copy(update={"reliability": job.reliability.model_copy(update=fleet)})
+    plans = PlanTable.from_plans([plan_that_runs(job, read_plan(PLAN))])
+    replays = replicate(job, plans, simulate(job, plans), num_replications=20, seed=0)
+    assert found.wall_time_s == pytest.approx(replays.wall_s.mean(), rel=1e-12)
+    assert found.num_failures == pytest.approx(replays.num_failures.mean(), rel=1e-12)
+    assert found.num_failures != usual.num_failures
+    assert found.expected_goodput != usual.expected_goodput
+    assert found.expected_goodput == pytest.approx(found.goodput, rel=0.01)
 
 
 def test_the_same_numbers_typed_by_hand_give_the_same_goodput(capsys: pytest.CaptureFixture[str]) -> None:
