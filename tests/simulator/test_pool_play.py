@@ -117,6 +117,32 @@ def test_nodes_that_fail_alone_and_by_domains_are_told_apart(
     assert expected_s == pytest.approx(runs.wall_s.mean(axis=1), rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("mtbf_s", "back_s", "num_spares", "repair_s", "share"),
+    [
+        (1.8 * HOUR, 0.6 * HOUR, 12, DAY, 0.8),
+        (0.5 * HOUR, 1.1 * HOUR, 40, 3 * DAY, 1.0),
+        (0.5 * HOUR, 48 * HOUR, 2, 3 * DAY, 1.0),
+    ],
+)
+def test_ways_back_as_long_as_up_times_leave_time_for_repairs(
+    mtbf_s: float, back_s: float, num_spares: int, repair_s: float, share: float
+) -> None:
+    # A cluster that can borrow no node.
+    row = runs_of(
+        work_s=100 * mtbf_s,
+        mtbf_s=mtbf_s,
+        interval_s=0.02 * mtbf_s,
+        restart_s=back_s,
+        num_spares=num_spares,
+        repair_s=repair_s,
+        queue_wait_s=20 * DAY,
+        kind_share=[1.0 - share, share, 0.0, 0.0],
+    )
+    runs = simulate_runs(num_replications=400, seed=5, **row)
+    assert expected_s(row) == pytest.approx(runs.wall_s.mean(), rel=0.01)
+
+
 def test_where_no_node_comes_back_every_failure_waits_for_the_queue() -> None:
     runs = Runs.of(runs_of(work_s=20 * 0.5 * HOUR, repair_s=1e9))
     assert waits_s(runs)[0] == pytest.approx([0.0, DAY, 0.0, 0.0])
