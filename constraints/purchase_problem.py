@@ -122,6 +122,29 @@ def site_power_w(problem: PurchaseProblem, choice: Choice) -> int:
     return max((_power_at(problem, choice, hour) for hour in _moments(problem, choice)), default=0)
 
 
+def fits_alone(problem: PurchaseProblem, way: Way) -> bool:
+    """Returns whether no limit by itself rules a way out; true for every way that some choice can take."""
+    window, pool, nodes = problem.windows[way.job], problem.pools[way.pool], way.num_nodes
+    lots = pool.lots if pool.max_lots else ()
+    if pool.kind != "rented" and not lots:
+        return False
+    first_h = max(window.start_h, min((lot.start_h for lot in lots), default=0))
+    last_h = min(window.end_h, max((lot.end_h for lot in lots), default=problem.horizon_h))
+    least_usd = way.usd + nodes * min((lot.usd_per_node for lot in lots), default=0)
+    least_capital_usd = nodes * min((lot.capital_usd_per_node for lot in lots), default=0)
+    return (
+        nodes <= pool.max_nodes
+        and way.duration_h <= last_h - first_h
+        and _is_within(problem.power_w, nodes * pool.idle_w_per_node + way.above_idle_w)
+        and _is_within(problem.budget_usd, least_usd)
+        and _is_within(problem.capital_usd, least_capital_usd)
+    )
+
+
+def _is_within(limit: int | None, value: int) -> bool:
+    return limit is None or value <= limit
+
+
 def broken_rules(problem: PurchaseProblem, choice: Choice) -> tuple[str, ...]:
     """Returns the constraints that a choice breaks, by the names of `constraints.registry`, in their order."""
     moments = _moments(problem, choice)

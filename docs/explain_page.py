@@ -67,8 +67,10 @@ from planner.purchase.answer import plan_purchase
 plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 ```
 
-1. For each job and offer the search of `capplan recommend` finds the front of time, node-hours and energy; the fastest
-   design for each number of nodes is a candidate, 12 sizes at most.
+1. For each job and offer the search of `capplan recommend` goes through 1 node, 2, 3 to 4, 5 to 8 and so on, each with an
+   eighth of the job's effort, so that what few nodes can do does not depend on how many there are. The fastest feasible
+   design for each number of nodes is a candidate, 12 sizes at most for each kind of nodes: of those that window, power and
+   money allow by themselves, the ones that a size nearby stands in for worst.
 2. CP-SAT chooses for every job a candidate, on bought, reserved or rented nodes, and its start to the hour; for every offer
    the nodes that come on each day of delivery, and those of each reserved term. Nodes in use never exceed those that are
    there; running jobs and idle nodes never exceed the site's power.

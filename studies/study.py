@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from constraints.evaluation import Evaluation
@@ -21,7 +21,7 @@ from studies.knobs import Knobs
 from studies.neighbours import Neighbours
 from studies.optuna_search import OptunaSearch, SamplerName
 from studies.random_search import RandomSearch
-from studies.reduction import Reduction
+from studies.reduction import Reduction, kept_of
 from studies.refine import Refinement
 from studies.screening import Screening
 from studies.search import Searcher
@@ -109,12 +109,21 @@ def run_study(
     )
 
 
-def searched_front(job: Job, seed: int) -> Evaluation | None:
-    """Returns the front of a job whose other designs are of no use, `None` where none is feasible; raises as `run_study`."""
+def searched_front(
+    job: Job, seed: int, see: Callable[[Evaluation], None] = lambda _: None
+) -> Evaluation | None:
+    """Returns the front of a job whose other designs are of no use, `None` where none is feasible; raises as `run_study`.
+
+    Args:
+        job: the job.
+        seed: of everything random.
+        see: is shown all designs, batch after batch.
+    """
     archive = Archive(job)
 
     def keep(found: Evaluation | Reduction, _: str) -> None:
         archive.add(found)
+        see(kept_of(found))
 
     run_study(Searcher(job=job, archive=archive, evaluator=Simulation(job), record=keep), seed=seed)
     return archive.front

@@ -2,8 +2,8 @@
 
     plan_purchase(load_fleet("fleet.yaml"))
 
-Designs of each job come from its Pareto fronts (`planner.purchase.ways`), CP-SAT chooses among them together with lots,
-terms and dates (`constraints.purchase_model`), and every figure of the answer is counted again from the choice.
+Designs of each job are the fastest for each number of nodes (`planner.purchase.ways`), CP-SAT chooses among them together with
+lots, terms and dates (`constraints.purchase_model`), and every figure of the answer is counted again from the choice.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def plan_purchase(
         binding=_binding(question, solution) if choice else (),
         conflict=conflict,
         num_designs={
-            job.name: sum(one.job == index for one in question.candidates)
+            job.name: len({id(one) for one in question.pooled.candidates if one.job == index})
             for index, job in enumerate(fleet.jobs)
         },
         notes=(*notes_of(fleet, question.folder), *slack_notes(runs)),

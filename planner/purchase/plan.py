@@ -118,7 +118,7 @@ class PurchasePlan(Record):
     """Where there is no plan: constraints that cannot be kept together, while without any one of them there is a plan for
     the others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
     num_designs: dict[str, int]
-    """Designs of each job that were considered, over all offers."""
+    """Designs of each job that were considered, over all offers; those of them that a limit rules out count, too."""
     notes: tuple[str, ...] = ()
     """What of the fleet the plan leaves aside, or may read otherwise than meant: budgets of single jobs, offers that come
     after the last deadline, accelerators that stand in several offers, runs that end just before their deadlines."""

@@ -9,15 +9,17 @@ of the run. Storage that is bought for a run is part of its cost wherever it run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
-from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window
+from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window, fits_alone
 from objectives.cost import MONTH, owned_parts, purchase
 from objectives.usage import Usage
 from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
+from planner.purchase.sizes import thinned
 from planner.purchase.ways import Candidate
 from simulator.hardware import Storage
 from simulator.job import Job
@@ -106,26 +108,42 @@ def pooled_problem(
         for pool in _pools(fleet, offer, price):
             pools.append(pool)
             offers.append(index)
-    ways, chosen = [], []
-    for candidate in candidates:
-        for index, pool in enumerate(pools):
-            if offers[index] == candidate.offer and candidate.num_nodes <= pool.max_nodes:
-                ways.append(_way(fleet, candidate, index, pool, prices[candidate.offer]))
-                chosen.append(candidate)
     limits = fleet.limits
-    problem = PurchaseProblem(
+    bare = PurchaseProblem(
         horizon_h=_whole_h(fleet.horizon_days),
         windows=tuple(
             Window(start_h=_next_h(job.earliest_start_day), end_h=_whole_h(job.deadline_day))
             for job in fleet.jobs
         ),
         pools=tuple(pools),
-        ways=tuple(ways),
+        ways=(),
         power_w=_whole(limits.power_w),
         budget_usd=_whole(limits.budget_usd),
         capital_usd=_whole(limits.capital_usd),
     )
-    return PooledProblem(problem=problem, offers=tuple(offers), candidates=tuple(chosen))
+    ways: list[Way] = []
+    chosen: list[Candidate] = []
+    for job, index in product(range(len(fleet.jobs)), range(len(pools))):
+        mine = [one for one in candidates if (one.job, one.offer) == (job, offers[index])]
+        for candidate, way in _considered(fleet, bare, index, mine, prices[offers[index]]):
+            chosen.append(candidate)
+            ways.append(way)
+    return PooledProblem(
+        problem=replace(bare, ways=tuple(ways)), offers=tuple(offers), candidates=tuple(chosen)
+    )
+
+
+def _considered(
+    fleet: Fleet, bare: PurchaseProblem, index: int, candidates: Sequence[Candidate], price: NodePrices
+) -> Iterator[tuple[Candidate, Way]]:
+    """Candidates of one job in one pool: `MOST_SIZES` that can be chosen, and as many to be asked what a limit costs."""
+    pool = bare.pools[index]
+    all_ways = [
+        (one, _way(fleet, one, index, pool, price)) for one in candidates if one.num_nodes <= pool.max_nodes
+    ]
+    for is_fit in (True, False):
+        alike = [(one, way) for one, way in all_ways if fits_alone(bare, way) == is_fit]
+        yield from (alike[place] for place in thinned([way for _, way in alike]))
 
 
 def _pools(fleet: Fleet, offer: FleetOffer, price: NodePrices) -> list[Pool]:

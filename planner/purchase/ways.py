@@ -1,9 +1,9 @@
-"""In which ways can each job of a fleet run? Designs from its Pareto fronts, one front for every offer, by number of nodes."""
+"""In which ways can each job of a fleet run? On every offer the fastest design for each number of nodes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,10 @@ from studies.study import searched_front
 
 OBJECTIVES = (Objective.TIME, Objective.COST, Objective.ENERGY)
 """What the designs of a job are traded off in; cost stands for node-hours."""
-MOST_SIZES = 12
-"""Designs of a job on one offer that are considered, at different numbers of nodes."""
+MOST_GPUS = 1_000_000
+"""Accelerators of the largest cluster that is searched, as in a job file."""
+PARTS_OF_EFFORT = 8
+"""Into how many parts the effort of a job's search is divided (choice): each doubling of nodes is searched with one of them."""
 ANY_RENT = 1.0
 """USD per accelerator-hour of the search: the price moves no design, since it is the same for all of an offer."""
 
@@ -69,7 +71,7 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     hardware = {name: getattr(offer, name) for name in names if getattr(offer, name) is not None}
     replaced: dict[str, object] = {
         "name": job.name,
-        "offers": [{**hardware, "num_gpus": {"min": 1, "max": 1_000_000}, "rent_usd_per_gpu_hour": ANY_RENT}],
+        "offers": [{**hardware, "num_gpus": {"min": 1, "max": MOST_GPUS}, "rent_usd_per_gpu_hour": ANY_RENT}],
         "site": fleet.site,
         "ownership": {**fleet.ownership, "utilization_fraction": 1.0},
         "objectives": [objective.value for objective in OBJECTIVES],
@@ -78,7 +80,8 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     parsed = parse_job({**kept, **replaced}, folder=_folder(job, folder), source=f"jobs: {job.name}")
     found = parsed.offers[0]
     size = found.node.num_accelerators
-    sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=size * offer.max_nodes)})
+    most = size * min(offer.max_nodes, MOST_GPUS // size)
+    sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=most)})
     limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
     return parsed.model_copy(update={"offers": (sized,), "limits": limits})
 
@@ -103,28 +106,63 @@ def _folder(job: FleetJob, folder: Path) -> Path:
 
 
 def candidates_of(job: Job, place: tuple[int, int], seed: int) -> tuple[Candidate, ...]:
-    """Returns designs of a job that has one offer, from few nodes to many; each is faster than all smaller ones.
+    """Returns designs of a job that has one offer, from few nodes to many; each is faster by whole hours than all smaller ones.
 
     Args:
         job: the job.
         place: positions of the job and of the offer in the fleet.
-        seed: of the search.
+        seed: of the searches.
     """
-    front = searched_front(job, seed)
-    if front is None:
+    fastest = None
+    for part in _parts_by_size(job):
+        fastest = _fastest(part, seed, fastest)
+    if fastest is None:
         return ()
-    return tuple(_candidate(job, front, row, place) for row in _chosen_rows(job, front))
+    found: list[Candidate] = []
+    for row in range(len(fastest)):
+        candidate = _candidate(job, fastest, row, place)
+        if candidate.num_nodes <= _most_nodes(job) and (
+            not found or candidate.duration_h < found[-1].duration_h
+        ):
+            found.append(candidate)
+    return tuple(found)
 
 
-def _chosen_rows(job: Job, front: Evaluation) -> list[int]:
-    """Rows of a front: for each number of nodes the fastest, no larger cluster that is slower, and `MOST_SIZES` at most."""
-    held, wall_s = num_held_gpus(job, front.plans), front.scores.time_to_train_s
-    rows: list[int] = []
-    for row in np.lexsort((wall_s, held)).tolist():
-        if not rows or (held[row] > held[rows[-1]] and wall_s[row] < wall_s[rows[-1]]):
-            rows.append(row)
-    places = np.linspace(0, len(rows) - 1, min(MOST_SIZES, len(rows)))
-    return [rows[place] for place in np.rint(places).astype(int).tolist()]
+def _parts_by_size(job: Job) -> Iterator[Job]:
+    """The job for one node, for two, for 3 to 4, for 5 to 8, and so on: what is found for few does not depend on the most."""
+    offer, search = job.offers[0], job.search
+    effort = {
+        "exhaustive_up_to": math.ceil(search.exhaustive_up_to / PARTS_OF_EFFORT),
+        "max_evaluations": math.ceil(search.max_evaluations / PARTS_OF_EFFORT),
+        "num_refinements": math.ceil(search.num_refinements / PARTS_OF_EFFORT),
+    }
+    size, fewest, most = offer.node.num_accelerators, 1, 1
+    while fewest <= _most_nodes(job):
+        num_gpus = GpuRange(min=size * fewest, max=min(size * most, MOST_GPUS))
+        part = offer.model_copy(update={"num_gpus": num_gpus})
+        yield job.model_copy(update={"offers": (part,), "search": search.model_copy(update=effort)})
+        fewest, most = most + 1, 2 * most
+
+
+def _most_nodes(job: Job) -> int:
+    return job.offers[0].num_gpus.max // job.offers[0].node.num_accelerators
+
+
+def _fastest(job: Job, seed: int, known: Evaluation | None) -> Evaluation | None:
+    """The fastest feasible design for each number of held nodes, by that number, of all that a search sees and the known."""
+    best = known
+
+    def see(found: Evaluation) -> None:
+        nonlocal best
+        parts = [found.take(np.flatnonzero(found.is_feasible)), *([] if best is None else [best])]
+        both = Evaluation.concatenate(parts)
+        held = num_held_gpus(job, both.plans)
+        order = np.lexsort((both.scores.energy_j, both.scores.time_to_train_s, held))
+        _, first = np.unique(held[order], return_index=True)
+        best = both.take(order[first]) if len(both) else best
+
+    searched_front(job, seed, see)
+    return best
 
 
 def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) -> Candidate:

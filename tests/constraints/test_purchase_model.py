@@ -21,6 +21,7 @@ from constraints.purchase_problem import (
     broken_rules,
     capital_usd,
     cost_usd,
+    fits_alone,
     site_power_w,
 )
 
@@ -187,3 +188,26 @@ def test_two_jobs_share_what_is_bought_one_after_the_other() -> None:
     first, second = sorted(solution.choice.starts_h)
     assert solution.cost_usd == 2 * 50 + 2 * 7
     assert second - first >= 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_a_way_that_some_choice_takes_fits_alone(problem: PurchaseProblem) -> None:
+    alone = replace(problem, windows=problem.windows[:1], ways=problem.ways[:3])
+    for choice in every_choice(alone):
+        if not broken_rules(alone, choice):
+            assert fits_alone(problem, alone.ways[choice.ways[0]])
+
+
+def test_a_way_that_any_limit_rules_out_does_not_fit_alone() -> None:
+    bought, rented = PROBLEM.ways[:2]
+    assert fits_alone(PROBLEM, bought)
+    for limit in (
+        {"power_w": 1199},
+        {"budget_usd": 106},
+        {"capital_usd": 999},
+        {"windows": (Window(start_h=5, end_h=19),)},
+    ):
+        assert not fits_alone(replace(PROBLEM, **limit), bought)  # type: ignore[arg-type]
+    assert not fits_alone(PROBLEM, rented)  # it costs more than there is
+    assert not fits_alone(PROBLEM, PROBLEM.ways[2])  # more nodes than there are

@@ -241,6 +241,58 @@ def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
     assert all(one.duration_h == math.ceil(one.wall_s / 3600) for one in found)
 
 
+LARGE = {
+    "name": "large",
+    "deadline_day": 100,
+    "job": {
+        "workload": {
+            "model": "llama-3.1-70b",
+            "tokens": 1e10,
+            "sequence_length": 8192,
+            "global_batch_size": 256,
+        },
+        "search": {**SEARCH, "tensor_parallel": [8], "pipeline_parallel": [1, 2, 4], "zero_stages": [1, 3]},
+    },
+}
+"""A run that takes 2 nodes longer than twice as long as 4, and these longer than twice as long as 8."""
+
+
+def with_nodes_on_sale(max_nodes: int, limits: dict[str, float] | None = None, **more: object) -> Fleet:
+    """A fleet with the large run; up to 8 nodes have the same network."""
+    sale = offer(buy={**BUY, "first_delivery_day": 0, "max_nodes": max_nodes}, **more)
+    return fleet_with(sale, jobs=[LARGE], limits=limits or {})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"rent": {"usd_per_gpu_hour": 99.0, "max_nodes": 64}},
+        {"reserve": {"usd_per_gpu_hour": 99.0, "max_nodes": 64, "term_days": 30}},
+    ],
+)
+def test_a_way_more_to_have_nodes_costs_no_more(more: dict[str, object]) -> None:
+    alone, both = plan_purchase(with_nodes_on_sale(2)), plan_purchase(with_nodes_on_sale(2, **more))
+    assert both.cost_usd == both.all_buy_usd == alone.cost_usd is not None
+
+
+@pytest.mark.parametrize("limits", [{}, {"capital_usd": 6e5}, {"power_w": 26e3}, {"budget_usd": 2e4}])
+def test_more_nodes_on_sale_cost_no_more_and_limits_that_few_keep_can_be_kept(
+    limits: dict[str, float],
+) -> None:
+    few, many = (plan_purchase(with_nodes_on_sale(most, limits)) for most in (2, 8))
+    assert (many.status, many.cost_usd) == ("optimal", few.cost_usd)
+    assert [run.num_nodes for run in many.runs] == [2]
+
+
+def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
+    few, many = (
+        candidates_of(job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), (0, 0), seed=0)
+        for fleet in map(with_nodes_on_sale, (4, 64))
+    )
+    assert [one.num_nodes for one in few] == [2, 4]
+    assert few == many[:2]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

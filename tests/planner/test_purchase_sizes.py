@@ -1,0 +1,32 @@
+"""Which sizes of a job are considered? Few of many, near every other one; and never one that no limit allows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from constraints.purchase_problem import Way
+from planner.purchase.sizes import MOST_SIZES, thinned
+
+
+def ways_of(*sizes: tuple[int, int]) -> list[Way]:
+    return [Way(job=0, pool=0, num_nodes=nodes, duration_h=hours, usd=0) for nodes, hours in sizes]
+
+
+def test_few_sizes_are_all_kept() -> None:
+    assert thinned([]) == []
+    assert thinned(ways_of((1, 9), (2, 5)), most=2) == [0, 1]
+
+
+def test_spare_nodes_that_save_little_go_first() -> None:
+    # Each cluster also with a spare or two, which saves less than one hour in a hundred.
+    sizes = ways_of((8, 1000), (9, 995), (16, 500), (17, 496), (18, 495), (32, 250), (34, 248))
+    assert [sizes[place].num_nodes for place in thinned(sizes, most=4)] == [8, 16, 32, 34]
+
+
+@given(st.sets(st.integers(1, 500), min_size=MOST_SIZES + 1))
+def test_the_smallest_and_the_largest_are_kept(nodes: set[int]) -> None:
+    sizes = ways_of(*((size, 1_000_000 // size) for size in sorted(nodes)))
+    kept = thinned(sizes)
+    assert (kept[0], kept[-1], len(kept)) == (0, len(sizes) - 1, MOST_SIZES)
+    assert kept == sorted(set(kept))
