@@ -211,3 +211,25 @@ def test_a_way_that_any_limit_rules_out_does_not_fit_alone() -> None:
         assert not fits_alone(replace(PROBLEM, **limit), bought)  # type: ignore[arg-type]
     assert not fits_alone(PROBLEM, rented)  # it costs more than there is
     assert not fits_alone(PROBLEM, PROBLEM.ways[2])  # more nodes than there are
+
+
+def test_what_is_said_to_be_proven_is_so_where_nodes_of_two_terms_overlap() -> None:
+    """A capacity that varies by term lets CP-SAT 9.15 prove that two jobs take 78 nodes."""
+    terms = tuple(Lot(start_h=start, end_h=start + 1440, usd_per_node=21_867) for start in (1440, 2160, 8640))
+    late = Lot(start_h=7200, end_h=8760, usd_per_node=13_082)
+    sizes = ((0, 8, 1243), (0, 10, 996), (1, 16, 1345), (1, 19, 1340), (1, 32, 682), (1, 68, 345))
+    problem = PurchaseProblem(
+        horizon_h=8760,
+        windows=(Window(start_h=2400, end_h=3810), Window(start_h=0, end_h=2464)),
+        pools=(
+            Pool(name="bought", kind="bought", max_nodes=88, lots=(late,), max_lots=2, idle_w_per_node=2562),
+            Pool(name="reserved", kind="reserved", max_nodes=80, lots=terms, max_lots=2),
+        ),
+        ways=tuple(
+            Way(job=job, pool=1, num_nodes=nodes, duration_h=hours, usd=0) for job, nodes, hours in sizes
+        ),
+        power_w=485_565,
+    )
+    solution = cheapest(problem, effort=EFFORT)
+    # The second job takes 32 nodes of the first term, from which it is gone when the first job takes 10 of the second.
+    assert (solution.status, solution.cost_usd) == ("optimal", (32 + 10) * 21_867)
