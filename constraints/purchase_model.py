@@ -6,7 +6,8 @@
               at any hour: idle power of the nodes at the site + power of running jobs above it <= power_w
               lots with nodes <= max_lots; nodes of all lots <= max_nodes; capital and budget
 
-Redundant cuts lift the bound: inside any window of time, the node-hours of jobs that must run there fit the lots.
+Redundant cuts lift the bound: inside any window of time, the node-hours of jobs that must run there fit the lots; running
+jobs alone, with the idle power of their nodes, keep to power_w.
 """
 
 from __future__ import annotations
@@ -218,6 +219,12 @@ class _Model:
                     intervals.append(interval)
                     levels.append(pool.idle_w_per_node * nodes)
         self.model.add_cumulative(intervals, levels, self.problem.power_w)
+        # A cut that follows from it: nodes in use are there, so that they draw what idle ones do, whatever lots there are.
+        in_use = [
+            way.num_nodes * self.problem.pools[way.pool].idle_w_per_node + way.above_idle_w
+            for way in self.problem.ways
+        ]
+        self.model.add_cumulative(self.intervals, in_use, self.problem.power_w)
 
     def _add_money(self) -> None:
         problem = self.problem

@@ -88,7 +88,9 @@ expected ones: leave slack before a hard deadline, or give the job a `deadline_p
 **What is proven.** `optimal` means that no plan over these candidates costs less; `feasible` that the effort ended first, and
 `gap_fraction` by how much at most the plan is above the cheapest. The plans all rented and all bought stand beside it. A
 constraint is said to bind where a plan without it is proven cheaper; an infeasible fleet gets a minimal set of constraints
-that contradict each other. The same fleet, version, seed and effort give the same plan (one worker, deterministic time).
+that contradict each other. `undecided` names what the effort did not suffice for: a way all rented or all bought that is
+neither found nor proven to be impossible, and constraints of the set that are perhaps not needed in it. The same fleet,
+version, seed and effort give the same plan (one worker, deterministic time).
 
 *Stops holding:* a job runs on one kind of capacity and in one piece; rented and reserved nodes stand elsewhere and do not
 count for the site's power; runs on rented nodes emit as if they stood at the site; `node_supply` is tried ten times as wide

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from constraints.purchase_model import Solution, cheapest
+from constraints.purchase_model import Solution, Status, cheapest
 from constraints.purchase_problem import Choice, PurchaseProblem, capital_usd, site_power_w
 from planner import __version__
 from planner.arguments import check_kind, check_seed, path_given
@@ -51,7 +51,11 @@ def plan_purchase(
     question = _Question(fleet=fleet, seed=seed, folder=below)
     problem = question.pooled.problem
     solution = cheapest(problem, effort=effort)
-    conflict = () if solution.status != "infeasible" else _conflict(question, effort)
+    conflict = _conflict(question, effort) if solution.status == "infeasible" else _Conflict()
+    only = {
+        f"all_{name}_usd": cheapest(_only(problem, kind), effort=SIDE_EFFORT)
+        for name, kind in (("rent", "rented"), ("buy", "bought"))
+    }
     choice = solution.choice
     cost = solution.cost_usd
     runs = _runs(question, choice) if choice else ()
@@ -69,10 +73,11 @@ def plan_purchase(
         carbon_kgco2e=sum(question.pooled.candidates[way].carbon_kgco2e for way in choice.ways) if choice else 0.0,
         acquisitions=_acquisitions(question, choice) if choice else (),
         runs=runs,
-        all_rent_usd=cheapest(_only(problem, "rented"), effort=SIDE_EFFORT).cost_usd,
-        all_buy_usd=cheapest(_only(problem, "bought"), effort=SIDE_EFFORT).cost_usd,
+        all_rent_usd=only["all_rent_usd"].cost_usd,
+        all_buy_usd=only["all_buy_usd"].cost_usd,
         binding=_binding(question, solution) if choice else (),
-        conflict=conflict,
+        conflict=conflict.rules,
+        undecided=(*(name for name, one in only.items() if one.status == "unknown"), *conflict.undecided),
         num_designs={
             job.name: len({id(one) for one in question.pooled.candidates if one.job == index})
             for index, job in enumerate(fleet.jobs)
@@ -145,21 +150,33 @@ def _binding(question: _Question, solution: Solution) -> tuple[BindingRule, ...]
     return tuple(sorted(found, key=lambda one: -one.saving_usd))
 
 
-def _conflict(question: _Question, effort: float) -> tuple[str, ...]:
-    """Rules of which no plan keeps all, by leaving out one after another what is not needed for that."""
+@dataclass(frozen=True, kw_only=True)
+class _Conflict:
+    """Rules that cannot be kept together."""
+
+    rules: tuple[str, ...] = ()
+    """All of them."""
+    undecided: tuple[str, ...] = ()
+    """Those for which neither a plan without them was found nor a proof that there is none."""
+
+
+def _conflict(question: _Question, effort: float) -> _Conflict:
+    """Rules of which no plan keeps all, by leaving out one after another what is proven not to be needed for that."""
     has_design = {one.job for one in question.candidates}
     jobs = question.fleet.jobs
     if missing := [job.name for index, job in enumerate(jobs) if index not in has_design]:
-        return tuple(f"no design: {name}" for name in missing)
+        return _Conflict(rules=tuple(f"no design: {name}" for name in missing))
     left_out = question.pooled.problem
-    conflict = []
+    kept: dict[str, Status] = {}
     for rule in question.rules:
         without = rule.leave_out(left_out)
-        if cheapest(without, effort=effort).status == "infeasible":
+        status = cheapest(without, effort=effort).status
+        if status == "infeasible":
             left_out = without
         else:
-            conflict.append(str(rule))
-    return tuple(conflict) or _too_short(question)
+            kept[str(rule)] = status
+    undecided = tuple(rule for rule, status in kept.items() if status == "unknown")
+    return _Conflict(rules=tuple(kept) or _too_short(question), undecided=undecided)
 
 
 def _too_short(question: _Question) -> tuple[str, ...]:

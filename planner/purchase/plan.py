@@ -109,7 +109,8 @@ class PurchasePlan(Record):
     runs: tuple[ScheduledRun, ...]
     """Which job runs when on what, in the order of the fleet."""
     all_rent_usd: float | None
-    """The least found with rent on demand alone, whatever the budget; null where none keeps the deadlines."""
+    """The least found with rent on demand alone, whatever the budget; null where none keeps the deadlines, or where it is
+    `undecided` whether one does."""
     all_buy_usd: float | None
     """The least found with purchases alone, whatever the budget and the capital; null as with rent alone."""
     binding: tuple[BindingRule, ...]
@@ -117,6 +118,9 @@ class PurchasePlan(Record):
     conflict: tuple[str, ...]
     """Where there is no plan: constraints that cannot be kept together, while without any one of them there is a plan for
     the others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
+    undecided: tuple[str, ...] = ()
+    """What the effort did not suffice for: `all_rent_usd` and `all_buy_usd` that are null without a proof, and constraints of
+    `conflict` without which no plan was found, though none is proven to be missing."""
     num_designs: dict[str, int]
     """Designs of each job that were considered, over all offers; those of them that a limit rules out count, too."""
     notes: tuple[str, ...] = ()

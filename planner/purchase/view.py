@@ -28,7 +28,7 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     sentences(console, [_proof(plan)])
     if plan.conflict:
         title(console, "In conflict")
-        sentences(console, plan.conflict)
+        sentences(console, list(_conflict_sentences(plan)))
     if plan.notes:
         title(console, "Mind")
         sentences(console, plan.notes)
@@ -94,13 +94,28 @@ def _run_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
 
 
 def _comparison_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
-    others = {"all rented on demand": plan.all_rent_usd, "all bought": plan.all_buy_usd}
     yield "this plan", human.dollars(plan.cost_usd or 0.0)
-    for name, cost in others.items():
-        yield name, "not possible" if cost is None else human.dollars(cost)
+    yield "all rented on demand", _other_cost(plan, "all_rent_usd", plan.all_rent_usd)
+    yield "all bought", _other_cost(plan, "all_buy_usd", plan.all_buy_usd)
     yield "money for purchases", human.dollars(plan.capital_usd)
     yield "peak power at the site", human.power(plan.peak_power_w)
     yield "carbon of all runs", human.carbon(plan.carbon_kgco2e)
+
+
+def _other_cost(plan: PurchasePlan, name: str, cost_usd: float | None) -> str:
+    """Cost of a plan beside this one, or why there is none."""
+    if cost_usd is not None:
+        return human.dollars(cost_usd)
+    return "none was found with this effort" if name in plan.undecided else "not possible"
+
+
+def _conflict_sentences(plan: PurchasePlan) -> Iterator[str]:
+    for rule in plan.conflict:
+        yield (
+            f"{rule} (perhaps: without it no plan was found with this effort)"
+            if rule in plan.undecided
+            else rule
+        )
 
 
 def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:

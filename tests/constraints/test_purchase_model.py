@@ -233,3 +233,23 @@ def test_what_is_said_to_be_proven_is_so_where_nodes_of_two_terms_overlap() -> N
     solution = cheapest(problem, effort=EFFORT)
     # The second job takes 32 nodes of the first term, from which it is gone when the first job takes 10 of the second.
     assert (solution.status, solution.cost_usd) == ("optimal", (32 + 10) * 21_867)
+
+
+def test_runs_that_draw_too_much_are_proven_to_whatever_the_lots() -> None:
+    """Twelve lots, any of which may come: no matter, since the nodes of the smallest run alone draw too much."""
+    lots = tuple(Lot(start_h=730 * month, end_h=8760, usd_per_node=8760 - 730 * month) for month in range(12))
+    problem = PurchaseProblem(
+        horizon_h=8760,
+        windows=(Window(start_h=0, end_h=8640),) * 2,
+        pools=(
+            Pool(name="bought", kind="bought", max_nodes=64, lots=lots, max_lots=12, idle_w_per_node=4154),
+        ),
+        ways=tuple(
+            Way(job=job, pool=0, num_nodes=nodes, duration_h=2880 // nodes, usd=9, above_idle_w=8245 * nodes)
+            for job in range(2)
+            for nodes in (8, 10, 16, 20, 32, 33, 64)
+        ),
+        power_w=98_000,
+    )
+    assert 8 * (4154 + 8245) > 98_000
+    assert cheapest(problem, effort=1.0).status == "infeasible"

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from constraints.purchase_model import Solution, cheapest
+from constraints.purchase_problem import PurchaseProblem
 from planner.cli import commands as cli
-from planner.purchase.answer import plan_purchase
+from planner.purchase import answer
+from planner.purchase.answer import SIDE_EFFORT, plan_purchase
 from planner.purchase.fleet import Fleet, load_fleet
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import PurchasePlan
 from planner.purchase.problem import NodePrices, bought_lot, node_prices
+from planner.purchase.view import show_purchase
 from planner.purchase.ways import candidates_of, job_on
 from planner.record_input import parse_record
 from simulator.errors import InputError
@@ -195,6 +201,24 @@ def test_deadlines_that_contradict_the_supply_are_named_and_each_could_give_way(
     )
     for other in (fleet(first=40), fleet(second=40), fleet(max_nodes=2)):
         assert plan_purchase(other).status == "optimal"
+
+
+def test_what_the_effort_does_not_decide_is_said_to_be_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hurried(problem: PurchaseProblem, *, effort: float) -> Solution:
+        is_decided = problem.pools[0].max_nodes == 1 and effort > SIDE_EFFORT
+        unknown = Solution(status="unknown", choice=None, cost_usd=None, bound_usd=0)
+        return cheapest(problem, effort=effort) if is_decided else unknown
+
+    monkeypatch.setattr(answer, "cheapest", hurried)
+    jobs = [job("first", 1e11, 0, 20), job("second", 1e11, 0, 20)]
+    plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
+    supply = "node_supply: h100-sxm5-80gb rented"
+    assert (plan.all_rent_usd, plan.all_buy_usd) == (None, None)
+    assert plan.undecided == ("all_rent_usd", "all_buy_usd", supply)
+    assert plan.conflict == ("job_window: first", "job_window: second", supply)
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    assert f"{supply} (perhaps: without it no plan was found with this effort)" in console.export_text()
 
 
 def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
