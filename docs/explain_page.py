@@ -85,6 +85,11 @@ horizon is not part of the cost, as only the use until then is; `capital_usd` is
 and installation, without the building. A reservation costs its whole term; rent costs the run's whole hours. Durations are
 expected ones: leave slack before a hard deadline, or give the job a `deadline_probability` of its own.
 
+**Carbon** is shared out as costs are. Nodes that are bought or reserved emit for as long as they are held, used or not: their
+share of making nodes, network and building, by hours held over hours of life, and the electricity of idle nodes. A run adds
+the electricity above that, its storage and the accelerators that failures destroy. On rented nodes a run emits what `capplan
+simulate` gives for it at the fleet's site, with the share of their idle time that `utilization_fraction` says.
+
 **What is proven.** `optimal` means that no plan over these candidates costs less; `feasible` that the effort ended first, and
 `gap_fraction` by how much at most the plan is above the cheapest. The plans all rented and all bought stand beside it. A
 constraint is said to bind where a plan without it is proven cheaper; an infeasible fleet gets a minimal set of constraints
@@ -93,7 +98,7 @@ neither found nor proven to be impossible, and constraints of the set that are p
 version, seed and effort give the same plan (one worker, deterministic time).
 
 *Stops holding:* a job runs on one kind of capacity and in one piece; rented and reserved nodes stand elsewhere and do not
-count for the site's power; runs on rented nodes emit as if they stood at the site; `node_supply` is tried ten times as wide
+count for the site's power; they emit as if they stood at the site, though; `node_supply` is tried ten times as wide
 with the designs that were found for `max_nodes`; a demand charge on what a run draws above idle nodes is paid for its own
 hours, where tariffs bill whole months.
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from constraints.purchase_model import Solution, Status, cheapest
-from constraints.purchase_problem import Choice, PurchaseProblem, capital_usd, site_power_w
+from constraints.purchase_problem import Choice, PoolKind, PurchaseProblem, capital_usd, site_power_w
 from planner import __version__
 from planner.arguments import check_kind, check_seed, path_given
 from planner.purchase.fleet import Fleet
@@ -59,6 +59,7 @@ def plan_purchase(
     choice = solution.choice
     cost = solution.cost_usd
     runs = _runs(question, choice) if choice else ()
+    acquisitions = _acquisitions(question, choice) if choice else ()
     return PurchasePlan(
         capplan_version=__version__,
         catalog_hash=catalog_hash(),
@@ -70,8 +71,8 @@ def plan_purchase(
         gap_fraction=None if cost is None else (cost - solution.bound_usd) / max(1, cost),
         capital_usd=capital_usd(problem, choice) if choice else 0.0,
         peak_power_w=site_power_w(problem, choice) if choice else 0.0,
-        carbon_kgco2e=sum(question.pooled.candidates[way].carbon_kgco2e for way in choice.ways) if choice else 0.0,
-        acquisitions=_acquisitions(question, choice) if choice else (),
+        carbon_kgco2e=sum([*(one.carbon_kgco2e for one in acquisitions), *(run.carbon_kgco2e for run in runs)]),
+        acquisitions=acquisitions,
         runs=runs,
         all_rent_usd=only["all_rent_usd"].cost_usd,
         all_buy_usd=only["all_buy_usd"].cost_usd,
@@ -194,7 +195,7 @@ def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...
     pooled, horizon = question.pooled, question.pooled.problem.horizon_h
     found = []
     for index, (pool, nodes_of_lots) in enumerate(zip(pooled.problem.pools, choice.lot_nodes, strict=True)):
-        used = _used_fraction(pooled.problem, choice, index)
+        used, price = _used_fraction(pooled.problem, choice, index), question.prices[pooled.offers[index]]
         for lot, nodes in zip(pool.lots, nodes_of_lots, strict=True):
             if nodes and pool.kind != "rented":
                 found.append(
@@ -202,11 +203,12 @@ def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...
                         kind=pool.kind,
                         accelerator=question.fleet.offers[pooled.offers[index]].accelerator,
                         num_nodes=nodes,
-                        num_gpus=nodes * question.prices[pooled.offers[index]].gpus,
+                        num_gpus=nodes * price.gpus,
                         from_day=_days(lot.start_h),
                         to_day=_days(lot.end_h if pool.kind == "reserved" else horizon),
                         cost_usd=lot.usd_per_node * nodes,
                         capital_usd=lot.capital_usd_per_node * nodes,
+                        carbon_kgco2e=price.held_kgco2e(lot.end_h - lot.start_h) * nodes,
                         used_fraction=used,
                     )
                 )
@@ -234,9 +236,10 @@ def _run(
     question: _Question, job: int, candidate: Candidate, usd: int, way: int, start_h: int
 ) -> ScheduledRun:
     problem, asked = question.pooled.problem, question.fleet.jobs[job]
+    kind = problem.pools[problem.ways[way].pool].kind
     return ScheduledRun(
         job=asked.name,
-        kind=problem.pools[problem.ways[way].pool].kind,
+        kind=kind,
         accelerator=question.fleet.offers[candidate.offer].accelerator,
         num_nodes=candidate.num_nodes,
         num_gpus=candidate.num_nodes * question.prices[candidate.offer].gpus,
@@ -245,9 +248,16 @@ def _run(
         deadline_day=asked.deadline_day,
         cost_usd=usd,
         energy_kwh=candidate.energy_kwh,
-        carbon_kgco2e=candidate.carbon_kgco2e,
+        carbon_kgco2e=_carbon_kgco2e(candidate, question.prices[candidate.offer], kind),
         plan=candidate.plan,
     )
+
+
+def _carbon_kgco2e(candidate: Candidate, price: NodePrices, kind: PoolKind) -> float:
+    """Greenhouse gases of a run; on nodes that the plan holds anyway, those that it adds to theirs."""
+    if kind == "rented":
+        return candidate.carbon_kgco2e
+    return candidate.used_up_kgco2e + price.above_idle_fraction(candidate) * candidate.operational_kgco2e
 
 
 def _days(whole_hours: int) -> float:

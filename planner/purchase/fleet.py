@@ -130,7 +130,8 @@ class Fleet(Record):
     site: object
     """Where bought nodes stand, as in a job file."""
     ownership: dict[str, object] = Field(default={})
-    """Terms of ownership as in a job file; every hour from delivery on is paid, so that utilization_fraction is 1."""
+    """Terms of ownership as in a job file; every hour from delivery on is counted, so that utilization_fraction is 1, but for
+    the making of rented nodes, whose owners let them stand idle at times."""
     offers: tuple[FleetOffer, ...] = Field(min_length=1, max_length=20)
     """What can be had."""
     jobs: tuple[FleetJob, ...] = Field(min_length=1, max_length=50)

@@ -63,12 +63,12 @@ def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
 
 
 def _idle_shares(fleet: Fleet) -> Iterator[str]:
-    """A share of idle time, which a plan that counts every hour from delivery on has no use for."""
+    """A share of idle time, which a plan that counts every hour from delivery on looks at for rented nodes alone."""
     share = fleet.ownership.get("utilization_fraction")
     if share is not None and share != 1:
         yield (
-            f"ownership.utilization_fraction ({share}) is not looked at: bought nodes are paid for every hour from their "
-            "delivery on, used or not"
+            f"ownership.utilization_fraction ({share}) is not looked at but for the carbon of rented nodes: bought nodes are "
+            "counted every hour from their delivery on, used or not"
         )
 
 

@@ -32,6 +32,8 @@ class Acquisition(Record):
     """What having them costs, used or not: interest, depreciation, maintenance, building and idle power, or rent."""
     capital_usd: float
     """What has to be paid at once; 0 for reservations."""
+    carbon_kgco2e: float
+    """Greenhouse gases of having them, used or not: their share of the making, and the electricity of idle nodes."""
     used_fraction: float
     """Share of their node-hours within the horizon in which jobs run."""
 
@@ -60,7 +62,8 @@ class ScheduledRun(Record):
     energy_kwh: float
     """Energy of the facility."""
     carbon_kgco2e: float
-    """Greenhouse gases, as for the job alone at the fleet's site."""
+    """Greenhouse gases of the run alone: on rented nodes as for the job alone at the fleet's site; on others those of
+    electricity above that of idle nodes, of storage, and of replaced accelerators."""
     plan: Plan
     """How it is laid out; `offer` is always 0."""
 
@@ -103,7 +106,7 @@ class PurchasePlan(Record):
     peak_power_w: float
     """Most that what is bought draws."""
     carbon_kgco2e: float
-    """Greenhouse gases of all runs."""
+    """Greenhouse gases of all acquisitions and runs."""
     acquisitions: tuple[Acquisition, ...]
     """What to buy and to reserve, by day."""
     runs: tuple[ScheduledRun, ...]

@@ -3,7 +3,7 @@
 A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance, staff,
 building, and the electricity of an idle node with its share of the network, which never rests; a run adds the electricity
 above that. Electricity is at the flat price of the site. A reservation costs its whole term; rent on demand costs the hours
-of the run. Storage that is bought for a run is part of its cost wherever it runs.
+of the run. Storage that is bought for a run is part of its cost wherever it runs. Greenhouse gases are shared out alike.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from itertools import product
 import numpy as np
 
 from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window, fits_alone
+from objectives.carbon import embodied_parts
 from objectives.cost import MONTH, owned_parts, purchase
 from objectives.usage import Usage
 from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
 from planner.purchase.sizes import thinned
-from planner.purchase.ways import Candidate
+from planner.purchase.ways import Candidate, used_always
 from simulator.hardware import Storage
 from simulator.job import Job
 from simulator.offer_table import OfferTable
@@ -48,10 +49,23 @@ class NodePrices:
     """Price of electricity."""
     usd_per_w_month: float
     """Demand charge."""
+    made_kgco2e: Callable[[float], float]
+    """Share of its making, network and building that some hours of its life use up."""
+    kgco2e_per_kwh: float
+    """Greenhouse gases of electricity."""
 
     def electricity_usd(self, energy_kwh: float, peak_w: float, hours: float) -> float:
         """Electricity with the demand charge for its peak."""
         return self.usd_per_kwh * energy_kwh + self.usd_per_w_month * peak_w * hours * HOUR / MONTH
+
+    def held_kgco2e(self, hours: float) -> float:
+        """Greenhouse gases of holding it for some hours in which nothing runs."""
+        return self.made_kgco2e(hours) + self.kgco2e_per_kwh * self.idle_w / KILO * hours
+
+    def above_idle_fraction(self, candidate: Candidate) -> float:
+        """Share of the energy of a run that its nodes would not draw when idle."""
+        idle_kwh = self.idle_w * candidate.num_nodes / KILO * candidate.wall_s / HOUR
+        return max(0.0, 1.0 - idle_kwh / candidate.energy_kwh)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +87,7 @@ def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
     whole = Plan(offer=0, num_gpus=size, data_parallel=size)
     plans = PlanTable.from_plans([whole])
     # The storage of a job is that of its run, whatever nodes there are.
-    bare = job.model_copy(update={"storage": Storage()})
+    bare = used_always(job).model_copy(update={"storage": Storage()})
     offers = OfferTable.from_job(bare).take(plans.offer)
     peak_power_w = power_levels(bare, plans, offers).peak_power_w
     num_nodes = size / node.num_accelerators
@@ -87,6 +101,10 @@ def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
         parts = owned_parts(bare, plans, usage(hours), price)
         return sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes
 
+    def made_kgco2e(hours: float) -> float:
+        parts = embodied_parts(bare, plans, usage(hours))
+        return sum(float(part[0]) for part in parts.values()) / num_nodes
+
     bought = purchase(bare, plans, usage(fleet.horizon_days * DAY / HOUR), price)
     return NodePrices(
         gpus=node.num_accelerators,
@@ -95,6 +113,8 @@ def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
         idle_w=float(phase_power(bare, plans, offers).idle_w[0]) / num_nodes,
         usd_per_kwh=site.electricity_usd_per_kwh,
         usd_per_w_month=site.demand_usd_per_w_month,
+        made_kgco2e=made_kgco2e,
+        kgco2e_per_kwh=site.grid_kgco2e_per_kwh,
     )
 
 
@@ -218,7 +238,7 @@ def _way(fleet: Fleet, candidate: Candidate, pool_index: int, pool: Pool, price:
         case "bought":
             idle_w = price.idle_w * candidate.num_nodes
             above_w = max(0.0, candidate.peak_power_w - idle_w)
-            above_kwh = max(0.0, candidate.energy_kwh - idle_w / KILO * hours)
+            above_kwh = price.above_idle_fraction(candidate) * candidate.energy_kwh
             usd += price.electricity_usd(above_kwh, above_w, hours)
         case "rented":
             rent = fleet.offers[candidate.offer].rent

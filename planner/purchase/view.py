@@ -99,7 +99,7 @@ def _comparison_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
     yield "all bought", _other_cost(plan, "all_buy_usd", plan.all_buy_usd)
     yield "money for purchases", human.dollars(plan.capital_usd)
     yield "peak power at the site", human.power(plan.peak_power_w)
-    yield "carbon of all runs", human.carbon(plan.carbon_kgco2e)
+    yield "carbon of all of it", human.carbon(plan.carbon_kgco2e)
 
 
 def _other_cost(plan: PurchasePlan, name: str, cost_usd: float | None) -> str:

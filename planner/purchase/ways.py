@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from objectives.usage import num_held_gpus
+from objectives.cost import storage_usd
+from objectives.usage import Usage, num_held_gpus
 from planner.job.file import parse_job
 from planner.purchase.fleet import Fleet, FleetJob, FleetOffer
 from planner.yaml_text import read_document
@@ -48,7 +49,11 @@ class Candidate:
     peak_power_w: float
     """Most that the facility draws."""
     carbon_kgco2e: float
-    """Greenhouse gases."""
+    """Greenhouse gases, as for the job alone."""
+    operational_kgco2e: float
+    """Those of the energy."""
+    used_up_kgco2e: float
+    """Those of making storage and replaced accelerators, which are the run's own whoever has the nodes."""
     storage_usd: float
     """Storage that is bought for the run."""
     plan: Plan
@@ -73,7 +78,7 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
         "name": job.name,
         "offers": [{**hardware, "num_gpus": {"min": 1, "max": MOST_GPUS}, "rent_usd_per_gpu_hour": ANY_RENT}],
         "site": fleet.site,
-        "ownership": {**fleet.ownership, "utilization_fraction": 1.0},
+        "ownership": fleet.ownership,
         "objectives": [objective.value for objective in OBJECTIVES],
     }
     kept = {name: value for name, value in document.items() if name not in ("preference", "what_if")}
@@ -84,6 +89,13 @@ def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
     sized = found.model_copy(update={"num_gpus": GpuRange(min=size, max=most)})
     limits = parsed.limits.model_copy(update={"budget_usd": None, "budget_probability": None})
     return parsed.model_copy(update={"offers": (sized,), "limits": limits})
+
+
+def used_always(job: Job) -> Job:
+    """The job on nodes of which every hour is counted, so that none is left to be shared out among hours of use."""
+    return job.model_copy(
+        update={"ownership": job.ownership.model_copy(update={"utilization_fraction": 1.0})}
+    )
 
 
 def document_of(job: FleetJob, folder: Path) -> Mapping[str, object]:
@@ -166,15 +178,17 @@ def _fastest(job: Job, seed: int, known: Evaluation | None) -> Evaluation | None
 
 
 def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) -> Candidate:
-    nodes = num_held_gpus(job, front.plans)[row] / job.offers[0].node.num_accelerators
+    scores, nodes = front.scores, num_held_gpus(job, front.plans)[row] / job.offers[0].node.num_accelerators
     return Candidate(
         job=place[0],
         offer=place[1],
         num_nodes=round(float(nodes)),
-        wall_s=float(front.scores.time_to_train_s[row]),
-        energy_kwh=float(front.scores.energy_j[row]) / JOULES_PER_KWH,
+        wall_s=float(scores.time_to_train_s[row]),
+        energy_kwh=float(scores.energy_j[row]) / JOULES_PER_KWH,
         peak_power_w=float(front.outcomes.summary.peak_power_w[row]),
-        carbon_kgco2e=float(front.scores.carbon_kgco2e[row]),
-        storage_usd=float(front.scores.storage_usd[row]),
+        carbon_kgco2e=float(scores.carbon_kgco2e[row]),
+        operational_kgco2e=float(scores.operational_kgco2e[row]),
+        used_up_kgco2e=float((scores.embodied_storage_kgco2e + scores.embodied_replacements_kgco2e)[row]),
+        storage_usd=float(storage_usd(used_always(job), Usage.of(front.outcomes))[row]),
         plan=front.plans.plan(row),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from io import StringIO
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import PurchaseProblem
+from planner import simulate_plan
 from planner.cli import commands as cli
 from planner.purchase import answer
 from planner.purchase.answer import SIDE_EFFORT, plan_purchase
@@ -24,6 +26,7 @@ from planner.purchase.view import show_purchase
 from planner.purchase.ways import candidates_of, job_on
 from planner.record_input import parse_record
 from simulator.errors import InputError
+from simulator.job import Job
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 GPUS_PER_NODE = 8
@@ -306,6 +309,49 @@ def test_more_nodes_on_sale_cost_no_more_and_limits_that_few_keep_can_be_kept(
     few, many = (plan_purchase(with_nodes_on_sale(most, limits)) for most in (2, 8))
     assert (many.status, many.cost_usd) == ("optimal", few.cost_usd)
     assert [run.num_nodes for run in many.runs] == [2]
+
+
+MADE = ("accelerators", "hosts", "network", "building")
+
+
+def alone_in(fleet: Fleet) -> Job:
+    return job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
+
+
+def carbon_alone(fleet: Fleet, plan: PurchasePlan) -> Mapping[str, float]:
+    """What `simulate` says that the first run emits, part by part."""
+    found = simulate_plan(
+        alone_in(fleet), plan.runs[0].plan.model_dump(exclude_unset=True), with_sensitivities=False
+    )
+    assert found.design is not None
+    return found.design.carbon_parts_kgco2e
+
+
+@pytest.mark.parametrize("share", [0.85, 0.5])
+def test_a_run_on_rented_nodes_emits_what_it_does_alone(share: float) -> None:
+    terms = {} if share == 0.85 else {"utilization_fraction": share}
+    fleet = fleet_with(offer(rent=RENT), jobs=[LARGE], ownership=terms)
+    plan = plan_purchase(fleet)
+    parts = carbon_alone(fleet, plan)
+    assert plan.runs[0].carbon_kgco2e == plan.carbon_kgco2e == pytest.approx(sum(parts.values()), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["bought", "reserved"])
+def test_nodes_emit_as_long_as_they_are_held_and_runs_what_comes_on_top(kind: str) -> None:
+    reserved = {**RESERVE, "max_nodes": 2, "start_every_days": 80}
+    sale = offer(buy={**BUY, "max_nodes": 2}) if kind == "bought" else offer(reserve=reserved)
+    fleet = fleet_with(sale, jobs=[LARGE])
+    plan = plan_purchase(fleet)
+    (held,), (run,), price = plan.acquisitions, plan.runs, prices_of(fleet)
+    parts = carbon_alone(fleet, plan)
+    (found,) = (one for one in candidates_of(alone_in(fleet), (0, 0), seed=0) if one.plan == run.plan)
+    held_h, run_h = (held.to_day - held.from_day) * 24, found.wall_s / 3600
+    # The run's share of the making, at a utilization of 0.85, over its hours is that of any hour; idle ones draw idle power.
+    made = 0.85 * sum(parts[f"embodied_{part}_kgco2e"] for part in MADE) * held_h / run_h
+    idle = parts["operational_kgco2e"] / run.energy_kwh * 2 * price.idle_w / 1e3 * (held_h - run_h)
+    on_its_own = parts["operational_kgco2e"] + parts["embodied_replacements_kgco2e"]
+    assert plan.carbon_kgco2e == pytest.approx(made + idle + on_its_own, rel=1e-9)
+    assert plan.carbon_kgco2e == pytest.approx(held.carbon_kgco2e + run.carbon_kgco2e, rel=1e-12)
 
 
 def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
