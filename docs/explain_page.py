@@ -69,21 +69,22 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 
 1. For each job and offer the search of `capplan recommend` goes through 1 node, 2, 3 to 4, 5 to 8 and so on, each with an
    eighth of the job's effort, so that what few nodes can do does not depend on how many there are. The fastest feasible
-   design for each number of nodes is a candidate, 12 sizes at most for each kind of nodes: of those that window, power and
+   design for each number of nodes is a candidate, 24 sizes at most for each kind of nodes: of those that window, power and
    money allow by themselves, the ones that a size nearby stands in for worst.
 2. CP-SAT chooses for every job a candidate, on bought, reserved or rented nodes, and its start to the hour; for every offer
    the nodes that come on each day of delivery, and those of each reserved term. Nodes in use never exceed those that are
    there; running jobs and idle nodes never exceed the site's power.
 3. Each figure of the answer is counted again from the choice, and a choice that breaks a rule is an error of capplan.
 
-**Costs.** A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest,
-maintenance, staff, its share of the building (with the formulas of [the model](model.md#cost), at a utilization of 1, since
-every hour is counted), and the electricity of an idle node with its share of the network and of cooling that never rests. A run
-adds the electricity above that, at the site's flat price with its demand charge, and the storage that is bought for it.
-Network, building and idle power of a node are those of a cluster of `max_nodes`. What a bought node is worth at the end of the
-horizon is not part of the cost, as only the use until then is; `capital_usd` is what has to be paid at once: nodes, network
-and installation, without the building. A reservation costs its whole term; rent costs the run's whole hours. Durations are
-expected ones: leave slack before a hard deadline, or give the job a `deadline_probability` of its own.
+**Costs.** A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance,
+staff, its share of the building (with the formulas of [the model](model.md#cost), at a utilization of 1, since every hour is
+counted), and the electricity of an idle node with its share of the network and of cooling that never rests. A run adds the
+electricity above that, at the site's flat price with its demand charge, and the storage that is bought for it. Network,
+building, staff and idle power of a node are those of a cluster of `max_nodes`, so that each is dearer where that many need one
+more tier of switches. What a bought node is worth at the end of the horizon is not part of the cost, as only the use until then
+is; `capital_usd` is what has to be paid at once: nodes, network and installation, without the building. A reservation costs its
+whole term; rent costs the run's whole hours. Durations are expected ones: leave slack before a hard deadline, or give the job a
+`deadline_probability` of its own.
 
 **Carbon** is shared out as costs are. Nodes that are bought or reserved emit for as long as they are held, used or not: their
 share of making nodes, network and building, by hours held over hours of life, and the electricity of idle nodes. A run adds
@@ -97,10 +98,10 @@ that contradict each other. `undecided` names what the effort did not suffice fo
 neither found nor proven to be impossible, and constraints of the set that are perhaps not needed in it. The same fleet,
 version, seed and effort give the same plan (one worker, deterministic time).
 
-*Stops holding:* a job runs on one kind of capacity and in one piece; rented and reserved nodes stand elsewhere and do not
-count for the site's power; they emit as if they stood at the site, though; `node_supply` is tried ten times as wide
-with the designs that were found for `max_nodes`; a demand charge on what a run draws above idle nodes is paid for its own
-hours, where tariffs bill whole months.
+*Stops holding:* a job runs on one kind of capacity and in one piece; of several designs for as many nodes the fastest is taken,
+though another one may draw less; rented and reserved nodes stand elsewhere and do not count for the site's power; they emit as
+if they stood at the site, though; `node_supply` is tried ten times as wide with the designs that were found for `max_nodes`; a
+demand charge on what a run draws above idle nodes is paid for its own hours, where tariffs bill whole months.
 
 This page is generated from the types: `python -m docs.generate`.
 """

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from constraints.purchase_problem import Way
 
-MOST_SIZES = 12
-"""Sizes of a job on one kind of nodes that are considered."""
+MOST_SIZES = 24
+"""Sizes of a job on one kind of nodes that are considered; of 226 random fleets with up to 30 sizes, 1 % cost more by 0.1 % or
+above with 12 of them, 5 % at most."""
 
 
 def thinned(ways: Sequence[Way], most: int = MOST_SIZES) -> list[int]:
@@ -28,5 +29,10 @@ def thinned(ways: Sequence[Way], most: int = MOST_SIZES) -> list[int]:
 
 
 def _loss(smaller: Way, way: Way, larger: Way) -> float:
-    """By which factor more time the smaller neighbour takes, or more nodes the larger one, whichever is less."""
-    return min(smaller.duration_h / way.duration_h, larger.num_nodes / way.num_nodes)
+    """By which factor more time the smaller neighbour takes, or more nodes the larger one, times that of their node-hours."""
+    stretched = min(smaller.duration_h / way.duration_h, larger.num_nodes / way.num_nodes)
+    return stretched * min(_node_hours(smaller), _node_hours(larger)) / _node_hours(way)
+
+
+def _node_hours(way: Way) -> int:
+    return way.num_nodes * way.duration_h
