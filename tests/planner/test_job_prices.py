@@ -100,7 +100,7 @@ class TestJobFile:
             job_with(
                 {
                     **H100_RENTED,
-                    "accelerator": "v100-sxm2-32gb",
+                    "accelerator": "v100-sxm2-16gb",
                     "rent_usd_per_gpu_hour": "spot",
                     "interruptions_per_1000_node_days": 9,
                 }

@@ -272,6 +272,15 @@ def test_rent_of_one_vendor_with_commitments_spans_them() -> None:
     assert (estimate.low, estimate.mid, estimate.high) == (1.45, 3.22, 3.22)
 
 
+def test_rents_stand_with_the_card_of_their_memory() -> None:
+    # Lambda's PCIe A100 has 40 GB, and the V100 of Lambda and Oracle 16 GB
+    assert "Lambda" in catalog.rent("a100-pcie-40gb")[1]
+    assert "Lambda" not in catalog.rent("a100-pcie-80gb")[1]
+    assert catalog.vendor_rents("v100-sxm2-16gb") == {"Lambda": 0.79, "Oracle": 2.95}
+    with pytest.raises(CatalogError, match="v100-sxm2-32gb: has no known rent"):
+        catalog.rent("v100-sxm2-32gb")
+
+
 def test_rent_leaves_out_spot_prices_and_models_of_analysts() -> None:
     quantities = {figure.quantity for figure in catalog.figures(Kind.RENTS, "h100-sxm5-80gb")}
     assert {"spot", "reference_rental"} <= quantities
