@@ -251,11 +251,11 @@ def test_an_unknown_name_is_reported_where_the_user_wrote_it() -> None:
 
 def test_rent_is_the_spread_over_each_vendors_cheapest_price() -> None:
     # newest prices by vendor on rents.csv: 2.45 Cudo, 2.94 Oblivus, 2.95 Nebius, 2.99 RunPod, 3.29 Lambda,
-    # 3.95 CR8DL, 4.326 AWS, 4.86 Google (three years), 10.00 Oracle; percentiles of nine values by hand
+    # 3.95 CR8DL, 4.86 Google (three years), 6.88 AWS, 10.00 Oracle; percentiles of nine values by hand
     estimate, source = catalog.rent("h100-sxm5-80gb")
     assert estimate.mid == pytest.approx(3.29)
     assert estimate.low == pytest.approx(2.45 + 0.4 * (2.94 - 2.45), abs=0.006)
-    assert estimate.high == pytest.approx(4.86 + 0.6 * (10.00 - 4.86), abs=0.006)
+    assert estimate.high == pytest.approx(6.88 + 0.6 * (10.00 - 6.88), abs=0.006)
     assert source.startswith("11 prices of Amazon Web Services, CR8DL")
     assert "EPOCH-PRICE" in source
 
