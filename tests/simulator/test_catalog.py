@@ -41,7 +41,7 @@ PUBLISHED_PEAKS = {
     "tpu-v5p": (459, 918),
     "tpu-v6e": (918, 1836),
     "tpu-v7": (2307, 4614),
-    "trainium1": (190, None),
+    "trainium1": (190, 190),
 }
 
 
@@ -67,6 +67,13 @@ def test_a_b300_has_the_memory_that_its_driver_reports() -> None:
     # `nvidia-smi`: 275,040 MiB, which are the 288 GB of its name
     assert catalog.accelerator("b300").memory_bytes == pytest.approx(275_040 * 2**20, rel=1e-3)
     assert catalog.accelerator("b300").memory_bytes == pytest.approx(288e9, rel=0.002)
+
+
+def test_links_of_both_trainiums_are_halves_of_what_one_row_of_aws_lists() -> None:
+    # AWS Neuron documentation, GB/s per chip, both ways: Trainium 384, Trainium2 1280
+    assert catalog.accelerator("trainium1").scale_up_bytes_per_s == 384e9 / 2
+    assert catalog.accelerator("trainium2").scale_up_bytes_per_s == 1280e9 / 2
+    assert catalog.accelerator("trainium1-core").scale_up_bytes_per_s == 384e9 / 4
 
 
 def test_network_bandwidth_is_in_bytes_although_its_source_counts_bits() -> None:
