@@ -181,8 +181,8 @@ class Fabric(Record):
     """Ports of one switch; half of them lead up in a fat tree."""
     switch_power_w: float = Field(default=747.0, ge=0, le=1e6)
     """Typical power of one switch with passive copper (NVIDIA QM9700, 64 ports of NDR InfiniBand: 747 W)."""
-    optic_power_w: float = Field(default=15.0, ge=0, le=1e4)
-    """Power of one optical transceiver end (800G OSFP: 15 W typical, 17 W at most)."""
+    optic_power_w: float = Field(default=8.0, ge=0, le=1e4)
+    """Power of one optical transceiver end, for one port (400G: 8 W typical; half of an 800G OSFP for two ports: 7.5 W)."""
     port_usd: float = Field(default=2100.0, ge=0, le=1e6)
     """Switch, optics and cables for one node port, per tier, when the cluster is bought (public price sheet of
     August 2024: 1,900 USD per GPU in one tier, 4,200 in two, 6,600 in three)."""

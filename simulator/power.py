@@ -245,8 +245,8 @@ def fabric_tiers(plans: PlanTable, offers: OfferTable) -> Integers:
 def fabric_power_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
     """Returns switches and optics counted from the topology, W per accelerator `(n,)`.
 
-    A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per accelerator. Sanity: 95 W for
-    512 accelerators in two tiers; the submitter of MLPerf Training v4.0 declared 116 W.
+    A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per accelerator. Sanity: 67 W for
+    512 accelerators in two tiers; the submitter of MLPerf Training v4.0 estimated 116 W.
     """
     optics_w = 2 * fabric_tiers(plans, offers) * offers.optic_power_w
     return switches_per_gpu(plans, offers) * offers.switch_power_w + optics_w

@@ -146,8 +146,8 @@ def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told:
 def test_an_idle_node_draws_its_share_of_the_network_and_of_cooling_that_never_rests(fixed: float) -> None:
     site = {"region": "us-iowa", "power_usage_effectiveness": 1.5, "cooling_fixed_fraction": fixed}
     price = prices_of(fleet_with(offer(buy={**BUY, "max_nodes": 64}), site=site))
-    # DGX H100: 70 W of 700 each, 78 % of 1,200 W of host, half of 1,100 W of fans; 512 of them have 95 W of network each.
-    network_w = 8 * (3 * 747 / 64 + 4 * 15)
+    # DGX H100: 70 W of 700 each, 78 % of 1,200 W of host, half of 1,100 W of fans; 512 of them have 67 W of network each.
+    network_w = 8 * (3 * 747 / 64 + 4 * 8)
     idle_w = (8 * 70 + 0.78 * 1200) / 0.95 + 550 + network_w
     busy_w = (8 * 700 + 1200) / 0.95 + 1100 + network_w
     assert price.idle_w == pytest.approx(idle_w + 0.5 * (busy_w if fixed else idle_w))
