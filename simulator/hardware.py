@@ -58,7 +58,8 @@ class Accelerator(Record):
     bf16_flop_per_s: PositiveFloat
     """Dense peak of 16-bit matrix products, in fp16 where the chip has no bf16."""
     fp8_flop_per_s: PositiveFloat | None = None
-    """Dense peak of 8-bit floating-point matrix products; left out where the chip has none."""
+    """Dense peak of 8-bit matrix products, in integers where these are the faster ones (TPUs until v6e); left out where the
+    chip has none."""
     fp4_flop_per_s: PositiveFloat | None = None
     """Dense peak of 4-bit floating-point matrix products; left out where the chip has none."""
     measured_bf16_flop_per_s: PositiveFloat | None = None

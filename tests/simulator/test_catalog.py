@@ -76,6 +76,17 @@ def test_links_of_both_trainiums_are_halves_of_what_one_row_of_aws_lists() -> No
     assert catalog.accelerator("trainium1-core").scale_up_bytes_per_s == 384e9 / 4
 
 
+@pytest.mark.parametrize(
+    ("name", "both_ways_gb", "network_gbit"),
+    [("tpu-v5p", 1200, 50), ("tpu-v6e", 800, 100), ("tpu-v7", 1200, 100)],
+)
+def test_tpus_have_the_links_and_network_per_chip_of_googles_table(
+    name: str, both_ways_gb: float, network_gbit: float
+) -> None:
+    assert catalog.accelerator(name).scale_up_bytes_per_s == both_ways_gb * 1e9 / 2
+    assert catalog.default_node(name).network_bytes_per_s_per_accelerator == network_gbit * 1e9 / 8
+
+
 def test_network_bandwidth_is_in_bytes_although_its_source_counts_bits() -> None:
     assert catalog.node("dgx-a100-640").network_bytes_per_s == 200e9  # 8 x 200 Gbit/s
     assert catalog.node("bloom-node").network_bytes_per_s == 50e9  # 4 x 100 Gbit/s
