@@ -63,9 +63,12 @@ def test_h100_has_the_figures_of_its_data_sheet_in_si_units() -> None:
     assert chip.embodied_kgco2e == pytest.approx(1312 / 8)  # NVIDIA's product carbon footprint of eight
 
 
-def test_a_b300_has_the_memory_that_its_driver_reports() -> None:
-    # `nvidia-smi`: 275,040 MiB, which are the 288 GB of its name
-    assert catalog.accelerator("b300").memory_bytes == pytest.approx(275_040 * 2**20, rel=1e-3)
+@pytest.mark.parametrize(("name", "mib"), [("b300", 275_040), ("gb200", 189_471), ("gb300", 284_208)])
+def test_blackwells_have_the_memory_that_their_drivers_report(name: str, mib: int) -> None:
+    assert catalog.accelerator(name).memory_bytes == pytest.approx(mib * 2**20, rel=3e-4)  # a tenth of a GiB
+
+
+def test_a_b300_has_the_gigabytes_of_its_name() -> None:
     assert catalog.accelerator("b300").memory_bytes == pytest.approx(288e9, rel=0.002)
 
 
