@@ -138,6 +138,23 @@ def test_node_power_at_full_load_matches_the_power_meters(node_name: str, metere
     assert drawn_w == pytest.approx(metered_w, rel=0.02)  # the spread between nodes of one run is 3 %
 
 
+@pytest.mark.parametrize(
+    ("node_name", "chip_w", "mean_w"),
+    [
+        ("tpu-v3-host", 220, 4 * 283),  # Patterson et al. 2021: per chip with its share of the system
+        ("tpu-v4-host", 170, 4 * 1.78 * 170),  # Google's life-cycle study: machine over chip power
+        ("tpu-v6e-host", 153, 2173),  # the same: a machine of eight chips
+    ],
+)
+def test_tpu_machines_draw_their_mean_power_at_the_chips_mean(
+    node_name: str, chip_w: float, mean_w: float
+) -> None:
+    node = catalog.node(node_name)
+    parts_w = node.num_accelerators * chip_w + node.host_power_w
+    drawn_w = parts_w / node.power_supply_efficiency_fraction + node.fan_power_w
+    assert drawn_w == pytest.approx(mean_w, rel=0.001)
+
+
 def test_derived_embodied_carbon_comes_near_a_published_footprint_of_the_same_silicon() -> None:
     derived = catalog.accelerator("gb200").embodied_kgco2e
     published = 2274 / 8  # NVIDIA's product carbon footprint of HGX B200
