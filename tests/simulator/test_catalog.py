@@ -336,6 +336,12 @@ def test_rent_leaves_out_spot_prices_and_models_of_analysts() -> None:
     assert catalog.rent("h100-sxm5-80gb")[0].low > 1.25  # the spot price
 
 
+def test_the_price_of_a_year_of_tpu_v6e_is_no_spot_price() -> None:
+    # Google, March 2025: 1.89 USD with one year's commitment in the eastern US, which a later list names spot
+    figures = catalog.figures(Kind.RENTS, "tpu-v6e")
+    assert {figure.quantity for figure in figures if figure.value == 1.89} == {"reserved_1y"}
+
+
 def test_an_accelerator_without_a_price_says_what_to_give() -> None:
     with pytest.raises(CatalogError, match="gaudi2: has no known rent; give rent_usd_per_gpu_hour"):
         catalog.rent("gaudi2")
