@@ -65,9 +65,6 @@ LARGE = {
         lora=Lora(rank=16),
         regathers_weights=True,
     ),
-    "8b long context in rings inside nodes": _large(
-        "llama-3.1-8b", plan_of(tensor=4, context=8, data=2), batch=8, sequence=16384
-    ),
     "8b hybrid optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=1, shards=4), batch=128),
     "8b sharded gradients": _large("llama-3.1-8b", plan_of(data=32, zero=2), batch=128),
     "8b whole optimizer": _large("llama-3.1-8b", plan_of(tensor=2, data=32, zero=0), batch=128),
