@@ -1,12 +1,12 @@
 """How do replicas that share out weights and gradients hand them on? ZeRO-2 and ZeRO-3, part by part in every pass.
 
     ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, or with
-              its pass where it is the first forward; without prefetch when it is its turn
+              its pass where it is the first forward; without prefetch when it is its turn, behind the reduction before it
     both      gradients of a part are reduced when its backward pass is over; computing waits for those of the last but one
               part before it, and the next pass for all of them
 
-Gathers and reductions are in one queue, as they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on
-(`simulator.shard_passes`, which has the sums of this at the fast depth).
+Gathers and reductions are in one queue, as they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on, without prefetch
+g(1), r(1), g(2), r(2) (`simulator.shard_passes`, which has the sums of this at the fast depth).
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`model_states.reduced_fraction`).
 """
@@ -77,11 +77,11 @@ class Shards:
 
     def before_part(self, kind: Part, after: After) -> After:
         """Adds the gather of a part; returns what its first operator waits for."""
-        gathers = self.parts.part_gathers(kind) if self._gathers and not self._is_whole(kind) else ()
+        gathers = self._gathers_of(kind)
         if not gathers:
             self._begins = after
             return after
-        queued = self._scattered[-2] if len(self._scattered) > 1 else ()
+        queued = self._ahead_of_gather()
         done = (*(self._begins if self._prefetches else after), *self._gathered, *queued)
         for each in gathers:
             done = self.traffic.collective(each, self._stage, done)
@@ -91,6 +91,15 @@ class Shards:
         self._gathered = done
         self._begins = (*after, *done)
         return self._begins
+
+    def _gathers_of(self, kind: Part) -> tuple[Collective, ...]:
+        """What a part waits for in this pass."""
+        return self.parts.part_gathers(kind) if self._gathers and not self._is_whole(kind) else ()
+
+    def _ahead_of_gather(self) -> After:
+        """The reduction ahead of the next gather in the queue, of which one that is prefetched overtakes the last."""
+        place = 2 if self._prefetches else 1
+        return self._scattered[-place] if len(self._scattered) >= place else ()
 
     def after_part(self, kind: Part, after: After) -> After:
         """Adds the reduction of a part's gradients; returns what the next part waits for."""
@@ -105,7 +114,7 @@ class Shards:
 
     def _reduce(self, reductions: tuple[Collective, ...], after: After, before: After) -> After:
         """Adds reductions behind a part and those before it; returns what is done with them."""
-        if self._gathers:
+        if self._gathers and self._prefetches:
             shape = after[0].shape
             self._turn = self.graph.add("turn", after=[np.full(shape, NONE)]).reshape(shape)
             after = (*after, self._turn)
@@ -132,8 +141,12 @@ class Shards:
         ]
 
     def _beside_s(self, kinds: list[Part], place: int) -> float:
-        """Traffic beside a part: the reduction of the one before it, and the gather of the one behind it."""
-        traffic_s = self._reduction_s(kinds[place - 1]) if place else 0.0
+        """Traffic beside a part: the reduction of the one before it, and the gather of the one behind it.
+
+        A gather that is not ahead of its turn has nothing beside it, nor has the reduction that it waits for.
+        """
+        waits = not self._prefetches and self._gathers_of(kinds[place])
+        traffic_s = self._reduction_s(kinds[place - 1]) if place and not waits else 0.0
         if place + 1 < len(kinds):
             return traffic_s + self._prefetched_s(kinds[place + 1], self._direction)
         # The last reduction has nothing beside it where every pass waits for its own.

@@ -96,6 +96,15 @@ class TestDepths:
         assert found_s == pytest.approx(0.0, abs=1e-9 + gathered_s)
 
     @pytest.mark.parametrize("sequence", [512, 8192])
+    @pytest.mark.parametrize("prefetch", ["none", "forward", "backward"])
+    def test_weights_that_are_not_prefetched_take_what_the_fast_depth_sums_up(
+        self, prefetch: str, sequence: int
+    ) -> None:
+        workload = training(gpt(num_layers=12), sequence_length=sequence, global_batch_size=24)
+        job = job_of(changed(workload, weight_prefetch=prefetch), rented("a100-sxm4-80gb"))
+        assert _difference(plan_step(job, plan_of(data=8, zero=3))) == pytest.approx(0.0, abs=ROUNDING)
+
+    @pytest.mark.parametrize("sequence", [512, 8192])
     def test_weights_that_every_forward_pass_gathers_again_take_what_the_fast_depth_sums_up(
         self, sequence: int
     ) -> None:
