@@ -248,7 +248,7 @@ class PlanGraph:
                 begin = self._passes[direction, chunk].begin[row]
                 if previous is not None:
                     self._follow(previous, begin, left)
-                    self.shards.follow(previous, (direction, chunk, row))
+                    self.shards.follow(previous, (direction, chunk, row), begin)
                 previous = direction, chunk, row
 
     def _follow(
@@ -332,10 +332,13 @@ class PlanGraph:
         return self._complete(after)
 
     def _reduced_once(self, chunk: int) -> tuple[Collective, ...]:
-        """What replicas reduce of a chunk once per step; from ZeRO-2 on only what copies of hybrid sharding do."""
+        """What replicas reduce of a chunk once per step; from ZeRO-2 on only what copies of hybrid sharding do.
+
+        And the last group of ZeRO-2 in a pipeline where that hides behind nothing.
+        """
         weights, zero_stage = self.parts.chunk_weights(chunk), self.shape.zero_stage
         copies = self.parts.between_copies(weights)
-        if zero_stage >= REDUCES_OFTEN:
+        if zero_stage >= REDUCES_OFTEN and not self.shards.follows_groups:
             return copies
         return (*self.parts.reductions(weights), *copies)
 

@@ -3,12 +3,15 @@
     ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, or with
               its pass where it is the first forward; without prefetch when it is its turn, behind the reduction before it
     both      gradients of a part are reduced when its backward pass is over; computing waits for those of the last but one
-              part before it, and the next pass for all of them
+              part before it, and the next pass for all of them; on the stream of the computation (`overlaps_gradient_sync`
+              false) for its own at once
 
 Gathers and reductions are in one queue, as they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on, without prefetch
 g(1), r(1), g(2), r(2) (`simulator.shard_passes`, which has the sums of this at the fast depth).
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`model_states.reduced_fraction`).
+On the stream of the computation that is behind the last pass of each group, whose messages have left, and of the last group
+behind all passes of the stage (`simulator.deep.plan_graph`).
 """
 
 from __future__ import annotations
@@ -64,6 +67,10 @@ class Shards:
     """The reductions of the parts of a pass, in their order."""
     _ends: dict[tuple[int, int], After] = field(default_factory=dict)
     """When the last part of a pass begins to compute."""
+    _left: tuple[Collective, ...] = ()
+    """Reductions that follow the pass as a whole."""
+    _freed: dict[tuple[int, int], Integers] = field(default_factory=dict)
+    """When these are done behind a pass, `(m, R)`, by direction and chunk."""
     _reduced: dict[int, list[Integers]] = field(default_factory=dict)
     """All reductions, by stage."""
 
@@ -71,6 +78,7 @@ class Shards:
         """Begins a pass of all micro-batches, whose `(m, R)` first tasks are `begin`."""
         self._direction, self._chunk, self._stage = direction, chunk, stage
         self._gathered, self._scattered, self._begins, self._turn = (), [], (begin,), None
+        self._left = ()
         if direction > 0 and self._gathers and self._prefetches:
             gate = self.graph.add("prefetch", after=[np.full(begin.shape, NONE)]).reshape(begin.shape)
             self._gates[direction, chunk], self._begins = gate, (gate,)
@@ -108,7 +116,12 @@ class Shards:
         before = self._scattered[-1] if self._scattered else ()
         # Without gradients, or replicas, there is nothing to reduce.
         reductions = self.parts.part_reductions(kind)
+        if self.follows_groups:
+            self._left += reductions
+            return after
         self._scattered.append(self._reduce(reductions, after, before) if reductions else before)
+        if not self._hides_reductions:
+            return (*after, *self._scattered[-1])
         is_full = len(self._scattered) > 1 and self._reduces_always
         return (*after, *self._scattered[-2]) if is_full else after
 
@@ -118,15 +131,18 @@ class Shards:
             shape = after[0].shape
             self._turn = self.graph.add("turn", after=[np.full(shape, NONE)]).reshape(shape)
             after = (*after, self._turn)
-        last = self.pipeline.num_micro_batches - 1
-        every = np.minimum(
-            np.arange(self._num_reductions) * self.reduces_every + self.reduces_every - 1, last
-        )
-        done = (*(each[every] for each in after), *before)
+        done = (*(each[self._reducing] for each in after), *before)
         for each in reductions:
             done = self.traffic.collective(each, self._stage, done)
         self._reduced.setdefault(self._stage, []).extend(done)
         return done
+
+    def _reduce_behind(self, after: After) -> Integers:
+        """Adds the reductions of a whole pass behind it; returns when what follows the pass may begin, `(m, R)`."""
+        freed = self.graph.add("reduced", after=list(after)).reshape(after[0].shape)
+        for each in self._reduce(self._left, after, ()):
+            self.graph.add_edges(each, freed[self._reducing])
+        return freed
 
     def lent(self, passes: list[tuple[Part, Items]]) -> list[Items]:
         """Returns what each part of a pass takes longer because traffic beside it takes cores.
@@ -158,15 +174,24 @@ class Shards:
         """Notes when the last part of a pass began, and its reductions; returns what everything behind the pass waits for."""
         self._ends[self._direction, self._chunk] = self._begins
         self._of_parts[self._direction, self._chunk] = self._scattered
+        if self._left and len(self._reducing):
+            self._freed[self._direction, self._chunk] = self._reduce_behind(after)
         return (*after, *self._scattered[-1]) if self._scattered and self._reduces_always else after
 
-    def follow(self, previous: tuple[int, int, int], following: tuple[int, int, int]) -> None:
+    def follow(
+        self, previous: tuple[int, int, int], following: tuple[int, int, int], begin: Integers
+    ) -> None:
         """Lets the first gather of a backward pass begin with the last part of the pass before it, behind its reductions.
+
+        The pass itself waits for those that follow the one before it as a whole.
 
         Args:
             previous: direction, chunk and micro-batch.
             following: the same of the pass behind it on the same stage.
+            begin: its first tasks, `(R,)`.
         """
+        if previous[:2] in self._freed:
+            self.graph.add_edges(self._freed[previous[:2]][previous[2]], begin)
         gate = self._gates.get(following[:2])
         if gate is None:
             return
@@ -224,7 +249,8 @@ class Shards:
 
     def _reduction_s(self, kind: Part) -> float:
         """The reduction of a part in every backward pass, the mean where only some reduce."""
-        if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
+        is_none = self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN
+        if is_none or not self._hides_reductions:
             return 0.0
         return sum(each.alone_s for each in self.parts.part_reductions(kind)) * self._reductions_of_a_pass
 
@@ -235,6 +261,22 @@ class Shards:
             return 1.0
         num_passes = self.pipeline.num_micro_batches
         return self._num_reductions / num_passes - 1.0 / num_passes
+
+    @property
+    def _reducing(self) -> Integers:
+        """Micro-batches whose backward passes reduce: the last of each group, but for the last that follows all passes."""
+        last_ones = (np.arange(self._num_reductions) + 1) * self.reduces_every - 1
+        last_ones = np.minimum(last_ones, self.pipeline.num_micro_batches - 1)
+        return last_ones[:-1] if self.follows_groups else last_ones
+
+    @property
+    def follows_groups(self) -> bool:
+        """Whether gradients of several micro-batches are reduced behind their last pass, and hide behind nothing."""
+        return self.zero_stage == REDUCES_OFTEN and not (self._reduces_always or self._hides_reductions)
+
+    @property
+    def _hides_reductions(self) -> bool:
+        return self.parts.rank.workload.overlaps_gradient_sync
 
     @property
     def _num_reductions(self) -> int:

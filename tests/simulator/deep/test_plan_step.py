@@ -105,6 +105,31 @@ class TestDepths:
         assert _difference(plan_step(job, plan_of(data=8, zero=3))) == pytest.approx(0.0, abs=ROUNDING)
 
     @pytest.mark.parametrize("sequence", [512, 8192])
+    @pytest.mark.parametrize("zero", [2, 3])
+    def test_reductions_behind_which_nothing_goes_on_take_what_the_fast_depth_sums_up(
+        self, zero: int, sequence: int
+    ) -> None:
+        workload = training(gpt(num_layers=12), sequence_length=sequence, global_batch_size=24)
+        job = job_of(changed(workload, overlaps_gradient_sync=False), rented("a100-sxm4-80gb"))
+        step = plan_step(job, plan_of(data=8, zero=zero))
+        # What ZeRO-2 gathers once is in pieces here.
+        apart = float(step.fast.gradient_sync_s[0] / step.fast.step_time_s[0]) if zero == 2 else 0.0
+        assert _difference(step) == pytest.approx(0.0, abs=ROUNDING + apart)
+
+    @pytest.mark.parametrize(
+        ("chunks", "group_size", "apart"), [(1, None, 1e-6), (5, None, 0.01), (5, 8, 0.01)]
+    )
+    def test_groups_of_zero_2_in_a_pipeline_that_nothing_hides_take_what_the_fast_depth_says(
+        self, chunks: int, group_size: int | None, apart: float
+    ) -> None:
+        workload = training("llama-3.1-70b", sequence_length=4096, global_batch_size=256)
+        job = job_of(changed(workload, overlaps_gradient_sync=False))
+        plan = plan_of(tensor=4, pipeline=4, virtual=chunks, data=16, zero=2, group_size=group_size)
+        step = plan_step(job, plan)
+        # The fast depth lets every pass reduce the mean of its group.
+        assert step.unshared_step_time_s == pytest.approx(float(step.fast.step_time_s[0]), rel=apart)
+
+    @pytest.mark.parametrize("sequence", [512, 8192])
     def test_weights_that_every_forward_pass_gathers_again_take_what_the_fast_depth_sums_up(
         self, sequence: int
     ) -> None:
