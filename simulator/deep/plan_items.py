@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from simulator.deep.plan_collectives import Collective
 from simulator.layer_collectives import CORE_SHARE
@@ -83,6 +84,36 @@ def beside(
     lent_s = CORE_SHARE * min(traffic_s, cover_s) if lent_to else 0.0
     lent = work(f"{LENT} {lent_to}", lent_s, in_pairs=in_pairs)
     return (Beside(traffic=moves(*traffic), items=(*items, *lent), in_pairs=in_pairs),)
+
+
+def between(traffic: tuple[Collective, ...], items: Items) -> Items:
+    """Returns items with traffic of another micro-batch beside their operators, in proportion to how long these take.
+
+    First beside those that have no traffic of their own, whose links it would share, and never beside collectives alone.
+    """
+    traffic_s, whole_s = sum(each.alone_s for each in traffic), seconds_of(items)
+    free_s = sum(each.duration_s for each in items if isinstance(each, Work))
+    if traffic_s <= free_s or free_s == whole_s:
+        return _spread(traffic, items, 1.0 / free_s, 0.0)
+    return _spread(traffic, items, 1.0 / traffic_s, (1.0 - free_s / traffic_s) / (whole_s - free_s))
+
+
+def _spread(traffic: tuple[Collective, ...], items: Items, free: float, busy: float) -> Items:
+    """Puts a share of the traffic beside each second of operators without, and with, traffic of their own."""
+    found: Items = ()
+    for kind, each in groupby(items, key=type):
+        run = tuple(each)
+        if kind is Work:
+            share = free * seconds_of(run)
+            found += beside(tuple(part.scaled(share) for part in traffic), run)
+        else:
+            found += tuple(
+                replace(item, items=_spread(traffic, item.items, busy, busy))
+                if isinstance(item, Beside)
+                else item
+                for item in run
+            )
+    return found
 
 
 def works_of(items: Iterable[Item]) -> list[Work]:

@@ -26,7 +26,7 @@ from simulator.deep.plan_collectives import Collective
 from simulator.deep.plan_context import context_core
 from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
 from simulator.deep.plan_input_gradients import TENSOR, with_sums
-from simulator.deep.plan_items import LENT, Items, PartPasses, beside, moves, work, works_of
+from simulator.deep.plan_items import LENT, Items, PartPasses, beside, between, moves, work, works_of
 from simulator.deep.tensor_ends import TensorEnds
 from simulator.expert_exchange import HIDDEN_EXCHANGE_SHARE, hidden_in_pairs_s, hides_in_pairs
 from simulator.input_gradients import entered_in_attention, entered_in_feed_forward, sums_beside_product
@@ -337,7 +337,7 @@ class _Layer:
         sent, returned = expert_traffic(self.rank, way)
         if self._is_paired:
             return beside((*sent, *returned), items, lent_to=EXPERT, in_pairs=True)
-        return beside(tuple(each.scaled(share) for each in (*sent, *returned)), items)
+        return between(tuple(each.scaled(share) for each in (*sent, *returned)), items)
 
 
 def _pair(seconds: tuple[np.ndarray, np.ndarray], factor: float) -> Pair:

@@ -12,7 +12,8 @@ from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
 from simulator.blocks import LatentAttention
 from simulator.deep.plan_cluster import Faults, PlanCluster
 from simulator.deep.plan_collectives import Group, Operation, ring
-from simulator.deep.plan_items import collectives_of, seconds_of
+from simulator.deep.plan_expert_traffic import expert_traffic
+from simulator.deep.plan_items import Beside, Items, collectives_of, seconds_of
 from simulator.deep.plan_roles import block_size, folded
 from simulator.deep.plan_step import PlanStep, parts_and_shape, plan_step
 from simulator.deep.waits import waits
@@ -20,6 +21,7 @@ from simulator.errors import InputError
 from simulator.hardware import Precision
 from simulator.model import ModelShape
 from simulator.model_parts import part_times
+from simulator.parts import Part
 from simulator.plan import TO_AND_FRO, Schedule
 from simulator.step import step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
@@ -50,6 +52,12 @@ def _step(case: Case, *, is_folded: bool = True, faults: Faults | None = None) -
 
 def _difference(step: PlanStep) -> float:
     return step.step_time_s / float(step.fast.step_time_s[0]) - 1.0
+
+
+def _inner(items: Items) -> list[Beside]:
+    """All work with traffic beside it, however deep."""
+    found = [each for each in items if isinstance(each, Beside)]
+    return found + [inner for each in found for inner in _inner(each.items)]
 
 
 class TestDepths:
@@ -235,6 +243,23 @@ class TestDepths:
             )
             assert forward_s == pytest.approx(float(times.forward_s[0] - times.forward_compute_s[0]))
             assert backward_s == pytest.approx(float(times.backward_s[0] - times.backward_compute_s[0]))
+
+    @pytest.mark.parametrize("in_pieces", [False, True])
+    def test_what_hides_of_an_expert_exchange_is_beside_operators_alone(self, in_pieces: bool) -> None:
+        workload = changed(training(MIXTURE), overlaps_expert_exchange=True, overlaps_tensor_comm=in_pieces)
+        parts, _ = parts_and_shape(job_of(workload), plan_of(tensor=2, expert=8, data=8))
+        layer = next(passes for kind, passes in parts.passes.items() if kind.has_experts)
+        for way, items in enumerate((layer.forward, layer.backward)):
+            hidden = [each for each in _inner(items) if each.traffic[0].label.startswith("expert")]
+            assert not collectives_of(item for each in hidden for item in each.items)
+            # All of the exchange is there, hidden or not, and hides as far as at the fast depth.
+            traffic = [each for each in collectives_of(items) if each.label.startswith("expert")]
+            whole_s = sum(each.alone_s for each_way in expert_traffic(parts.rank, way) for each in each_way)
+            assert sum(each.alone_s for each in traffic) == pytest.approx(whole_s)
+            shown_s = whole_s - sum(part.alone_s for each in hidden for part in each.traffic)
+            times = part_times(parts.rank, Part.EXPERT)
+            fast_s = (times.forward_expert_comm_s, times.backward_expert_comm_s)[way]
+            assert shown_s == pytest.approx(float(fast_s[0]))
 
     def test_chunks_have_the_weights_of_their_parts(self) -> None:
         case = LARGE["mixtral experts in a pipeline"]
