@@ -99,16 +99,20 @@ def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
     """Returns the products that the ranks enter in a layer: those into attention, then that of what is no routed expert."""
     first = [names[0] for names in entered_products(rank, is_expert=is_expert)]
     has_latents = rank.workload.model.latent_attention is not None
-    attention = entered_in_attention(rank) if has_latents or AdaptedProduct.QKV in first else []
+    is_entered = has_latents or AdaptedProduct.QKV in first
+    attention = entered_in_attention(rank, is_expert=is_expert) if is_entered else []
     is_entered_again = AdaptedProduct.FC1 in first
     return attention + (entered_in_feed_forward(rank, is_expert=is_expert) if is_entered_again else [])
 
 
-def entered_in_attention(rank: Rank) -> list[Entered]:
-    """Returns the products into attention: that for queries, keys and values, or both up to heads from their latents."""
+def entered_in_attention(rank: Rank, *, is_expert: bool) -> list[Entered]:
+    """Returns the products into attention: those for queries, keys and values, or both up to heads from their latents.
+
+    Where one norm makes the input of both blocks, one sum is that of all products that read it, beside those of attention.
+    """
     if rank.workload.model.latent_attention is None:
-        product = attention_products(rank)[0]
-        return [_of_block(rank, product, share) for share in _head_shares(rank, product)]
+        product, number = attention_products(rank)[0], _num_head_sums(rank, is_expert=is_expert)
+        return [_of_block(rank, product, share) for share in _head_shares(rank, product, number)]
     gathered, summed = latent_bytes(rank)
     return [
         entered_by(rank, product, sum_s=rank.input_gradient_sum_s(sum_bytes), gathered_bytes=gathered_bytes)
@@ -164,9 +168,15 @@ def entered_by(rank: Rank, product: Product, *, sum_s: Floats, gathered_bytes: F
     return Entered(rank=rank, product=product, sum_s=sum_s, gathered_bytes=gathered_bytes, gather_s=gather_s)
 
 
-def _head_shares(rank: Rank, product: Product) -> list[Floats | float]:
-    """Shares of queries, keys and values in their product where each has its own; else the whole."""
-    if num_entered(rank.workload, (AdaptedProduct.QKV,)) == 1:
+def _num_head_sums(rank: Rank, *, is_expert: bool) -> int:
+    """Returns how many sums there are of the gradient of what queries, keys and values are made of."""
+    every = entered_products(rank, is_expert=is_expert)
+    return next(num_entered(rank.workload, names) for names in every if AdaptedProduct.QKV in names)
+
+
+def _head_shares(rank: Rank, product: Product, number: int) -> list[Floats | float]:
+    """Shares of queries, keys and values in their product where each has a sum of its own; else the whole."""
+    if number == 1:
         return [1.0]
     model, (_, columns, _) = rank.workload.model, product
     queries = model.attention_dims[0] * model.num_heads / rank.plans.tensor_parallel / columns

@@ -33,7 +33,8 @@ def with_sums(
     )
     products_s = [tuple(float(seconds[0]) for seconds in each.products_s) for each in entered]
     pieces: Items = work(label, whole.duration_s - sum(map(sum, products_s)))
-    for each, sum_up, (input_s, weight_s) in zip(entered, summed, products_s, strict=False):
+    of_each = summed[: len(entered)]
+    for each, sum_up, (input_s, weight_s) in zip(entered, of_each, products_s, strict=True):
         pieces = (
             *pieces,
             *beside(TensorEnds.again(rank, each.gathered_bytes), work(label, input_s), lent_to=TENSOR),

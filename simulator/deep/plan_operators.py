@@ -269,7 +269,8 @@ class _Layer:
             return self._around(first, items, tuple(each for _, traffic in summed for each in traffic))
         for name, traffic in summed:
             if name is AdaptedProduct.QKV:
-                label, entered = PROJECTIONS, entered_in_attention(self.rank)
+                label = PROJECTIONS
+                entered = entered_in_attention(self.rank, is_expert=self.is_expert)
             else:
                 label = SHARED_EXPERTS if self.is_expert else FEED_FORWARD
                 entered = entered_in_feed_forward(self.rank, is_expert=self.is_expert)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.plan_step import plan_step
+from simulator.deep.plan_items import LENT, works_of
+from simulator.deep.plan_step import parts_and_shape, plan_step
 from simulator.hardware import Precision
 from simulator.layer_collectives import CORE_SHARE
 from simulator.layer_costs import dense_layer, expert_layer
 from simulator.lora import Lora
+from simulator.model import ModelShape
 from simulator.model_ends import output_layer
+from simulator.model_parts import part_times
 from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.part_times import PartTimes
 from simulator.plan import Schedule
@@ -22,6 +25,19 @@ from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
 
 TOKENS, HIDDEN = 4096.0, 4096.0
 """Of Llama 3.1 8B with one sequence of 4,096 tokens; it has 32 heads and 8 for keys and values of 128, and f = 14,336."""
+
+GPT_J = ModelShape(
+    name="gpt-j",
+    num_layers=28,
+    hidden_size=4096,
+    num_heads=16,
+    num_kv_heads=16,
+    head_dim=256,
+    ffn_hidden_size=16_384,
+    is_gated=False,
+    vocabulary_size=50_400,
+    parallel_block="one_norm",
+)
 
 
 def backward_s(times: PartTimes) -> float:
@@ -224,3 +240,42 @@ def test_both_depths_hide_as_much(model: str, has_sequence_parallel: bool) -> No
     steps = [plan_step(job_of(each), plan) for each in (one_by_one(workload), workload)]
     behind, beside = (step.step_time_s / float(step.fast.step_time_s[0]) for step in steps)
     assert beside == pytest.approx(behind, abs=0.01)
+
+
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+@pytest.mark.parametrize("t", [2, 8])
+def test_products_that_are_apart_behind_one_norm_have_one_sum_of_all_their_input_gradients(
+    t: int, has_sequence_parallel: bool
+) -> None:
+    workload = training(GPT_J, sequence_length=2048, global_batch_size=64)
+    workload = changed(workload, has_sequence_parallel=has_sequence_parallel)
+    apart = changed(workload, separate_first_products="all")
+    plan = plan_of(tensor=t, data=16 // t)
+    steps = [plan_step(job_of(each), plan) for each in (workload, apart)]
+    assert steps[1].step_time_s == pytest.approx(steps[0].step_time_s, rel=1e-9)
+    assert float(steps[1].fast.step_time_s[0]) == pytest.approx(float(steps[0].fast.step_time_s[0]), rel=1e-9)
+    assert steps[1].step_time_s == pytest.approx(float(steps[1].fast.step_time_s[0]), rel=0.01)
+
+
+@pytest.mark.parametrize("has_sequence_parallel", [True, False])
+@pytest.mark.parametrize("separate", ["none", "feed_forward", "all"])
+@pytest.mark.parametrize("block", [None, "one_norm", "two_norms"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "deepseek-v2"])
+def test_no_part_is_negative_and_operators_keep_their_time_with_sums_beside_them(
+    model: str, block: str | None, separate: str, has_sequence_parallel: bool
+) -> None:
+    workload = training(model, global_batch_size=16)
+    workload = changed(
+        workload,
+        model=changed(workload.model, parallel_block=block),
+        separate_first_products=separate,
+        has_sequence_parallel=has_sequence_parallel,
+    )
+    plan = plan_of(tensor=2, data=8, expert=8 if workload.model.experts else 1)
+    parts, _ = parts_and_shape(job_of(workload), plan)
+    for kind, passes in parts.passes.items():
+        times = part_times(parts.rank, kind)
+        assert min(float(times.forward_tensor_comm_s[0]), float(times.backward_tensor_comm_s[0])) >= 0.0
+        own = [each for each in works_of(passes.backward) if not each.label.startswith(LENT)]
+        compute_s = float(times.backward_compute_s[0])
+        assert sum(each.duration_s for each in own) == pytest.approx(compute_s, rel=1e-9)
