@@ -53,6 +53,12 @@ def _with(workload: Workload, choices: dict[str, object]) -> Workload:
 LARGE = {
     "8b data": _large("llama-3.1-8b", plan_of(data=64), batch=256),
     "8b sharded weights": _large("llama-3.1-8b", plan_of(data=64, zero=3), batch=256),
+    "8b sharded weights, not prefetched": _large(
+        "llama-3.1-8b", plan_of(data=64, zero=3), batch=256, weight_prefetch="none"
+    ),
+    "8b sharded weights, reductions not hidden": _large(
+        "llama-3.1-8b", plan_of(data=64, zero=3), batch=256, overlaps_gradient_sync=False
+    ),
     "8b hybrid sharding": _large("llama-3.1-8b", plan_of(data=64, zero=3, shards=8), batch=256),
     "70b hybrid sharding between nodes": _large(
         "llama-3.1-70b", plan_of(tensor=8, data=32, zero=3, shards=8), batch=32
@@ -118,6 +124,12 @@ LARGE = {
     "70b interleaved in groups of 6": _large(
         "llama-3.1-70b", plan_of(tensor=4, pipeline=4, virtual=5, data=16, group_size=6), batch=256
     ),
+    "70b interleaved, reductions of groups not hidden": _large(
+        "llama-3.1-70b",
+        plan_of(tensor=4, pipeline=4, virtual=5, data=16, zero=2),
+        batch=256,
+        overlaps_gradient_sync=False,
+    ),
     "70b gpipe": _large(
         "llama-3.1-70b", plan_of(tensor=8, pipeline=4, data=8, schedule=Schedule.GPIPE), batch=128
     ),
@@ -171,6 +183,13 @@ LARGE = {
         batch=256,
         overlaps_expert_exchange=True,
     ),
+    "qwen exchange hidden": _large(
+        "qwen3-30b-a3b",
+        plan_of(expert=16, data=16),
+        batch=128,
+        sequence=4096,
+        overlaps_expert_exchange=True,
+    ),
     "mixtral blocks recomputed": _large(
         "mixtral-8x7b",
         plan_of(tensor=2, pipeline=4, expert=8, data=16, recompute=Recompute.SELECTIVE),
@@ -191,6 +210,13 @@ LARGE = {
         batch=4096,
         sequence=4096,
         expert_dispatch="deduplicated",
+    ),
+    "deepseek exchange hidden": _large(
+        "deepseek-v3",
+        plan_of(pipeline=8, expert=64, data=64),
+        batch=1024,
+        sequence=4096,
+        overlaps_expert_exchange=True,
     ),
     "deepseek by maps": _large(
         "deepseek-v3",
