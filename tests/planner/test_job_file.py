@@ -84,8 +84,8 @@ def test_a_batch_that_splits_badly_is_told_with_one_that_splits_well() -> None:
     told = [
         note for size in (3904, 1664) for note in batch_notes(parse_job(DOCUMENT, overrides=_batch(size)))
     ]
-    assert "multiple of 61. 4,096 (+4.9%) allow" in told[0]  # 3,904 = 64 x 61
-    assert "multiple of 13. 1,536 (-7.7%) allow" in told[1]  # 1,664 = 128 x 13, 1,536 = 512 x 3
+    assert "multiple of 61. 4,096 (+4.9 %) allow" in told[0]  # 3,904 = 64 x 61
+    assert "multiple of 13. 1,536 (-7.7 %) allow" in told[1]  # 1,664 = 128 x 13, 1,536 = 512 x 3
 
 
 def test_what_is_left_out_comes_from_the_catalogue() -> None:

@@ -15,6 +15,9 @@ from studies.design_log import read_designs
 from tests.planner.report_studies import answered, drawn, large
 from tests.planner.report_window import opened, picture, place_of
 
+NEXT_FRAME = "new Promise(requestAnimationFrame)"
+"""Settled when the page has drawn what was chosen."""
+
 
 def test_pointing_at_a_design_of_the_front_shows_that_design(browser: Browser) -> None:
     with opened(browser) as page:
@@ -76,12 +79,14 @@ def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(bro
             page.locator(f"#axis-{axis}").select_option(field)
         for is_log in (True, False):
             page.locator("#log-scale").set_checked(is_log)
+            page.evaluate(NEXT_FRAME)
             told = page.locator("#num-beyond").inner_text()
             assert (
                 told.partition(" more designs")[0]
                 == axes.get_title(loc="right").partition(" more designs")[0]
             )
         page.locator("#show-far").check()
+        page.evaluate(NEXT_FRAME)
         assert page.locator("#num-beyond").inner_text().startswith("All designs")
 
 
