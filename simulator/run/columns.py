@@ -240,6 +240,8 @@ class Runs(Table):
     @property
     def node_share(self) -> Floats:
         """Share of the interruptions that are of a kind and wait for the nodes that it takes, `(n, 4)`."""
+        if not np.any(self.has_live_replicas):
+            return self.kind_share
         return np.where(self.kind_goes_on, self.kind_share * (1.0 - self.kind_fast_survival), self.kind_share)
 
     @property

@@ -126,8 +126,12 @@ def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
     """Returns whether a wait for the queue takes as long as the time between failures, and there are such waits, `(n,)`."""
     apart_s = _apart_s(runs, spare_wait_s)
     extra_s = over_kinds(runs.node_share, wait_s - spare_wait_s)
-    part = np.where(_takes_mixed_numbers(runs), MIXED_PART, 1.0) * apart_s
-    is_long = (runs.queue_wait_s > part * LEAST_RHYTHM) & (extra_s > part * LEAST_WAIT_FRACTION)
+    is_long, is_long_if_mixed = (
+        (runs.queue_wait_s > part_s * LEAST_RHYTHM) & (extra_s > part_s * LEAST_WAIT_FRACTION)
+        for part_s in (apart_s, MIXED_PART * apart_s)
+    )
+    if np.any(is_long_if_mixed & ~is_long):
+        is_long = is_long | (is_long_if_mixed & _takes_mixed_numbers(runs))
     return np.asarray(is_long & ~runs.is_unknown)
 
 
