@@ -178,8 +178,7 @@ def _layout_or_rule(job: Job, fastest: PlanTable, scheme: CheckpointScheme) -> P
     layout = fastest_layout(job, scheme) if rule else fastest
     if layout is None:
         return rule
-    own = replace(layout, checkpoint_scheme=np.full(len(layout), scheme.code))
-    if evaluate(job, own).excess.host_memory[0] == 0.0:
+    if evaluate(job, layout.saving_by(scheme)).excess.host_memory[0] == 0.0:
         return layout
     layout = fastest_layout(job, scheme, fits_hosts=True)
     return HOST_MEMORY if layout is None else layout
@@ -187,15 +186,11 @@ def _layout_or_rule(job: Job, fastest: PlanTable, scheme: CheckpointScheme) -> P
 
 def _broken_rule(job: Job, layout: PlanTable, scheme: CheckpointScheme) -> str:
     """Name of the rule that keeps a layout, one row, from saving by a scheme; empty for none."""
-    excess = layout_excess(job, replace(layout, checkpoint_scheme=np.full(len(layout), scheme.code)))[0]
+    excess = layout_excess(job, layout.saving_by(scheme))[0]
     return next((rule.name for rule, far in zip(LAYOUT_RULES, excess, strict=True) if far > 0.0), "")
 
 
 def _with_intervals(layout: PlanTable, scheme: CheckpointScheme, sweep: Sweep) -> PlanTable:
     intervals_s = [np.nan if each == AUTO else float(each) for each in sweep.checkpoint_intervals_s]
     rows = layout.take(np.zeros(len(intervals_s), dtype=np.intp))
-    return replace(
-        rows,
-        checkpoint_scheme=np.full(len(rows), scheme.code),
-        checkpoint_interval_s=np.array(intervals_s),
-    )
+    return replace(rows.saving_by(scheme), checkpoint_interval_s=np.array(intervals_s))
