@@ -223,10 +223,12 @@ def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directio
 def _with_shards(
     rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
 ) -> Directions | None:
-    """The same with backward traffic of shards under hybrid sharding, where they leave their domain, `(n, C)` a way."""
+    """Own card time, and that of shards behind passes under hybrid sharding, where they leave their domain, `(n, C)` a way."""
     plans = rank.plans
+    if by_parts is None or not plans.shard_ranks.any():
+        return cards_s
     is_far = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & (plans.shard_ranks > 0)
-    if by_parts is None or not is_far.any():
+    if not is_far.any():
         return cards_s
     shards_s = is_far[:, None] * parts.weighted(by_parts.backward_s.T)
     forward_s, backward_s = (np.zeros_like(shards_s),) * 2 if cards_s is None else cards_s

@@ -28,8 +28,9 @@ class Course:
     def of(cls, runs: Runs) -> Self:
         """Returns the course of all runs."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            up_time = UpTime.of(runs, Shares.of(runs, WayBack.with_spares(runs)))
-            way_back = WayBack.of(runs, up_time.total_s)
+            spared = WayBack.with_spares(runs)
+            up_time = UpTime.of(runs, Shares.of(runs, spared))
+            way_back = spared.waiting_for_nodes(runs, up_time.total_s)
             if np.any(runs.fails_during_restart == 1.0):
                 up_time = UpTime.of(runs, Shares.of(runs, way_back))
         return cls(up_time=up_time, way_back=way_back)

@@ -41,14 +41,17 @@ class WayBack(Table):
     """Wait for other nodes after each kind of interruption that waits for them, `(n, 4)`."""
 
     @classmethod
-    def of(cls, runs: Runs, up_time_s: Floats) -> Self:
-        """Returns the way back of all runs, which are up for a time, `(n,)`."""
-        return cls._with_waits(runs, expected_replacement_wait_s(runs, up_time_s))
-
-    @classmethod
     def with_spares(cls, runs: Runs) -> Self:
-        """Returns the way back if a spare is left for every node."""
+        """Returns the way back of all runs if a spare is left for every node."""
         return cls._with_waits(runs, spare_waits_s(runs))
+
+    def waiting_for_nodes(self, runs: Runs, up_time_s: Floats) -> Self:
+        """Returns it with the waits for nodes of the same runs, which are up for a time, `(n,)`."""
+        wait_s = expected_replacement_wait_s(runs, up_time_s)
+        if np.any(runs.fails_during_restart == 1.0):
+            return self._with_waits(runs, wait_s)
+        waited_s = over_kinds(runs.node_share, wait_s)
+        return replace(self, replacement_wait_s=waited_s, wait_of_kind_s=wait_s)
 
     @classmethod
     def _with_waits(cls, runs: Runs, wait_s: Floats) -> Self:
