@@ -58,7 +58,7 @@ class SpaceCount:
     num_admitted: int
     """Designs that may keep memory and every limit, by bounds."""
     num_feasible: int | None
-    """Designs that keep memory and every limit, by simulation; `None` where that was left out or stopped."""
+    """Designs that keep memory and every limit, by simulation; `None` where that was left out."""
     removals: tuple[Removal, ...]
     """What each constraint removes, stage by stage; only those that remove any."""
 

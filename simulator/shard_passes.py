@@ -219,5 +219,5 @@ def _until_gathered_s(cover_s: float, before_s: float, gather_s: float, prefetch
 
 @inner
 def _shown_s(cover_s: float, traffic_s: float) -> float:
-    """Returns how much longer a part is with traffic beside it."""
+    """Returns how much longer a part is with traffic beside it: `simulator.layer_collectives.exposed_s`, of one design."""
     return max(CORE_SHARE * min(cover_s, traffic_s), traffic_s - cover_s)
