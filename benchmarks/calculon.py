@@ -17,8 +17,8 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.job import Job
-from simulator.plan import PlanTable, Recompute
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable, Recompute
 
 MODEL, SYSTEM = Path("models") / "gpt3-175B.json", Path("systems") / "a100_80g.json"
 RECOMPUTE = {Recompute.NONE: "none", Recompute.SELECTIVE: "attn_only", Recompute.FULL: "full"}

@@ -17,9 +17,9 @@ import numpy as np
 
 from planner.calibration.steps import MeasuredSteps
 from planner.measured.rows import Unmodelled, read_measured
-from simulator.calibration import CalibratedConstant, Calibration, ConstantName
-from simulator.hardware import Precision
-from simulator.rank import Rank
+from simulator.domain.calibration import CalibratedConstant, Calibration, ConstantName
+from simulator.domain.hardware import Precision
+from simulator.machine.rank import Rank
 
 ACCELERATOR = "h100-sxm5-80gb"
 NOISE = 0.02

@@ -25,10 +25,10 @@ from planner.calibration.fitting import OUTLIER_SCALE, Prior, settled
 from planner.calibration.rows import usable_rows
 from planner.calibration.steps import MeasuredSteps
 from planner.calibration.unknowns import prior_of, unknowns_of
-from simulator.calibration import Calibration
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.rank import Rank
+from simulator.domain.calibration import Calibration
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.rank import Rank
 from simulator.table import Floats
 
 MULTIPLES = (1, 4, 16)

@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from simulator.links import LinkConstants, link_constants
-from simulator.network import all_reduce_s, point_to_point_s
+from simulator.domain.links import LinkConstants, link_constants
+from simulator.machine.network import all_reduce_s, point_to_point_s
 from simulator.table import Floats
 from simulator.units import MIB, MILLISECOND, gigabits_per_s
 

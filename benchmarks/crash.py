@@ -29,9 +29,9 @@ from planner import Job, load_job
 from planner.study.durable import resume_study
 from planner.study.facts import ANSWER
 from planner.tracking.sending import Target
-from studies.journal import Journal
-from studies.plan_keys import Keys
-from studies.store import StudyStore
+from studies.designs.plan_keys import Keys
+from studies.files.journal import Journal
+from studies.files.store import StudyStore
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama-3.1-405b.yaml"
 KINDS = {

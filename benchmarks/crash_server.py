@@ -24,9 +24,10 @@ from planner import load_job
 from planner.study.durable import resume_study
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Target
-from studies import design_parts, tracking
-from studies.design_log import read_designs
-from studies.store import StudyStore
+from studies.files import design_parts
+from studies.files.design_log import read_designs
+from studies.files.store import StudyStore
+from studies.tracking import tracker as tracking
 
 CHANGES = (*KINDS["small batches"], "search.max_evaluations=400")
 DESIGNS_PER_PART = 100

@@ -20,17 +20,17 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.deep.collectives import Collectives
-from simulator.deep.extrapolate import extrapolate
-from simulator.deep.parallelism import Parallelism
-from simulator.deep.play import play
-from simulator.deep.read import read_operator_trace
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, fat_tree, ring, switch
-from simulator.deep.topology import Topology
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.triosim import TrioSimCase, triosim_step
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import cluster, fat_tree, ring, switch
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.deep.traced_steps.extrapolate import extrapolate
+from simulator.deep.traced_steps.triosim import TrioSimCase, triosim_step
+from simulator.deep.traces.parallelism import Parallelism
+from simulator.deep.traces.read import read_operator_trace
+from simulator.deep.traces.trace import OperatorTrace
 from simulator.units import GIB, MIB, MICROSECOND
 
 NUM_RUNS = 5

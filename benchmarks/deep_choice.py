@@ -18,15 +18,24 @@ import numpy as np
 from benchmarks.deep_plans import PAGE
 from benchmarks.sheets import markdown_row
 from docs.readme import replaced
-from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
-from simulator.deep.collective_forms import Algorithm, Form, Operation
-from simulator.deep.collective_times import estimated
-from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, degraded, dragonfly, fat_tree, mesh, ring, switch, torus
-from simulator.deep.topology import Topology
+from simulator.deep.collectives.chosen_collectives import CANDIDATES, ChosenCollectives
+from simulator.deep.collectives.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collectives.collective_times import estimated
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import (
+    cluster,
+    degraded,
+    dragonfly,
+    fat_tree,
+    mesh,
+    ring,
+    switch,
+    torus,
+)
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.table import Floats, Integers
 
 SEED, NUM_CASES = 1, 1_500

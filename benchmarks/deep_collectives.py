@@ -20,15 +20,15 @@ import numpy as np
 
 from benchmarks.collectives import NAMES, Table, all_tables, error_rows, mean_error
 from docs.readme import replaced
-from simulator.deep.chosen_collectives import ChosenCollectives
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import switch
-from simulator.links import LinkConstants
-from simulator.network import scale_up_rate
+from simulator.deep.collectives.chosen_collectives import ChosenCollectives
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import switch
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.domain.links import LinkConstants
+from simulator.machine.network import scale_up_rate
 from simulator.table import Floats
 
 PAGE = Path(__file__).parents[1] / "docs" / "deep.md"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.sheets import markdown_row
 from docs.readme import replaced
-from simulator.deep.plan_step import PlanStep, plan_step
+from simulator.deep.plans.plan_step import PlanStep, plan_step
 from tests.simulator.builders import job_of, plan_of, training
 from tests.simulator.deep.plan_cases import APART, FEW, LARGE, Case
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from benchmarks.deep_plans import difference, row
 from planner.deep.answer import checked_plan
-from simulator.deep.plan_step import PlanStep, plan_step
+from simulator.deep.plans.plan_step import PlanStep, plan_step
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 from tests.simulator.builders import job_of, rented, training
 
 SEED = 0

@@ -22,11 +22,11 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import divisors
 from constraints.space import pruned_space
 from planner.job.file import parse_job
-from simulator.job import Job
+from simulator.domain.job import Job
 from simulator.units import MIB
-from studies.archive import Archive
-from studies.evaluator import Simulation
-from studies.reduction import Reduction
+from studies.designs.archive import Archive
+from studies.designs.reduction import Reduction
+from studies.evaluation.evaluator import Simulation
 from studies.search import Searcher
 from studies.study import run_study
 

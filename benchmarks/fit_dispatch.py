@@ -1,6 +1,6 @@
 """How fast do deduplicated dispatch and combine of experts run, and how well is that predicted on hardware left out?
 
-Fits the two constants of `simulator.network.forwarded_exchange_s` to the rates that Hybrid-EP publishes, prints them
+Fits the two constants of `simulator.machine.network.forwarded_exchange_s` to the rates that Hybrid-EP publishes, prints them
 with the error of every platform predicted from the other two:
 
     python -m benchmarks.fit_dispatch
@@ -21,10 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from simulator import links, network
-from simulator.blocks import MixtureOfExperts
-from simulator.expert_reach import num_reached
+from simulator.domain import links
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.machine import network
 from simulator.table import Floats
+from simulator.traffic.expert_reach import num_reached
 from simulator.units import GIGA
 
 NUM_TOKENS = 4096.0

@@ -37,7 +37,7 @@ from planner.calibration.kernel_models import (
     causal_attention_s,
     constants_of,
 )
-from simulator.compute import gemm_time_s, memory_bound_time_s
+from simulator.machine.compute import gemm_time_s, memory_bound_time_s
 from simulator.table import Floats
 
 OUTPUT = Path(__file__).parents[1] / "simulator" / "data" / "kernel_efficiency.csv"

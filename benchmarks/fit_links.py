@@ -25,8 +25,8 @@ import pandas as pd
 
 from benchmarks.collectives import Table, all_tables
 from benchmarks.fitting import Line, fit, write_lines
-from simulator.links import OTHER_FABRIC, OTHER_SCALE_UP, LinkConstants
-from simulator.network import all_gather_s, all_reduce_s, all_to_all_s, point_to_point_s
+from simulator.domain.links import OTHER_FABRIC, OTHER_SCALE_UP, LinkConstants
+from simulator.machine.network import all_gather_s, all_reduce_s, all_to_all_s, point_to_point_s
 from simulator.table import Floats
 from simulator.units import GIB, GIGA, MIB, MILLISECOND, gigabits_per_s
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.fit_training --measured training_runs.csv --vtrain FOLDER
 
-Fits the constants of `simulator.training` on whole steps, prints the errors on models and on sources that were left out,
-and rewrites `simulator/data/training_efficiency.csv` and the table of errors in docs/validation.md. The least squares are
+Fits the constants of `simulator.machine.training` on whole steps, prints the errors on models and on sources that were left
+out, and rewrites `simulator/data/training_efficiency.csv` and the table of errors in docs/validation.md. The least squares are
 damped (soft L1) and over log errors; a source of n steps weighs as much as n^(1/2) single ones. Every constant is pulled to
 what was expected of it, from published figures where there are any. Terms and expectations were written with the errors of
 these steps in view, so that the errors on what was left out are a little too good.
@@ -26,9 +26,9 @@ from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration.fitting import Plane, Prior, damped, settled
 from planner.calibration.steps import MeasuredSteps
 from planner.validation.host_uncertainty import host_log_ratios
-from simulator.rank import Rank
+from simulator.machine.rank import Rank
+from simulator.machine.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
 from simulator.table import Floats
-from simulator.training import DEFAULT_FAMILY, SOFTWARE, TrainingConstants, training_constants
 
 TARGET = Path(__file__).parents[1] / "simulator" / "data" / "training_efficiency.csv"
 SUSTAINED = "sustained_fraction"

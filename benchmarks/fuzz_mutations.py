@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.deep.wire import BYTES, VARINT, as_varint, fields, messages
+from simulator.deep.traces.wire import BYTES, VARINT, as_varint, fields, messages
 
 PIECES = (b",", b'"', b"\n", b"-", b"9" * 30, b"[", b"{", b"nan", b"\x00", b"\xff\xff\xff\xff")
 """What is put in between."""

@@ -25,16 +25,16 @@ import numpy as np
 from benchmarks.fuzz_mutations import CSV, JSON, JSON_LINES, PROTOBUF, Form, mutations
 from planner.opendc.failures import read_failures
 from planner.opendc.files import CARBON, FAILURES, write_parquet
-from simulator.deep.chakra import ChakraNode
-from simulator.deep.chakra_export import chakra_export
-from simulator.deep.chakra_files import read_chakra, write_chakra
-from simulator.deep.parallelism import Parallelism
-from simulator.deep.profiled_trace import read_profiled
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.trace_file import read_trace_file, write_trace_file
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.traced_steps.chakra_export import chakra_export
+from simulator.deep.traces.chakra import ChakraNode
+from simulator.deep.traces.chakra_files import read_chakra, write_chakra
+from simulator.deep.traces.parallelism import Parallelism
+from simulator.deep.traces.profiled_trace import read_profiled
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.trace_file import read_trace_file, write_trace_file
+from simulator.deep.traces.triosim_files import read_triosim
+from simulator.domain.traces import read_trace
 from simulator.errors import InputError
-from simulator.traces import read_trace
 from simulator.units import DAY, MILLISECOND
 from tests.simulator.deep.profiles import EVENTS, NODES, written
 from tests.simulator.deep.traces import write_small

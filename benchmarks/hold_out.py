@@ -32,8 +32,8 @@ from planner.calibration.fitting import Plane
 from planner.calibration.steps import MeasuredSteps
 from planner.measured.runs import read_rows
 from planner.validation import held_out
+from simulator.machine.training import TrainingConstants, training_constants
 from simulator.table import Floats
-from simulator.training import TrainingConstants, training_constants
 
 SOURCES_FILE = Path(__file__).parents[1] / "planner" / held_out.FILE
 HEAD = ("without", "num_steps_left_out", "applies_to", "constant", "value")

@@ -24,8 +24,8 @@ from constraints.space import pruned_space
 from planner.explain.infeasible import explain
 from planner.job.file import parse_job
 from planner.recommendation import Infeasibility
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.simulate import simulate
 from simulator.table import Booleans, Floats
 

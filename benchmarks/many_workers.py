@@ -31,12 +31,12 @@ import numpy as np
 
 from constraints.space import pruned_space
 from planner import load_job
-from studies.blocks import block_parts
-from studies.distributed import CHUNKS_PER_WORKER, Cluster, local_cluster
-from studies.distributed_tasks import own_code, packed_job, packed_part, packed_plans, reduce_part
-from studies.journal import Journal
-from studies.payload import from_bytes
-from studies.reduction import read_reduction
+from studies.designs.blocks import block_parts
+from studies.designs.payload import from_bytes
+from studies.designs.reduction import read_reduction
+from studies.evaluation.distributed import CHUNKS_PER_WORKER, Cluster, local_cluster
+from studies.evaluation.distributed_tasks import own_code, packed_job, packed_part, packed_plans, reduce_part
+from studies.files.journal import Journal
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama-3.1-70b.yaml"
 DAY_S = 86_400.0

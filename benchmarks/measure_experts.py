@@ -27,16 +27,21 @@ from benchmarks.validate_steps import print_sheet, with_tables
 from planner.calibration.layers import job_on_one
 from planner.calibration.torch import torch_device
 from simulator import catalog
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.workload import Workload
 from simulator.errors import CapplanError
-from simulator.host_time import BACKWARD_RATIO
-from simulator.layer_costs import ROUTED_EXPERTS, feed_forward_operators
-from simulator.model import ModelShape
-from simulator.moved_operators import activation_bytes, activation_kernels, routed_values, shared_values
-from simulator.plan import Plan, PlanTable
-from simulator.rank import Rank
-from simulator.recomputed_modules import SHARED_EXPERTS
+from simulator.layers.host_time import BACKWARD_RATIO
+from simulator.layers.layer_costs import ROUTED_EXPERTS, feed_forward_operators
+from simulator.layers.moved_operators import (
+    activation_bytes,
+    activation_kernels,
+    routed_values,
+    shared_values,
+)
+from simulator.layers.recomputed_modules import SHARED_EXPERTS
+from simulator.machine.rank import Rank
 from simulator.table import total
-from simulator.workload import Workload
 
 Tensor = Any
 MEASURED_FILE = Path(__file__).parent / "data" / "experts.csv"

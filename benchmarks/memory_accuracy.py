@@ -19,8 +19,8 @@ import numpy as np
 from planner.measured.rows import read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Comparison, job_of, memory_kind, plan_of
 from planner.validation.comparison import Modelled, configurations, entries_of
-from simulator.memory import MemoryTable
-from simulator.plan import PlanTable
+from simulator.domain.plan import PlanTable
+from simulator.memory.peak import MemoryTable
 from simulator.simulate import layout_memory
 from simulator.units import GIB
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, STEPS_FILE, Comparison, Row, compare, read_rows
-from simulator.workload import Workload
+from simulator.domain.workload import Workload
 
 SHIPPED_FILE = Path(__file__).parents[1] / "planner" / STEPS_FILE
 READ = (

@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.sheets import Sheet
 from planner.calibration.steps import MeasuredSteps
 from planner.measured.runs import Row, read_rows
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.rank import Rank
 from simulator.table import Floats
 
 NEMO_OF_2022 = {

@@ -30,16 +30,16 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
 from planner import Job, Recommendation, load_job, recommend
-from simulator.plan import PlanTable
-from simulator.search_options import Algorithm
+from simulator.domain.plan import PlanTable
+from simulator.domain.search_options import Algorithm
 from simulator.table import Floats
-from studies.archive import Archive
-from studies.evaluator import Evaluator
-from studies.plan_keys import plan_keys
-from studies.reduction import Reduction
+from studies.designs.archive import Archive
+from studies.designs.plan_keys import plan_keys
+from studies.designs.reduction import Reduction
+from studies.evaluation.evaluator import Evaluator
 from studies.search import Searcher
+from studies.searchers.tuning import DEFAULT, Tuning
 from studies.study import run_study
-from studies.tuning import DEFAULT, Tuning
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 JOBS = ("llama-3.1-70b", "llama-3.1-405b", "bloom-176b")

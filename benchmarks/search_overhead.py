@@ -29,23 +29,27 @@ from benchmarks.throughput import jobs
 from planner import Job, recommend
 from planner.study.durable import run_study_of
 from planner.tracking.sending import Target
-from simulator.plan import CheckpointScheme, Schedule
-from simulator.search_options import Algorithm, Search
-from studies.archive import Archive
-from studies.design_parts import PARTS, DesignParts
-from studies.evaluator import JournaledSimulation
-from studies.journal import Journal
-from studies.known_designs import KnownDesigns
-from studies.recording import Ending, Recording
+from simulator.domain.plan import CheckpointScheme, Schedule
+from simulator.domain.search_options import Algorithm, Search
+from studies.designs.archive import Archive
+from studies.evaluation.evaluator import JournaledSimulation
+from studies.files.design_parts import PARTS, DesignParts
+from studies.files.journal import Journal
+from studies.files.known_designs import KnownDesigns
+from studies.files.store import StudyStore
 from studies.search import Searcher
-from studies.store import StudyStore
+from studies.searchers.tuning import Tuning
 from studies.study import run_study
-from studies.tracking import StudyTracker
-from studies.tuning import Tuning
+from studies.tracking.recording import Ending, Recording
+from studies.tracking.tracker import StudyTracker
 
 P = ParamSpec("P")
 T = TypeVar("T")
-EVALUATIONS = ("simulator.simulate._simulate", "studies.evaluator.judge", "constraints.evaluation.judge")
+EVALUATIONS = (
+    "simulator.simulate._simulate",
+    "studies.evaluation.evaluator.judge",
+    "constraints.evaluation.judge",
+)
 """What simulates designs, wherever they are asked for, and what scores them and looks at their limits."""
 
 

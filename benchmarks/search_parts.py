@@ -23,17 +23,17 @@ import numpy as np
 from benchmarks.search import Exhausted
 from benchmarks.search_jobs import HELD_OUT, SEEN
 from benchmarks.sheets import markdown_row
-from simulator.plan import PlanTable
-from simulator.search_options import Algorithm
+from simulator.domain.plan import PlanTable
+from simulator.domain.search_options import Algorithm
 from simulator.table import Floats, Integers
-from studies.algorithm import Results, SearchAlgorithm
-from studies.archive import Archive
-from studies.estimates import Estimator
-from studies.knobs import Knobs
-from studies.mating import MOST_TRIES
-from studies.neighbours import Neighbours
-from studies.tuning import DEFAULT, Tuning
-from studies.variation import EXCHANGE_PROBABILITY, Spread
+from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.designs.archive import Archive
+from studies.designs.knobs import Knobs
+from studies.searchers.estimates import Estimator
+from studies.searchers.mating import MOST_TRIES
+from studies.searchers.neighbours import Neighbours
+from studies.searchers.tuning import DEFAULT, Tuning
+from studies.searchers.variation import EXCHANGE_PROBABILITY, Spread
 
 JOBS = (
     "70B, 3 objectives, tight",
@@ -108,7 +108,10 @@ WHOLE = (
         tuning=replace(DEFAULT, screening_share=0.0),
         stand_ins=ANY_ORDER,
     ),
-    Variant(name="first designs at random, none from bounds", stand_ins={"studies.starts.FRONT_SHARE": 0.0}),
+    Variant(
+        name="first designs at random, none from bounds",
+        stand_ins={"studies.searchers.starts.FRONT_SHARE": 0.0},
+    ),
     Variant(name="no populations", tuning=replace(DEFAULT, evolution_share=0.0)),
     Variant(name="no restart", num_restarts=1),
     Variant(name="neighbours in any order", stand_ins=ANY_ORDER),
@@ -142,10 +145,10 @@ def populations(
 ALONE = (
     populations("populations alone"),
     populations("no crossover", crossover_probability=0.0),
-    populations("no mutation", {"studies.mating.Spread": unmutated}),
-    populations("values of knobs without order", {"studies.mating.varied": unordered}),
-    populations("no repair", {"studies.mating.FIRST_REPAIRED": MOST_TRIES + 1}),
-    populations("first designs at random", {"studies.starts.FRONT_SHARE": 0.0}),
+    populations("no mutation", {"studies.searchers.mating.Spread": unmutated}),
+    populations("values of knobs without order", {"studies.searchers.mating.varied": unordered}),
+    populations("no repair", {"studies.searchers.mating.FIRST_REPAIRED": MOST_TRIES + 1}),
+    populations("first designs at random", {"studies.searchers.starts.FRONT_SHARE": 0.0}),
     populations("no restart", num_restarts=1),
 )
 """Populations alone, then without one operator each."""

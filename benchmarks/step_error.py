@@ -42,7 +42,7 @@ from planner.validation.interval import (
     weighted_quantile,
 )
 from simulator import catalog
-from simulator.step_error import ANY, Z_80
+from simulator.accuracy.step_error import ANY, Z_80
 from simulator.table import Floats
 
 FILE = Path(__file__).parent.parent / "simulator" / "data" / "step_error.csv"

@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from simulator.plan import Schedule
-from simulator.stragglers.causes import STRAGGLER_PRESETS, Stragglers
+from simulator.domain.plan import Schedule
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS, Stragglers
 from simulator.stragglers.pipeline import fill_cycles
 from simulator.stragglers.play import play_slowdown
 from simulator.stragglers.slowdown import StragglerDesigns, expected_slowdown

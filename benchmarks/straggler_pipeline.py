@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from simulator.domain.plan import Schedule
+from simulator.domain.straggler_causes import Stragglers
 from simulator.order_statistics import expected_maximum
-from simulator.plan import Schedule
-from simulator.stragglers.causes import Stragglers
 from simulator.stragglers.kernel import play_replicas
 from simulator.stragglers.noise import draw_micro_batches, sequence_deviation
 from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION

@@ -32,9 +32,9 @@ from benchmarks.rooms import module_shares, room_shares
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
 from planner.job.file import parse_job
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable, distinct_layouts
-from simulator.work_parts import equal_parts
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable, distinct_layouts
+from simulator.layout.work_parts import equal_parts
 
 NUM_DESIGNS = 8_192
 NUM_REPETITIONS = 3

@@ -21,12 +21,12 @@ import numpy as np
 from constraints.space import pruned_space
 from planner import load_job
 from simulator.simulate import simulate
-from studies.bulk_runs import Way, write_runs
-from studies.design_log import Columns, DesignLog
-from studies.journal import Journal
-from studies.mlflow_session import mlflow_at
-from studies.run_table import RunTable
-from studies.tracking import StudyTracker
+from studies.files.design_log import Columns, DesignLog
+from studies.files.journal import Journal
+from studies.tracking.bulk_runs import Way, write_runs
+from studies.tracking.mlflow_session import mlflow_at
+from studies.tracking.run_table import RunTable
+from studies.tracking.tracker import StudyTracker
 
 NUM_PARAMS = 20
 NUM_METRICS = 12

@@ -15,9 +15,9 @@ from benchmarks.convert_vtrain import converted, write_runs
 from planner.calibration.steps import MeasuredSteps
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, reason_against
-from simulator.rank import Rank
+from simulator.machine.rank import Rank
+from simulator.machine.training import TrainingConstants
 from simulator.table import Floats
-from simulator.training import TrainingConstants
 
 TIERS = ("A", "")
 """Complete rows with a published speed, and those of files that do not grade theirs."""

@@ -4,7 +4,7 @@
 
 A trial is worth the mean share of the exhaustive fronts' volume over tuning jobs and seeds, at a twentieth of the evaluations.
 The defaults and the best trial are then compared on held-out jobs with seeds that no trial has used. What is printed is what
-docs/studies.md reports; the defaults themselves are in `studies.tuning`.
+docs/studies.md reports; the defaults themselves are in `studies.searchers.tuning`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from rich.table import Table
 
 from benchmarks.search import WIDTH, Exhausted
 from benchmarks.search_jobs import HELD_OUT, SEEN
-from simulator.search_options import Algorithm
-from studies.tuning import DEFAULT, Tuning
+from simulator.domain.search_options import Algorithm
+from studies.searchers.tuning import DEFAULT, Tuning
 
 if TYPE_CHECKING:
     import optuna

@@ -18,10 +18,10 @@ from benchmarks.hold_out import plane_of
 from benchmarks.training_steps import over_measured_steps, sources_of
 from planner.calibration.steps import MeasuredSteps
 from simulator import catalog
-from simulator.job import Job
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.machine.rank import Rank
+from simulator.machine.training import TrainingConstants
 from simulator.table import Floats
-from simulator.training import TrainingConstants
 
 UNKNOWN = "unknown"
 INSIDE_SHARE = 0.8

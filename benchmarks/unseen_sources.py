@@ -36,7 +36,7 @@ from planner.validation.interval import (
     residual_of,
     weighted_quantile,
 )
-from simulator.step_error import Sides
+from simulator.accuracy.step_error import Sides
 from simulator.table import Floats
 
 UNSEEN = ("Narayanan et al.", "Llama 3 405B")

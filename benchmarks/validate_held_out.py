@@ -24,9 +24,9 @@ from planner.validation.host_uncertainty import host_log_ratios
 from planner.validation.interval import Kind, development_residuals, half_widths, half_widths_of
 from planner.validation.open_choices import open_log_ratios
 from simulator import catalog
-from simulator.rank import Rank
+from simulator.machine.rank import Rank
+from simulator.machine.training import TrainingConstants
 from simulator.table import Floats
-from simulator.training import TrainingConstants
 
 DATA = Path(__file__).parent / "data"
 MODELS_FILE = DATA / "held_out_models.csv"

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.kernel_tables import B200, H100, System
-from simulator.attention_span import SequenceShape, SlidingWindow, layer_spans
-from simulator.compute import attention_time_s, kernel_constants
+from simulator.domain.attention_span import SequenceShape, SlidingWindow, layer_spans
+from simulator.machine.compute import attention_time_s, kernel_constants
 from simulator.table import Floats
 from simulator.units import MILLISECOND
 

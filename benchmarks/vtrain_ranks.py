@@ -27,7 +27,7 @@ from benchmarks.validate_steps import REPORT_FILE, with_tables
 from planner.calibration.fitting import Prior
 from planner.calibration.steps import MeasuredSteps
 from planner.validation.comparison import rank_correlation
-from simulator.plan import Recompute
+from simulator.domain.plan import Recompute
 from simulator.table import Floats
 
 NODES, ONE_NODE, HOST_BLOCKED = "vTrain multi", "vTrain single", "BigScience"

@@ -1,9 +1,9 @@
 """Which designs may an answer have? Those that are listed, and what refinement tries between them.
 
-A search lists layouts without spare nodes and with enough of them, under some power caps. Refinement (`studies.refine`) goes
-on from there: to any number of spares up to enough, to caps in small steps between the lowest and the highest, and to other
-intervals between saves than the one that loses least. Whoever claims that no design keeps a limit, or that none has less of
-something, has to try all of these.
+A search lists layouts without spare nodes and with enough of them, under some power caps. Refinement
+(`studies.searchers.refine`) goes on from there: to any number of spares up to enough, to caps in small steps between the lowest
+and the highest, and to other intervals between saves than the one that loses least. Whoever claims that no design keeps a
+limit, or that none has less of something, has to try all of these.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from constraints.lattice import cross_run_knobs
 from constraints.limits import set_limits
 from constraints.space import Space, pruned_space
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.table import Booleans, Floats, Integers
 
 CAP_STEP = 0.05

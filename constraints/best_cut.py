@@ -18,12 +18,12 @@ from constraints.cut_bounds import fast_cuts
 from constraints.limits import usable_memory_bytes
 from constraints.plan_costs import PlanCosts, plan_costs
 from constraints.stage_balance import balanced_stages
-from simulator.chunks import can_cut, split_layers
 from simulator.cuts import CutTable, micro_batches_of, simulate_cuts
+from simulator.domain.job import Job
+from simulator.domain.model import StageLayers
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.model import StageLayers
-from simulator.plan import Plan, PlanTable
+from simulator.layout.chunks import can_cut, split_layers
 from simulator.table import Integers
 
 MOST_CUTS = 100_000

@@ -23,15 +23,15 @@ from constraints.limits import LIMIT_NAMES, excess_over, usable_memory_bytes
 from constraints.step_bound import StepBoundTable, bound_step
 from objectives.scores import Usage, carbon_parts, cost_parts, total
 from simulator.checkpoints.schemes import checkpoint_costs
-from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.offload import offloaded_bytes_per_node
-from simulator.plan import PlanTable
-from simulator.power import phase_power, power_levels
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power, power_levels
+from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.run.stragglers import least_slowdown
 from simulator.run.wall_time import first_start_s
 from simulator.simulate import LAYOUTS_PER_BLOCK, layout_memory
+from simulator.step.offload import offloaded_bytes_per_node
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.table import total as total_of
 from simulator.threads import on_threads

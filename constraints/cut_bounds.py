@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constraints.plan_costs import PlanCosts
-from simulator.plan import SPLIT_BACKWARD, Schedule
+from simulator.domain.plan import SPLIT_BACKWARD, Schedule
 from simulator.table import Booleans, Floats, Integers
 
 SLACK = 1e-9

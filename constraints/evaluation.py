@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from constraints.limits import ExcessTable, check_limits
 from objectives.scores import ScoreTable, score
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
 from simulator.table import Booleans, Floats, TableGroup
 

@@ -17,10 +17,10 @@ from objectives.carbon import carbon_parts, replacement_kgco2e
 from objectives.cost import cost_parts
 from objectives.scores import total
 from objectives.usage import Usage
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme
-from simulator.power import phase_power
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power
 from simulator.run.spread import wall_time_quantile_s
 from simulator.run.wall_time import RunTable
 from simulator.table import Booleans, Floats

@@ -14,16 +14,16 @@ from typing import final
 import numpy as np
 
 from constraints.layout import can_save_by, is_valid_layout
-from simulator.chunks import can_cut, can_split_evenly
-from simulator.compute import SEPARATE_KERNELS
-from simulator.expert_ranks import is_without_replicas
-from simulator.hardware import Precision
-from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job
-from simulator.model_states import FULL_GRADIENT_BYTES
-from simulator.offer import Offer
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
+from simulator.domain.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule
+from simulator.layout.chunks import can_cut, can_split_evenly
+from simulator.layout.expert_ranks import is_without_replicas
+from simulator.layout.model_states import FULL_GRADIENT_BYTES
+from simulator.machine.compute import SEPARATE_KERNELS
 from simulator.pipeline.groups import has_fitting_groups
-from simulator.plan import TO_AND_FRO, CheckpointScheme, PlanTable, Recompute, Schedule
+from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048

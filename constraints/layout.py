@@ -11,17 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
 from simulator.checkpoints.sizes import expert_set_ranks, group_ranks, saved_bytes_per_parameter
-from simulator.chunks import can_cut
-from simulator.context_exchange import head_ranks
-from simulator.expert_ranks import expert_ranks
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.model import ModelShape
-from simulator.offer_table import OfferTable
-from simulator.pipeline.groups import groups_excess
-from simulator.plan import (
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import (
     CheckpointScheme,
     PlanTable,
     Recompute,
@@ -31,8 +25,14 @@ from simulator.plan import (
     splits_backward,
     turns_back,
 )
+from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.layout.chunks import can_cut
+from simulator.layout.expert_ranks import expert_ranks
+from simulator.layout.trained_weights import num_trained_parameters
+from simulator.machine.offer_table import OfferTable
+from simulator.pipeline.groups import groups_excess
 from simulator.table import Booleans, Floats, Integers, total
-from simulator.trained_weights import num_trained_parameters
+from simulator.traffic.context_exchange import head_ranks
 
 
 @dataclass(frozen=True, kw_only=True)

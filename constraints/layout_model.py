@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from constraints.feasibility import exact_solver
 from constraints.lattice import contexts, divisors, filled_cuts, listed_cuts, pipelines
-from simulator.job import Job
-from simulator.offer import Offer
-from simulator.plan import Schedule
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Schedule
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from objectives.scores import ScoreTable, Usage, cost_parts, total
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.offer_table import OfferTable
-from simulator.offload import offloaded_bytes_per_node
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
 from simulator.run.spread import wall_time_quantile_s
 from simulator.simulate import Outcomes
+from simulator.step.offload import offloaded_bytes_per_node
 from simulator.table import Booleans, Floats, Table
 from simulator.units import DAY
 

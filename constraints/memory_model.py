@@ -16,9 +16,9 @@ import numpy as np
 from constraints.feasibility import exact_solver
 from constraints.lattice import layouts_in, no_layouts, rough_blocks
 from constraints.limits import usable_memory_bytes
-from simulator.job import Job
-from simulator.offer import GpuRange
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.offer import GpuRange
+from simulator.domain.plan import PlanTable
 from simulator.simulate import layout_memory
 from simulator.table import Floats, Integers, Table
 

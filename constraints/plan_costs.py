@@ -1,7 +1,7 @@
 """What does each layer of a plan take and hold? The costs for `constraints.stage_balance`, as the simulator counts them.
 
-Times are those of `simulator.layer_costs`. What replicas gather and reduce in every micro-batch under ZeRO-2 and ZeRO-3 is
-left out, since it shows only where it is longer than the passes that hide it. Bytes are read off the simulator's memory of a
+Times are those of `simulator.layers.layer_costs`. What replicas gather and reduce in every micro-batch under ZeRO-2 and ZeRO-3
+is left out, since it shows only where it is longer than the passes that hide it. Bytes are read off the simulator's memory of a
 stage: what one layer more adds to it, and what is there besides.
 """
 
@@ -13,19 +13,19 @@ import numpy as np
 
 from constraints.limits import usable_memory_bytes
 from constraints.stage_balance import LayerCosts
-from simulator.activations import in_flight_chunks, stage_activations
-from simulator.chunks import Chunks, chunks_of
-from simulator.held_chunks import held_at_moments
-from simulator.job import Job
-from simulator.layer_costs import dense_layer, expert_layer
-from simulator.memory import RESERVED_FRACTION, memory_of_stage
-from simulator.micro_batches import num_micro_batches
-from simulator.model_ends import embedding, output_layer
-from simulator.part_times import PartTimes
-from simulator.plan import TO_AND_FRO, Plan, PlanTable
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.domain.plan import TO_AND_FRO, Plan, PlanTable
+from simulator.layers.layer_costs import dense_layer, expert_layer
+from simulator.layers.model_ends import embedding, output_layer
+from simulator.layers.part_times import PartTimes
+from simulator.layers.token_prediction import module
+from simulator.layout.chunks import Chunks, chunks_of
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.machine.rank import Rank
+from simulator.memory.activations import in_flight_chunks, stage_activations
+from simulator.memory.held_chunks import held_at_moments
+from simulator.memory.peak import RESERVED_FRACTION, memory_of_stage
 from simulator.table import Floats, Integers
-from simulator.token_prediction import module
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,8 @@ from constraints.interval_bounds import holds_with_any_spares, least_by_interval
 from constraints.lattice import cross_run_knobs
 from constraints.limits import excess_over, limited_quantities, set_limits, with_limits
 from constraints.space import Space
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.table import Floats, total
 
 FIRST_ROUND = 128

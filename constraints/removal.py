@@ -18,10 +18,10 @@ from constraints.lattice import candidate_blocks
 from constraints.layout import LAYOUT_RULES, SCHEME_RULES, LayoutRule
 from constraints.limits import ExcessTable
 from constraints.space import Space
-from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 Stage = Literal["rules", "bounds", "simulation"]

@@ -24,8 +24,8 @@ from constraints.lattice import (
     num_run_knobs,
 )
 from constraints.limits import with_limits
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.table import Booleans, Integers
 
 MOST_IN_MEMORY = 500_000

@@ -17,18 +17,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.chunks import split_layers
 from simulator.compiled import compiled
-from simulator.job import Job
-from simulator.micro_batches import num_micro_batches
-from simulator.model_parts import part_times
-from simulator.model_states import adds_in_products
-from simulator.part_times import PartTimes
-from simulator.parts import Part, counts_of_parts
-from simulator.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.domain.plan import LAYOUT_COLUMNS, PlanTable, splits_backward
+from simulator.layers.part_times import PartTimes
+from simulator.layout.chunks import split_layers
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.layout.model_states import adds_in_products
+from simulator.machine.rank import Rank
 from simulator.row_sums import sum_columns
 from simulator.simulate import LAYOUTS_PER_BLOCK
+from simulator.step.model_parts import part_times
+from simulator.step.parts import Part, counts_of_parts
 from simulator.table import Booleans, Floats, Integers, Table, first_of_equals, total
 
 OTHER_COLUMNS = (

@@ -9,8 +9,8 @@ from docs.readme import replaced
 from planner.calibration.answer import CalibrationAnswer, LayerFit, PassFit
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
-from planner.human import percent
-from simulator.hardware import Precision
+from planner.text.human import percent
+from simulator.domain.hardware import Precision
 from simulator.units import MIB, MILLISECOND
 
 ROOT = Path(__file__).parents[1]

@@ -50,9 +50,9 @@ from planner.purchase.fleet import Fleet
 from planner.purchase.plan import PurchasePlan
 from planner.schemas import NAMES, schema_text
 from planner.sweep.grid import Sweep
-from simulator.deep.described_cables import Cable
-from simulator.deep.network_file import KINDS, NetworkFile
-from simulator.job import Job
+from simulator.deep.networks.described_cables import Cable
+from simulator.deep.networks.network_file import KINDS, NetworkFile
+from simulator.domain.job import Job
 from simulator.record import Record, meanings
 
 PAGE = Path(__file__).with_name("job-file.md")

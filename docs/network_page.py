@@ -58,7 +58,7 @@ slow_links: {"gpu:3": 0.5, "leaf:0-spine:1": 0.25}
   collectives are too fast.
 - The hot links of an answer, and the rows of a timeline, tell what places are called.
 
-From Python: `planner.deep.network_file.load_network("network.yaml").build()` is a `simulator.deep.topology.Topology`.
+From Python: `planner.deep.network_file.load_network("network.yaml").build()` is a `simulator.deep.networks.topology.Topology`.
 
 This page is generated from the types: `python -m docs.generate`.
 """

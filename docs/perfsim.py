@@ -11,12 +11,12 @@ import numpy as np
 
 from constraints.best_cut import present_cut
 from constraints.evaluation import evaluate
+from planner.input.plan_input import plan_of, read_plan
 from planner.job.file import load_job
-from planner.plan_input import plan_of, read_plan
 from simulator.cuts import stage_figures
-from simulator.memory import MemoryTable
-from simulator.plan import PlanTable
-from simulator.step import StepTable
+from simulator.domain.plan import PlanTable
+from simulator.memory.peak import MemoryTable
+from simulator.step.step import StepTable
 from simulator.units import GIB
 
 ROOT = Path(__file__).parents[1]

@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from planner import load_job, recommend
-from planner.render import show
-from planner.typed_command import TypedCommand
-from simulator.accuracy import step_time_error
+from planner.text.typed_command import TypedCommand
+from planner.views.render import show
+from simulator.accuracy.published_runs import step_time_error
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -21,7 +21,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from planner.page_frame import page
+from planner.text.page_frame import page
 
 ROOT = Path(__file__).parents[1]
 HOME = Path("README.md")

@@ -29,10 +29,10 @@ from objectives.cost import (
     written_off_usd_per_year,
 )
 from objectives.usage import Usage, num_held_gpus
-from simulator.job import Job
-from simulator.offer import Offer
-from simulator.ownership import Ownership
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
+from simulator.domain.ownership import Ownership
+from simulator.domain.plan import PlanTable
 from simulator.table import Floats
 from simulator.table import total as total_of
 from simulator.units import HOUR, YEAR

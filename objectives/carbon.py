@@ -4,7 +4,7 @@
     market        the same by what the operator buys, where that is known
     embodied      what making the cluster emitted x hours used / hours of use in its life, and what failures destroy
 
-`simulator.options.CarbonScope` says which parts of the making are counted.
+`simulator.domain.options.CarbonScope` says which parts of the making are counted.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from objectives.usage import Usage, it_energy_j, mean_over_runs, num_held_gpus, of_sites, product
-from simulator.interruptions import destroyed_nodes_within
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
-from simulator.power import switches_per_gpu
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import switches_per_gpu
+from simulator.run.interruptions import destroyed_nodes_within
 from simulator.run.wall_time import RunTable
 from simulator.table import Floats, total
 from simulator.units import JOULES_PER_KWH, YEAR

@@ -3,9 +3,9 @@
 Owners pay for calendar time: a run answers for its own days and for its share of those in which nothing runs
 (`Ownership.utilization_fraction`). Nodes have a resale market; everything else is written off over its own life.
 
-Sources of the terms: `simulator.ownership.Ownership`, `simulator.offer.Offer` and `simulator.hardware.Site` name them field by
-field. No part ever falls when a design holds more accelerators, runs longer or draws more, on which the bounds of the search
-rest.
+Sources of the terms: `simulator.domain.ownership.Ownership`, `simulator.domain.offer.Offer` and
+`simulator.domain.hardware.Site` name them field by field. No part ever falls when a design holds more accelerators, runs longer
+or draws more, on which the bounds of the search rest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Literal
 import numpy as np
 
 from objectives.usage import Usage, mean_over_runs, num_held_gpus, of_sites, product
-from simulator.hardware import Site
-from simulator.job import Job
-from simulator.offer import Estimate
-from simulator.offer_table import OfferTable
-from simulator.ownership import Depreciation, Ownership
-from simulator.plan import PlanTable
-from simulator.power import fabric_tiers
+from simulator.domain.hardware import Site
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate
+from simulator.domain.ownership import Depreciation, Ownership
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import fabric_tiers
 from simulator.table import Booleans, Floats
 from simulator.table import total as total_of
 from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR

@@ -12,10 +12,10 @@ from objectives.run_response import Response, responses, step_factors
 from objectives.scores import ScoreTable
 from objectives.unsure_inputs import STEP_TIME, Normal, UnsureInput, unsure_inputs
 from objectives.usage import Usage, it_energy_j
-from simulator.energy import BUCKETS
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.run.energy import BUCKETS
 from simulator.simulate import Outcomes
 from simulator.table import Floats, total
 

@@ -17,9 +17,9 @@ from objectives.drawn_runs import DrawnRuns
 from objectives.scores import EMBODIED_PARTS
 from objectives.unsure_inputs import HARDWARE_PRICE
 from objectives.usage import Usage
-from simulator.job import Job, Objective
-from simulator.offer import Estimate, Offer
-from simulator.ownership import Ownership
+from simulator.domain.job import Job, Objective
+from simulator.domain.offer import Estimate, Offer
+from simulator.domain.ownership import Ownership
 from simulator.run.spread import miss_probability
 from simulator.table import Floats, total
 from simulator.units import DAY

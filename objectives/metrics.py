@@ -9,11 +9,11 @@ import numpy as np
 from objectives.break_even import rent_or_own
 from objectives.scores import ScoreTable
 from objectives.usage import Usage
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.layout.trained_weights import trained_flop_per_token
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
-from simulator.trained_weights import trained_flop_per_token
 from simulator.units import HOUR, JOULES_PER_KWH, KILO, PETA
 
 EXA = KILO * PETA

@@ -18,13 +18,13 @@ import numpy as np
 from objectives.carbon import embodied_parts, replacement_kgco2e
 from objectives.cost import cost_parts, total
 from objectives.usage import Usage
-from simulator.energy import servers_w
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.options import Pause
-from simulator.plan import PlanTable
-from simulator.power import phase_power
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.options import Pause
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power
+from simulator.run.energy import servers_w
 from simulator.simulate import Outcomes
 from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import HOUR, JOULES_PER_KWH

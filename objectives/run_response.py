@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from objectives.unsure_inputs import LAYOUT_TIME, STEP_TIME, UnsureInput
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
-from simulator.power import slowdown_under_cap
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import slowdown_under_cap
 from simulator.record import Record
 from simulator.simulate import Outcomes, outcomes_of
-from simulator.step import StepTable
+from simulator.step.step import StepTable
 from simulator.table import Floats
 
 LARGEST_CHANGE = 10.0

@@ -16,8 +16,8 @@ from objectives.carbon import (
 )
 from objectives.cost import COST_PARTS, PriceLevel, affordable_s, annuity_fraction, cost_parts, total
 from objectives.usage import Usage, num_held_gpus
-from simulator.job import Job, Objective
-from simulator.plan import PlanTable
+from simulator.domain.job import Job, Objective
+from simulator.domain.plan import PlanTable
 from simulator.run.spread import miss_probability, wall_time_quantile_s
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table

@@ -1,8 +1,8 @@
 """Which inputs are drawn, how far does each reach, and which designs meet the same draw of it?
 
 What designs share they share in every draw: a price is that of a kind of accelerator, a grid that of a region, the cost
-of capital that of the job. Ranges are `simulator.options.InputFactors`; prices of hardware have ranges of their own, and
-the error of a step comes from `simulator.step_error`.
+of capital that of the job. Ranges are `simulator.domain.options.InputFactors`; prices of hardware have ranges of their own, and
+the error of a step comes from `simulator.accuracy.step_error`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.accuracy import EXPERTS_ERROR_FRACTION
-from simulator.calibration import StepResiduals
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.offer import Estimate, Offer
-from simulator.options import Factors
-from simulator.plan import LAYOUT_COLUMNS, PlanTable
-from simulator.step_error import Sides, StepError, step_error
-from simulator.step_reach import beyond_measured, reach_of
+from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
+from simulator.accuracy.step_error import Sides, StepError, step_error
+from simulator.domain.calibration import StepResiduals
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate, Offer
+from simulator.domain.options import Factors
+from simulator.domain.plan import LAYOUT_COLUMNS, PlanTable
+from simulator.step.step_reach import beyond_measured, reach_of
 from simulator.table import Floats
 
 Z_95 = 1.6448536269514722

@@ -8,12 +8,12 @@ from typing import Self
 
 import numpy as np
 
-from simulator.hardware import Site
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
-from simulator.power import facility_w_per_w
+from simulator.domain.hardware import Site
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import facility_w_per_w
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
 

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from planner.job.file import load_job, parse_job
     from planner.one_design import SimulatedDesign, simulate_plan
     from planner.recommendation import Design, Recommendation
+    from simulator.domain.job import Job
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
-    from simulator.job import Job
 
 _HOMES = {
     "CapplanError": "simulator.errors",
     "Design": "planner.recommendation",
     "InputError": "simulator.errors",
-    "Job": "simulator.job",
+    "Job": "simulator.domain.job",
     "Recommendation": "planner.recommendation",
     "SimulatedDesign": "planner.one_design",
     "StudyError": "simulator.errors",

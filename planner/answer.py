@@ -13,40 +13,40 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from planner.algorithm_text import algorithm_text
-from planner.arguments import check_choice, check_functions, check_text, path_given
 from planner.bests import bests_of
 from planner.choice import chosen_row
 from planner.comparisons import InputUncertainty, WhatIfCase
 from planner.designs import designs_of
 from planner.destination import Destination
 from planner.explain.infeasible import explain
-from planner.given import checked_job
-from planner.input_uncertainty import input_uncertainty_of
+from planner.input.arguments import check_choice, check_functions, check_text, path_given
+from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
 from planner.output import FrontFormat, make_output_folder
 from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import Infeasibility, Recommendation, Status
+from planner.text.algorithm_text import algorithm_text
 from planner.tracking.content import asked_params, inputs_profile, study_tags
-from planner.uncertainty import uncertainty_of
+from planner.uncertain.input_uncertainty import input_uncertainty_of
+from planner.uncertain.uncertainty import uncertainty_of
 from planner.what_if.cases import what_if_cases
 from simulator.catalog import catalog_hash
+from simulator.domain.job import Job
 from simulator.errors import TrackingError
-from simulator.job import Job
 from simulator.table import Integers
-from studies.archive import Archive
-from studies.design_log import DesignLog
-from studies.design_parts import PARTS, DesignParts
-from studies.evaluator import Evaluator, Simulation
+from studies.designs.archive import Archive
+from studies.evaluation.evaluator import Evaluator, Simulation
 from studies.exhaustive import Reducer
-from studies.experiments import software_tags
-from studies.identity import job_hash
+from studies.files.design_log import DesignLog
+from studies.files.design_parts import PARTS, DesignParts
+from studies.files.identity import job_hash
 from studies.progress import Progress, Report, Stop, ignore, never_stop
-from studies.recording import DESIGN_TABLE, Recording
 from studies.search import Searcher
-from studies.store_address import asked_store
 from studies.study import StudyResult, refined_study, run_study, searched_front
-from studies.tracking import StudyTracker
+from studies.tracking.experiments import software_tags
+from studies.tracking.recording import DESIGN_TABLE, Recording
+from studies.tracking.store_address import asked_store
+from studies.tracking.tracker import StudyTracker
 
 Clock = Callable[[], datetime]
 

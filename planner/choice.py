@@ -6,7 +6,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from objectives.pareto import compromise_row
-from simulator.job import Job
+from simulator.domain.job import Job
 
 
 def chosen_row(job: Job, front: Evaluation) -> int:

@@ -8,12 +8,12 @@ from constraints.evaluation import Evaluation
 from objectives.metrics import MetricTable, metrics
 from objectives.scores import COST_PARTS, EMBODIED_PARTS
 from planner.recommendation import Design
-from simulator.hardware import Site
-from simulator.job import Job
-from simulator.plan import CheckpointScheme
+from simulator.domain.hardware import Site
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
 from simulator.run.wall_time import BADPUT
 from simulator.run.wall_time import PARTS as RUN_PARTS
-from simulator.step import StepTable
+from simulator.step.step import StepTable
 from simulator.table import Integers, Table
 from simulator.units import DAY, JOULES_PER_KWH
 

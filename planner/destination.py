@@ -11,13 +11,13 @@ from planner.recommendation import Recommendation
 from planner.report.build import report_of_log
 from planner.report.files import write_page, write_pictures
 from planner.tracking.content import finish, record_of
-from simulator.job import Job
-from studies.design_log import DesignLog
-from studies.design_parts import PARTS
+from simulator.domain.job import Job
+from studies.files.design_log import DesignLog
+from studies.files.design_parts import PARTS
 from studies.progress import Report
-from studies.recording import PICTURE_FOLDER, Recording
-from studies.store_address import DEFAULT_FILE
-from studies.tracking import StudyTracker
+from studies.tracking.recording import PICTURE_FOLDER, Recording
+from studies.tracking.store_address import DEFAULT_FILE
+from studies.tracking.tracker import StudyTracker
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts, layouts_in, no_layouts, rough_blocks
 from constraints.limits import usable_memory_bytes
 from constraints.step_bound import bound_step
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.offer import GpuRange
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.offer import GpuRange
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.simulate import steps_and_memory
 from simulator.table import Floats, Integers
 

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from simulator import catalog
 from simulator.catalog import Figure, Kind
-from simulator.hardware import Site
+from simulator.domain.hardware import Site
 from simulator.record import Record
 
 CONVENTIONS = {

@@ -10,11 +10,11 @@ from constraints.best_cut import BestCut, best_cut, present_cut
 from constraints.limits import usable_memory_bytes
 from planner import __version__
 from planner.explain.violations import AVAILABILITY, degrees_violation, layout_violations
-from planner.plan_input import plan_of
+from planner.input.plan_input import plan_of
 from simulator.cuts import simulate_cuts, stage_figures
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.plan import Plan
 from simulator.record import Record
 
 LAYERS = "layers"

@@ -8,8 +8,8 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from constraints.limits import limited_quantities, set_limits
-from planner import human
-from simulator.job import Job
+from planner.text import human
+from simulator.domain.job import Job
 from simulator.record import Record
 
 LIMIT_UNITS: Mapping[str, Callable[[float], str]] = {

@@ -8,33 +8,33 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
-from planner.arguments import check_seed
 from planner.designs import design_at
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
 from planner.goodput.answer import MAX_EVENTS
-from planner.interleaving_note import interleaving_notes
-from planner.interval_note import interval_note
+from planner.input.arguments import check_seed
+from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
 from planner.limit_uses import LimitUse, limit_uses
-from planner.memory_note import full_plan_notes
-from planner.placement_note import placement_notes
-from planner.plan_input import plan_of
-from planner.purchase_note import purchase_notes
+from planner.notes.interleaving_note import interleaving_notes
+from planner.notes.interval_note import interval_note
+from planner.notes.memory_note import full_plan_notes
+from planner.notes.placement_note import placement_notes
+from planner.notes.purchase_note import purchase_notes
+from planner.notes.sharding_note import sharding_notes
 from planner.reasons import cautions, scope_text
 from planner.recommendation import Design, Uncertainty
 from planner.runnable_plan import obstacles
-from planner.sensitivity import Sensitivities, sensitivities
-from planner.sharding_note import sharding_notes
 from planner.simpler_models import SimplerModel, left_out, simpler_models
 from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline.stages import TimelineSummary, summary_of
-from planner.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
+from planner.uncertain.sensitivity import Sensitivities, sensitivities
+from planner.uncertain.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of
 from simulator.catalog import catalog_hash
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError
-from simulator.job import Job
-from simulator.pipeline.timeline import StepTimeline, step_timeline
-from simulator.plan import Plan, PlanTable
 from simulator.record import Record
+from simulator.step.timeline import StepTimeline, step_timeline
 
 MOST_FAILURES = 1e4
 """Runs that fail more often by expectation are not replayed: some replays might never end."""

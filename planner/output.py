@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from planner.recommendation import Design, Recommendation
+from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
-from simulator.job import Job
 
 FrontFormat = Literal["csv", "parquet"]
 ANSWER_FILE = "recommendation.json"

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from planner.comparisons import Best, InputUncertainty, WhatIfCase
-from simulator.accuracy import PUBLISHED_RUNS
-from simulator.plan import Plan
+from simulator.accuracy.published_runs import PUBLISHED_RUNS
+from simulator.domain.plan import Plan
 from simulator.record import Record
 
 Status = Literal["recommended", "infeasible", "interrupted"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.explain.violations import AVAILABILITY, Violation, degrees_violation, layout_violations
-from planner.plan_input import plan_of
+from planner.input.plan_input import plan_of
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.plan import Plan
 
 
 def obstacles(job: Job, plan: Plan, num_gpus: int | None = None) -> list[Violation]:

@@ -33,7 +33,7 @@ from planner.timeline.run import TimelineAnswer
 from planner.trace.hop_simulation import HopAnswer
 from planner.trace.play import PlayAnswer
 from planner.trace.simulation import TraceAnswer
-from simulator.deep.network_file import NetworkFile
+from simulator.deep.networks.network_file import NetworkFile
 
 JOB, NETWORK = "job", "network"
 ANSWERS: dict[str, type[BaseModel]] = {

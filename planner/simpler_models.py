@@ -14,9 +14,9 @@ from objectives.baselines import (
     nameplate_energy_j,
 )
 from objectives.usage import Usage, it_energy_j
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.plan import Plan
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 from simulator.record import Record
 from simulator.units import GIGA, HOUR, JOULES_PER_KWH
 

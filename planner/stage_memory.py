@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from constraints.evaluation import Evaluation
-from planner import human
-from planner.design_view import part_words
-from simulator.job import Job
-from simulator.memory import memory_by_stage
-from simulator.offer_table import OfferTable
-from simulator.offload import offloaded_bytes_per_node
+from planner.text import human
+from planner.views.design_view import part_words
+from simulator.domain.job import Job
+from simulator.machine.offer_table import OfferTable
+from simulator.memory.peak import memory_by_stage
 from simulator.record import Record
+from simulator.step.offload import offloaded_bytes_per_node
 
 
 class StageMemory(Record):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.chunks import chunks_of
-from simulator.job import Job
-from simulator.memory import memory_of_stage, peak_memory
-from simulator.micro_batches import num_micro_batches
-from simulator.plan import Plan, PlanTable
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.layout.chunks import chunks_of
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.machine.rank import Rank
+from simulator.memory.peak import memory_of_stage, peak_memory
 from simulator.simulate import LAYOUTS_PER_BLOCK
-from simulator.step import simulate_step, step_parts
+from simulator.step.step import simulate_step, step_parts
 from simulator.table import Floats, Integers, Table
 
 

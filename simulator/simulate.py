@@ -15,22 +15,22 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 
 from simulator.checkpoints.schemes import CheckpointTable, checkpoint_costs
-from simulator.chunks import split_layers
-from simulator.energy import EnergyTable, run_energy
-from simulator.job import Job
-from simulator.memory import MemoryTable, peak_memory
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable, distinct_layouts
-from simulator.power import power_levels
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable, distinct_layouts
+from simulator.layout.chunks import split_layers
+from simulator.layout.trained_weights import trained_flop_per_token
+from simulator.layout.work_parts import equal_parts
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import power_levels
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, peak_memory
+from simulator.run.energy import EnergyTable, run_energy
 from simulator.run.events import RunReplications
 from simulator.run.stragglers import expected_straggler_slowdown
 from simulator.run.wall_time import RunTable, expected_run, replicate_runs
-from simulator.step import StepTable, simulate_step
+from simulator.step.step import StepTable, simulate_step
 from simulator.table import Floats, Table, TableGroup
 from simulator.threads import on_threads
-from simulator.trained_weights import trained_flop_per_token
-from simulator.work_parts import equal_parts
 
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""

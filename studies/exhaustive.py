@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, final
 
 from constraints.space import Space
-from simulator.plan import PlanTable
-from studies.algorithm import Results, SearchAlgorithm
-from studies.blocks import BlockPart, block_parts
-from studies.reduction import Reduction
+from simulator.domain.plan import PlanTable
+from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.designs.blocks import BlockPart, block_parts
+from studies.designs.reduction import Reduction
 from studies.search import Searcher
 
 Ahead = Callable[[Iterator[PlanTable]], Iterator[PlanTable]]

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from simulator.job import Job
-from simulator.plan import PlanTable
-from studies.algorithm import Results, SearchAlgorithm
-from studies.archive import Archive
-from studies.evaluator import Evaluator
-from studies.plan_keys import plan_keys
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.designs.archive import Archive
+from studies.designs.plan_keys import plan_keys
+from studies.designs.reduction import Reduction
+from studies.designs.seen_designs import SeenDesigns
+from studies.evaluation.evaluator import Evaluator
 from studies.progress import Progress, Report, Stop, ignore, never_stop
-from studies.reduction import Reduction
-from studies.seen_designs import SeenDesigns
-from studies.stopping import Budget, StopRules
+from studies.searchers.stopping import Budget, StopRules
 
 Record = Callable[[Evaluation | Reduction, str], None]
 """Takes every evaluated batch, or what is kept of it, with the name of the stage that asked for it."""

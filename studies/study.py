@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 
 from constraints.evaluation import Evaluation
 from constraints.space import Space
-from simulator.job import Job
-from simulator.search_options import Algorithm
-from studies.algorithm import SearchAlgorithm
-from studies.archive import Archive
-from studies.chance import UntilFeasible
-from studies.estimates import Estimator
-from studies.evaluator import Simulation
-from studies.evolution import Evolution
+from simulator.domain.job import Job
+from simulator.domain.search_options import Algorithm
+from studies.designs.algorithm import SearchAlgorithm
+from studies.designs.archive import Archive
+from studies.designs.knobs import Knobs
+from studies.designs.reduction import Reduction, kept_of
+from studies.evaluation.evaluator import Simulation
 from studies.exhaustive import Exhaustive, Reducer, reduce_all
-from studies.knobs import Knobs
-from studies.neighbours import Neighbours
-from studies.optuna_search import OptunaSearch, SamplerName
-from studies.random_search import RandomSearch
-from studies.reduction import Reduction, kept_of
-from studies.refine import Refinement
-from studies.screening import Screening
 from studies.search import Searcher
-from studies.starts import first_rows
-from studies.stopping import Budget
-from studies.tuning import DEFAULT, Tuning
+from studies.searchers.chance import UntilFeasible
+from studies.searchers.estimates import Estimator
+from studies.searchers.evolution import Evolution
+from studies.searchers.neighbours import Neighbours
+from studies.searchers.optuna_search import OptunaSearch, SamplerName
+from studies.searchers.random_search import RandomSearch
+from studies.searchers.refine import Refinement
+from studies.searchers.screening import Screening
+from studies.searchers.starts import first_rows
+from studies.searchers.stopping import Budget
+from studies.searchers.tuning import DEFAULT, Tuning
 
 MOST_SCREENED = 2_500
 """Evaluations that screening may spend at most: an estimate takes longer than a generation's children."""

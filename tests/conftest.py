@@ -14,7 +14,7 @@ from planner.report import files
 from planner.report.data import Figure
 from planner.report.designs import DesignCloud
 from planner.report.plots import save_picture
-from studies.mlflow_session import mlflow_at
+from studies.tracking.mlflow_session import mlflow_at
 
 # The first example compiles kernels, and machines that are shared are as slow as they like.
 # Each run draws other examples, so that few are many in the end.

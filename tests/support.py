@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.job.file import parse_job
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 
 H100_RENTED: Mapping[str, object] = {
     "accelerator": "h100-sxm5-80gb",
@@ -52,7 +52,7 @@ def job_with(
 
 def plans_with(*rows: Mapping[str, object]) -> PlanTable:
     """Returns plans for the first offer, of one node of eight unless a row says otherwise; data parallelism follows."""
-    from simulator.plan import Plan
+    from simulator.domain.plan import Plan
 
     plans = []
     for row in rows:

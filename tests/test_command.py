@@ -14,8 +14,8 @@ import pytest
 from mlflow import MlflowClient
 
 from planner.cli.commands import main
-from studies.design_log import read_designs
-from studies.mlflow_session import mlflow_at
+from studies.files.design_log import read_designs
+from studies.tracking.mlflow_session import mlflow_at
 
 ROOT = Path(__file__).parents[1]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")

@@ -15,7 +15,7 @@ from planner.job.file import parse_job
 from planner.job.schema import FORMS
 from planner.measured.rows import Unmodelled
 from planner.validation.report import as_json, report_of
-from simulator.options import Factors, InputFactors
+from simulator.domain.options import Factors, InputFactors
 
 MEASURED = Path(__file__).parents[1] / "docs" / "measured-rows.md"
 PAGE = job_file_reference()

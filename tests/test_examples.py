@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from planner import Job, Recommendation, load_job, recommend
-from simulator.limits import Limits
+from simulator.domain.limits import Limits
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -20,6 +20,31 @@ import planner
 ROOT = Path(__file__).parent.parent
 FLOORS = ("simulator", "objectives", "constraints", "studies", "planner")
 """The rooms, lowest first."""
+INNER_FLOORS = {
+    "simulator": (
+        ("accuracy",),
+        ("domain",),
+        ("catalog", "huggingface", "layout"),
+        ("machine", "pipeline"),
+        ("memory",),
+        ("traffic",),
+        ("layers",),
+        ("replicas",),
+        ("step",),
+        ("stragglers", "deep"),
+        ("checkpoints", "run"),
+    ),
+    "simulator/deep": (
+        ("traces",),
+        ("networks",),
+        ("playing",),
+        ("collectives",),
+        ("traced_steps",),
+        ("plans",),
+    ),
+    "studies": (("designs",), ("files",), ("evaluation", "tracking"), ("searchers",)),
+}
+"""Packages of a room, lowest first; those of one floor may import each other. Modules beside them serve all or join all."""
 MODULES = sorted(path for room in FLOORS for path in (ROOT / room).rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MAX_LINES = 400
@@ -74,6 +99,22 @@ def test_imports_run_downhill_only() -> None:
     def leads_uphill(path: Path) -> bool:
         own = FLOORS.index(path.relative_to(ROOT).parts[0])
         return not rooms_imported_by(path) <= set(FLOORS[: own + 1])
+
+    assert modules(leads_uphill) == []
+
+
+@pytest.mark.parametrize("room", INNER_FLOORS)
+def test_packages_of_a_room_import_downhill_only(room: str) -> None:
+    floor = {package: number for number, packages in enumerate(INNER_FLOORS[room]) for package in packages}
+    assert floor.keys() == {path.parent.name for path in (ROOT / room).glob("*/__init__.py")}
+
+    def leads_uphill(path: Path) -> bool:
+        package = path.relative_to(ROOT / room).parts[0] if path.is_relative_to(ROOT / room) else ""
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        prefix = room.replace("/", ".") + "."
+        packages = [name.removeprefix(prefix).partition(".")[0] for name in names if name.startswith(prefix)]
+        return package in floor and any(floor.get(other, 0) > floor[package] for other in packages)
 
     assert modules(leads_uphill) == []
 

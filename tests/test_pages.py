@@ -17,7 +17,7 @@ import pytest
 
 from docs import site
 from planner.cli.commands import main
-from studies.store_address import DEFAULT_FILE
+from studies.tracking.store_address import DEFAULT_FILE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -20,9 +20,9 @@ from planner.validation.whole_runs_page import arithmetic_table, metered_text
 from planner.what_if.cases import WORTH_WAITING_FRACTION
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.hardware import Precision
-from simulator.offer_table import OfferTable
-from simulator.power import PhasePower, phase_power
+from simulator.domain.hardware import Precision
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import PhasePower, phase_power
 from tests.support import H100_RENTED, job_with, plans_with
 
 ROOT = Path(__file__).parents[1]

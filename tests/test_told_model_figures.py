@@ -9,13 +9,13 @@ import pytest
 
 from planner.measured.deepspeed_habits import DEEPSPEED, INTERN_EVO
 from planner.measured.habits import Habits
-from simulator.chunks import split_layers
-from simulator.plan import Plan
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
 from simulator.run.spread import miss_probability
 from simulator.simulate import simulate
-from simulator.step import simulate_step, step_parts
+from simulator.step.step import simulate_step, step_parts
 from simulator.units import DAY
-from simulator.workload import Workload
 from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, training
 from tests.support import H100_RENTED, job_with
 from tests.test_told_figures import words_of
@@ -109,7 +109,7 @@ class TestSumsAndCopies:
             ]
             with_s = [step_s(each, plan) for each in workloads]
             with monkeypatch.context() as patch:
-                patch.setattr("simulator.replica_sync.stream_copies_s", lambda *_: (0.0, 0.0))
+                patch.setattr("simulator.replicas.replica_sync.stream_copies_s", lambda *_: (0.0, 0.0))
                 without_s = [step_s(each, plan) for each in workloads]
             for found_s, least_s, share in zip(with_s, without_s, told, strict=True):
                 assert 100 * (found_s / least_s - 1) == pytest.approx(share, rel=0.15)

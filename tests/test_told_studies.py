@@ -16,7 +16,7 @@ from constraints.space import pruned_space
 from docs.cluster_size import PAGE as STUDY_PAGE
 from docs.cluster_size import all_rows
 from objectives.pareto import front_rows
-from studies.tuning import Tuning
+from studies.searchers.tuning import Tuning
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "studies.md"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simulator.calibration import Calibration
-from simulator.hardware import Precision
+from simulator.domain.calibration import Calibration
+from simulator.domain.hardware import Precision
 from simulator.record import Record
 
 

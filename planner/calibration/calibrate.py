@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.arguments import path_given
 from planner.calibration.answer import CalibrationAnswer, Held, RowFit
 from planner.calibration.checks import STEPS, check_explained, on_ends
 from planner.calibration.fitting import Plane, best_settled, damped, log_deviations, mean_error, noise_ratio
@@ -27,12 +26,13 @@ from planner.calibration.residuals import residuals_of
 from planner.calibration.rows import MOST_NAMED, UsableRows, usable_rows
 from planner.calibration.steps import MeasuredSteps
 from planner.calibration.unknowns import MEASUREMENT_SCATTER, Unknown, prior_of, unknowns_of
-from planner.human import percent, signed_percent
-from simulator.calibration import Calibration
+from planner.input.arguments import path_given
+from planner.text.human import percent, signed_percent
+from simulator.domain.calibration import Calibration
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.errors import refusal
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.rank import Rank
+from simulator.machine.rank import Rank
 from simulator.table import Floats
 
 KNOWN_SHARE = 0.5**0.5

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.calibration.fitting import Prior
-from planner.human import digits
+from planner.text.human import digits
 from simulator.errors import InputError, Problem
 from simulator.table import Floats
 

@@ -17,9 +17,9 @@ import numpy as np
 from planner.calibration.rows import MOST_NAMED
 from planner.calibration.table import Kernel, KernelKind, KernelTable, Software, today
 from simulator import catalog
+from simulator.domain.hardware import Precision
+from simulator.domain.model import ModelShape
 from simulator.errors import CapplanError
-from simulator.hardware import Precision
-from simulator.model import ModelShape
 from simulator.units import GIB, MIB
 
 TOKENS = (512, 2048, 8192)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from planner.arguments import path_given
-from planner.problems import shown
-from planner.record_input import parse_record
-from planner.yaml_text import read_document
-from simulator.calibration import Calibration
+from planner.input.arguments import path_given
+from planner.input.problems import shown
+from planner.input.record_input import parse_record
+from planner.input.yaml_text import read_document
+from simulator.domain.calibration import Calibration
 from simulator.errors import InputError, Problem, refusal
 
 HEAD = """\

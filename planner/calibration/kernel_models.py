@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.calibration.table import SIZES, KernelKind, KernelTable
-from simulator.attention_kernels import backward_width_ratio, with_backward_ratio
-from simulator.calibrated import KERNEL_FIELDS
-from simulator.calibration import ConstantName
-from simulator.casts import PRODUCT_BYTES
-from simulator.compute import (
+from simulator.domain.calibration import ConstantName
+from simulator.domain.hardware import Accelerator, Precision
+from simulator.layout.casts import PRODUCT_BYTES
+from simulator.machine.attention_kernels import backward_width_ratio, with_backward_ratio
+from simulator.machine.calibrated import KERNEL_FIELDS
+from simulator.machine.compute import (
     KernelConstants,
     attention_time_s,
     gemm_time_s,
@@ -23,7 +24,6 @@ from simulator.compute import (
     kernels_of,
     memory_bound_time_s,
 )
-from simulator.hardware import Accelerator, Precision
 from simulator.table import Booleans, Floats
 
 Values = dict[ConstantName, float]

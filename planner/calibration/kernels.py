@@ -31,16 +31,16 @@ from planner.calibration.kernel_models import (
 from planner.calibration.layers import fit_layers
 from planner.calibration.table import FORMATS, KernelKind, KernelTable
 from planner.calibration.unknowns import MEASUREMENT_SCATTER
-from planner.human import percent
 from planner.measured.hardware_names import accelerator_id
+from planner.text.human import percent
 from simulator import catalog
-from simulator.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
+from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
+from simulator.domain.hardware import Accelerator, Precision
+from simulator.domain.links import LinkConstants, link_constants
 from simulator.errors import CatalogError, InputError, Problem
-from simulator.hardware import Accelerator, Precision
-from simulator.links import LinkConstants, link_constants
-from simulator.network import all_reduce_s
+from simulator.machine.network import all_reduce_s
+from simulator.machine.training import training_constants
 from simulator.table import Floats
-from simulator.training import training_constants
 
 FEWEST_KERNELS = 4
 """Kernels below which the constants of a group stay as published."""

@@ -20,17 +20,17 @@ from planner.calibration.table import LAYERS, Kernel, KernelKind, KernelTable, S
 from planner.calibration.unknowns import Unknown, prior_of
 from planner.measured.runs import NOWHERE, RELIABILITY
 from simulator import catalog
-from simulator.calibration import CalibratedConstant, Calibration, ConstantName
-from simulator.hardware import CAST_FORMATS, Accelerator
-from simulator.job import Job
-from simulator.layer_activations import kept_per_layer
-from simulator.layer_costs import dense_layer
-from simulator.offer import Estimate, GpuRange, Offer
-from simulator.plan import Plan, PlanTable, Recompute
-from simulator.rank import Rank
+from simulator.domain.calibration import CalibratedConstant, Calibration, ConstantName
+from simulator.domain.hardware import CAST_FORMATS, Accelerator
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate, GpuRange, Offer
+from simulator.domain.plan import Plan, PlanTable, Recompute
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import dense_layer
+from simulator.machine.rank import Rank
+from simulator.machine.training import training_constants
+from simulator.memory.layer_activations import kept_per_layer
 from simulator.table import Booleans, Floats
-from simulator.training import training_constants
-from simulator.workload import Workload
 
 NO_PRICE = Estimate(low=1, mid=1, high=1)
 """A price, which plays no part in a layer."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner import human
-from simulator.calibration import SOFTWARE, Calibration
-from simulator.job import Job
+from planner.text import human
+from simulator.domain.calibration import SOFTWARE, Calibration
+from simulator.domain.job import Job
 
 
 def calibration_notes(job: Job) -> list[str]:

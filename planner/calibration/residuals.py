@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.measured.runs import Row
-from simulator.calibration import StepResiduals
-from simulator.hardware import Precision
+from simulator.domain.calibration import StepResiduals
+from simulator.domain.hardware import Precision
 from simulator.table import Floats
 
 REPEAT_DEVIATION = 0.025 / (0.6745 * math.sqrt(2.0))

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from planner.calibration.steps import MeasuredSteps, ideal_s
-from planner.human import percent
+from planner.input.problems import shown
 from planner.measured.file import unread_columns
 from planner.measured.hardware_names import accelerator_id
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Row, reason_against
-from planner.problems import shown
+from planner.text.human import percent
 from simulator.errors import InputError, Problem
 
 FEWEST_CONFIGURATIONS = 3

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.measured.runs import Row, fleet_slowdown, job_of, plan_of
-from simulator.chunks import split_layers
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.rank import Rank
-from simulator.step import simulate_step
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.step.step import simulate_step
 from simulator.table import Floats
 
 RankOf = Callable[[Job, PlanTable], Rank]

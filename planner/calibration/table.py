@@ -15,10 +15,10 @@ from typing import TypeVar
 import numpy as np
 
 from planner.calibration.file import check_new_file
-from planner.problems import shown
+from planner.input.problems import shown
 from simulator import catalog
+from simulator.domain.hardware import Precision
 from simulator.errors import CatalogError, InputError, Problem, refusal
-from simulator.hardware import Precision
 from simulator.record import Choice
 from simulator.table import Floats
 

@@ -22,8 +22,8 @@ from planner.calibration.device import LayerTimes, Runs
 from planner.calibration.table import Kernel, KernelKind, Software
 from planner.calibration.torch_layer import layer_of, scaled_product, weights_of
 from simulator import catalog
+from simulator.domain.hardware import Precision
 from simulator.errors import CapplanError
-from simulator.hardware import Precision
 from simulator.units import KILO, MIB, MILLISECOND
 
 CACHED_BYTES = 512 * MIB

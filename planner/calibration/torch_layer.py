@@ -1,9 +1,9 @@
 """What is a transformer layer in PyTorch? Blocks like those of Llama and of GPT, some in a row, forward and backward.
 
 In 16 bits, weights too, nothing computed again, as one accelerator has them under FSDP. Blocks like Llama's have the small
-operators of torchtitan (`simulator.eager_operators`), which are compiled or launched one by one. Compiled ones turn pairs of
-reals, since PyTorch's compiler leaves complex products as they are. In 8 bits every product's inputs are cast by their largest
-value, as torchao's float8 linear layer does.
+operators of torchtitan (`simulator.layers.eager_operators`), which are compiled or launched one by one. Compiled ones turn
+pairs of reals, since PyTorch's compiler leaves complex products as they are. In 8 bits every product's inputs are cast by their
+largest value, as torchao's float8 linear layer does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from simulator.model import ModelShape
+from simulator.domain.model import ModelShape
 
 Tensor = Any
 Context = Any

@@ -14,12 +14,12 @@ import numpy as np
 from planner.calibration.fitting import Prior
 from planner.measured.runs import Row
 from simulator import catalog
-from simulator.calibrated import TRAINING_FIELDS
-from simulator.calibration import CalibratedConstant, ConstantName, rate_format
-from simulator.compute import kernel_constants, kernels_of
-from simulator.hardware import Accelerator, Precision
+from simulator.domain.calibration import CalibratedConstant, ConstantName, rate_format
+from simulator.domain.hardware import Accelerator, Precision
+from simulator.machine.calibrated import TRAINING_FIELDS
+from simulator.machine.compute import kernel_constants, kernels_of
+from simulator.machine.training import training_constants
 from simulator.table import Floats
-from simulator.training import training_constants
 
 MEASUREMENT_SCATTER = 0.05
 """Log deviation of a step that was measured twice: 5 % between software releases (docs/validation.md)."""

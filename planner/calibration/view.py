@@ -10,10 +10,10 @@ from rich.padding import Padding
 from rich.table import Table
 
 from planner.calibration.answer import CalibrationAnswer, KindFit, LayerFit, PassFit
-from planner.human import change, count, percent
-from planner.text_blocks import headline, plain_table, sentences, title
-from simulator.calibration import CalibratedConstant, Calibration
-from simulator.hardware import Precision
+from planner.text.human import change, count, percent
+from planner.text.text_blocks import headline, plain_table, sentences, title
+from simulator.domain.calibration import CalibratedConstant, Calibration
+from simulator.domain.hardware import Precision
 from simulator.units import MILLISECOND
 
 if TYPE_CHECKING:

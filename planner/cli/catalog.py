@@ -45,8 +45,8 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
 )
 def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the kinds (accelerators, rents, ...), the entries of a KIND, or every figure of the entry NAME with its source."""
-    from planner import catalog_view
     from planner.cli.output import rendered, write
+    from planner.views import catalog_view
     from simulator.catalog import Kind, overlaid, read_own_figures
 
     chosen = Kind(kind) if kind else None

@@ -50,8 +50,8 @@ def compare(
     from planner.compare.page import check_page_file, comparison_page
     from planner.compare.sides import read_side
     from planner.compare.view import show_comparison
-    from planner.own_files import replacing
-    from studies.store import StudyStore
+    from planner.input.own_files import replacing
+    from studies.files.store import StudyStore
 
     if len(sides) < 2:
         raise click.UsageError("give two or more of: study, folder of an answer, JOB.yaml@PLAN, JOB.yaml")

@@ -22,13 +22,13 @@ from planner.cli.rank_factors import speeds_over
 
 if TYPE_CHECKING:
     from planner.deep.answer import DeepRequest
-    from simulator.deep.plan_cluster import Faults
-    from simulator.job import Job
-    from simulator.plan import Plan
+    from simulator.deep.plans.plan_cluster import Faults
+    from simulator.domain.job import Job
+    from simulator.domain.plan import Plan
 
 FAST, DEEP = DEPTHS = ("fast", "deep")
 LINK_KINDS = ("scale-up", "card", "leaf")
-"""`simulator.deep.plan_cluster.LinkKind`, which is too heavy to be imported for `--help`."""
+"""`simulator.deep.plans.plan_cluster.LinkKind`, which is too heavy to be imported for `--help`."""
 
 
 def _file_of_network(_context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
@@ -97,8 +97,8 @@ class Deep:
         """
         from planner.deep.answer import DeepRequest
         from planner.deep.network_file import load_network
-        from simulator.deep.collective_forms import Algorithm
-        from simulator.deep.plan_cluster import Faults
+        from simulator.deep.collectives.collective_forms import Algorithm
+        from simulator.deep.plans.plan_cluster import Faults
 
         if self.network_file is None:
             if is_given("collectives"):
@@ -117,7 +117,7 @@ class Deep:
         )
 
     def _faults(self) -> Faults:
-        from simulator.deep.plan_cluster import Faults, LinkKind
+        from simulator.deep.plans.plan_cluster import Faults, LinkKind
 
         shares: dict[str, dict[int, float]] = {kind: {} for kind in LINK_KINDS}
         for link, share in self.slow_links.items():
@@ -197,9 +197,9 @@ def play_deep(
     from planner.cli.output import quiet_libraries, rendered, working, write
     from planner.deep.answer import simulate_deep
     from planner.deep.view import show_deep
-    from planner.design_view import layout
     from planner.timeline.file import write_entries
     from planner.trace.events import trace_entries
+    from planner.views.design_view import layout
 
     request = deep.request(plan)
     with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_OPTIONS):

@@ -20,7 +20,7 @@ from planner.cli.options import json_option, progress_options, set_option
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from simulator.job import Job
+    from simulator.domain.job import Job
     from simulator.record import Record
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -163,16 +163,16 @@ def _of_job(path: str, question: Question, *, quiet: bool) -> _Explanation:
 def _of_plan(job: Job, plan: str) -> _Explanation:
     from planner.explain.answer import explain_plan
     from planner.explain.view import show_plan
-    from planner.plan_input import read_plan
+    from planner.input.plan_input import read_plan
 
     found = explain_plan(job, read_plan(plan))
     return _Explanation(found, lambda console: show_plan(found, console))
 
 
 def _of_cut(job: Job, plan: str) -> _Explanation:
+    from planner.input.plan_input import read_plan
     from planner.layer_cut import cut_layers
-    from planner.layer_cut_view import show_layer_cut
-    from planner.plan_input import read_plan
+    from planner.views.layer_cut_view import show_layer_cut
 
     found = cut_layers(job, read_plan(plan))
     return _Explanation(found, lambda console: show_layer_cut(found, console))

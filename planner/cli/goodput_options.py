@@ -13,7 +13,7 @@ from planner.cli.finite_range import FiniteRange
 from planner.cli.gathered import Command, gathered
 from planner.cli.given_options import is_given
 from planner.cli.options import CALIBRATION, job_values_options, parsed_interval
-from planner.interval_text import Interval
+from planner.text.interval_text import Interval
 from simulator.units import DAY
 
 POLICIES = ("skip", "wait", "widen")

@@ -70,9 +70,9 @@ def init(*, file: Path, yes: bool, force: bool, no_schema: bool, as_json: bool, 
 
     Exit codes: 0 written; 2 an answer breaks a rule, or FILE exists; 130 interrupted, and nothing is written.
     """
+    from planner.input.yaml_text import parse_text
     from planner.job.file import parse_job
     from planner.job.init_job import QUESTIONS, job_text
-    from planner.yaml_text import parse_text
 
     _check_place(file, force=force)
     options = {question.name: given[question.name.replace("-", "_")] for question in QUESTIONS}
@@ -170,7 +170,7 @@ def _check_place(file: Path, *, force: bool) -> None:
 
 
 def _write_job(file: Path, text: str, *, force: bool) -> None:
-    from planner.own_files import naming_unwritable
+    from planner.input.own_files import naming_unwritable
 
     with naming_unwritable(file, "FILE"):
         try:

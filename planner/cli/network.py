@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 ALGORITHMS = ("auto", "nccl", "ring", "tree", "hierarchical", "halving-doubling", "direct")
-"""`simulator.deep.collective_forms.Algorithm`, which is too heavy to be imported for `--help`."""
+"""`simulator.deep.collectives.collective_forms.Algorithm`, which is too heavy to be imported for `--help`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Network:
     def under(self, request: TraceRequest) -> TraceRequest:
         """Returns a request with this network."""
         from planner.trace.request import NetworkKind
-        from simulator.deep.collective_forms import Algorithm
+        from simulator.deep.collectives.collective_forms import Algorithm
 
         asked = replace(request, slow_links=self.slow_links, collectives=Algorithm(self.collectives))
         if self.network not in KINDS:
@@ -107,7 +107,7 @@ def collectives_option(meaning: str) -> Callable[[Command], Command]:
 
 
 _RATE = FiniteRange(min=1.0, max=1e15)
-"""As in network files (`simulator.deep.described_network.Rate`)."""
+"""As in network files (`simulator.deep.networks.described_network.Rate`)."""
 NETWORK_OPTIONS = (
     click.option(
         "--network",

@@ -13,10 +13,10 @@ import click
 
 from planner.cli.gathered import Command, gathered
 from planner.cli.output import VERBOSE
-from planner.interval_text import Interval, parse_interval
+from planner.text.interval_text import Interval, parse_interval
 
 if TYPE_CHECKING:
-    from simulator.job import Job
+    from simulator.domain.job import Job
 
 LARGEST_SEED = 2**32 - 1
 
@@ -97,7 +97,7 @@ class Tracking:
 
     def typed(self) -> tuple[str, ...]:
         """Returns the options as they were typed; `***` stands where a password belongs."""
-        from studies.mlflow_session import without_password
+        from studies.tracking.mlflow_session import without_password
 
         uri = without_password(self.tracking_uri) if self.tracking_uri else ""
         return (
@@ -190,8 +190,8 @@ class PlannedJob:
     """Values that replace those of the job."""
 
     def read(self) -> tuple[Job, dict[str, object]]:
-        """Returns the job and the plan as it was written; raises as `planner.plan_saves.job_and_plan` does."""
-        from planner.plan_saves import job_and_plan
+        """Returns the job and the plan as it was written; raises as `planner.input.plan_saves.job_and_plan` does."""
+        from planner.input.plan_saves import job_and_plan
 
         return job_and_plan(self.job, self.overrides, self.plan, scheme=self.scheme, interval=self.interval)
 

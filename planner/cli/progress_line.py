@@ -20,7 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from planner import human
+from planner.text import human
 
 if TYPE_CHECKING:
     from studies.progress import Progress as Moment

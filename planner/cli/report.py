@@ -99,7 +99,7 @@ def _written(make: Callable[[], DrawnReport], target: Path, kind: str, names: tu
 def _report_of(study: str, folder: Path, progress: Report) -> DrawnReport:
     """The report of a folder where there is one of that name, else of a study."""
     from planner.report.sources import report_of_folder, report_of_study
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     if Path(study).is_dir():
         return report_of_folder(Path(study), progress)

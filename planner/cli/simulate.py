@@ -16,7 +16,7 @@ from planner.cli.options import PlannedJob, json_option, planned_job_options, pr
 
 if TYPE_CHECKING:
     from planner.one_design import SimulatedDesign
-    from simulator.pipeline.timeline import StepTimeline
+    from simulator.step.timeline import StepTimeline
 
 
 @click.command(
@@ -64,9 +64,9 @@ def simulate(
     input, such as an unknown key.
     """
     from planner.cli.output import quiet_libraries, working
+    from planner.input.plan_input import read_plan
     from planner.job.file import load_job
     from planner.one_design import one_step, simulate_plan
-    from planner.plan_input import read_plan
     from planner.timeline.file import check_timeline_file
 
     if file is not None:
@@ -88,7 +88,7 @@ def simulate(
 
 def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
     from planner.cli.output import rendered, write
-    from planner.one_design_view import show_simulated
+    from planner.views.one_design_view import show_simulated
 
     if as_json:
         write(answer.model_dump_json(indent=2) + "\n")
@@ -98,8 +98,8 @@ def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool)
 
 def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
     """Writes the timeline, and says on stderr where it is or why there is none."""
-    from planner.design_view import layout
     from planner.timeline.file import write_timeline
+    from planner.views.design_view import layout
 
     if step is None or answer.plan is None:
         click.echo("No timeline: the plan has no step that could be shown.", err=True)

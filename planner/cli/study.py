@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.study.durable import StudyAnswer
-    from planner.typed_command import TypedCommand
-    from studies.identity import Keep
+    from planner.text.typed_command import TypedCommand
+    from studies.files.identity import Keep
 
 
 _WHERE = (
@@ -82,7 +82,7 @@ class Search:
 
     def check(self) -> None:
         """Raises where options contradict each other, or name a store that cannot be one."""
-        from studies.store_address import asked_store
+        from studies.tracking.store_address import asked_store
 
         self.where.check()
         self.tracking.check()
@@ -152,7 +152,7 @@ def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: 
     search.check()
     from planner.job.file import load_job
     from planner.study.durable import run_study_of
-    from planner.typed_command import TypedCommand
+    from planner.text.typed_command import TypedCommand
 
     start = partial(run_study_of, load_job(job, overrides), seed=seed, keep=keep)
     return _answered(start, search, TypedCommand(job=job, overrides=overrides, seed=seed))
@@ -171,7 +171,7 @@ def resume(*, name: str, search: Search) -> int:
     """
     search.check()
     from planner.study.durable import resume_study
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     return _answered(partial(resume_study, StudyStore(search.folder).find(name)), search)
 
@@ -188,7 +188,7 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
     from planner.cli.output import rendered, write
     from planner.study.reports import status_of
     from planner.study.view import show_status
-    from studies.store import StudyStore, called
+    from studies.files.store import StudyStore, called
 
     path = StudyStore(folder).find(name)
     found = status_of(path)
@@ -208,7 +208,7 @@ def list_(*, folder: Path, as_json: bool) -> None:
     from planner.cli.output import rendered, write
     from planner.study.reports import StudyList, list_studies
     from planner.study.view import show_list
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     found = list_studies(StudyStore(folder))
     if as_json:
@@ -228,7 +228,7 @@ def front(*, name: str, folder: Path, as_json: bool) -> None:
     from planner.cli.output import rendered, write
     from planner.study.reports import front_of
     from planner.study.view import show_front
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     found = front_of(StudyStore(folder).find(name))
     if as_json:
@@ -249,7 +249,7 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
     from planner.cli.output import progress, quiet_libraries
     from planner.study.machines import machines
     from planner.tracking.sending import Target
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     where, tracking = search.where, search.tracking
     uri, experiment = tracking.tracking_uri, tracking.experiment
@@ -280,8 +280,8 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
 def _show(found: StudyAnswer, typed: TypedCommand | None, *, as_json: bool) -> None:
     from planner.cli.output import rendered, write
     from planner.output import answer_json
-    from planner.render import show
     from planner.study.view import show_counts
+    from planner.views.render import show
 
     if as_json:
         write(answer_json(found.answer))

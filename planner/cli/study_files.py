@@ -16,7 +16,7 @@ from planner.cli.options import experiment_option, json_option, store_option, tr
 if TYPE_CHECKING:
     from planner.json_forms import SyncedStudy
     from simulator.record import Record
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
 
 _NOT_ENDED = {
@@ -39,7 +39,7 @@ _NOT_ENDED = {
 def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
     """Write every design that the study NAME keeps into FILE: all that it has simulated, or fronts under --keep front."""
     from planner.study.export import export_designs
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     found = export_designs(StudyStore(folder).find(name), file)
     share = f" of {found.num_simulated:,}" if found.keep == "front" else ""
@@ -61,7 +61,7 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
     from planner.json_forms import StudyMerge
     from planner.study.merge import merge_studies
     from planner.study.reports import state_of
-    from studies.store import StudyStore
+    from studies.files.store import StudyStore
 
     store = StudyStore(folder)
     target, paths = store.path_named(into), [store.find(name) for name in names]
@@ -92,8 +92,8 @@ def sync(
     """
     from planner.json_forms import StudySync, SyncedStudy
     from planner.study.reports import list_studies
-    from studies.store import StudyStore, called
-    from studies.store_address import asked_store
+    from studies.files.store import StudyStore, called
+    from studies.tracking.store_address import asked_store
 
     asked_store(tracking_uri)  # refused once, not once for every study
     store = StudyStore(folder)

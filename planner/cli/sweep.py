@@ -50,7 +50,7 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
     """
     from planner.cli.interrupt import stop_on_interrupt
     from planner.cli.output import progress, quiet_libraries, rendered, write
-    from planner.own_files import replacing
+    from planner.input.own_files import replacing
     from planner.sweep.grid import load_sweep
     from planner.sweep.table import write_rows
     from planner.sweep.view import show_sweep
@@ -90,7 +90,7 @@ def _rows(grid: Sweep, folder: Path, report: Report, should_stop: Stop) -> tuple
 
 
 def _refuse_existing(output: Path) -> None:
-    from planner.own_files import check_own_file
+    from planner.input.own_files import check_own_file
     from simulator.errors import InputError, Problem
 
     check_own_file(output, "sweep", "--output", lambda _: True)

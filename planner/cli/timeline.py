@@ -25,13 +25,13 @@ from planner.cli.options import (
 if TYPE_CHECKING:
     from planner.one_design import SimulatedDesign
     from planner.timeline.run import TimelineAnswer
-    from simulator.job import Job
-    from simulator.pipeline.timeline import StepTimeline
-    from simulator.plan import Plan
-    from simulator.run.timeline import RunTimeline
+    from simulator.domain.job import Job
+    from simulator.domain.plan import Plan
+    from simulator.run_timeline import RunTimeline
+    from simulator.step.timeline import StepTimeline
 
 LAST_REPLAY = 399
-"""`planner.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
+"""`planner.uncertain.uncertainty.NUM_REPLAYS` less one: the spread of an answer is made of these replays."""
 STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
 """What a file may hold. A viewer shows all of it at once, so that beside a run of days a step cannot be seen."""
 
@@ -110,7 +110,7 @@ class _Played:
 def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> _Played:
     from planner.one_design import one_step, simulate_plan
     from planner.timeline.run import timeline_answer
-    from simulator.run.timeline import run_timeline
+    from simulator.run_timeline import run_timeline
 
     found = simulate_plan(job, written, seed, with_sensitivities=False)
     plan = _plan_that_runs(found)
@@ -121,10 +121,10 @@ def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> 
 
 def _print(played: _Played, *, as_json: bool) -> None:
     from planner.cli.output import rendered, write
-    from planner.design_view import layout
-    from planner.text_blocks import headline, sentences
+    from planner.text.text_blocks import headline, sentences
     from planner.timeline.run_view import show_run
     from planner.timeline.view import show_timeline
+    from planner.views.design_view import layout
 
     if as_json:
         write(played.answer.model_dump_json(indent=2) + "\n")
@@ -139,8 +139,8 @@ def _print(played: _Played, *, as_json: bool) -> None:
 
 
 def _write(played: _Played, file: Path, what: str) -> None:
-    from planner.design_view import layout
     from planner.timeline.file import write_timeline
+    from planner.views.design_view import layout
 
     write_timeline(
         file,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.trace.request import TraceRequest
 
 MOST_GPUS = 65_536
-"""`simulator.deep.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
+"""`simulator.deep.traces.parallelism.MOST_GPUS`, which is too heavy to be imported for `--help`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Division:
     def request(self) -> TraceRequest:
         """Returns what is asked, on the network that is used where none is named."""
         from planner.trace.request import TraceRequest
-        from simulator.deep.parallelism import PipelineOrder
+        from simulator.deep.traces.parallelism import PipelineOrder
 
         return TraceRequest(
             path=self.path,

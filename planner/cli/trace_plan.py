@@ -40,8 +40,8 @@ def export_plan(
     """
     from planner.cli.output import quiet_libraries, working
     from planner.deep.answer import checked_plan
+    from planner.input.plan_input import read_plan
     from planner.job.file import load_job
-    from planner.plan_input import read_plan
     from planner.trace.export import export_step
 
     with quiet_libraries(), working("writing the traces", is_shown=not quiet):

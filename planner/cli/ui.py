@@ -41,7 +41,7 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
     from planner.cli.output import quiet_libraries
     from planner.tracking.page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
     from planner.tracking.views import FRONT, STUDIES, keep_views
-    from studies.mlflow_session import without_password
+    from studies.tracking.mlflow_session import without_password
 
     with _ended_by_ctrl_c():
         with quiet_libraries():

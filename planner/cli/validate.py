@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from planner.measured.rows import Unmodelled
     from planner.measured.runs import Row
     from planner.validation.comparison import Entry
-    from simulator.calibration import Calibration
+    from simulator.domain.calibration import Calibration
     from studies.progress import Report
 
 

@@ -40,10 +40,10 @@ from planner.explain.violations import limit_violations
 from planner.grid_conventions import GridConvention, grid_convention, grid_notes
 from planner.output import SINGLE_FIGURES
 from planner.recommendation import Design
+from simulator.domain.hardware import Site
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
-from simulator.hardware import Site
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 
 RECORDED_TOLERANCE = 1e-3

@@ -9,9 +9,9 @@ from planner.designs import design_at
 from planner.output import SINGLE_FIGURES
 from planner.recommendation import Design
 from planner.runnable_plan import obstacles
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
 from simulator.record import Record
 
 _PARTS = (

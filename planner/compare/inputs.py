@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from planner.human import typed
-from planner.problems import shown
-from simulator.hardware import Accelerator, Fabric, Node, Site
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.model import ModelShape
-from simulator.offer import Estimate, GpuRange, Offer
+from planner.input.problems import shown
+from planner.text.human import typed
+from simulator.domain.hardware import Accelerator, Fabric, Node, Site
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
+from simulator.domain.offer import Estimate, GpuRange, Offer
 from simulator.record import Record
 
 CHOOSING = ("limits", "objectives", "preference", "search", "what_if", "input_factors")

@@ -18,10 +18,10 @@ from planner.compare.view import (
     letters,
 )
 from planner.compare.words import name_words, value_words
-from planner.human import words
+from planner.input.own_files import check_own_file
 from planner.output import SINGLE_FIGURES
-from planner.own_files import check_own_file
-from planner.page_frame import page, table
+from planner.text.human import words
+from planner.text.page_frame import page, table
 
 MARK = "<!-- capplan compare -->"
 """In every page, so that only these are replaced."""

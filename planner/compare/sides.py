@@ -15,18 +15,18 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.answer import recommend
+from planner.input.plan_input import read_plan
 from planner.job.file import load_job
 from planner.output import ANSWER_FILE, JOB_FILE
-from planner.plan_input import read_plan
 from planner.recommendation import Design, Recommendation
 from planner.runnable_plan import plan_that_runs
 from planner.study.facts import ANSWER, check_not_merged, job_of, stored_answer
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.plan import Plan
-from studies.journal import Journal
+from studies.files.journal import Journal
+from studies.files.store import StudyStore, called
 from studies.progress import Report, ignore
-from studies.store import StudyStore, called
 
 JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
-from planner import human
 from planner.compare.comparison import Comparison, Explanation, MetricRow
 from planner.compare.figures import Metrics
 from planner.compare.words import name_words, value_words
-from planner.figure_units import change_text, figure_text
-from planner.text_blocks import plain_table, sentences, title
+from planner.text import human
+from planner.text.figure_units import change_text, figure_text
+from planner.text.text_blocks import plain_table, sentences, title
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from planner import human
-from planner.figure_units import figure_text
+from planner.text import human
+from planner.text.figure_units import figure_text
 
 _NAMES = {
     "mfu_fraction": "MFU",

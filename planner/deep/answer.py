@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner import __version__
-from planner.arguments import check_kind, check_mapping
 from planner.deep.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
 from planner.deep.words import (
     PlayedAccelerators,
@@ -19,22 +18,23 @@ from planner.deep.words import (
     waits_in_words,
 )
 from planner.explain.violations import layout_violations, limit_violations
+from planner.input.arguments import check_kind, check_mapping
 from planner.runnable_plan import plan_that_runs
 from planner.trace.events import check_size
 from simulator.catalog import catalog_hash
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.described_network import NodesNetwork
-from simulator.deep.network_file import NetworkFile
-from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
-from simulator.deep.plan_cluster import Faults
-from simulator.deep.plan_on_network import plan_on
-from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
-from simulator.deep.plan_step import MOST_UNFOLDED, PlanStep, plan_step
-from simulator.deep.slow_links import shares_left, slowed
-from simulator.deep.topology import Topology
-from simulator.deep.waits import of_stages
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.described_network import NodesNetwork
+from simulator.deep.networks.network_file import NetworkFile
+from simulator.deep.networks.slow_links import shares_left, slowed
+from simulator.deep.networks.topology import Topology
+from simulator.deep.plans.plan_breakdown import BUCKETS, PlanBreakdown, plan_breakdown
+from simulator.deep.plans.plan_cluster import Faults
+from simulator.deep.plans.plan_on_network import plan_on
+from simulator.deep.plans.plan_on_nodes import plan_on_nodes, regular_nodes
+from simulator.deep.plans.plan_step import MOST_UNFOLDED, PlanStep, plan_step
+from simulator.deep.playing.waits import of_stages
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 from simulator.record import Record
 from simulator.table import Floats, Integers
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from planner.arguments import path_given
+from planner.input.arguments import path_given
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings, nearest
+from planner.input.record_input import name_of, read_mapping, validated
 from planner.job.schema import Location, model_at
-from planner.plain import plain_copy
-from planner.problems import Findings, nearest
-from planner.record_input import name_of, read_mapping, validated
-from simulator.deep.network_file import KINDS, NetworkFile
+from simulator.deep.networks.network_file import KINDS, NetworkFile
 from simulator.errors import InputError
 from simulator.record import Record
 

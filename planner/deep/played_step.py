@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.deep.fold import Fold
-from simulator.deep.play import Played
-from simulator.deep.routing import Paths
-from simulator.deep.tasks import TaskGraph
-from simulator.deep.topology import Topology
-from simulator.deep.waits import Waits
+from simulator.deep.networks.routing import Paths
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import Played
+from simulator.deep.playing.tasks import TaskGraph
+from simulator.deep.playing.waits import Waits
+from simulator.deep.traced_steps.fold import Fold
 from simulator.record import Record
 from simulator.table import Floats
 

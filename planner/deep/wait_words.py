@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from planner import human
+from planner.text import human
 
 
 def waits_of_all(

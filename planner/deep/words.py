@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner import human
 from planner.deep.wait_words import waits_of_all
-from simulator.deep.plan_breakdown import BUCKETS, PlanBreakdown
-from simulator.deep.plan_cluster import Faults
-from simulator.deep.topology import Topology
-from simulator.plan import Plan
+from planner.text import human
+from simulator.deep.networks.topology import Topology
+from simulator.deep.plans.plan_breakdown import BUCKETS, PlanBreakdown
+from simulator.deep.plans.plan_cluster import Faults
+from simulator.domain.plan import Plan
 from simulator.table import Integers
 
 SMALLEST_FRACTION = 0.0005
@@ -136,14 +136,14 @@ def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
 
 
 def _words(name: str, plan: Plan) -> str:
-    from planner.design_view import part_words
+    from planner.views.design_view import part_words
 
     return part_words(name, [plan])
 
 
 def _exchanged(name: str, plan: Plan) -> str:
     """Returns the traffic that a part is the wait of a pass for; nothing where it is none."""
-    from planner.design_view import ranks_within_layers
+    from planner.views.design_view import ranks_within_layers
 
     if name == "tensor_comm_s":
         return f"collectives between {'- and '.join(ranks_within_layers([plan]))}-parallel ranks"

@@ -30,13 +30,13 @@ from planner.explain.explanation import (
 from planner.explain.infeasible import NO_ID
 from planner.explain.infeasible import explain as why_infeasible
 from planner.explain.plan_checks import checks_of
-from planner.given import check_job
-from planner.plan_input import plan_of
-from planner.problems import nearest
+from planner.input.given import check_job
+from planner.input.plan_input import plan_of
+from planner.input.problems import nearest
 from planner.recommendation import Infeasibility
+from simulator.domain.job import Job, Objective
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
-from simulator.job import Job, Objective
-from simulator.plan import Plan
 
 SIMULATED_DESIGNS = 200_000
 """Designs of a space that are simulated to be counted, unless the caller says otherwise: some seconds."""

@@ -11,7 +11,7 @@ from pydantic import RootModel
 
 from planner.explain.violations import Figures
 from planner.recommendation import Design, Infeasibility
-from simulator.plan import Plan
+from simulator.domain.plan import Plan
 from simulator.record import Record
 
 State = Literal["kept", "broken", "not_set", "not_known"]

@@ -6,7 +6,7 @@ from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.registry import CONSTRAINTS
 from constraints.removal import rules_of_schemes
 from planner.recommendation import Infeasibility
-from simulator.job import Job
+from simulator.domain.job import Job
 
 
 def no_layout(job: Job) -> Infeasibility:

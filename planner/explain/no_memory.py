@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.memory_model import LeastMemory, explain_memory
-from planner import human
-from planner.design_view import layout
 from planner.recommendation import Infeasibility
-from simulator.job import Job
-from simulator.memory import memory_by_stage
+from planner.text import human
+from planner.views.design_view import layout
+from simulator.domain.job import Job
+from simulator.memory.peak import memory_by_stage
 
 
 def no_memory(job: Job, num_layouts: int) -> Infeasibility:

@@ -8,7 +8,6 @@ from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import LAYOUT_RULES, layout_excess
 from constraints.limits import limited_quantities
 from constraints.registry import CONSTRAINTS, LIMITS, Constraint
-from planner import human
 from planner.explain.explanation import Check, State
 from planner.explain.violations import (
     AVAILABILITY,
@@ -18,8 +17,9 @@ from planner.explain.violations import (
     limit_figures,
     physics_figures,
 )
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 
 PROBABILITIES = {
     "budget_probability": ("budget_usd", "budget_risk"),

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from constraints.registry import CONSTRAINTS
-from planner import human
-from planner.design_view import headline as design_headline
 from planner.explain.explanation import Check, ConstraintText, PlanExplanation, SpaceExplanation, State
-from planner.text_blocks import grid, headline, sentences, title
+from planner.text import human
+from planner.text.text_blocks import grid, headline, sentences, title
+from planner.views.design_view import headline as design_headline
 
 if TYPE_CHECKING:
     from rich.console import Console

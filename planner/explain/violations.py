@@ -10,13 +10,13 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.layout import LAYOUT_RULES, LayoutRule, layout_excess
 from constraints.limits import LIMIT_NAMES, limited_quantities
-from planner import human
 from planner.reasons import rule_text
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.offload import offloaded_bytes_per_node
-from simulator.plan import Plan, PlanTable
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.machine.offer_table import OfferTable
 from simulator.record import Record
+from simulator.step.offload import offloaded_bytes_per_node
 
 Figures = dict[str, int | float | str]
 

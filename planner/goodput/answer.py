@@ -12,11 +12,12 @@ from typing import Literal, cast
 import numpy as np
 from pydantic import Field
 
-from planner import __version__, human
+from planner import __version__
 from planner.goodput.schemes import JobRun
+from planner.input.problems import Findings
+from planner.input.record_input import validated
 from planner.job.schema import model_at
-from planner.problems import Findings
-from planner.record_input import validated
+from planner.text import human
 from simulator.errors import InputError, Problem
 from simulator.record import Record
 from simulator.run.columns import BackPressure, RunColumns

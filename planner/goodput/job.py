@@ -19,12 +19,12 @@ from planner.calibration.notes import calibration_notes
 from planner.explain.violations import limit_violations
 from planner.goodput.answer import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput.schemes import JobRun, SchemeGoodput
-from planner.interval_note import interval_note
+from planner.notes.interval_note import interval_note
 from planner.reasons import RULES
 from planner.runnable_plan import obstacles, plan_that_runs
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, Plan, PlanTable
 from simulator.run.columns import NUM_KINDS, BackPressure, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, optimal_interval_s
@@ -54,7 +54,7 @@ def play_job_goodput(
 
     Args:
         job: the job.
-        written: the plan, see `planner.plan_input.plan_of`.
+        written: the plan, see `planner.input.plan_input.plan_of`.
         numbers: fields of `RunInputs` to take instead of the job's: `OF_THE_RUN` and `OF_THE_SCHEME`.
         num_replications: runs that are played.
         seed: of the failures.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.plan import CheckpointScheme, Plan
+from simulator.domain.plan import CheckpointScheme, Plan
 from simulator.record import Record
 
 

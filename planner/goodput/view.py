@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner import human
-from planner.design_view import layout, part_words
 from planner.goodput.answer import LONGEST_S, Goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
-from planner.text_blocks import bar, grid, headline, sentences, title
+from planner.text import human
+from planner.text.text_blocks import bar, grid, headline, sentences, title
+from planner.views.design_view import layout, part_words
 from simulator.run.kernel import MAX_FAILURES
 from simulator.units import MINUTE
 

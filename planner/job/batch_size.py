@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from planner import human
-from simulator.job import Job
+from planner.text import human
+from simulator.domain.job import Job
 
 TOLERANCE_FRACTION = 0.05
 """Batches are named by round figures of tokens: 4e6 tokens mean 2**22 in practice, which is 4.9 % more."""

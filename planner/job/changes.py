@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.job import Job
+from simulator.domain.job import Job
 from simulator.record import Record
 
 Change = Callable[[Job, float], Job]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from simulator import catalog
 from simulator.catalog import Kind
+from simulator.domain.hardware import Site
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
+from simulator.domain.options import Pause
+from simulator.domain.ownership import Depreciation, Ownership
 from simulator.errors import Problem
-from simulator.hardware import Site
-from simulator.job import Job
-from simulator.offer import Offer
-from simulator.options import Pause
-from simulator.ownership import Depreciation, Ownership
 
 
 def contradictory_options(job: Job) -> Iterator[Problem]:

@@ -3,8 +3,8 @@
     load_job("job.yaml", ["limits.budget_usd=4e6"])      a file in YAML, JSON or TOML
     parse_job({"workload": {...}, "offers": [...], ...})   the same from a Python program
 
-The steps, each a module of its own: text to values (`planner.yaml_text`), values replaced (`overrides`), plain values
-only (`planner.plain`), names to figures (`resolve`, `offers`), the rules of the domain types, limits that exclude
+The steps, each a module of its own: text to values (`planner.input.yaml_text`), values replaced (`overrides`), plain values
+only (`planner.input.plain`), names to figures (`resolve`, `offers`), the rules of the domain types, limits that exclude
 everything (`limits`).
 """
 
@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from planner.arguments import check_mapping, check_text, path_given
+from planner.input.arguments import check_mapping, check_text, path_given
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings
+from planner.input.record_input import name_of, read_mapping, validated
+from planner.input.yaml_text import JOB_FIELDS
 from planner.job.limits import contradictions
 from planner.job.overrides import with_overrides
 from planner.job.own_catalog import own_figures
 from planner.job.own_factors import with_own_factors
 from planner.job.resolve import resolve
-from planner.plain import plain_copy
-from planner.problems import Findings
-from planner.record_input import name_of, read_mapping, validated
-from planner.yaml_text import JOB_FIELDS
 from simulator.catalog import overlaid
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 
 
 def load_job(path: str | Path, overrides: Sequence[str] = ()) -> Job:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.human import short, typed
+from planner.input.number_text import number_in_words
 from planner.job.init_model import is_config, longest_sequence, model_shape, model_value
-from planner.number_text import number_in_words
+from planner.text.human import short, typed
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.errors import CatalogError
@@ -22,7 +22,7 @@ USUAL_SEQUENCE_LENGTH = 8192
 TOKENS_PER_PARAMETER = 20.0
 """Tokens for each parameter with which a model of given compute learns most (Hoffmann et al., arXiv 2203.15556)."""
 LARGEST_RANGE = 1_000_000
-"""As `simulator.offer.GpuRange` allows."""
+"""As `simulator.domain.offer.GpuRange` allows."""
 NEAREST = 3
 LEAST_INSIDE = 3
 """Letters from which on a name is looked for inside others."""

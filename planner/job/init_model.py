@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from os.path import relpath
 from pathlib import Path
 
-from planner.yaml_text import read_document
+from planner.input.yaml_text import read_document
 from simulator import catalog
+from simulator.domain.model import ModelShape
 from simulator.errors import InputError
 from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import language_part, shape_from_config
-from simulator.model import ModelShape
 
 _SUFFIX = ".json"
 _POSITIONS = ("max_position_embeddings", "n_positions")

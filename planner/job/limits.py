@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator
 
 from planner.job.contradictions import contradictory_options
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
 from simulator.errors import Problem
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.offer import Offer
 
 
 def contradictions(job: Job) -> list[Problem]:

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from planner.input.problems import Findings
 from planner.job.schema import Location
 from planner.job.short_forms import Entry, Fields, entry, found, lengthen
 from planner.job.sites import resolved_site
-from planner.problems import Findings
 from simulator import catalog
 from simulator.catalog.rents import CONTRACTS
+from simulator.domain.hardware import Accelerator
+from simulator.domain.offer import Estimate
 from simulator.errors import CatalogError
-from simulator.hardware import Accelerator
-from simulator.offer import Estimate
 
 COMMITTED_DAYS: Mapping[str, float] = {"reserved_1y": 365.0, "reserved_3y": 3 * 365.0}
 """Days for which the reserved prices of the catalogue commit their buyers."""

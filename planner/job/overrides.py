@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from planner.input.problems import Findings
+from planner.input.yaml_text import parse_value
 from planner.job.schema import ALONE_BESIDE, Location, long_form
-from planner.problems import Findings
-from planner.yaml_text import parse_value
 from simulator.errors import InputError
 from simulator.record import Record
 

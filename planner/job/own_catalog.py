@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from planner.problems import Findings
+from planner.input.problems import Findings
 from simulator.catalog import read_own_figures
 from simulator.catalog.files import Overlay
 from simulator.errors import InputError

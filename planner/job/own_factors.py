@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from planner.job.short_forms import Fields
 from simulator.catalog.files import Entries
-from simulator.embodied import PROCESSES
-from simulator.ownership import Depreciation
+from simulator.domain.embodied import PROCESSES
+from simulator.domain.ownership import Depreciation
 
 FACTOR_FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("flash", "price"): ("storage", "usd_per_byte"),

@@ -9,22 +9,22 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from planner.calibration.file import load_calibration
+from planner.input.number_text import way_out
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings, nearest
+from planner.input.yaml_text import read_document
 from planner.job.batch_size import whole_sequences
 from planner.job.offers import resolved_offer
 from planner.job.schema import Location
 from planner.job.short_forms import Fields, entry, found, lengthen, without_nulls
 from planner.job.sites import resolved_site, resolved_what_if
-from planner.number_text import way_out
-from planner.plain import plain_copy
-from planner.problems import Findings, nearest
-from planner.yaml_text import read_document
 from simulator import catalog
+from simulator.domain.model import ModelShape
+from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS
 from simulator.errors import InputError
 from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import LANGUAGE_KEY, language_part, shape_from_config
-from simulator.model import ModelShape
-from simulator.reliability import RELIABILITY_PRESETS
-from simulator.stragglers.causes import STRAGGLER_PRESETS
 
 MODULES = "num_mtp_layers"
 """What is a choice of training beside a shape: modules of multi-token prediction."""

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import get_args
 
-from simulator.hardware import Accelerator, Site
-from simulator.job import Job
-from simulator.model import ModelShape
-from simulator.offer import Offer
-from simulator.options import WhatIf
+from simulator.domain.hardware import Accelerator, Site
+from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
+from simulator.domain.offer import Offer
+from simulator.domain.options import WhatIf
+from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS
+from simulator.domain.workload import Workload
 from simulator.record import Record
-from simulator.reliability import RELIABILITY_PRESETS, Reliability
-from simulator.stragglers.causes import STRAGGLER_PRESETS
-from simulator.workload import Workload
 
 Location = tuple[str | int, ...]
 """Place of a value in a document: keys of mappings and positions in lists."""

@@ -12,15 +12,15 @@ from planner.job.schema import form_of, known_fields
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.catalog.rents import CONTRACTS
-from simulator.hardware import Fabric, Site
-from simulator.job import Job
-from simulator.model import ModelShape
-from simulator.offer import Offer
-from simulator.options import WhatIf
+from simulator.domain.hardware import Fabric, Site
+from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
+from simulator.domain.offer import Offer
+from simulator.domain.options import WhatIf
+from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS
+from simulator.domain.workload import Workload
 from simulator.record import Record, meanings
-from simulator.reliability import RELIABILITY_PRESETS, Reliability
-from simulator.stragglers.causes import STRAGGLER_PRESETS
-from simulator.workload import Workload
 
 Schema = dict[str, object]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from planner.input.problems import Findings
 from planner.job.schema import Location, long_form
 from planner.job.short_forms import Fields, found, lengthen
-from planner.problems import Findings
 from simulator import catalog
+from simulator.domain.hardware import Site
+from simulator.domain.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, synthetic_profile
+from simulator.domain.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 from simulator.errors import InputError
-from simulator.hardware import Site
-from simulator.hourly import MOST_KGCO2E_PER_KWH, MOST_USD_PER_KWH, HourlyProfile, synthetic_profile
-from simulator.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 
 PROFILES: Mapping[str, TraceUnit] = {"grid_profile": GRID_TRACE, "electricity_profile": PRICE_TRACE}
 """Fields that hold profiles, and in what their files count."""

@@ -15,10 +15,10 @@ import numpy as np
 from objectives.break_even import node_price_of
 from planner.job.unused_rule import UnusedRule, is_set
 from planner.job.unused_workload import WORKLOAD_RULES
-from simulator.hardware import Fabric
-from simulator.job import Job
-from simulator.ownership import Depreciation
-from simulator.plan import CheckpointScheme
+from simulator.domain.hardware import Fabric
+from simulator.domain.job import Job
+from simulator.domain.ownership import Depreciation
+from simulator.domain.plan import CheckpointScheme
 
 _FACTORS = "input_factors."
 _SHARED_OUT = ("accelerators", "hosts", "network", "storage", "building")

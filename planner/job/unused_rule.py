@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from simulator.job import Job
+from simulator.domain.job import Job
 from simulator.record import Record
 
 

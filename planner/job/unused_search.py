@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from planner.job.unused_rule import is_set
-from simulator.job import Job
-from simulator.search_options import Algorithm
+from simulator.domain.job import Job
+from simulator.domain.search_options import Algorithm
 
 _OF_POPULATIONS = ("stagnation_evaluations", "least_gain_fraction", "num_restarts")
 _UNREAD: Mapping[Algorithm, tuple[str, ...]] = {

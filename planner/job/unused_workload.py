@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from planner.job.unused_rule import UnusedRule
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.lora import AdaptedProduct
-from simulator.plan import Plan, Recompute
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.lora import AdaptedProduct
+from simulator.domain.plan import Plan, Recompute
 
 _DEGREES = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel", "expert_parallel")
 

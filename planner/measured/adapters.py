@@ -7,7 +7,7 @@ import re
 from planner.measured.notes import lora_rank
 from planner.measured.told import Told
 from planner.measured.words import affirmed
-from simulator.lora import ATTENTION_PRODUCTS, AdaptedProduct
+from simulator.domain.lora import ATTENTION_PRODUCTS, AdaptedProduct
 
 USUAL_LORA_RANK = 32
 """NeMo's default (`LoRA.dim`)."""

@@ -10,7 +10,7 @@ from planner.measured.framework_releases import release_year
 from planner.measured.kernel_releases import has_flash_on_request, separate_kernels
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, is_denied
-from simulator.model import AttentionKernel
+from simulator.domain.model import AttentionKernel
 
 LAST_FLASH_1_YEAR = 2022
 """FlashAttention-2 is of July 2023 (arXiv 2307.08691)."""

@@ -10,7 +10,7 @@ from planner.measured.hardware import MeasuredNode
 from planner.measured.shape import has_experts
 from planner.measured.told import Told
 from planner.measured.words import affirmed
-from simulator.model import ModelShape
+from simulator.domain.model import ModelShape
 
 BALANCED = 1.0
 """The capacity that balanced routing fills, which is that of experts that drop tokens where nothing says which."""

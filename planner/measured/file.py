@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.input.problems import shown
 from planner.measured.numbers import number_in, sequences_in
 from planner.measured.words import NOTHING_SAID
-from planner.problems import shown
 from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")

@@ -22,9 +22,9 @@ from planner.measured.layout import MOST_UNSPLIT_GPUS
 from planner.measured.recompute import restored_modules
 from planner.measured.runs import Comparison, Row, compare, is_untold, reasons_against, whole_share
 from planner.measured.sharding import SHARD_GROUPS
-from simulator.calibration import Calibration
-from simulator.chunks import can_split_evenly
-from simulator.plan import SPLIT_BACKWARD
+from simulator.domain.calibration import Calibration
+from simulator.domain.plan import SPLIT_BACKWARD
+from simulator.layout.chunks import can_split_evenly
 
 MICRO_BATCH_SIZES: Final = (1, 2)
 """Sequences that a pipeline usually passes at a time: so do 201 of the 262 configurations of training_runs.csv that tell it."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from simulator.memory import MemoryKind
-from simulator.model import (
+from simulator.domain.model import (
     AttentionKernel,
     CastRecipe,
     ContextExchange,
@@ -19,7 +18,8 @@ from simulator.model import (
     ShardedCopies,
     WeightPrefetch,
 )
-from simulator.plan import Schedule
+from simulator.domain.plan import Schedule
+from simulator.memory.peak import MemoryKind
 
 FULL_OPTIMIZER_BYTES = 12.0
 """An fp32 master weight and Adam's two moments in fp32."""

@@ -12,8 +12,8 @@ from planner.measured.hardware_names import accelerator_id, link_domain_of
 from planner.measured.network_names import Network, network_of
 from planner.measured.told import LONGEST_NAME, Told
 from simulator import catalog
+from simulator.domain.hardware import Node
 from simulator.errors import InputError, Problem
-from simulator.hardware import Node
 
 _BARE_H100 = re.compile(r"(nvidia )?h100s?( gpus?)?", re.IGNORECASE)
 """Nothing of memory or form. The H100 of torchtitan's own tables have 96 GB of HBM2e and a limit of 500 W, which they say in

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from planner.problems import shown
+from planner.input.problems import shown
 from simulator import catalog
 from simulator.catalog import Kind
+from simulator.domain.hardware import Accelerator
 from simulator.errors import InputError, Problem
-from simulator.hardware import Accelerator
 from simulator.units import GIB
 
 USUAL_NAMES = {

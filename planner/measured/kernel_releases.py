@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from planner.measured.framework_names import is_torchtitan
 from planner.measured.framework_releases import exact_month, release_month, release_year
-from simulator.attention_kernels import FAMILIES_WITH_AOTRITON, FAMILIES_WITHOUT_FLASH
-from simulator.model import AttentionKernel
+from simulator.domain.model import AttentionKernel
+from simulator.machine.attention_kernels import FAMILIES_WITH_AOTRITON, FAMILIES_WITHOUT_FLASH
 
 LAST_FLASH_2_YEAR = 2025
 FIRST_CUDNN_MONTH = (2026, 3)

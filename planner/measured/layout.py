@@ -13,7 +13,7 @@ from planner.measured.habits import Habits
 from planner.measured.sequences import splits_sequence_only
 from planner.measured.sharding import LAST_STAGE, zero_stage
 from planner.measured.told import CannotModelError, Told
-from simulator.chunks import can_split_evenly
+from simulator.layout.chunks import can_split_evenly
 
 MOST_ADDED_LAYERS_FRACTION = 0.1
 """Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""

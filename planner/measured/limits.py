@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from simulator.casts import FAMILIES_WITH_BLOCK_SCALES
-from simulator.hardware import Accelerator, Precision
-from simulator.job import Job
-from simulator.plan import Plan
-from simulator.trained_weights import trained_flop_per_token
+from simulator.domain.hardware import Accelerator, Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
+from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
+from simulator.layout.trained_weights import trained_flop_per_token
 
 _TOO_FAST = "step_time_s = "
 """How the reason begins that holds of every layout of a run."""

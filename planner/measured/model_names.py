@@ -8,7 +8,7 @@ from functools import cache
 
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.model import ModelShape, QueryKeyNorm
+from simulator.domain.model import ModelShape, QueryKeyNorm
 
 _HEAD_NORMS: Mapping[str, QueryKeyNorm] = {
     r"qwen-?3(?!\.|-?next)": "per_head",

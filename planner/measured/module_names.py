@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 
 from planner.measured.words import affirmed
-from simulator.model import RecomputeModule
-from simulator.recompute_modules import CORE
+from simulator.domain.model import RecomputeModule
+from simulator.domain.recompute_modules import CORE
 
 CORE_WORDS = re.compile(r"core[ _-]?att|\battention\b|\battn\b")
 MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {

@@ -10,8 +10,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from planner.input.problems import shown
 from planner.measured.machine_names import machine_of
-from planner.problems import shown
 from simulator import catalog
 from simulator.errors import InputError, Problem
 from simulator.units import GIGA, KILO, gigabits_per_s

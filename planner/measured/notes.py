@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from planner.input.problems import shown
 from planner.measured.words import affirmed, first_affirmed, is_denied
-from planner.problems import shown
 from simulator.errors import InputError, Problem
 
 FUSED_LOGIT_BYTES = 2
@@ -175,12 +175,12 @@ def accumulation_steps(notes: str) -> int | None:
 
 
 def memory_kind(notes: str) -> str:
-    """Returns what a published peak counts, a `simulator.memory.MemoryKind`."""
+    """Returns what a published peak counts, a `simulator.memory.peak.MemoryKind`."""
     return first_affirmed(_MEMORY_KINDS, notes) or ""
 
 
 def expert_dispatch(notes: str) -> str:
-    """Returns how tokens reach their experts, a `simulator.model.ExpertDispatch`."""
+    """Returns how tokens reach their experts, a `simulator.domain.model.ExpertDispatch`."""
     return first_affirmed(_DISPATCHERS, notes) or ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.measured.habits import Habits
-from simulator.plan import Schedule
+from simulator.domain.plan import Schedule
 
 JAX = Habits(
     name="JAX",

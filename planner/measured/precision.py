@@ -7,7 +7,7 @@ import re
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed
 from simulator import catalog
-from simulator.hardware import Precision
+from simulator.domain.hardware import Precision
 
 _INTEGERS = re.compile(r"\bint-?8|\baqt\b")
 _FORMATS = (
@@ -72,7 +72,7 @@ def _usual(accelerator: str) -> str:
 
 
 def number_format(written: str) -> str:
-    """Returns a `simulator.hardware.Precision`; empty where the simulator has no constants for what is written."""
+    """Returns a `simulator.domain.hardware.Precision`; empty where the simulator has no constants for what is written."""
     return first_affirmed(_FORMATS, _computed(written)) or ""
 
 
@@ -102,7 +102,7 @@ def _remarks_on(written: str) -> list[str]:
 
 
 def fp8_recipe(written: str) -> str:
-    """Returns how inputs of 8-bit products are scaled, a `simulator.model.CastRecipe`; empty where nothing is said."""
+    """Returns how inputs of 8-bit products are scaled, a `simulator.domain.model.CastRecipe`; empty where nothing is said."""
     return first_affirmed(_RECIPES, re.sub(r"[_\s]+", "-", written.lower())) or ""
 
 

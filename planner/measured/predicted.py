@@ -16,7 +16,7 @@ import numpy as np
 from planner.measured.habits import Habits
 from planner.measured.told import Told
 from planner.measured.words import affirmed, is_denied
-from simulator.chunks import can_split_evenly
+from simulator.layout.chunks import can_split_evenly
 
 _NONE = ("none", "null", "no", "off", "false")
 MOST_MODULES = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.measured.runs import Row, node_of_row
-from simulator.step_reach import Reach, num_domains
+from simulator.step.step_reach import Reach, num_domains
 
 
 def reach_of_row(row: Row) -> Reach:

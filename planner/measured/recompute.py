@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from planner.input.problems import shown
 from planner.measured import notes as measured_notes
 from planner.measured.module_names import CORE_WORDS, MODULES, listed_modules, named_modules, unread_modules
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, all_affirmed, first_affirmed, is_denied
-from planner.problems import shown
+from simulator.domain.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
+from simulator.domain.recompute_modules import CORE, RESTORED, Parts
 from simulator.errors import InputError, Problem
-from simulator.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
-from simulator.recompute_modules import CORE, RESTORED, Parts
 
 _NONE = re.compile(
     r"(none|no|n|off|false|0(\.0+)?|disabled|everything_saveable|without)"

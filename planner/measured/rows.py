@@ -58,8 +58,8 @@ from planner.measured.unmodelled import (
 )
 from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
 from simulator import catalog
+from simulator.domain.model import ModelShape
 from simulator.errors import InputError
-from simulator.model import ModelShape
 from simulator.units import GIB
 
 PADDED_VOCABULARY = 128

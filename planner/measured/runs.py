@@ -21,23 +21,23 @@ from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.measured.framework_habits import habits_of
 from planner.measured.limits import format_reason, speed_reason
 from simulator import catalog
-from simulator.attention_span import SlidingWindow
-from simulator.blocks import LatentAttention, MixtureOfExperts
-from simulator.calibration import Calibration
-from simulator.documents import Documents
+from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.blocks import LatentAttention, MixtureOfExperts
+from simulator.domain.calibration import Calibration
+from simulator.domain.documents import Documents
+from simulator.domain.hardware import Node, Site
+from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
+from simulator.domain.offer import Estimate, GpuRange, Offer
+from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.domain.workload import Workload
 from simulator.errors import InputError
-from simulator.hardware import Node, Site
-from simulator.job import Job
-from simulator.memory import MemoryKind, memory_of_loss
-from simulator.model import ModelShape
-from simulator.offer import Estimate, GpuRange, Offer
-from simulator.plan import Plan, PlanTable
-from simulator.reliability import RELIABILITY_PRESETS
+from simulator.machine.training import training_constants
+from simulator.memory.peak import MemoryKind, memory_of_loss
 from simulator.shipped import shipped_rows
 from simulator.simulate import steps_and_memory
 from simulator.table import Booleans
-from simulator.training import training_constants
-from simulator.workload import Workload
 
 STEPS_FILE = "data/published_steps.csv"
 RELIABILITY = RELIABILITY_PRESETS["typical"]

@@ -11,7 +11,7 @@ from planner.measured.framework_names import is_torchtitan
 from planner.measured.layout import GROUP_SIZE, SCHEDULE_COLUMNS, can_split, told_group_size
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
-from simulator.plan import TO_AND_FRO, Schedule
+from simulator.domain.plan import TO_AND_FRO, Schedule
 
 _SCHEDULES = (
     (r"gpipe|all-?forward|\bafab\b|fill-?drain", Schedule.GPIPE),

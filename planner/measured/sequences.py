@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from planner.input.problems import shown
 from planner.measured.habits import Habits
 from planner.measured.told import Told
 from planner.measured.words import NO, NOTHING_SAID, YES, affirmed, is_yes
-from planner.problems import shown
+from simulator.domain.model import ContextExchange, ModelShape
 from simulator.errors import InputError, Problem
-from simulator.model import ContextExchange, ModelShape
 
 _DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"
 _TIMES = r" *(?:x|\N{MULTIPLICATION SIGN}|\*|\+|&|/|and|with|over) *"

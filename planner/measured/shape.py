@@ -7,7 +7,7 @@ import re
 from planner.measured.model_names import expert_layer_step, gates_blocks, norms_heads, ties_embeddings
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed, is_denied
-from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
+from simulator.domain.model import ModelShape, ParallelBlock, QueryKeyNorm
 
 USUAL_VOCABULARY = 51_200
 """GPT-2's vocabulary, padded as Megatron-LM pads it."""

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from math import lcm
 
+from planner.input.problems import shown
 from planner.measured.file import Cells
 from planner.measured.framework_names import is_torchtitan
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
-from planner.problems import shown
+from simulator.domain.model import ShardedCopies
 from simulator.errors import InputError, Problem
-from simulator.model import ShardedCopies
 
 COLUMN = "zero_stage_or_fsdp"
 SHARD_GROUPS = "shard_ranks"

@@ -28,7 +28,7 @@ from planner.measured.sharding import (
 )
 from planner.measured.told import Told
 from planner.measured.told_habits import GATHERED_CASTS, UNTOLD_HABITS
-from simulator.model import ModelShape
+from simulator.domain.model import ModelShape
 
 
 @dataclass(frozen=True, kw_only=True)

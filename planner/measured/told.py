@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TypeVar
 
+from planner.input.problems import shown
 from planner.measured.file import Cells
 from planner.measured.framework_names import of_vtrain, shards_by_itself, spelt
 from planner.measured.framework_releases import published_year, release_year
 from planner.measured.software_families import software_family
 from planner.measured.words import of_this_run
-from planner.problems import shown
 from simulator.errors import CapplanError
 
 LONGEST_NAME = 200

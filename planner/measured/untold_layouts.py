@@ -15,7 +15,7 @@ from planner.measured.fitting_choices import fastest, said_of, untold_designs
 from planner.measured.limits import reason_of_most
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, compare, is_untold, reasons_against
-from simulator.calibration import Calibration
+from simulator.domain.calibration import Calibration
 
 SLOWER_LOG_RATIO: Final = 0.13
 """ln(step of a published layout / the fastest one) that one in ten is above, of the 235 published configurations on more than

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TypeVar
 
-from planner.problems import shown
+from planner.input.problems import shown
 from simulator.errors import InputError, Problem
 
 _Meaning = TypeVar("_Meaning")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.input.own_files import filling
 from planner.opendc.files import (
     CARBON,
     FAILURES,
@@ -27,11 +28,10 @@ from planner.opendc.files import (
 )
 from planner.opendc.run import DrawnRun, drawn_run
 from planner.opendc.topology import FULL_MHZ, ExportedRun, experiment, topology
-from planner.own_files import filling
-from simulator.hourly import HOURS_PER_DAY
-from simulator.job import Job
-from simulator.plan import Plan
-from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind
+from simulator.domain.hourly import HOURS_PER_DAY
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind
 from simulator.table import Floats, Integers
 from simulator.units import HOUR, JOULES_PER_KWH, KILO, MILLISECOND
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from planner.opendc.files import FAILURES, broken, read_numbers
+from simulator.domain.reliability import GPUS_PER_COUNTED_NODE, Reliability
 from simulator.record import Record
-from simulator.reliability import GPUS_PER_COUNTED_NODE, Reliability
 from simulator.table import Floats
 from simulator.units import DAY, MILLISECOND
 

@@ -12,12 +12,12 @@ from typing import Self
 
 import numpy as np
 
-from simulator.energy import BUCKETS, servers_w
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import Plan, PlanTable
-from simulator.power import PhasePower, facility_w_per_w, phase_power
-from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline, run_timeline
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import PhasePower, facility_w_per_w, phase_power
+from simulator.run.energy import BUCKETS, servers_w
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline, run_timeline
 from simulator.simulate import Outcomes, simulate
 from simulator.table import Floats
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.opendc.run import DrawnRun
-from simulator.hardware import Node, Site
-from simulator.job import Job
-from simulator.offer import Offer
-from simulator.plan import Plan
+from simulator.domain.hardware import Node, Site
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan
 from simulator.units import GIGA, HOUR, MEGA, MIB
 
 FULL_MHZ = 1000.0

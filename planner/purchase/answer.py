@@ -15,7 +15,7 @@ from pathlib import Path
 from constraints.purchase_model import Solution, Status, cheapest
 from constraints.purchase_problem import Choice, PoolKind, PurchaseProblem, capital_usd, site_power_w
 from planner import __version__
-from planner.arguments import check_kind, check_seed, path_given
+from planner.input.arguments import check_kind, check_seed, path_given
 from planner.purchase.fleet import Fleet
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun

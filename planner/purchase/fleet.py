@@ -10,8 +10,8 @@ from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from planner.record_input import read_record
-from simulator.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
+from planner.input.record_input import read_record
+from simulator.domain.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
 from simulator.record import Record
 
 MOST_DAYS = 3660.0

@@ -24,12 +24,12 @@ from objectives.break_even import (
 from objectives.carbon import made_kgco2e
 from objectives.cost import held_years, storage_usd
 from objectives.scores import Usage, total
-from planner import human
 from planner.comparisons import WhatIfCase
+from planner.text import human
 from planner.what_if.case import case_of
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.options import WhatIf
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.options import WhatIf
 from simulator.table import Floats
 from simulator.units import DAY
 

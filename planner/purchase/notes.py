@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from planner import human
 from planner.purchase.fleet import Fleet
 from planner.purchase.plan import ScheduledRun
 from planner.purchase.ways import document_of
+from planner.text import human
 
 LEAST_SLACK_FRACTION = 0.15
 """Slack before a deadline, as a share of a run's length, below which it is told (choice): one run in twenty of the typical

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from simulator.plan import Plan
+from simulator.domain.plan import Plan
 from simulator.record import Record
 
 PlanStatus = Literal["optimal", "feasible", "infeasible", "unknown"]

@@ -22,11 +22,11 @@ from objectives.usage import Usage
 from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
 from planner.purchase.sizes import thinned
 from planner.purchase.ways import Candidate, used_always
-from simulator.hardware import Storage
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import Plan, PlanTable
-from simulator.power import phase_power, power_levels
+from simulator.domain.hardware import Storage
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power, power_levels
 from simulator.units import DAY, HOUR, KILO
 
 OWNED_PARTS = ("capital_usd", "maintenance_usd", "staff_usd", "facility_usd")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner import human
 from planner.purchase.plan import PlanStatus, PurchasePlan
-from planner.text_blocks import grid, headline, sentences, title
+from planner.text import human
+from planner.text.text_blocks import grid, headline, sentences, title
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,13 +12,13 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.cost import storage_usd
 from objectives.usage import Usage, num_held_gpus
+from planner.input.yaml_text import read_document
 from planner.job.file import parse_job
 from planner.purchase.fleet import Fleet, FleetJob, FleetOffer
-from planner.yaml_text import read_document
+from simulator.domain.job import Job, Objective
+from simulator.domain.offer import GpuRange
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
-from simulator.job import Job, Objective
-from simulator.offer import GpuRange
-from simulator.plan import Plan
 from simulator.units import HOUR, JOULES_PER_KWH
 from studies.study import searched_front
 

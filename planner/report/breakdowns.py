@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from planner import human
-from planner.design_view import part_words
 from planner.reasons import NAMES
 from planner.recommendation import Design, Recommendation
 from planner.report.data import Bar, BarsFigure, Part, Quantity
 from planner.report.units import text
-from simulator.job import Job, Objective
-from simulator.memory import memory_by_stage
+from planner.text import human
+from planner.views.design_view import part_words
+from simulator.domain.job import Job, Objective
+from simulator.memory.peak import memory_by_stage
 
 OBJECTIVE_FIELDS: Final[Mapping[Objective, tuple[str, Quantity]]] = {
     Objective.TIME: ("time_to_train_days", "days"),

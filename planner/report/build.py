@@ -18,14 +18,14 @@ from planner.report.inputs import inputs
 from planner.report.scaling import scaling
 from planner.report.spread import spreads
 from planner.report.tornado import tornados
-from planner.uncertainty import accuracy_at, accuracy_of, calibrated_accuracy
-from simulator.accuracy import step_time_error
-from simulator.job import Job
-from simulator.plan import PlanTable
-from studies.design_log import DesignLog
-from studies.experiments import software_tags
+from planner.uncertain.uncertainty import accuracy_at, accuracy_of, calibrated_accuracy
+from simulator.accuracy.published_runs import step_time_error
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from studies.files.design_log import DesignLog
 from studies.progress import Progress, ignore
 from studies.progress import Report as Told
+from studies.tracking.experiments import software_tags
 
 
 @dataclass(frozen=True, kw_only=True)

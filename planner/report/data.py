@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from planner.recommendation import Recommendation
-from simulator.job import Job
+from simulator.domain.job import Job
 from simulator.record import Record
 
 FAMILY: Final = "capplan report "

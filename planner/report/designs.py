@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from constraints.limits import ExcessTable
 from planner.report.data import DesignCounts
+from simulator.domain.job import Job
 from simulator.errors import StudyError
-from simulator.job import Job
 from simulator.table import Booleans, Floats, Integers
-from studies.archive import Archive
-from studies.design_table import Columns, design_columns
-from studies.journal import Journal
-from studies.reduction import kept_of
+from studies.designs.archive import Archive
+from studies.designs.reduction import kept_of
+from studies.files.journal import Journal
+from studies.tracking.design_table import Columns, design_columns
 
 MOST_DRAWN: Final = 100_000
 """Designs in a page; they take about 3 MB."""

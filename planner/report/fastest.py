@@ -8,7 +8,7 @@ from typing import final
 from constraints.evaluation import Evaluation
 from planner.fastest_layout import fastest_of_sizes
 from planner.recommendation import Design
-from simulator.job import Job
+from simulator.domain.job import Job
 
 
 @final

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self, assert_never
 
-from planner import human
 from planner.report.data import (
     Bar,
     BarsFigure,
@@ -22,7 +21,8 @@ from planner.report.data import (
 from planner.report.html import Html, joined, percent, tag, unbroken
 from planner.report.tables import figure_table
 from planner.report.units import log_ticks, size_ticks, text, tick_text, ticks
-from planner.sensitivity_view import ends_text
+from planner.text import human
+from planner.views.sensitivity_view import ends_text
 
 NUM_COLOURS: Final = 7
 """Parts that have a colour of their own; smaller ones share the last one."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from planner.own_files import check_own_file, replacing
+from planner.input.own_files import check_own_file, replacing
 from planner.report.build import DrawnReport
 from planner.report.data import FAMILY
 from planner.report.page import page

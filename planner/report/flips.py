@@ -14,18 +14,18 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate, judge
-from planner import human
 from planner.choice import chosen_row
 from planner.recommendation import Design, Recommendation
 from planner.report.data import Mark, Range, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.rivals import Rival, offers_tried, rivals
 from planner.report.units import text
-from planner.sensitivity_view import input_text, input_words
-from planner.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
-from simulator.accuracy import Accuracy
-from simulator.job import Job
-from simulator.plan import PlanTable
+from planner.text import human
+from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, uncertain_inputs
+from planner.views.sensitivity_view import input_text, input_words
+from simulator.accuracy.published_runs import Accuracy
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
 from simulator.table import Floats
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from planner import human
 from planner.reasons import NAMES
 from planner.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import FrontFigure, FrontPoint, Role
-from planner.uncertainty import accuracy_at
-from simulator.job import Job, Objective
-from simulator.plan import PlanTable
+from planner.text import human
+from planner.uncertain.uncertainty import accuracy_at
+from simulator.domain.job import Job, Objective
+from simulator.domain.plan import PlanTable
 
 
 def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:

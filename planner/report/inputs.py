@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from planner import human
 from planner.report.data import InputGroup, InputValue
-from planner.sensitivity_view import input_text
-from planner.uncertain_inputs import uncertain_inputs
-from simulator.accuracy import Accuracy
+from planner.text import human
+from planner.uncertain.uncertain_inputs import uncertain_inputs
+from planner.views.sensitivity_view import input_text
+from simulator.accuracy.published_runs import Accuracy
 from simulator.catalog import Figure, Kind, accelerator, fabric, figures, model, names, node, site
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate, Offer
+from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.errors import CatalogError
-from simulator.job import Job
-from simulator.offer import Estimate, Offer
 from simulator.record import Record
-from simulator.reliability import RELIABILITY_PRESETS, Reliability
 
 FROM_CATALOG: Final = ("accelerator", "node", "fabric", "site", "model")
 """Fields of a job that are whole entries of the catalogue."""

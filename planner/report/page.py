@@ -10,7 +10,6 @@ from importlib import resources
 from string import Template
 from typing import Final
 
-from planner import human
 from planner.report.build import DrawnReport
 from planner.report.data import Figure, Report
 from planner.report.designs import packed, zipped
@@ -24,6 +23,7 @@ from planner.report.sections import (
     reproduction,
     verdict,
 )
+from planner.text import human
 from simulator.units import GIGA, TERA
 
 SCRIPTS: Final = (

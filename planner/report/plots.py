@@ -23,8 +23,8 @@ from planner.report.data import (
 from planner.report.designs import DesignCloud
 from planner.report.figures import NUM_COLOURS, OTHER, part_colours
 from planner.report.units import log_ticks, size_ticks, tick_text, ticks
-from planner.sensitivity_view import ends_text
-from planner.uncertain_inputs import LEAST_SHARE
+from planner.uncertain.uncertain_inputs import LEAST_SHARE
+from planner.views.sensitivity_view import ends_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from planner import human
-from planner.design_view import layout
-from planner.input_uncertainty import MOST_RIVALS
 from planner.recommendation import Design, Recommendation
 from planner.report.fastest import FastestRuns
-from simulator.job import Job
-from simulator.plan import Plan
+from planner.text import human
+from planner.uncertain.input_uncertainty import MOST_RIVALS
+from planner.views.design_view import layout
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 
 MOST_OFFERS: Final = 8
 """Offers that send designs beside the front, so that a job with many of them takes seconds."""

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from planner import human
 from planner.recommendation import Design, Recommendation
 from planner.report.breakdowns import shown_name
 from planner.report.data import Line, LinePoint, LinesFigure, Mark, Quantity
@@ -16,10 +15,11 @@ from planner.report.designs import DesignCloud
 from planner.report.fastest import FastestRuns
 from planner.report.rivals import sizes_of
 from planner.report.units import text
-from simulator.job import Job
+from planner.text import human
+from simulator.domain.job import Job
 from simulator.table import Booleans, Floats
 from simulator.units import DAY
-from studies.archive import SAME_WITHIN_FRACTION
+from studies.designs.archive import SAME_WITHIN_FRACTION
 
 MOST_SIZES: Final = 10
 """Sizes of each accelerator that are drawn, beside the recommended and the cheapest one."""

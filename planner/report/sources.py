@@ -6,18 +6,18 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from planner.arguments import path_given
+from planner.input.arguments import path_given
 from planner.output import ANSWER_FILE, JOB_FILE
 from planner.recommendation import Recommendation
 from planner.report.build import DrawnReport, build_report
 from planner.report.designs import cloud_of_study, cloud_of_table
 from planner.study.facts import ANSWER, check_not_merged, job_of, stored_answer
+from simulator.domain.job import Job
 from simulator.errors import InputError, Problem, StudyError
-from simulator.job import Job
-from studies.journal import Journal
+from studies.files.journal import Journal
 from studies.progress import Report as Told
 from studies.progress import ignore
-from studies.recording import DESIGN_TABLE
+from studies.tracking.recording import DESIGN_TABLE
 
 
 def report_of_study(path: str | Path, progress: Told = ignore) -> DrawnReport:

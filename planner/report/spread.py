@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from planner import human
 from planner.recommendation import Design, Recommendation, Spread
 from planner.report.data import HistogramFigure, Mark, Quantity
 from planner.report.units import text
-from planner.uncertainty import replayed
-from simulator.job import Job
+from planner.text import human
+from planner.uncertain.uncertainty import replayed
+from simulator.domain.job import Job
 from simulator.table import Floats
 from simulator.units import DAY
 

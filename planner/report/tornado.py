@@ -7,11 +7,11 @@ from planner.recommendation import Design
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import Range, RangesFigure
 from planner.report.units import text
-from planner.sensitivity import ResultSensitivity, Sensitivities, Swing, sensitivities
-from planner.sensitivity_view import input_text, input_words
-from planner.uncertain_inputs import UncertainInput
-from simulator.accuracy import Accuracy
-from simulator.job import Job, Objective
+from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing, sensitivities
+from planner.uncertain.uncertain_inputs import UncertainInput
+from planner.views.sensitivity_view import input_text, input_words
+from simulator.accuracy.published_runs import Accuracy
+from simulator.domain.job import Job, Objective
 
 
 def tornados(job: Job, best: Design, accuracy: Accuracy) -> list[RangesFigure]:

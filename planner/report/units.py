@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from planner import human
 from planner.report.data import Quantity
+from planner.text import human
 from simulator.units import DAY, GIB, HOUR, MINUTE
 
 FORMATS: Final[Mapping[Quantity, Callable[[float], str]]] = {

@@ -14,21 +14,21 @@ from typing import Self, get_args
 
 from constraints.space import pruned_space
 from planner.answer import Clock, search_and_answer, utc_now
-from planner.arguments import check_choice, check_functions, check_kind, path_given
-from planner.given import checked_job
+from planner.input.arguments import check_choice, check_functions, check_kind, path_given
+from planner.input.given import checked_job
 from planner.recommendation import Recommendation
 from planner.study.facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
 from planner.tracking.delivery import delivered
 from planner.tracking.sending import Target, telling
+from simulator.domain.job import Job
+from simulator.domain.search_options import Algorithm
 from simulator.errors import StudyError, TrackingError
-from simulator.job import Job
-from simulator.search_options import Algorithm
-from studies.engine import Engine, ThisProcess
-from studies.evaluator import JournaledSimulation
-from studies.identity import Identity, Keep
-from studies.journal import Journal
+from studies.evaluation.engine import Engine, ThisProcess
+from studies.evaluation.evaluator import JournaledSimulation
+from studies.files.identity import Identity, Keep
+from studies.files.journal import Journal
+from studies.files.store import StudyStore, only_runner
 from studies.progress import Report, Stop, ignore, never_stop
-from studies.store import StudyStore, only_runner
 from studies.study import chosen_algorithm
 
 EngineFor = Callable[[Job], Engine]

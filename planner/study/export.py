@@ -11,11 +11,11 @@ from typing import Final
 from planner.json_forms import StudyExport
 from planner.study.facts import job_of, keep_of
 from simulator.errors import StudyError, system_reason
-from studies.archive import Archive
-from studies.design_log import DesignLog
-from studies.design_table import design_columns
-from studies.journal import Journal
-from studies.reduction import kept_of
+from studies.designs.archive import Archive
+from studies.designs.reduction import kept_of
+from studies.files.design_log import DesignLog
+from studies.files.journal import Journal
+from studies.tracking.design_table import design_columns
 
 EXPORT_SUFFIXES: Final = (".parquet", ".csv")
 

@@ -8,10 +8,10 @@ from typing import TypeVar, cast
 from pydantic import ValidationError
 
 from planner.recommendation import Recommendation
+from simulator.domain.job import Job
 from simulator.errors import OtherVersionError, StudyError
-from simulator.job import Job
 from simulator.record import Record
-from studies.identity import Keep, hash_of, study_hash
+from studies.files.identity import Keep, hash_of, study_hash
 
 KEEP = "keep"
 """Which designs the study keeps."""

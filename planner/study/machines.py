@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
-from planner.arguments import check_count, check_text
-from studies.engine import Engine, ThisProcess
+from planner.input.arguments import check_count, check_text
+from studies.evaluation.engine import Engine, ThisProcess
 
 if TYPE_CHECKING:
     from planner.study.durable import Counts
-    from simulator.job import Job
-    from studies.distributed import Cluster
+    from simulator.domain.job import Job
+    from studies.evaluation.distributed import Cluster
 
 
 @final
@@ -29,7 +29,7 @@ class Machines:
 
     def idle_note(self, counts: Counts) -> str:
         """Returns a remark where there are workers and this process simulated everything; else an empty one."""
-        from studies.distributed import LEAST_DESIGNS_PER_CHUNK
+        from studies.evaluation.distributed import LEAST_DESIGNS_PER_CHUNK
 
         if self._cluster is None or self._cluster.has_simulated or counts.num_simulated == 0:
             return ""
@@ -55,7 +55,7 @@ def machines(num_workers: int | None = None, scheduler: str | None = None) -> It
     if scheduler is None and num_workers is None:
         yield Machines()
         return
-    from studies.distributed import cluster_at, local_cluster
+    from studies.evaluation.distributed import cluster_at, local_cluster
 
     with cluster_at(scheduler) if scheduler is not None else local_cluster(num_workers or 1) as cluster:
         yield Machines(cluster)

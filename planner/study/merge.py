@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from planner.study.facts import MERGED_FROM, STATUS, Leaf, Leaves, hash_of_leaves, job_of, leaves_of
+from simulator.domain.job import Job
 from simulator.errors import StudyError
-from simulator.job import Job
-from studies.journal import Journal
-from studies.plan_keys import Keys, plan_keys
+from studies.designs.plan_keys import Keys, plan_keys
+from studies.files.journal import Journal
 
 MAY_DIFFER = ("name", "search")
 """Fields of a job in which studies that are merged may differ."""

@@ -15,9 +15,9 @@ from planner.recommendation import Design
 from planner.study.facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
 from simulator.errors import OtherVersionError, StudyError
 from simulator.record import Record
-from studies.archive import Archive
-from studies.journal import Journal
-from studies.store import StudyStore, is_running
+from studies.designs.archive import Archive
+from studies.files.journal import Journal
+from studies.files.store import StudyStore, is_running
 
 State = Literal["running", "stopped", "recommended", "infeasible", "merged", "damaged", "other_version"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from planner import human
-from planner.front_view import show_designs
-from planner.text_blocks import grid, headline, plain_table, sentences, title
+from planner.text import human
+from planner.text.text_blocks import grid, headline, plain_table, sentences, title
+from planner.views.front_view import show_designs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,16 +20,16 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import LAYOUT_RULES, layout_excess
-from planner.arguments import check_kind, path_given
 from planner.fastest_layout import fastest_layout
+from planner.input.arguments import check_kind, path_given
+from planner.input.plan_saves import without_interval
+from planner.input.record_input import read_record
 from planner.job.file import load_job, parse_job
-from planner.plan_saves import without_interval
-from planner.record_input import read_record
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.offer import GpuRange
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.offer import GpuRange
-from simulator.plan import CheckpointScheme, PlanTable
 from simulator.record import Record
 
 AUTO: Literal["auto"] = "auto"

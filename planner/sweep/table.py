@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.arguments import check_kind
+from planner.input.arguments import check_kind
 from planner.sweep.grid import AUTO, Sweep, SweepPoint
 from simulator.units import DAY, JOULES_PER_KWH
-from studies.design_table import plan_columns
+from studies.tracking.design_table import plan_columns
 
 Row = dict[str, object]
 BROKEN = "broken_constraint"

@@ -8,10 +8,10 @@ from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from constraints.registry import CONSTRAINTS
-from planner import human
 from planner.sweep.grid import Sweep, as_written
 from planner.sweep.table import BROKEN, Row, can_run
-from planner.text_blocks import grid, headline, sentences, title
+from planner.text import human
+from planner.text.text_blocks import grid, headline, sentences, title
 from simulator.units import MINUTE
 
 if TYPE_CHECKING:

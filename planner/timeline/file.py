@@ -8,10 +8,10 @@ from itertools import chain
 from pathlib import Path
 
 from planner import __version__
-from planner.own_files import check_own_file, replacing
+from planner.input.own_files import check_own_file, replacing
 from planner.timeline.trace import Entry, run_entries, step_entries
-from simulator.pipeline.timeline import StepTimeline
-from simulator.run.timeline import RunTimeline
+from simulator.run_timeline import RunTimeline
+from simulator.step.timeline import StepTimeline
 
 HEAD = '{"otherData": {"producer": "capplan timeline"'
 """How every timeline begins, and no other file."""

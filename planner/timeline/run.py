@@ -6,10 +6,10 @@ import numpy as np
 
 from planner import __version__
 from planner.timeline.stages import TimelineSummary
-from simulator.job import Job
-from simulator.plan import Plan
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 from simulator.record import Record
-from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunEvents, RunTimeline
 from simulator.table import Floats
 
 STOPPED_NAMES = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.pipeline.timeline import StepTimeline
 from simulator.record import Record
-from simulator.step_events import EventKind
+from simulator.step.step_events import EventKind
+from simulator.step.timeline import StepTimeline
 
 
 class StageTime(Record):

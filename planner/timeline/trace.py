@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner import human
-from simulator.pipeline.timeline import StepTimeline
-from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
-from simulator.step_events import ALL, EXPOSED_NAMES, PASSES, EventKind
+from planner.text import human
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
+from simulator.step.step_events import ALL, EXPOSED_NAMES, PASSES, EventKind
+from simulator.step.timeline import StepTimeline
 from simulator.units import MICROSECOND
 
 STAGES, NETWORK, RUN = 0, 1, 2

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
-from planner import human
-from planner.text_blocks import sentences, title
-from simulator.pipeline.timeline import StepTimeline
-from simulator.step_events import ALL, EventKind, StepEvents
+from planner.text import human
+from planner.text.text_blocks import sentences, title
+from simulator.step.step_events import ALL, EventKind, StepEvents
+from simulator.step.timeline import StepTimeline
 from simulator.table import Floats, Integers
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from planner import __version__
 from planner.trace import capture_script as trace_capture_script
 from planner.trace.capture_script import GRAPH, OUTCOME, PROFILE
 from planner.trace.export import check_trace_target
-from simulator.deep.kineto import read_steps
-from simulator.deep.profiled_trace import joined
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.trace_file import write_trace_file
+from simulator.deep.traces.kineto import read_steps
+from simulator.deep.traces.profiled_trace import joined
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.trace_file import write_trace_file
 from simulator.errors import CapplanError, InputError, Problem
 from simulator.record import Record
 from simulator.table import Floats

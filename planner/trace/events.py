@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.deep.played_step import StepRun
 from planner.timeline.trace import Entry, microseconds, span_times
-from simulator.deep.tasks import NONE, TaskGraph
+from simulator.deep.playing.tasks import NONE, TaskGraph
 from simulator.errors import InputError, Problem
 
 COMPUTE, NETWORK = 0, 1

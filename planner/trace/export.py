@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from planner.own_files import check_own_file
+from planner.input.own_files import check_own_file
 from planner.trace.request import TraceRequest
-from simulator.deep.chakra_export import ChakraExport, chakra_export
-from simulator.deep.plan_export import export_plan
-from simulator.deep.profiled_trace import read_profiled
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.trace_file import is_trace_file, write_trace_file
+from simulator.deep.plans.plan_export import export_plan
+from simulator.deep.traced_steps.chakra_export import ChakraExport, chakra_export
+from simulator.deep.traces.profiled_trace import read_profiled
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.trace_file import is_trace_file, write_trace_file
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
-from simulator.job import Job
-from simulator.plan import Plan
 
 NAME = "step"
 """How the files begin: `step.0.et`."""

@@ -9,17 +9,17 @@ import numpy as np
 
 from planner import __version__
 from planner.deep.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
-from planner.pair_text import Pairs, read_pairs
-from planner.problems import nearest
+from planner.input.pair_text import Pairs, read_pairs
+from planner.input.problems import nearest
 from planner.trace.events import check_size
 from planner.trace.request import Rules, TraceRequest
 from planner.trace.simulation import asked_trace, operator_model
-from simulator.deep.division import with_batch
-from simulator.deep.hop import MOST_GAP, HopResult, HopRules, hop_result, hop_step
-from simulator.deep.hop_graphs import HopGraph, checked_graph, hop_graph
-from simulator.deep.play import play
-from simulator.deep.trace_text import broken, read_json
-from simulator.deep.waits import waits
+from simulator.deep.playing.play import play
+from simulator.deep.playing.waits import waits
+from simulator.deep.traced_steps.division import with_batch
+from simulator.deep.traced_steps.hop import MOST_GAP, HopResult, HopRules, hop_result, hop_step
+from simulator.deep.traced_steps.hop_graphs import HopGraph, checked_graph, hop_graph
+from simulator.deep.traces.trace_text import broken, read_json
 from simulator.errors import check_rules
 from simulator.record import Record
 from simulator.table import Floats, Integers

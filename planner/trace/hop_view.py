@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner import human
-from planner.text_blocks import grid, headline, sentences, title
+from planner.text import human
+from planner.text.text_blocks import grid, headline, sentences, title
 from planner.trace.hop_simulation import HopAnswer, HopWorker
 from planner.trace.view import show_links
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 
-from planner.pair_text import Pairs, read_pairs
+from planner.input.pair_text import Pairs, read_pairs
 from planner.trace.request import TraceRequest
 from simulator import catalog
-from simulator.deep.extrapolate import Extrapolation
-from simulator.deep.memory import Lifetimes
-from simulator.deep.memory_tiers import MemoryTier
-from simulator.deep.offload import Offload
+from simulator.deep.traced_steps.extrapolate import Extrapolation
+from simulator.deep.traced_steps.memory import Lifetimes
+from simulator.deep.traced_steps.memory_tiers import MemoryTier
+from simulator.deep.traced_steps.offload import Offload
 from simulator.record import Record
 
 KEYS = (

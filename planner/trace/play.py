@@ -19,12 +19,12 @@ from planner.deep.played_step import (
 )
 from planner.trace.events import check_size
 from planner.trace.request import TraceRequest
-from simulator.deep.chakra import ChakraNode, NodeType
-from simulator.deep.chakra_files import read_chakra_trace
-from simulator.deep.chakra_play import Groups, chakra_step
-from simulator.deep.play import play
-from simulator.deep.trace_text import broken, read_json
-from simulator.deep.waits import Accelerators, receivers, same_operators, waits
+from simulator.deep.playing.play import play
+from simulator.deep.playing.waits import Accelerators, receivers, same_operators, waits
+from simulator.deep.traced_steps.chakra_play import Groups, chakra_step
+from simulator.deep.traces.chakra import ChakraNode, NodeType
+from simulator.deep.traces.chakra_files import read_chakra_trace
+from simulator.deep.traces.trace_text import broken, read_json
 
 _TRACE = re.compile(r"(.+)\.(\d{1,6})\.(?:et|json)", re.ASCII)
 _MOST_TRACES = 10**6

@@ -15,18 +15,18 @@ from pathlib import Path
 import numpy as np
 
 from planner.deep.network_file import load_network
-from planner.problems import nearest
+from planner.input.problems import nearest
 from simulator import catalog
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.operator_model import Rates
-from simulator.deep.parallelism import MOST_MICROBATCHES, GradientSync, Parallelism, PipelineOrder
-from simulator.deep.read import read_operator_trace
-from simulator.deep.slow_links import slowed
-from simulator.deep.topologies import cluster, fully_connected, photonic, ring, switch
-from simulator.deep.topology import Topology
-from simulator.deep.trace import OperatorTrace
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.slow_links import slowed
+from simulator.deep.networks.topologies import cluster, fully_connected, photonic, ring, switch
+from simulator.deep.networks.topology import Topology
+from simulator.deep.traced_steps.operator_model import Rates
+from simulator.deep.traces.parallelism import MOST_MICROBATCHES, GradientSync, Parallelism, PipelineOrder
+from simulator.deep.traces.read import read_operator_trace
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.domain.hardware import Accelerator
 from simulator.errors import InputError, Problem
-from simulator.hardware import Accelerator
 from simulator.record import Choice
 from simulator.table import Floats
 from simulator.units import GIGA, MICROSECOND
@@ -100,7 +100,7 @@ class TraceRequest:
     latency_s: float = MICROSECOND
     """Of a cable."""
     ramp_s: float = 0.0
-    """What small collectives lose on a cable, see `simulator.deep.topology`; in `NODES` on those to the switch of a node."""
+    """What small collectives lose on a cable (`simulator.deep.networks.topology`); in `NODES` on those to switches of nodes."""
     gpus_per_node: int = 8
     card_bytes_per_s: float = 50 * GIGA
     """Of a network card of a node."""
@@ -109,7 +109,7 @@ class TraceRequest:
     set_up_s: float = 0.02
     """From asking for a circuit until it is up (TrioSim's default)."""
     slow_links: Mapping[str, float] = field(default_factory=dict)
-    """Share of their bandwidth that links have left, see `simulator.deep.slow_links`."""
+    """Share of their bandwidth that links have left, see `simulator.deep.networks.slow_links`."""
     collectives: Algorithm = Algorithm.AUTO
     """How all-reduces, all-gathers and reduce-scatters run."""
     speeds: dict[int, float] = field(default_factory=dict)

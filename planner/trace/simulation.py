@@ -19,19 +19,19 @@ from planner.deep.played_step import (
 from planner.trace.events import check_num_events, check_size
 from planner.trace.offload_request import MemoryUse, memory_use, offload_asked
 from planner.trace.request import NetworkKind, Rules, Times, TraceRequest
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.division import kept_in_proportion, moved
-from simulator.deep.extrapolate import Extrapolation, num_whole_tasks, spread_step
-from simulator.deep.fold import Fold
-from simulator.deep.memory import lifetimes
-from simulator.deep.operator_model import OperatorModel, fit_operators, samples_of
-from simulator.deep.parallelism import GradientSync, Parallelism
-from simulator.deep.play import SharingRule, play
-from simulator.deep.step_request import StepRequest
-from simulator.deep.topology import Topology
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.triosim import TrioSimCase, TrioSimStep, triosim_step
-from simulator.deep.waits import Accelerators, of_stages, receivers, waits
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import SharingRule, play
+from simulator.deep.playing.waits import Accelerators, of_stages, receivers, waits
+from simulator.deep.traced_steps.division import kept_in_proportion, moved
+from simulator.deep.traced_steps.extrapolate import Extrapolation, num_whole_tasks, spread_step
+from simulator.deep.traced_steps.fold import Fold
+from simulator.deep.traced_steps.memory import lifetimes
+from simulator.deep.traced_steps.operator_model import OperatorModel, fit_operators, samples_of
+from simulator.deep.traced_steps.step_request import StepRequest
+from simulator.deep.traced_steps.triosim import TrioSimCase, TrioSimStep, triosim_step
+from simulator.deep.traces.parallelism import GradientSync, Parallelism
+from simulator.deep.traces.trace import OperatorTrace
 from simulator.errors import InputError, Problem, check_rules
 
 

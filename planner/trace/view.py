@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from planner import human
 from planner.deep.played_step import CIRCUITS, AcceleratorTime, CircuitSummary, PlayedStep
 from planner.deep.wait_words import waits_of_all
-from planner.text_blocks import bar, grid, headline, sentences, title
+from planner.text import human
+from planner.text.text_blocks import bar, grid, headline, sentences, title
 from planner.trace.offload_request import MemoryUse
 from planner.trace.play import PlayAnswer
 from planner.trace.simulation import TraceAnswer

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from planner.compare.inputs import in_short
-from planner.design_view import layout
 from planner.recommendation import MlflowRecord, Recommendation, Status
-from simulator.job import Job
+from planner.views.design_view import layout
+from simulator.domain.job import Job
+from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.record import Record
-from simulator.reliability import RELIABILITY_PRESETS, Reliability
-from studies.mlflow_session import MAX_PARAM_CHARACTERS, without_password
-from studies.recording import Ending, Recording
-from studies.tracking import RunStatus, StudyTracker
+from studies.tracking.mlflow_session import MAX_PARAM_CHARACTERS, without_password
+from studies.tracking.recording import Ending, Recording
+from studies.tracking.tracker import RunStatus, StudyTracker
 
 RUN_STATUS: dict[Status, RunStatus] = {
     "recommended": "FINISHED",

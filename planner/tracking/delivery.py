@@ -9,10 +9,10 @@ from planner.recommendation import MlflowRecord
 from planner.study.facts import ANSWER, DELIVERED_TO, check_not_merged, job_of, stored_answer
 from planner.tracking.sending import Target, sending
 from simulator.errors import StudyError
-from studies.journal import Journal
-from studies.run_lookup import holds_study
-from studies.store import only_runner
-from studies.tracking import nothing_to_wait_for
+from studies.files.journal import Journal
+from studies.files.store import only_runner
+from studies.tracking.run_lookup import holds_study
+from studies.tracking.tracker import nothing_to_wait_for
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,8 @@ from contextlib import closing, contextmanager
 from typing import IO
 
 from simulator.errors import InputError, Problem, TrackingError
-from studies.mlflow_session import check_usable, mlflow_at, sqlite_file, without_password
-from studies.store_address import resolve_tracking_uri
+from studies.tracking.mlflow_session import check_usable, mlflow_at, sqlite_file, without_password
+from studies.tracking.store_address import resolve_tracking_uri
 
 LOOPBACK = "127.0.0.1"
 """No other machine reaches this address."""

@@ -21,15 +21,15 @@ from planner.report.designs import cloud_of_table
 from planner.report.files import write_page, write_pictures
 from planner.study.facts import keep_of
 from planner.tracking.content import asked_params, finish, inputs_profile, record_of, study_tags
+from simulator.domain.job import Job
 from simulator.errors import TrackingError, system_reason
-from simulator.job import Job
-from studies.archive import Archive
-from studies.design_parts import PARTS, DesignParts
-from studies.mlflow_session import without_password
-from studies.recording import PICTURE_FOLDER, Recording
-from studies.run_lookup import finished_children, open_once
-from studies.store_address import asked_store, resolve_tracking_uri
-from studies.tracking import Settle, StudyTracker
+from studies.designs.archive import Archive
+from studies.files.design_parts import PARTS, DesignParts
+from studies.tracking.mlflow_session import without_password
+from studies.tracking.recording import PICTURE_FOLDER, Recording
+from studies.tracking.run_lookup import finished_children, open_once
+from studies.tracking.store_address import asked_store, resolve_tracking_uri
+from studies.tracking.tracker import Settle, StudyTracker
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from planner.tracking.content import RESULT_TAGS, RESULTS
 from simulator.errors import TrackingError
-from studies.mlflow_session import mlflow_at
+from studies.tracking.mlflow_session import mlflow_at
 
 STUDIES: Final = "capplan-studies"
 """Key of the view of studies: what was asked, and what was recommended."""

@@ -35,7 +35,7 @@ from planner.validation.interval import (
     interval_of,
 )
 from planner.validation.open_choices import open_log_ratios
-from simulator.calibration import Calibration
+from simulator.domain.calibration import Calibration
 from simulator.table import Floats
 
 MIN_RANKED = 4

@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import cache
 
 from constraints.evaluation import Evaluation, judge
-from simulator.chunks import split_layers
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.rank import Rank
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.machine.training import SOFTWARE, TrainingConstants, training_constants
 from simulator.shipped import shipped_rows
 from simulator.simulate import layout_memory, outcomes_of
-from simulator.step import simulate_step
-from simulator.training import SOFTWARE, TrainingConstants, training_constants
+from simulator.step.step import simulate_step
 
 FILE = "data/held_out_constants.csv"
 

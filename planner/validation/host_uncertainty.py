@@ -16,14 +16,14 @@ import numpy as np
 
 from planner.calibration.steps import Batch, RankOf
 from planner.calibration.unknowns import LAUNCHES, RANGES
-from simulator.calibrated import TRAINING_FIELDS
-from simulator.calibration import Calibration
-from simulator.job import Job
-from simulator.plan import PlanTable
-from simulator.rank import Rank
-from simulator.step_error import Z_80
+from simulator.accuracy.step_error import Z_80
+from simulator.domain.calibration import Calibration
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.calibrated import TRAINING_FIELDS
+from simulator.machine.rank import Rank
+from simulator.machine.training import TrainingConstants, training_constants
 from simulator.table import Floats
-from simulator.training import TrainingConstants, training_constants
 
 
 def host_log_ratios(

@@ -25,10 +25,17 @@ import numpy as np
 from planner.measured.reach import reach_of_row
 from planner.measured.runs import Comparison, Row, compare, read_rows
 from planner.measured.software_families import software_family
-from simulator.calibration import Calibration
-from simulator.hardware import Precision
-from simulator.step_error import ANY, UNMEASURED_RATIO, UNSEEN_RATIOS, Sides, architecture_ratio, less_sure
-from simulator.step_reach import Reach
+from simulator.accuracy.step_error import (
+    ANY,
+    UNMEASURED_RATIO,
+    UNSEEN_RATIOS,
+    Sides,
+    architecture_ratio,
+    less_sure,
+)
+from simulator.domain.calibration import Calibration
+from simulator.domain.hardware import Precision
+from simulator.step.step_reach import Reach
 from simulator.table import Floats
 
 Kind = tuple[str, str, str]

@@ -10,22 +10,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import cast
 
+from planner.input.plan_input import plan_of
 from planner.job.file import parse_job
 from planner.measured.framework_habits import habits_of
 from planner.measured.habits import Habits
-from planner.plan_input import plan_of
 from simulator import catalog
-from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.workload import Workload
 from simulator.record import Choice
-from simulator.workload import Workload
+from simulator.run.interruptions import sufficient_spare_nodes
 
 TYPICAL = "typical"
 """The preset of a planner who knows no fleet of his own."""
 RULES: Mapping[str, str] = {
     "software": "the habits of the framework (`planner.measured.framework_habits`), as for the steps of docs/validation.md",
-    "spare nodes": "as many as searches take: 99 of 100 failures find one (`simulator.interruptions.sufficient_spare_nodes`)",
+    "spare nodes": "as searches take them: 99 of 100 failures find one (`simulator.run.interruptions.sufficient_spare_nodes`)",
     "failures, restarts, stragglers": f"the preset `{TYPICAL}`",
     "saves": "the defaults of a plan: scheme `async`, at the interval that loses least",
     "storage": "the default of a job",

@@ -18,8 +18,8 @@ import numpy as np
 from planner.measured.hardware import LESS_POWERFUL_H100
 from planner.measured.runs import Comparison, Row, compare, reason_against, whole_share
 from simulator import catalog
-from simulator.calibration import Calibration
-from simulator.model import AttentionKernel, ContextExchange
+from simulator.domain.calibration import Calibration
+from simulator.domain.model import AttentionKernel, ContextExchange
 from simulator.table import Floats
 
 OTHER_KERNELS: Mapping[AttentionKernel, tuple[AttentionKernel, ...]] = {

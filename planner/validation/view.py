@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from planner.human import count, digits, percent, signed_percent, whole_percent
-from planner.problems import shown
+from planner.input.problems import shown
+from planner.text.human import count, digits, percent, signed_percent, whole_percent
 from planner.validation.comparison import Choice, MemoryVerdicts, Score
 from planner.validation.report import (
     MemoryScore,

@@ -10,8 +10,8 @@ from planner.validation.known_run import RULES, Input, KnownRun, Origin
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import Simulated, published_runs, simulated
 from planner.validation.whole_runs_page import off, table
-from simulator.accuracy import EXPERTS_ERROR_FRACTION
-from simulator.plan import PlanTable
+from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
+from simulator.domain.plan import PlanTable
 from simulator.units import GIB
 
 MT_NLG, DEEPSEEK = "run-030", "run-101"

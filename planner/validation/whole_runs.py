@@ -18,11 +18,11 @@ from planner.validation.held_out import constants_without, evaluate_with
 from planner.validation.known_run import KnownRun
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from simulator.catalog import accelerator
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.machine.training import TrainingConstants, training_constants
 from simulator.shipped import shipped_rows
-from simulator.training import TrainingConstants, training_constants
 from simulator.units import HOUR, JOULES_PER_MWH
 
 FILE = "data/published_runs.csv"

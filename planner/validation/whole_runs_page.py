@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from objectives.baselines import nameplate_energy_j
-from planner import human
+from planner.text import human
 from planner.validation.whole_run_jobs import MLPERF_STEPS, MLPERF_WORK_STEPS
 from planner.validation.whole_runs import (
     Prediction,
@@ -16,7 +16,7 @@ from planner.validation.whole_runs import (
     published_runs,
 )
 from simulator.catalog import accelerator, node
-from simulator.power import PHASE_FRACTIONS
+from simulator.machine.power import PHASE_FRACTIONS
 from simulator.units import JOULES_PER_MWH, KILO
 
 METERED_RUN = "run-093"

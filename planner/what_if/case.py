@@ -11,10 +11,10 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable, excess_over, limited_quantities
 from objectives.pausing import PausedTable, paused_runs
 from objectives.usage import Usage
-from planner import human
 from planner.comparisons import WhatIfCase
-from simulator.job import Job
-from simulator.options import Pause
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.options import Pause
 from simulator.table import Floats
 from simulator.units import DAY, HOUR, JOULES_PER_KWH
 

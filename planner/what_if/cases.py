@@ -10,16 +10,16 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
 from objectives.pausing import best_start
-from planner import human
 from planner.comparisons import WhatIfCase
 from planner.grid_conventions import grid_convention, unlike_grids
 from planner.purchase.fleet_refresh import Best, refreshed
+from planner.text import human
 from planner.what_if.case import case_of, hours_to_spare, paused_case
-from simulator.hardware import Site
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.offer import Estimate
-from simulator.options import Pause
+from simulator.domain.hardware import Site
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate
+from simulator.domain.options import Pause
 from simulator.units import HOUR
 
 PriceField = Literal["rent_usd_per_gpu_hour", "purchase_usd_per_node"]

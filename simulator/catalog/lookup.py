@@ -10,9 +10,9 @@ from typing import TypeVar, cast
 from pydantic import ValidationError
 
 from simulator.catalog.files import Confidence, Figure, current_entries, model_document
+from simulator.domain.hardware import Accelerator, Fabric, Node, Site
+from simulator.domain.model import ModelShape
 from simulator.errors import CatalogError, Problem
-from simulator.hardware import Accelerator, Fabric, Node, Site
-from simulator.model import ModelShape
 from simulator.record import Choice, Record
 
 Made = TypeVar("Made", bound=Record)

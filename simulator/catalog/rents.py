@@ -12,8 +12,8 @@ import numpy as np
 
 from simulator.catalog.files import PRICE_LIST, Figure, is_own
 from simulator.catalog.lookup import Kind, figures, require_known
+from simulator.domain.offer import Estimate
 from simulator.errors import CatalogError, Problem
-from simulator.offer import Estimate
 
 COMMITTED = ("reserved_1y", "reserved_3y")
 PLANNED = ("on_demand", *COMMITTED)

@@ -8,8 +8,8 @@ from itertools import chain
 import numpy as np
 
 from simulator.checkpoints.columns import Costs, committed, in_background, survives, two_levels, whole
-from simulator.checkpoints.options import GradientVariant
 from simulator.checkpoints.sizes import Saves
+from simulator.domain.checkpointing import GradientVariant
 from simulator.table import Floats, Integers, total
 
 

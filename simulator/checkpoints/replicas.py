@@ -12,8 +12,8 @@ from simulator.checkpoints.columns import Costs, survives
 from simulator.checkpoints.files import asynchronous
 from simulator.checkpoints.sizes import Saves
 from simulator.checkpoints.survival import replicas_outlast
-from simulator.interruption_rates import interruption_rates_per_s, lost_nodes_per_s, nodes_of_domain
 from simulator.run.columns import Interruption
+from simulator.run.interruption_rates import interruption_rates_per_s, lost_nodes_per_s, nodes_of_domain
 from simulator.table import Booleans, Floats, Integers
 from simulator.units import DAY
 

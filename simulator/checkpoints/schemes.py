@@ -9,7 +9,7 @@ back to on two levels, a fast one and the file system. The schemes are functions
     simulator.checkpoints.gradients    gradient_assisted, gradient_replica
     simulator.checkpoints.replicas     just_in_time, replica_ft
 
-Their settings and sources stand in `simulator.checkpoints.options`.
+Their settings and sources stand in `simulator.domain.checkpointing`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from simulator.checkpoints import files, gradients, levels, replicas
 from simulator.checkpoints.columns import Costs, IntervalReason
 from simulator.checkpoints.sizes import Designs, Rows, Saves
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, PlanTable
+from simulator.machine.offer_table import OfferTable
 from simulator.table import Floats, Integers, Table
 
 __all__ = ["NEVER_S", "CheckpointTable", "IntervalReason", "checkpoint_costs", "chosen_interval_s"]

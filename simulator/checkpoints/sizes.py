@@ -9,17 +9,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.checkpoints.options import Checkpointing
-from simulator.expert_ranks import expert_ranks
-from simulator.hardware import Storage
-from simulator.job import Job
-from simulator.model_states import WEIGHT_BYTES
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable, shard_group
-from simulator.reliability import Reliability
+from simulator.domain.checkpointing import Checkpointing
+from simulator.domain.hardware import Storage
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable, shard_group
+from simulator.domain.reliability import Reliability
+from simulator.domain.workload import Workload
+from simulator.layout.expert_ranks import expert_ranks
+from simulator.layout.model_states import WEIGHT_BYTES
+from simulator.layout.trained_weights import num_trained_parameters, num_trained_routed_parameters
+from simulator.machine.offer_table import OfferTable
 from simulator.table import Floats, Integers, Table, total
-from simulator.trained_weights import num_trained_parameters, num_trained_routed_parameters
-from simulator.workload import Workload
 
 Rows = NDArray[np.intp] | slice
 

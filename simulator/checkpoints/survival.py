@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from simulator.checkpoints.options import PeerPlacement
+from simulator.domain.checkpointing import PeerPlacement
 from simulator.table import Booleans, Floats
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
+from simulator.domain.model import ModelShape, ParallelBlock, QueryKeyNorm
 from simulator.errors import InputError, Problem
 from simulator.huggingface.experts import (
     dbrx_experts,
@@ -35,7 +36,6 @@ from simulator.huggingface.windows import (
     qwen_window,
     window_everywhere,
 )
-from simulator.model import ModelShape, ParallelBlock, QueryKeyNorm
 
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads")

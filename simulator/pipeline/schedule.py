@@ -59,7 +59,7 @@ class PipelineColumns(TypedDict):
     num_stages: npt.ArrayLike
     """Shape (n,), p >= 1."""
     schedule: NotRequired[npt.ArrayLike]
-    """Shape (n,), codes of `simulator.plan.Schedule`; left out: 1F1B."""
+    """Shape (n,), codes of `simulator.domain.plan.Schedule`; left out: 1F1B."""
     num_chunks_per_stage: npt.ArrayLike
     """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V and DualPipeV it is 2, else
     it is 1."""

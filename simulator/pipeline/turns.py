@@ -24,7 +24,7 @@ from simulator.compiled import compiled
 from simulator.pipeline.dual_pipe import fill_dual_pipe_v
 
 ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V, DUAL_PIPE_V = range(5)
-"""Schedules, by the codes of `simulator.plan.Schedule`."""
+"""Schedules, by the codes of `simulator.domain.plan.Schedule`."""
 
 
 class PipelineShape(NamedTuple):

@@ -21,8 +21,9 @@ from typing import Self
 
 import numpy as np
 
-from simulator.job import Job
-from simulator.plan import PlanTable, distinct_layouts
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable, distinct_layouts
+from simulator.domain.straggler_causes import StragglerPrior
 from simulator.run.spread_kernel import Memory, RunSpread, exceedances, quantiles
 from simulator.run.stragglers import (
     draw_straggler_slowdowns,
@@ -31,8 +32,7 @@ from simulator.run.stragglers import (
 )
 from simulator.run.strata import strata_of
 from simulator.run.wall_time import RunTable
-from simulator.step import StepTable
-from simulator.stragglers.causes import StragglerPrior
+from simulator.step.step import StepTable
 from simulator.table import Floats, Integers
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048

@@ -1,7 +1,7 @@
 """By how much do a fleet's stragglers slow the designs of a job down? The prior over jobs; causes, where they are known.
 
 The prior compares with accelerators that are all alike (arXiv 2505.05713), while a simulated step waits for the slowest of
-its N already, by the factor g(N) (`simulator.training`). What is left of its excess X is the share
+its N already, by the factor g(N) (`simulator.machine.training`). What is left of its excess X is the share
 
     kappa = max(0, (1 + E[X])/g - 1) / E[X],    S = 1 + kappa X,
 
@@ -14,15 +14,15 @@ import math
 
 import numpy as np
 
-from simulator.job import Job
-from simulator.micro_batches import num_micro_batches
-from simulator.offer_table import OfferTable
-from simulator.plan import PlanTable
-from simulator.step import StepTable
-from simulator.stragglers.causes import StragglerPrior
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.domain.straggler_causes import StragglerPrior
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.training import training_constants
+from simulator.step.step import StepTable
 from simulator.stragglers.slowdown import StragglerDesigns, draw_slowdowns, expected_slowdown
 from simulator.table import Floats
-from simulator.training import training_constants
 
 _NO_EXCESS = 1e-300
 """A prior without excess has no share of it, and divides by nothing."""

@@ -44,7 +44,7 @@ FIRST_INTERRUPTION = 0
 SAVE_STALL, BACKPRESSURE, COMMIT, DURABLE_WRITE, REDUCED, SAVE_AHEAD, REPLACEMENT, RESTART, RESTORE = range(
     4, 13
 )
-"""Codes of `simulator.run.timeline.RunEventKind`."""
+"""Codes of `simulator.run_timeline.RunEventKind`."""
 
 
 class LoggedEvent(Protocol):

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.checkpoints.schemes import CheckpointTable, chosen_interval_s
-from simulator.evaluation import evaluation_time_s
-from simulator.interruptions import InterruptionTable, interruptions, mean_time_between_failures_s
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.columns import RunColumns, RunOptions
+from simulator.run.evaluation import evaluation_time_s
 from simulator.run.events import (
     RunReplications,
     expected_ledger_and_delays,
     optimal_interval_s,
     simulate_runs,
 )
+from simulator.run.interruptions import InterruptionTable, interruptions, mean_time_between_failures_s
 from simulator.run.stragglers import draw_straggler_slowdowns, expected_straggler_slowdown
-from simulator.step import StepTable
+from simulator.step.step import StepTable
 from simulator.table import Booleans, Floats, Table, total
 from simulator.units import DAY
 

@@ -32,7 +32,7 @@ def play_replicas(
         forward_s: `(R, C, m)` forwards by replica, chunk in model order and micro-batch; chunk c is on stage c mod p, and
             under ZB-V and DualPipeV on stage 2 p - 1 - c from chunk p on.
         backward_s: `(R, C, m)` backwards, weight gradients included.
-        schedule: code of `simulator.plan.Schedule`.
+        schedule: code of `simulator.domain.plan.Schedule`.
         weight_gradient_fraction: share of a backward that a schedule with split backwards does later.
         group_size: micro-batches in turn of a chunk where a stage has several under 1F1B; 0: p.
 

@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
+from simulator.domain.straggler_causes import Stragglers
 from simulator.shipped import shipped_rows
-from simulator.stragglers.causes import Stragglers
 from simulator.table import Floats
 
 _QUANTILES = (np.arange(20_000) + 0.5) / 20_000

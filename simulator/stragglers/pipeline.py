@@ -41,9 +41,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
+from simulator.domain.plan import SPLIT_BACKWARD, Schedule
 from simulator.order_statistics import expected_maximum
 from simulator.pipeline.turns import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_V
-from simulator.plan import SPLIT_BACKWARD, Schedule
 from simulator.shipped import shipped_rows
 from simulator.table import Booleans, Floats, Integers
 
@@ -67,7 +67,7 @@ def fill_cycles(
     """Returns how many cycles of other stages an ideal step has beside those of the slowest one, `(n,)`.
 
     Args:
-        schedule: codes of `simulator.plan.Schedule`.
+        schedule: codes of `simulator.domain.plan.Schedule`.
         num_stages: p.
         num_chunks: v, of a stage.
         num_micro_batches: m.
@@ -90,7 +90,7 @@ class PipelineShape:
     """Pipelines `(n,)`, or `(n, 1)` where their results are to be `(n, R)`."""
 
     schedule: Integers
-    """Codes of `simulator.plan.Schedule`."""
+    """Codes of `simulator.domain.plan.Schedule`."""
     num_stages: Integers
     num_chunks_per_stage: Integers
     num_micro_batches: Integers

@@ -26,14 +26,14 @@ from typing import Any, Self, assert_never
 import numpy as np
 from scipy.special import bdtr, pdtrik
 
+from simulator.domain.plan import PlanTable, Recompute, interleaved_groups, splits_backward
+from simulator.domain.straggler_causes import StragglerModel, StragglerPrior, Stragglers
 from simulator.order_statistics import (
     drawn_maximum,
     expected_maximum,
     lognormal_factor,
 )
-from simulator.plan import PlanTable, Recompute, interleaved_groups, splits_backward
-from simulator.step import StepTable
-from simulator.stragglers.causes import StragglerModel, StragglerPrior, Stragglers
+from simulator.step.step import StepTable
 from simulator.stragglers.noise import sequence_deviation
 from simulator.stragglers.pipeline import MicroBatchNoise, NoiseKind, PipelineShape, fill_cycles
 from simulator.table import Floats, Integers, Table, total
@@ -54,7 +54,7 @@ class StragglerDesigns(Table):
     """What stragglers meet in each design, `(n,)`."""
 
     schedule: Integers
-    """Codes of `simulator.plan.Schedule`."""
+    """Codes of `simulator.domain.plan.Schedule`."""
     num_replicas: Integers
     """D."""
     ranks_per_stage: Integers

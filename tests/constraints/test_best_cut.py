@@ -12,11 +12,11 @@ from constraints.best_cut import best_cut, own_cuts, present_cut
 from constraints.cut_bounds import fast_cuts
 from constraints.plan_costs import plan_costs
 from constraints.stage_balance import balance_of, balanced_stages
-from simulator.activations import in_flight_chunks
 from simulator.cuts import micro_batches_of, simulate_cuts, stage_figures
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable, Schedule
 from simulator.errors import InputError
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable, Schedule
+from simulator.memory.activations import in_flight_chunks
 from simulator.simulate import simulate
 from tests.support import H100_RENTED, job_with
 

@@ -15,11 +15,11 @@ from constraints.lattice import cross_run_knobs, enumerate_layouts, num_run_knob
 from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import Block, Space, pruned_space
 from constraints.step_bound import bound_step
-from simulator.expert_ranks import shares_nothing
-from simulator.hardware import Precision
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable, Schedule, runs_in_pairs
+from simulator.domain.hardware import Precision
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, PlanTable, Schedule, runs_in_pairs
+from simulator.layout.expert_ranks import shares_nothing
 from simulator.simulate import simulate
 from simulator.table import Floats
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with

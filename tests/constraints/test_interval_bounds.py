@@ -17,10 +17,10 @@ from constraints.interval_bounds import (
 )
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.limits import limited_quantities
-from simulator.energy import EnergyTable
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.plan import CheckpointScheme
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
+from simulator.run.energy import EnergyTable
 from simulator.run.wall_time import PARTS
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 

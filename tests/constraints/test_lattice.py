@@ -9,9 +9,9 @@ import pytest
 
 from constraints.lattice import cross_run_knobs, divisors, enumerate_layouts, num_run_knobs
 from constraints.layout import is_valid_layout
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, PlanTable, Recompute, Schedule
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, PlanTable, Recompute, Schedule
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 TINY = {

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from constraints.layout import LAYOUT_RULES, can_save_by, is_valid_layout, layout_excess
-from simulator.job import Job
-from simulator.plan import CheckpointScheme
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 
 ANY_H100 = {**H100_RENTED, "num_gpus": {"min": 8, "max": 20_000}}

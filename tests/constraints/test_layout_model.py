@@ -9,7 +9,7 @@ import pytest
 
 from constraints.lattice import enumerate_layouts
 from constraints.layout_model import all_degrees, conflicting_rules, nearest_layout
-from simulator.job import Job
+from simulator.domain.job import Job
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}

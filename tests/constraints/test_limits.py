@@ -15,7 +15,7 @@ from constraints.limits import (
     set_limits,
     with_limits,
 )
-from simulator.limits import Limits
+from simulator.domain.limits import Limits
 from tests.support import job_with, plans_with
 
 PLANS = plans_with(

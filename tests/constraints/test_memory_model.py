@@ -9,8 +9,8 @@ import pytest
 
 from constraints.lattice import enumerate_layouts
 from constraints.memory_model import explain_memory, least_memory
-from simulator.job import Job
-from simulator.offer_table import OfferTable
+from simulator.domain.job import Job
+from simulator.machine.offer_table import OfferTable
 from simulator.simulate import layout_memory
 from simulator.table import Floats
 from tests.support import A100_RENTED, H100_RENTED, job_with

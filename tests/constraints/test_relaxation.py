@@ -15,10 +15,10 @@ from constraints.evaluation import Evaluation, evaluate, judge
 from constraints.limits import LIMIT_NAMES, check_limits, limited_quantities, with_limits
 from constraints.relaxation import LeastValues, rounded_up
 from constraints.space import Space, pruned_space
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.table import Floats
-from studies.plan_keys import are_same, plan_keys
+from studies.designs.plan_keys import are_same, plan_keys
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 JOBS: Mapping[str, Job] = {

@@ -9,8 +9,8 @@ from constraints import lattice, space
 from constraints.bounds import bound
 from constraints.lattice import enumerate_layouts, layout_blocks, num_run_knobs
 from constraints.space import Space, pruned_space
-from simulator.plan import PlanTable
-from studies.plan_keys import are_same
+from simulator.domain.plan import PlanTable
+from studies.designs.plan_keys import are_same
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
 JOB = job_with(H100_RENTED, A100_RENTED, limits={"budget_usd": 6_000.0, "power_w": 1e9})

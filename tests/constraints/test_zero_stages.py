@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from constraints.evaluation import evaluate
 from constraints.lattice import enumerate_layouts
 from planner import Recommendation, recommend
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from tests.support import job_with
 
 STAGES = [0, 1, 2, 3]

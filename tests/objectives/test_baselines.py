@@ -18,7 +18,7 @@ from objectives.carbon import embodied_parts, operational_kgco2e
 from objectives.cost import total
 from objectives.usage import Usage
 from simulator import catalog
-from simulator.embodied import Dies
+from simulator.domain.embodied import Dies
 from simulator.errors import InputError
 from tests.support import A100_RENTED, job_with, plans_with
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from objectives.break_even import payback_months, rent_or_own
 from objectives.cost import cost_parts, total
 from objectives.usage import Usage
-from simulator.job import Job
-from simulator.ownership import Ownership
+from simulator.domain.job import Job
+from simulator.domain.ownership import Ownership
 from tests.objectives.test_cost import PLANS, SITE, usage
 from tests.support import H100_BOUGHT, H100_RENTED, job_with
 

@@ -11,9 +11,9 @@ from constraints.evaluation import evaluate
 from objectives.carbon import carbon_parts, embodied_parts, market_kgco2e, replacement_kgco2e, water_l
 from objectives.scores import COST_PARTS, ScoreTable
 from objectives.usage import Usage
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.options import CarbonScope
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.options import CarbonScope
 from simulator.simulate import simulate
 from simulator.table import Floats
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with

@@ -13,8 +13,8 @@ from objectives.break_even import rent_or_own
 from objectives.cost import cost_parts
 from objectives.scores import COST_PARTS, EMBODIED_PARTS, score
 from objectives.usage import Usage
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
 from simulator.run.wall_time import PARTS as RUN_PARTS
 from simulator.simulate import simulate
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with

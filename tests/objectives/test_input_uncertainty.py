@@ -14,9 +14,9 @@ from objectives.drawn_scores import drawn_figures, drawn_objectives
 from objectives.input_uncertainty import DrawnObjectives, draw_objectives, objectives_at_ends
 from objectives.metrics import metrics
 from objectives.unsure_inputs import UnsureInput, estimate_factors, unsure_inputs
-from simulator.job import Job
-from simulator.offer import Estimate
-from simulator.options import Factors, InputFactors
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate
+from simulator.domain.options import Factors, InputFactors
 from simulator.table import Floats
 from tests.objectives.unsure_jobs import FIXED, PLACE, SURE, only, runs_at, two_offers
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with

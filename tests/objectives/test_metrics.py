@@ -11,7 +11,7 @@ import pytest
 from constraints.evaluation import Evaluation, evaluate
 from objectives.metrics import MetricTable, metrics
 from objectives.scores import ScoreTable
-from simulator.job import Job
+from simulator.domain.job import Job
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 
 PLANS = plans_with({"num_gpus": 16})

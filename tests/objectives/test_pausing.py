@@ -8,12 +8,12 @@ import pytest
 from objectives.pausing import best_start, pause_overhead_s, paused_runs
 from objectives.scores import score
 from objectives.usage import Usage
-from simulator.hourly import HourlyProfile
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.options import Pause
-from simulator.plan import CheckpointScheme
-from simulator.power import phase_power
+from simulator.domain.hourly import HourlyProfile
+from simulator.domain.job import Job
+from simulator.domain.options import Pause
+from simulator.domain.plan import CheckpointScheme
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power
 from simulator.simulate import Outcomes, simulate
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 

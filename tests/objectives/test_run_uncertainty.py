@@ -11,10 +11,10 @@ from constraints.evaluation import Evaluation, evaluate, judge
 from objectives.drawn_runs import WAITING_PARTS, UnsureDesigns
 from objectives.input_uncertainty import draw_objectives, objectives_at_ends
 from objectives.run_response import CHANGES, slow_down_steps
-from simulator.energy import EnergyTable
-from simulator.job import Job
+from simulator.accuracy.step_error import step_error
+from simulator.domain.job import Job
+from simulator.run.energy import EnergyTable
 from simulator.simulate import outcomes_of
-from simulator.step_error import step_error
 from simulator.table import Floats
 from tests.objectives.unsure_jobs import FIXED, PLACE, SURE, only, runs_at, two_offers
 from tests.support import job_with, plans_with

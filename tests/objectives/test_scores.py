@@ -21,7 +21,7 @@ from objectives.scores import (
     score,
 )
 from simulator.catalog import accelerator, node
-from simulator.job import Objective
+from simulator.domain.job import Objective
 from simulator.simulate import simulate
 from simulator.units import DAY
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with

@@ -9,8 +9,8 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.drawn_runs import DrawnRuns, UnsureDesigns
 from objectives.unsure_inputs import Z_95
-from simulator.job import Job
-from simulator.options import InputFactors
+from simulator.domain.job import Job
+from simulator.domain.options import InputFactors
 from simulator.table import Floats
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 

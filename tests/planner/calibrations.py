@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from simulator.calibration import CalibratedConstant, Calibration
+from simulator.domain.calibration import CalibratedConstant, Calibration
 
 
 def calibration_with(constants: Iterable[CalibratedConstant]) -> Calibration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from constraints.evaluation import Evaluation, evaluate
 from planner.comparisons import WhatIfCase
 from planner.what_if.cases import what_if_cases
-from simulator.job import Job
+from simulator.domain.job import Job
 from tests.support import plans_with
 
 HOURLY = {"region": "us-iowa", "grid_profile": {"mean": 0.4, "daily_amplitude": 0.3}}

@@ -12,7 +12,7 @@ from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row
 from planner.validation import comparison
 from planner.validation.comparison import Entry, entries_of
-from simulator.calibration import Calibration
+from simulator.domain.calibration import Calibration
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

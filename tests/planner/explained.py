@@ -10,7 +10,7 @@ from constraints.limits import limited_quantities, with_limits
 from constraints.space import Space, pruned_space
 from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
-from simulator.job import Job
+from simulator.domain.job import Job
 from simulator.table import Booleans, Floats
 from tests.support import job_with
 

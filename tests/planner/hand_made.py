@@ -12,7 +12,7 @@ from planner.recommendation import (
     Spread,
     Uncertainty,
 )
-from simulator.plan import CheckpointScheme, Plan, Recompute
+from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 
 GIB = 1024.0**3
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from planner.job.file import parse_job
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(

@@ -15,9 +15,9 @@ from planner.report.build import DrawnReport
 from planner.report.designs import METRICS, design_counts
 from planner.report.front import front_figure
 from planner.report.sources import report_of_folder
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.offer import Estimate
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.offer import Estimate
 from tests.studies.study_jobs import small_job
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from planner.study.durable import StudyAnswer, run_study_of
-from simulator.job import Job
-from studies.identity import Keep
-from studies.journal import Journal
+from simulator.domain.job import Job
+from studies.files.identity import Keep
+from studies.files.journal import Journal
+from studies.files.store import StudyStore
 from studies.progress import Stop, never_stop
-from studies.store import StudyStore
 from tests.studies.study_jobs import small_job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

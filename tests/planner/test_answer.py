@@ -16,15 +16,15 @@ from planner import Recommendation, recommend
 from planner.job.file import parse_job
 from planner.output import answer_json
 from planner.reasons import cautions
-from planner.render import show
-from simulator.accuracy import LEAST_ROWS, network_error, step_time_error
+from planner.views.render import show
+from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.plan import CheckpointScheme
+from simulator.domain.search_options import Algorithm
 from simulator.errors import InputError, TrackingError
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.plan import CheckpointScheme
-from simulator.search_options import Algorithm
-from studies.design_log import read_designs
-from studies.tracking import StudyTracker
+from studies.files.design_log import read_designs
+from studies.tracking.tracker import StudyTracker
 from tests.studies.study_jobs import small_job, with_limits
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")

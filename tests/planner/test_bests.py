@@ -12,13 +12,13 @@ import pytest
 from constraints.evaluation import evaluate
 from planner import Recommendation
 from planner.bests import bests_of
-from planner.bests_view import driver_text, paragraph
 from planner.comparisons import Best, Driver
-from planner.comparisons_view import intervals, survivals
-from planner.input_uncertainty import input_uncertainty_of
 from planner.reasons import why_chosen
-from planner.sensitivity import front_tornado
-from simulator.job import Objective
+from planner.uncertain.input_uncertainty import input_uncertainty_of
+from planner.uncertain.sensitivity import front_tornado
+from planner.views.bests_view import driver_text, paragraph
+from planner.views.comparisons_view import intervals, survivals
+from simulator.domain.job import Objective
 from tests.planner.compared import chosen_of
 from tests.planner.hand_made import recommended as hand_made
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with

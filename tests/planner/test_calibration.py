@@ -27,13 +27,13 @@ from planner.cli.commands import BROKEN_INPUT, OK, main
 from planner.job.file import parse_job
 from planner.measured.rows import Unmodelled, read_measured
 from planner.report.front import errors_of
-from planner.uncertainty import accuracy_of
+from planner.uncertain.uncertainty import accuracy_of
 from planner.validation.comparison import Modelled, entries_of
-from simulator.calibration import Calibration, ConstantName
+from simulator.domain.calibration import Calibration, ConstantName
 from simulator.errors import InputError
+from simulator.machine.training import training_constants
 from simulator.simulate import simulate
-from simulator.training import training_constants
-from studies.identity import Identity
+from studies.files.identity import Identity
 from tests.planner.hand_made import recommended
 from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
 

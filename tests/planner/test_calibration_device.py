@@ -45,10 +45,10 @@ from planner.calibration.table import (
 from planner.calibration.torch import TorchDevice, torch_device
 from planner.calibration.torch_layer import float8_linear
 from planner.cli.commands import BROKEN_INPUT, FAILED, OK, main
-from simulator.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.catalog import accelerator
+from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
+from simulator.domain.hardware import Precision
 from simulator.errors import CapplanError, InputError
-from simulator.hardware import Precision
 from simulator.units import GIB
 from tests.planner.calibrations import calibration_with
 

@@ -16,12 +16,12 @@ from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
 from planner.compare.sides import Side, read_side
 from planner.compare.view import figure_rows, show_comparison
+from planner.input.plan_input import plan_of
 from planner.output import SINGLE_FIGURES
-from planner.plan_input import plan_of
 from planner.study.durable import run_study_of
+from simulator.domain.job import Job
 from simulator.errors import InputError, StudyError
-from simulator.job import Job
-from studies.store import StudyStore
+from studies.files.store import StudyStore
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
 
 ROOT = Path(__file__).parents[2]

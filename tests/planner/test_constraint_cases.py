@@ -16,8 +16,8 @@ from constraints.purchase_problem import broken_rules
 from constraints.registry import CONSTRAINTS
 from planner.explain import answer as explain
 from planner.explain import plan_checks
-from simulator.job import Job
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.table import Floats
 from tests.constraints.test_purchase_model import BREAKS
 from tests.support import A100_RENTED, H100_RENTED, job_with

@@ -15,9 +15,9 @@ from planner.job.file import load_job
 from planner.one_design import SimulatedDesign
 from planner.trace.events import COMPUTE, NETWORK
 from planner.trace.play import PlayAnswer
-from simulator.deep.plan_cluster import Faults
-from simulator.deep.tasks import NONE
-from simulator.plan import Plan
+from simulator.deep.plans.plan_cluster import Faults
+from simulator.deep.playing.tasks import NONE
+from simulator.domain.plan import Plan
 from tests.simulator.deep.plan_cases import APART, FEW
 
 JOB = """\

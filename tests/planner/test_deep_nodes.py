@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from planner.deep.answer import DeepRequest, simulate_deep
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.network_file import NetworkFile
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.network_file import NetworkFile
 from simulator.errors import InputError
 from tests.simulator.deep.plan_cases import LARGE, NODES
 

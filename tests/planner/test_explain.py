@@ -21,7 +21,7 @@ from planner.cli import commands as cli
 from planner.explain.answer import constraint_texts, explain_plan, explain_space
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation
 from planner.one_design import simulate_plan
-from simulator.job import Job
+from simulator.domain.job import Job
 from tests.support import A100_RENTED, job_with
 
 BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")

@@ -14,11 +14,11 @@ from planner.output import answer_json
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.reports import state_of
 from planner.tracking.sending import Target
+from simulator.domain.job import Job
 from simulator.errors import EngineError, StudyError
-from simulator.job import Job
-from studies import design_log, design_parts
-from studies.journal import Journal
-from studies.store import StudyStore
+from studies.files import design_log, design_parts
+from studies.files.journal import Journal
+from studies.files.store import StudyStore
 from tests.studies.study_jobs import small_job
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")

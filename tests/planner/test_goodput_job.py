@@ -13,12 +13,12 @@ from planner.cli import commands as cli
 from planner.goodput.answer import Goodput
 from planner.goodput.job import play_job_goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
-from planner.interval_text import Interval, parse_interval
-from planner.plan_input import read_plan
-from planner.plan_saves import with_saves
+from planner.input.plan_input import read_plan
+from planner.input.plan_saves import with_saves
 from planner.runnable_plan import plan_that_runs
+from planner.text.interval_text import Interval, parse_interval
+from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError
-from simulator.plan import CheckpointScheme, PlanTable
 from simulator.simulate import replicate, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

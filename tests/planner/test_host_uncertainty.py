@@ -13,8 +13,8 @@ from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.validation.comparison import Modelled, entries_of
 from planner.validation.host_uncertainty import host_log_ratios
-from simulator.calibration import CalibratedConstant, Calibration, ConstantName
-from simulator.step_error import UNSEEN_RATIOS
+from simulator.accuracy.step_error import UNSEEN_RATIOS
+from simulator.domain.calibration import CalibratedConstant, Calibration, ConstantName
 from simulator.table import Floats
 from tests.planner.calibrations import calibration_with
 from tests.planner.measured import KORTHIKANTI_22B, shipped, written

@@ -15,7 +15,7 @@ from constraints.space import pruned_space
 from planner.answer import recommend
 from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
-from simulator.search_options import Search
+from simulator.domain.search_options import Search
 from simulator.table import Booleans
 from tests.planner.explained import JOB, every_design, explained, fits, least
 from tests.support import job_with

@@ -14,9 +14,9 @@ from constraints.limits import limited_quantities
 from constraints.space import pruned_space
 from planner.explain.infeasible import explain
 from planner.recommendation import Infeasibility
-from simulator.job import Job
-from simulator.limits import Limits
-from simulator.plan import CheckpointScheme
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from simulator.domain.plan import CheckpointScheme
 from simulator.units import DAY
 from tests.planner.explained import explained, fits, least
 from tests.support import H100_RENTED, job_with

@@ -14,10 +14,10 @@ import pytest
 from planner import load_job
 from planner.cli import commands as cli
 from planner.cli.init import OPTIONS, SCHEMA_FILE
-from planner.human import typed
+from planner.input.yaml_text import read_document
 from planner.job.init_job import QUESTIONS, number
 from planner.schemas import schema_text
-from planner.yaml_text import read_document
+from planner.text.human import typed
 from simulator.catalog import Kind, names
 from tests.json_schema import problems
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.interleaving_note import interleaving_notes
+from planner.notes.interleaving_note import interleaving_notes
 from planner.one_design import simulate_plan
-from simulator.plan import Plan
+from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-70b", sequence_length=2048, global_batch_size=64))

@@ -58,7 +58,7 @@ def test_what_nohup_has_a_command_ignore_does_not_end_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    monkeypatch.setattr("planner.catalog_view.show", raising(signal.SIGHUP))
+    monkeypatch.setattr("planner.views.catalog_view.show", raising(signal.SIGHUP))
     assert cli.main(["catalog"]) == 0
     with stop_on_interrupt() as should_stop:
         signal.raise_signal(signal.SIGHUP)

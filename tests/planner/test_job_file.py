@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from docs.generate import PAGE, job_file_reference
+from planner.input.yaml_text import parse_text
 from planner.job.batch_size import batch_notes
 from planner.job.file import load_job, parse_job
-from planner.yaml_text import parse_text
 from simulator import catalog
-from simulator.checkpoints.options import Checkpointing, SavePolicy
-from simulator.hardware import Site
-from simulator.offer import Estimate, GpuRange
-from simulator.reliability import RELIABILITY_PRESETS
-from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPrior, Stragglers
-from studies.identity import job_hash
+from simulator.domain.checkpointing import Checkpointing, SavePolicy
+from simulator.domain.hardware import Site
+from simulator.domain.offer import Estimate, GpuRange
+from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS, StragglerPrior, Stragglers
+from studies.files.identity import job_hash
 from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal
 
 # Accepted files

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from planner.job.file import parse_job
+from simulator.domain.job import Objective
+from simulator.domain.offer import GpuRange
+from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.errors import InputError
-from simulator.job import Objective
-from simulator.offer import GpuRange
-from simulator.reliability import RELIABILITY_PRESETS
 from tests.planner.job_documents import DOCUMENT, changed, refusal
 
 # Overrides

@@ -9,7 +9,7 @@ import pytest
 
 from planner import recommend
 from planner.job.file import parse_job
-from planner.price_notes import price_notes
+from planner.notes.price_notes import price_notes
 from simulator.catalog import Kind, figures
 from simulator.catalog import rent as rent_of
 from simulator.errors import InputError

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from planner.input.yaml_text import MAX_FILE_BYTES
 from planner.job.file import load_job, parse_job
-from planner.yaml_text import MAX_FILE_BYTES
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered
 
 MALFORMED = Path(__file__).with_name("malformed")

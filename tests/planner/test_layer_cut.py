@@ -10,10 +10,10 @@ import pytest
 from planner.cli import commands as cli
 from planner.job.file import load_job
 from planner.layer_cut import LayerCut, cut_layers
-from planner.layer_cut_view import in_short
 from planner.one_design import simulate_plan
+from planner.views.layer_cut_view import in_short
 from simulator.errors import InputError
-from simulator.memory import memory_by_stage
+from simulator.memory.peak import memory_by_stage
 from tests.support import job_with
 
 BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")

@@ -11,7 +11,7 @@ from benchmarks.whole_runs import page
 from planner.validation.lora_run import LORA_RUN, METERED_STEP_S, lora_run, lora_text
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from planner.validation.whole_runs import published_runs
-from simulator.lora import ATTENTION_PRODUCTS
+from simulator.domain.lora import ATTENTION_PRODUCTS
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "whole-runs.md"
 

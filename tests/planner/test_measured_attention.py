@@ -11,7 +11,7 @@ from planner.measured.file import Cells
 from planner.measured.framework_habits import habits_of
 from planner.measured.told import Told
 from planner.measured.told_habits import told_habits
-from simulator.model import AttentionKernel
+from simulator.domain.model import AttentionKernel
 
 
 def told(**text: str) -> Told:

@@ -12,7 +12,7 @@ from planner.calibration.file import write_calibration
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
 from planner.cli.commands import OK, main
-from simulator.calibration import ConstantName
+from simulator.domain.calibration import ConstantName
 
 FOLDER = Path(__file__).parents[2] / "examples" / "calibration"
 RECORDED = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.measured.runs import compare, job_of
-from simulator.attention_span import SlidingWindow
-from simulator.blocks import MixtureOfExperts
+from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.blocks import MixtureOfExperts
 from tests.planner.measured import simulated_row
 
 # A layout that may exist: gpt-oss-120b, of which every other layer looks back 128 tokens (arXiv 2508.10925).

@@ -14,8 +14,8 @@ from planner.measured.recompute import Recomputed, recomputed
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, job_of, known_reason, reason_against
 from planner.measured.sharding import zero_stage
+from simulator.domain.model import RecomputeModule
 from simulator.errors import InputError
-from simulator.model import RecomputeModule
 from tests.planner.measured import RUN, the_row
 
 MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}

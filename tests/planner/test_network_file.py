@@ -11,11 +11,11 @@ from planner.cli.commands import main
 from planner.deep.network_file import load_network
 from planner.deep.words import slow_links_in_words
 from planner.trace.simulation import TraceAnswer
-from simulator.deep.network_file import KINDS
-from simulator.deep.routing import Router
-from simulator.deep.slow_links import LinkNames, shares_left, slowed
-from simulator.deep.topologies import cluster, ring, switch
-from simulator.deep.topology import Topology
+from simulator.deep.networks.network_file import KINDS
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.slow_links import LinkNames, shares_left, slowed
+from simulator.deep.networks.topologies import cluster, ring, switch
+from simulator.deep.networks.topology import Topology
 from simulator.errors import InputError
 from simulator.units import GIGA
 from tests.simulator.deep.traces import write_small

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from planner.cli.commands import main
+from planner.input.plan_input import plan_of
 from planner.opendc.export import FILES, MOST_ROWS, Written, export_opendc
 from planner.opendc.failures import read_failures
-from planner.plan_input import plan_of
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.traces import read_trace
 from simulator.errors import InputError
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
 from simulator.simulate import Outcomes, simulate
-from simulator.traces import read_trace
 from tests.support import job_with
 
 NEVER: Mapping[str, object] = {"failures_per_1000_node_days": 1e-9, "straggler_log_mean": None}

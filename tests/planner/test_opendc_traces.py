@@ -15,8 +15,8 @@ from benchmarks.fuzz_mutations import mutations
 from benchmarks.fuzz_traces import num_refused, opendc_cases
 from planner.cli.commands import main
 from planner.opendc.failures import TracedFailures, read_failures, weibull_shape
+from simulator.domain.traces import PRICE_TRACE, read_trace
 from simulator.errors import InputError
-from simulator.traces import PRICE_TRACE, read_trace
 
 
 def failures_file(folder: Path, rows: Sequence[tuple[object, object, object]], **types: pa.DataType) -> Path:

@@ -8,9 +8,9 @@ import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
-from planner.plan_input import plan_of, plan_text, read_plan
+from planner.input.plan_input import plan_of, plan_text, read_plan
+from simulator.domain.plan import Plan
 from simulator.errors import InputError
-from simulator.plan import Plan
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, LLAMA, answer
 
 

@@ -16,6 +16,7 @@ from constraints.purchase_model import Solution, cheapest
 from constraints.purchase_problem import PurchaseProblem
 from planner import simulate_plan
 from planner.cli import commands as cli
+from planner.input.record_input import parse_record
 from planner.purchase import answer
 from planner.purchase.answer import SIDE_EFFORT, plan_purchase
 from planner.purchase.fleet import Fleet, load_fleet
@@ -24,9 +25,8 @@ from planner.purchase.plan import PurchasePlan
 from planner.purchase.problem import NodePrices, bought_lot, node_prices
 from planner.purchase.view import show_purchase
 from planner.purchase.ways import candidates_of, job_on
-from planner.record_input import parse_record
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 GPUS_PER_NODE = 8

@@ -10,9 +10,9 @@ from pydantic import Field
 
 from planner.calibration.file import load_calibration
 from planner.deep.network_file import load_network
+from planner.input.record_input import LONGEST_NAME, name_of, parse_record, read_record
 from planner.job.file import load_job
 from planner.purchase.fleet import load_fleet
-from planner.record_input import LONGEST_NAME, name_of, parse_record, read_record
 from planner.sweep.grid import load_sweep
 from simulator.errors import InputError
 from simulator.record import Record

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from planner import human
-from planner.front_view import show_designs
 from planner.recommendation import Recommendation, Relaxation
-from planner.render import MAX_FRONT_ROWS, show, step_error_text
-from planner.typed_command import TypedCommand
-from simulator.accuracy import LEAST_ROWS
+from planner.text import human
+from planner.text.typed_command import TypedCommand
+from planner.views.front_view import show_designs
+from planner.views.render import MAX_FRONT_ROWS, show, step_error_text
+from simulator.accuracy.published_runs import LEAST_ROWS
 from tests.planner.hand_made import design, infeasible, interrupted, recommended
 
 MIB = 2.0**20

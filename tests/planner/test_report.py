@@ -28,13 +28,13 @@ from planner.report.inputs import inputs
 from planner.report.page import page
 from planner.report.sources import report_of_folder
 from planner.report.units import log_ticks, size_ticks, text, tick_text, ticks
-from simulator.accuracy import step_time_error
+from simulator.accuracy.published_runs import step_time_error
+from simulator.domain.limits import Limits
+from simulator.domain.plan import PlanTable
 from simulator.errors import InputError, StudyError
-from simulator.limits import Limits
-from simulator.plan import PlanTable
-from studies.design_log import read_designs
+from studies.files.design_log import read_designs
+from studies.files.store import StudyStore
 from studies.progress import Progress
-from studies.store import StudyStore
 from tests.planner.report_pages import Page, best_of
 from tests.planner.report_studies import NOON, answered, drawn, job, large
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser
 
-from planner import human
 from planner.report.files import write_page
 from planner.report.front import front_figure
 from planner.report.plots import drawing
-from studies.design_log import read_designs
+from planner.text import human
+from studies.files.design_log import read_designs
 from tests.planner.report_studies import answered, drawn, large
 from tests.planner.report_window import opened, picture, place_of
 

@@ -10,7 +10,6 @@ import pytest
 from matplotlib.lines import Line2D
 
 from constraints.evaluation import evaluate
-from planner import human
 from planner.answer import recommend
 from planner.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
@@ -23,13 +22,14 @@ from planner.report.scaling import curve_of, curve_title
 from planner.report.sources import report_of_folder
 from planner.report.units import text
 from planner.sweep.grid import Sweep, run_sweep
-from planner.uncertainty import accuracy_of
-from simulator.accuracy import Accuracy
-from simulator.job import Job, Objective
-from simulator.limits import Limits
-from simulator.offer import Estimate, GpuRange
-from simulator.plan import PlanTable
-from studies.design_log import read_designs
+from planner.text import human
+from planner.uncertain.uncertainty import accuracy_of
+from simulator.accuracy.published_runs import Accuracy
+from simulator.domain.job import Job, Objective
+from simulator.domain.limits import Limits
+from simulator.domain.offer import Estimate, GpuRange
+from simulator.domain.plan import PlanTable
+from studies.files.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
 from tests.support import job_with

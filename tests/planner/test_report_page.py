@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 
 from planner.answer import recommend
 from planner.report.files import write_page
-from simulator.limits import Limits
+from simulator.domain.limits import Limits
 from tests.planner.page_checks import (
     CONTRASTS,
     CUT_OFF,

@@ -16,8 +16,8 @@ from planner.recommendation import Design, Recommendation
 from planner.report.data import Report
 from planner.report.files import write_pictures
 from planner.study.export import export_designs
-from studies.design_log import read_designs
-from studies.store import StudyStore
+from studies.files.design_log import read_designs
+from studies.files.store import StudyStore
 from tests.planner.report_pages import Page
 from tests.planner.report_studies import NOON, drawn, job
 
@@ -63,7 +63,7 @@ def test_mlflow_holds_the_same_figures_as_page_and_json(tmp_path: Path, uri: str
 def test_mlflow_shows_the_front_of_the_answer_where_other_designs_nearly_equal_it(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("studies.archive.SAME_WITHIN_FRACTION", 0.05)
+    monkeypatch.setattr("studies.designs.archive.SAME_WITHIN_FRACTION", 0.05)
     answer = recommend(job(), seed=1, tracking_uri=uri, output=tmp_path / "out", clock=lambda: NOON)
     run = MlflowClient(tracking_uri=uri).get_run(answer.mlflow_run_id)
     num_not_dominated = run.data.metrics["num_not_dominated"]

@@ -11,9 +11,9 @@ import pytest
 from planner.cli.commands import main
 from planner.report.files import write_page
 from planner.report.sources import report_of_folder
-from studies.identity import hash_of, study_hash
-from studies.journal import Journal
-from studies.store import StudyStore
+from studies.files.identity import hash_of, study_hash
+from studies.files.journal import Journal
+from studies.files.store import StudyStore
 from tests.planner.report_studies import NOON, answered, drawn, job
 
 

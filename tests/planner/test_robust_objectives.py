@@ -13,12 +13,12 @@ from constraints.space import pruned_space
 from objectives.pareto import front_rows
 from planner.bests import bests_of
 from planner.designs import designs_of
-from planner.front_view import show_designs
-from planner.input_uncertainty import input_uncertainty_of
 from planner.reasons import amount, why_chosen
-from simulator.job import Job, Objective
+from planner.uncertain.input_uncertainty import input_uncertainty_of
+from planner.views.front_view import show_designs
+from simulator.domain.job import Job, Objective
 from simulator.units import DAY
-from studies.design_table import Marks, design_columns, design_runs, ranks
+from studies.tracking.design_table import Marks, design_columns, design_runs, ranks
 from tests.support import job_with
 
 ROBUST = ("time_to_train_p95", "cost_p95", "deadline_risk")

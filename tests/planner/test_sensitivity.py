@@ -10,8 +10,8 @@ import pytest
 from constraints.evaluation import evaluate
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
-from planner.plan_input import plan_of, read_plan
-from planner.sensitivity import (
+from planner.input.plan_input import plan_of, read_plan
+from planner.uncertain.sensitivity import (
     RESULTS,
     ResultSensitivity,
     Sensitivities,
@@ -19,10 +19,10 @@ from planner.sensitivity import (
     front_tornado,
     sensitivities,
 )
-from planner.uncertain_inputs import STEP_TIME, UncertainInput
-from simulator.accuracy import Accuracy
-from simulator.job import Job
-from simulator.plan import PlanTable
+from planner.uncertain.uncertain_inputs import STEP_TIME, UncertainInput
+from simulator.accuracy.published_runs import Accuracy
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BOUGHT = EXAMPLES / "bloom-176b.yaml"

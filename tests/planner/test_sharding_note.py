@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from planner import recommend
+from planner.notes.sharding_note import FEW_FRAMEWORKS
 from planner.one_design import simulate_plan
-from planner.sharding_note import FEW_FRAMEWORKS
-from simulator.plan import Plan
+from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-8b", global_batch_size=64))

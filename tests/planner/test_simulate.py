@@ -12,7 +12,7 @@ from planner.cli import commands as cli
 from planner.explain.violations import Violation
 from planner.one_design import SimulatedDesign
 from planner.stage_memory import stage_rows
-from simulator.plan import CheckpointScheme, Plan, Recompute
+from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, answer
 
 

@@ -20,15 +20,15 @@ from planner.study.durable import StudyAnswer, run_study_of
 from planner.study.reports import state_of
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Target
+from simulator.domain.job import Job
 from simulator.errors import TrackingError
-from simulator.job import Job
-from studies import design_parts
-from studies.design_log import read_designs
-from studies.design_table import run_name
-from studies.identity import study_label
-from studies.mlflow_session import check_usable, mlflow_at
+from studies.files import design_parts
+from studies.files.design_log import read_designs
+from studies.files.identity import study_label
+from studies.files.store import StudyStore
 from studies.progress import Progress, Report, ignore
-from studies.store import StudyStore
+from studies.tracking.design_table import run_name
+from studies.tracking.mlflow_session import check_usable, mlflow_at
 from tests.postgres import postgres
 from tests.studies.study_jobs import small_job
 

@@ -21,12 +21,12 @@ from planner.study.merge import merge_studies
 from planner.study.reports import front_of, list_studies, state_of, status_of
 from planner.study.view import show_list, show_status
 from planner.tracking.sending import Target
+from simulator.domain.limits import Limits
 from simulator.errors import StudyError
-from simulator.limits import Limits
-from studies import identity
-from studies.design_log import read_designs
-from studies.journal import Journal
-from studies.store import StudyStore, only_runner
+from studies.files import identity
+from studies.files.design_log import read_designs
+from studies.files.journal import Journal
+from studies.files.store import StudyStore, only_runner
 from tests.planner.studies_run import EVALUATIONS, NOW, job_of, keys_of, made, run, stop_after
 
 ROOT = Path(__file__).parents[2]

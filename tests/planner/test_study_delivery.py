@@ -19,21 +19,21 @@ from planner.study.reports import front_of, state_of, status_of
 from planner.tracking.content import asked_params, result_metrics
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Sending, Target
-from simulator.checkpoints.options import Checkpointing
+from simulator.domain.checkpointing import Checkpointing
+from simulator.domain.limits import Limits
+from simulator.domain.offer import Estimate
+from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.domain.search_options import Search
 from simulator.errors import TrackingError
-from simulator.limits import Limits
-from simulator.offer import Estimate
-from simulator.reliability import RELIABILITY_PRESETS
-from simulator.search_options import Search
-from studies import design_parts
-from studies.design_log import read_designs
-from studies.design_table import run_name
-from studies.identity import Keep, job_hash, study_label
-from studies.journal import Journal
+from studies.files import design_parts
+from studies.files.design_log import read_designs
+from studies.files.identity import Keep, job_hash, study_label
+from studies.files.journal import Journal
+from studies.files.store import StudyStore
 from studies.progress import Progress
-from studies.store import StudyStore
-from studies.store_address import asked_store
-from studies.tracking import StudyTracker
+from studies.tracking.design_table import run_name
+from studies.tracking.store_address import asked_store
+from studies.tracking.tracker import StudyTracker
 from tests.planner.studies_run import EVALUATIONS, NOW, exhaustive_job, job_of, made, run, stop_after
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
@@ -173,7 +173,7 @@ def runs_of(uri: str) -> tuple[list[Run], dict[str, dict[str, str]]]:
 def test_status_and_mlflow_say_the_same_of_the_front(
     tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("studies.archive.SAME_WITHIN_FRACTION", 0.05)
+    monkeypatch.setattr("studies.designs.archive.SAME_WITHIN_FRACTION", 0.05)
     study = run(tmp_path)
     deliver(study.path, tracking_uri=uri)
     (parent,), tags = runs_of(uri)

@@ -19,10 +19,10 @@ from planner.study.merge import merge_studies
 from planner.study.reports import front_of, list_studies, state_of, status_of
 from planner.tracking.delivery import deliver
 from planner.tracking.sending import Target
+from simulator.domain.limits import Limits
 from simulator.errors import StudyError
-from simulator.limits import Limits
-from studies.journal import Journal
-from studies.store import StudyStore
+from studies.files.journal import Journal
+from studies.files.store import StudyStore
 from tests.planner.studies_run import NOW, exhaustive_job, job_of, keys_of, made, run, stop_after
 
 BLOOM = str(Path(__file__).parents[2] / "examples" / "bloom-176b.yaml")
@@ -315,7 +315,7 @@ def test_a_new_study_takes_away_what_a_killed_process_left_and_nothing_else(tmp_
     killed = (
         "import os\n"
         "from pathlib import Path\n"
-        "from studies.journal import Journal\n"
+        "from studies.files.journal import Journal\n"
         f"with Journal.draft(Path({str(tmp_path)!r}) / 'other.study', {{'seed': '1'}}):\n"
         "    os.kill(os.getpid(), 9)\n"
     )

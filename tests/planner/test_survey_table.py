@@ -12,7 +12,7 @@ import pytest
 from objectives.metrics import MetricTable
 from planner.one_design import SimulatedDesign
 from planner.recommendation import Design, Recommendation
-from simulator.job import Job
+from simulator.domain.job import Job
 from simulator.record import Record
 
 PAGE = Path(__file__).parents[2] / "docs" / "cost-energy-carbon.md"

@@ -19,8 +19,8 @@ from planner.sweep.grid import Sweep, SweepPoint, load_sweep, run_sweep
 from planner.sweep.table import is_auto, sweep_rows, write_rows
 from planner.sweep.view import best_by_scheme, empty_points, number, show_sweep
 from simulator import catalog
+from simulator.domain.plan import CheckpointScheme
 from simulator.errors import InputError
-from simulator.plan import CheckpointScheme
 
 JOB: dict[str, object] = {
     "workload": {

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from planner import load_job, parse_job, simulate_plan
 from planner.cli import commands as cli
+from planner.input.plan_input import plan_of, read_plan
 from planner.one_design import SimulatedDesign, one_step
-from planner.plan_input import plan_of, read_plan
 from planner.timeline.view import show_timeline
-from simulator.pipeline.timeline import StepTimeline, step_timeline
+from simulator.step.timeline import StepTimeline, step_timeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")

@@ -10,10 +10,10 @@ import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
-from planner.plan_input import read_plan
+from planner.input.plan_input import read_plan
 from planner.timeline.run import TimelineAnswer
 from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
-from planner.uncertainty import NUM_REPLAYS
+from planner.uncertain.uncertainty import NUM_REPLAYS
 
 ROOT = Path(__file__).parents[2]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")

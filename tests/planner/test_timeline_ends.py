@@ -13,8 +13,8 @@ from planner.deep.played_step import StepRun
 from planner.trace.events import MOST_EVENTS, check_size, trace_entries
 from planner.trace.request import NetworkKind, TraceRequest
 from planner.trace.simulation import simulate_trace
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.played_part import MANY_TASKS
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.traced_steps.played_part import MANY_TASKS
 from simulator.errors import InputError
 from tests.simulator.deep.plan_cases import FEW
 
@@ -80,7 +80,7 @@ def test_a_timeline_that_is_too_large_is_refused_with_its_size(
 
 def test_a_plan_that_is_too_large_to_be_drawn_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.trace.events.MOST_EVENTS", 9)
-    monkeypatch.setattr("simulator.deep.plan_step.play", lambda *_: pytest.fail("it is played"))
+    monkeypatch.setattr("simulator.deep.plans.plan_step.play", lambda *_: pytest.fail("it is played"))
     with pytest.raises(
         InputError, match=r"--timeline: would hold .* events of 1 accelerator, and viewers open 9"
     ):

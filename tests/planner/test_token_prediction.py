@@ -12,8 +12,8 @@ from planner.job.file import load_job, parse_job
 from planner.measured.runs import Row, job_of, plan_of
 from planner.validation.whole_run_jobs import KNOWN_RUNS
 from simulator import catalog
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 from tests.planner.job_documents import DOCUMENT, WORKLOAD
 from tests.planner.measured import simulated_row
 

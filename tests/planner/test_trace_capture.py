@@ -13,8 +13,8 @@ from planner.cli.commands import BROKEN_INPUT, FAILED, OK, main
 from planner.trace import capture as trace_capture
 from planner.trace.capture_script import Iterations
 from planner.trace.simulation import TraceAnswer
-from simulator.deep.trace import OperatorTrace, Phase
-from simulator.deep.trace_file import read_trace_file, write_trace_file
+from simulator.deep.traces.trace import OperatorTrace, Phase
+from simulator.deep.traces.trace_file import read_trace_file, write_trace_file
 
 TESTS = Path(__file__).parents[1]
 STEP_S = 1230e-6

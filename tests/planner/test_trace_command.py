@@ -16,8 +16,8 @@ from planner.trace.hop_simulation import HopAnswer
 from planner.trace.request import NetworkKind, TraceRequest
 from planner.trace.simulation import simulate_trace
 from simulator import catalog
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.trace_file import write_trace_file
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.traces.trace_file import write_trace_file
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
 from tests.simulator.deep.traces import even, measured, write_small
 

@@ -10,7 +10,7 @@ import pytest
 
 from planner.cli.commands import main
 from planner.trace.play import PlayAnswer
-from simulator.deep.chakra_files import read_chakra
+from simulator.deep.traces.chakra_files import read_chakra
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
 from tests.simulator.deep.profiles import EVENTS, NODES, written
 from tests.simulator.deep.traces import write_small

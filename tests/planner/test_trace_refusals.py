@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.commands import main
-from simulator.deep.trace_file import write_trace_file
+from simulator.deep.traces.trace_file import write_trace_file
 from tests.simulator.deep.traces import even, write_small
 
 

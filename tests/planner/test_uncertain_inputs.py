@@ -9,10 +9,10 @@ import pytest
 
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from planner import load_job
-from planner.uncertain_inputs import Moved, uncertain_inputs
-from simulator.accuracy import Accuracy
-from simulator.job import Job
-from simulator.plan import PlanTable
+from planner.uncertain.uncertain_inputs import Moved, uncertain_inputs
+from simulator.accuracy.published_runs import Accuracy
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
-from planner.accuracy_notes import accuracy_notes
 from planner.designs import designs_of
 from planner.measured.reach import reach_of_row
 from planner.measured.runs import job_of, plan_of, read_rows, reason_against
-from planner.ties import BATCH, surely_ordered, tied_designs
-from planner.uncertainty import accuracy_of, interval_log_half_widths, uncertainty_of
-from simulator.accuracy import step_time_error
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
+from planner.notes.accuracy_notes import accuracy_notes
+from planner.uncertain.ties import BATCH, surely_ordered, tied_designs
+from planner.uncertain.uncertainty import accuracy_of, interval_log_half_widths, uncertainty_of
+from simulator.accuracy.published_runs import step_time_error
+from simulator.accuracy.step_error import UNSEEN_RATIOS, step_error
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 from simulator.run.spread import miss_probability
 from simulator.simulate import replicate
-from simulator.step_error import UNSEEN_RATIOS, step_error
-from simulator.step_reach import reach_of
+from simulator.step.step_reach import reach_of
 from simulator.table import Floats
 from simulator.units import DAY
 from tests.support import A100_RENTED, H100_RENTED, job_with

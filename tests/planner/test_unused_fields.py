@@ -15,9 +15,9 @@ from objectives.usage import Usage
 from planner.job.unused_fields import unused_fields, unused_notes
 from planner.reasons import cautions
 from simulator.catalog import node
-from simulator.job import Job
-from simulator.options import Factors, InputFactors
-from simulator.plan import PlanTable
+from simulator.domain.job import Job
+from simulator.domain.options import Factors, InputFactors
+from simulator.domain.plan import PlanTable
 from simulator.table import Floats
 from tests.support import H100_BOUGHT, H100_RENTED, job_with, plans_with
 

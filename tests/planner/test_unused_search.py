@@ -8,9 +8,9 @@ import pytest
 
 from constraints.space import pruned_space
 from planner.job.unused_search import search_notes
-from simulator.job import Job
-from simulator.search_options import Algorithm
-from studies.plan_keys import plan_keys
+from simulator.domain.job import Job
+from simulator.domain.search_options import Algorithm
+from studies.designs.plan_keys import plan_keys
 from studies.study import chosen_algorithm
 from tests.studies.study_jobs import small_job, study
 

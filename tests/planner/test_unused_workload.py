@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from constraints.evaluation import evaluate
 from planner.job.unused_fields import unused_fields
 from planner.job.unused_workload import WORKLOAD_RULES, narrowed_to
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.workload import Workload
 from simulator.table import Floats
-from simulator.workload import Workload
 from tests.support import H100_RENTED, job_with, plans_with
 
 ONE = {"tensor_parallel": [1], "pipeline_parallel": [1], "context_parallel": [1]}

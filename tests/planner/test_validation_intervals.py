@@ -25,8 +25,8 @@ from planner.validation.interval import (
     interval_of,
     weighted_quantile,
 )
-from simulator.step_error import UNSEEN_RATIOS
-from simulator.step_reach import MEASURED_REACH
+from simulator.accuracy.step_error import UNSEEN_RATIOS
+from simulator.step.step_reach import MEASURED_REACH
 from tests.planner.conftest import EntriesOf
 from tests.planner.measured import compared
 

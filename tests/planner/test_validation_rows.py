@@ -21,7 +21,7 @@ from planner.validation.comparison import (
     entries_of,
 )
 from simulator.errors import CatalogError
-from simulator.training import training_constants
+from simulator.machine.training import training_constants
 from simulator.units import gigabits_per_s
 from tests.planner.measured import KORTHIKANTI_22B, LLAMA_8B, shipped, written
 

@@ -7,11 +7,11 @@ import math
 import pytest
 
 from constraints.evaluation import evaluate
-from planner import human
-from planner.comparisons_view import what_if_rows
+from planner.text import human
+from planner.views.comparisons_view import what_if_rows
 from planner.what_if.cases import what_if_cases
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 from tests.planner.compared import HOURLY, case_of, chosen_of
 from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with, plans_with
 

@@ -30,11 +30,11 @@ from planner.validation.whole_runs import (
     whole_runs_json,
 )
 from planner.validation.whole_runs_page import llmcarbon_text, metered_text
-from simulator.accuracy import EXPERTS_ERROR_FRACTION
-from simulator.hardware import Storage
-from simulator.plan import Plan, PlanTable
-from simulator.reliability import RELIABILITY_PRESETS
-from simulator.training import training_constants
+from simulator.accuracy.published_runs import EXPERTS_ERROR_FRACTION
+from simulator.domain.hardware import Storage
+from simulator.domain.plan import Plan, PlanTable
+from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.machine.training import training_constants
 
 DOCS = Path(__file__).parents[2] / "docs"
 # Hours and powers: arXiv 2211.02001, 2302.13971, 2307.09288, 2205.01068, 2104.10350, the model cards of Llama 2, 3 and 3.1.

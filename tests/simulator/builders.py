@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from simulator import catalog
-from simulator.chunks import split_layers
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.memory import MemoryTable, peak_memory
-from simulator.model import ModelShape
-from simulator.offer import Estimate, GpuRange, Offer
-from simulator.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
-from simulator.rank import Rank
-from simulator.reliability import RELIABILITY_PRESETS
-from simulator.step import StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.model import ModelShape
+from simulator.domain.offer import Estimate, GpuRange, Offer
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute, Schedule
+from simulator.domain.reliability import RELIABILITY_PRESETS
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, peak_memory
+from simulator.step.step import StepTable, simulate_step
 
 H100 = "h100-sxm5-80gb"
 A100 = "a100-sxm4-80gb"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.checkpoints.options import Checkpointing
 from simulator.checkpoints.schemes import CheckpointTable, IntervalReason, checkpoint_costs
-from simulator.hardware import Storage
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, Plan
+from simulator.domain.checkpointing import Checkpointing
+from simulator.domain.hardware import Storage
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan
+from simulator.machine.offer_table import OfferTable
 from tests.simulator.builders import job_of, plan_of, table_of, training
 
 STEP_S, OPTIMIZER_S = 10.0, 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.expert_exchange import expert_exchange_s
-from simulator.plan import Plan
-from simulator.workload import Workload
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.traffic.expert_exchange import expert_exchange_s
 from tests.simulator.builders import H100, rank_of
 
 NOTHING = np.zeros(1)

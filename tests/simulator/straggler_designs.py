@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.plan import Schedule
+from simulator.domain.plan import Schedule
 from simulator.stragglers.slowdown import StragglerDesigns
 
 

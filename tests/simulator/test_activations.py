@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.activations import Activations, stage_activations
-from simulator.chunks import split_layers
-from simulator.hardware import Precision
-from simulator.plan import Plan, Recompute
-from simulator.workload import Workload
+from simulator.domain.hardware import Precision
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.memory.activations import Activations, stage_activations
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 

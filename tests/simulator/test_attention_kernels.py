@@ -9,17 +9,17 @@ import pytest
 
 from benchmarks.calibration_example import true_calibration
 from simulator import catalog
-from simulator.attention_costs import attention_core_s
-from simulator.attention_kernels import (
+from simulator.domain.calibration import CalibratedConstant, ConstantName
+from simulator.domain.model import AttentionKernel, ModelShape
+from simulator.layers.attention_costs import attention_core_s
+from simulator.machine.attention_kernels import (
     backward_width_ratio,
     with_attention_kernel,
     with_backward_ratio,
     with_head_width,
 )
-from simulator.calibration import CalibratedConstant, ConstantName
-from simulator.compute import attention_time_s, kernel_constants
-from simulator.model import AttentionKernel, ModelShape
-from simulator.rank import Rank
+from simulator.machine.compute import attention_time_s, kernel_constants
+from simulator.machine.rank import Rank
 from tests.simulator.builders import A100, H100, changed, gpt, job_of, plan_of, rented, table_of, training
 
 V100 = "v100-sxm2-32gb"

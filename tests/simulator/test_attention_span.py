@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.attention_span import SequenceShape, SlidingWindow, layer_spans
-from simulator.compute import attention_time_s, kernel_constants
-from simulator.documents import Documents
-from simulator.layer_costs import dense_layer, expert_layer
-from simulator.memory import memory_by_stage
-from simulator.model import ModelShape
-from simulator.rank import Rank
+from simulator.domain.attention_span import SequenceShape, SlidingWindow, layer_spans
+from simulator.domain.documents import Documents
+from simulator.domain.model import ModelShape
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import dense_layer, expert_layer
+from simulator.machine.compute import attention_time_s, kernel_constants
+from simulator.machine.rank import Rank
+from simulator.memory.peak import memory_by_stage
 from simulator.table import Floats
-from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simulator.plan import Plan, Recompute
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
 from simulator.simulate import Outcomes, simulate
-from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 EVEN = training(

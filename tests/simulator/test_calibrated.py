@@ -8,13 +8,13 @@ from benchmarks.calibration_example import (
     ACCELERATOR,
     true_calibration,
 )
-from simulator.calibrated import calibrated_kernels, calibrated_links, calibrated_training
-from simulator.calibration import CalibratedConstant, ConstantName
 from simulator.catalog import accelerator
-from simulator.compute import kernel_constants
-from simulator.hardware import Precision
-from simulator.links import link_constants
-from simulator.training import training_constants
+from simulator.domain.calibration import CalibratedConstant, ConstantName
+from simulator.domain.hardware import Precision
+from simulator.domain.links import link_constants
+from simulator.machine.calibrated import calibrated_kernels, calibrated_links, calibrated_training
+from simulator.machine.compute import kernel_constants
+from simulator.machine.training import training_constants
 
 
 @pytest.mark.parametrize(

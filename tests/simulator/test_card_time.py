@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
-from simulator.chunks import split_layers
-from simulator.parts import Part
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
 from simulator.pipeline.kernel import streamed_end_s
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
-from simulator.stage_sends import send_card_s
-from simulator.step import StepParts, simulate_step, step_parts
-from simulator.workload import Workload
+from simulator.step.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
+from simulator.step.parts import Part
+from simulator.step.step import StepParts, simulate_step, step_parts
+from simulator.traffic.stage_sends import send_card_s
 from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 CARD_BYTES_PER_S = 50e9 * 0.96

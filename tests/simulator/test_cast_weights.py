@@ -6,21 +6,21 @@ import pytest
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.cast_weights import casts_in_passes_s, gathered_weight_bytes, once_per_step_cast_bytes
-from simulator.casts import one_layout_shares
-from simulator.chunks import chunk_weights, split_layers
-from simulator.deep.plan_items import seconds_of
-from simulator.deep.plan_step import parts_and_shape
-from simulator.hardware import Precision
-from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.model import CastRecipe
-from simulator.model_parts import ModelParts
-from simulator.parts import Part
-from simulator.plan import Plan
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaTraffic
-from simulator.trained_weights import StepWeights
-from simulator.workload import Workload
+from simulator.deep.plans.plan_items import seconds_of
+from simulator.deep.plans.plan_step import parts_and_shape
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.model import CastRecipe
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layout.casts import one_layout_shares
+from simulator.layout.chunks import chunk_weights, split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.rank import Rank
+from simulator.replicas.cast_weights import casts_in_passes_s, gathered_weight_bytes, once_per_step_cast_bytes
+from simulator.replicas.replica_sync import ReplicaTraffic
+from simulator.step.model_parts import ModelParts
+from simulator.step.parts import Part
 from tests.simulator.builders import job_of, memory_of, plan_of, rented, table_of, training
 
 MODEL = catalog.model("llama-3.1-8b")

@@ -9,21 +9,22 @@ import pytest
 
 from constraints.layout import LAYOUT_RULES, layout_excess
 from simulator import catalog
-from simulator.adapter_costs import adapters_s
-from simulator.attention_costs import attention_core_s
-from simulator.casts import cast_ratio, gathered_bytes, gathered_cast_shares, num_cast_kernels
-from simulator.chunks import split_layers
-from simulator.compute import kernel_constants, kernels_of
-from simulator.hardware import Precision
-from simulator.layer_collectives import layer_s
-from simulator.layer_costs import dense_layer, feed_forward_operators
-from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.memory import MemoryTable, peak_memory
-from simulator.model import CastRecipe
-from simulator.model_ends import output_layer
-from simulator.network import all_gather_s, all_reduce_s
-from simulator.plan import Plan
-from simulator.products import (
+from simulator.accuracy.step_error import step_error
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.model import CastRecipe
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layers.adapter_costs import adapters_s
+from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.layer_costs import dense_layer, feed_forward_operators
+from simulator.layers.model_ends import output_layer
+from simulator.layers.weight_gradients import output_layer_weight_gradients_s
+from simulator.layout.casts import cast_ratio, gathered_bytes, gathered_cast_shares, num_cast_kernels
+from simulator.layout.chunks import split_layers
+from simulator.machine.compute import kernel_constants, kernels_of
+from simulator.machine.network import all_gather_s, all_reduce_s
+from simulator.machine.products import (
     ENTERING,
     INTO_ATTENTION,
     INTO_FEED_FORWARD,
@@ -31,12 +32,11 @@ from simulator.products import (
     ONE_PRODUCT,
     Batch,
 )
-from simulator.rank import Rank
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.simulate import simulate
-from simulator.step_error import step_error
 from simulator.table import Floats
-from simulator.weight_gradients import output_layer_weight_gradients_s
-from simulator.workload import Workload
+from simulator.traffic.layer_collectives import layer_s
 from tests.simulator.builders import A100, H100, job_of, plan_of, rented, table_of, training
 
 LARGE = training("llama-3.1-405b", sequence_length=8192)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.checkpoints.schemes import CheckpointTable
-from simulator.job import Job
-from simulator.plan import CheckpointScheme
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
 from tests.simulator.builders import A100, job_of, plan_of, rented, training
 from tests.simulator.checkpoint_jobs import STEP_S, costs_of, with_storage
 

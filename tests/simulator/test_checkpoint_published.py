@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import brentq
 
 from simulator.checkpoints.schemes import CheckpointTable
-from simulator.job import Job
-from simulator.plan import CheckpointScheme
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
 from simulator.run.columns import BackPressure
 from simulator.run.events import expected_goodput, optimal_interval_s
 from tests.simulator.builders import A100, gpt, job_of, plan_of, rented, training

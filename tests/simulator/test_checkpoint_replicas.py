@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.checkpoints.schemes import IntervalReason
-from simulator.plan import CheckpointScheme
+from simulator.domain.plan import CheckpointScheme
 from tests.simulator.builders import job_of, plan_of, training
 from tests.simulator.checkpoint_jobs import (
     COPY_S,

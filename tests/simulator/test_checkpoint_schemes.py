@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.checkpoints.options import Checkpointing, SavePolicy
 from simulator.checkpoints.schemes import (
     DEFAULTS,
     SCHEMES,
@@ -16,8 +15,9 @@ from simulator.checkpoints.schemes import (
     chosen_interval_s,
 )
 from simulator.checkpoints.sizes import Designs, Saves
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme
+from simulator.domain.checkpointing import Checkpointing, SavePolicy
+from simulator.domain.plan import CheckpointScheme
+from simulator.machine.offer_table import OfferTable
 from simulator.run.columns import BackPressure
 from tests.simulator import checkpoint_jobs as jobs
 from tests.simulator.builders import job_of, plan_of, table_of, training

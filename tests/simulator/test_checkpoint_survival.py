@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.checkpoints.options import PeerPlacement
 from simulator.checkpoints.survival import peer_survival, replicas_outlast
+from simulator.domain.checkpointing import PeerPlacement
 
 GROUP, RING = PeerPlacement.GROUP, PeerPlacement.RING
 

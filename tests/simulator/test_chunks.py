@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.blocks import MixtureOfExperts
-from simulator.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
-from simulator.memory import peak_memory
-from simulator.model import ModelShape
-from simulator.workload import Workload
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.model import ModelShape
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import can_cut, can_split_evenly, can_split_layers, chunk_weights, split_layers
+from simulator.memory.peak import peak_memory
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.attention_span import SlidingWindow
-from simulator.chunks import split_layers
-from simulator.documents import Documents
-from simulator.expert_ranks import routed_shard_group
-from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.offer_table import OfferTable
-from simulator.offload import offloaded_bytes_per_node
-from simulator.plan import Plan, Recompute
-from simulator.replica_sync import ReplicaGroup, ReplicaTraffic
-from simulator.trained_weights import StepWeights, trained_flop_per_token
-from simulator.workload import Workload
+from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.documents import Documents
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.layout.expert_ranks import routed_shard_group
+from simulator.layout.trained_weights import StepWeights, trained_flop_per_token
+from simulator.machine.offer_table import OfferTable
+from simulator.replicas.replica_sync import ReplicaGroup, ReplicaTraffic
+from simulator.step.offload import offloaded_bytes_per_node
 from tests.simulator.builders import (
     changed,
     gpt,

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.compute import (
+from simulator.domain.model import AttentionKernel
+from simulator.machine.compute import (
     DEFAULT_FAMILY,
     SEPARATE_KERNELS,
     KernelConstants,
@@ -29,7 +30,6 @@ from simulator.compute import (
     memory_bound_time_s,
     unfused_attention_time_s,
 )
-from simulator.model import AttentionKernel
 from simulator.table import Floats
 
 MEASURED = Path(__file__).parents[1] / "data" / "measured_kernels.csv"

@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.activations import Activations, stage_activations
-from simulator.attention_costs import attention_core_s
-from simulator.context_exchange import (
+from simulator.domain.model import ContextExchange
+from simulator.domain.plan import Recompute
+from simulator.domain.workload import Workload
+from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.layer_costs import dense_layer
+from simulator.machine.network import all_gather_s, all_to_all_s, point_to_point_s
+from simulator.machine.rank import Rank
+from simulator.memory.activations import Activations, stage_activations
+from simulator.simulate import simulate
+from simulator.table import Floats
+from simulator.traffic.context_exchange import (
     context_exchange_s,
     gradient_rounds_s,
     head_ranks_of,
     num_core_kernels,
     ring_steps,
 )
-from simulator.layer_collectives import Directions
-from simulator.layer_costs import dense_layer
-from simulator.model import ContextExchange
-from simulator.network import all_gather_s, all_to_all_s, point_to_point_s
-from simulator.plan import Recompute
-from simulator.rank import Rank
-from simulator.simulate import simulate
-from simulator.table import Floats
-from simulator.workload import Workload
+from simulator.traffic.layer_collectives import Directions
 from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 TOKENS = 131_072

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator import attention_span
-from simulator.attention_costs import attention_core_s
-from simulator.attention_span import SequenceShape, SlidingWindow, layer_spans
-from simulator.compute import attention_time_s
-from simulator.context_split import SlowestRank, slowest_rank
-from simulator.documents import Documents
-from simulator.rank import Rank
+from simulator.domain import attention_span
+from simulator.domain.attention_span import SequenceShape, SlidingWindow, layer_spans
+from simulator.domain.documents import Documents
+from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.context_split import SlowestRank, slowest_rank
+from simulator.machine.compute import attention_time_s
+from simulator.machine.rank import Rank
 from simulator.table import Floats
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.interruptions import destroyed_nodes_within
+from simulator.run.interruptions import destroyed_nodes_within
 from tests.support import job_with, plans_with
 
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.climate import Climate
-from simulator.energy import BUCKETS, EnergyTable, run_energy
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.plan import CheckpointScheme, Plan, PlanTable
-from simulator.power import phase_power, power_levels
+from simulator.domain.climate import Climate
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power, power_levels
+from simulator.run.energy import BUCKETS, EnergyTable, run_energy
 from simulator.run.wall_time import RunTable
 from simulator.simulate import Outcomes, simulate
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training

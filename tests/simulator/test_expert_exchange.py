@@ -12,20 +12,20 @@ from pydantic import ValidationError
 
 from benchmarks.fit_dispatch import RATES, Rate
 from simulator import catalog
-from simulator.blocks import MixtureOfExperts
-from simulator.expert_exchange import (
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.hardware import Precision
+from simulator.domain.plan import PlanTable, Schedule
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import expert_layer
+from simulator.machine.network import all_to_all_s, forwarded_exchange_s
+from simulator.simulate import simulate
+from simulator.table import Floats
+from simulator.traffic.expert_exchange import (
     RATE_IN_TRAINING,
     expert_exchange_s,
     hidden_in_pairs_s,
 )
-from simulator.expert_reach import num_reached
-from simulator.hardware import Precision
-from simulator.layer_costs import expert_layer
-from simulator.network import all_to_all_s, forwarded_exchange_s
-from simulator.plan import PlanTable, Schedule
-from simulator.simulate import simulate
-from simulator.table import Floats
-from simulator.workload import Workload
+from simulator.traffic.expert_reach import num_reached
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
 from tests.simulator.expert_jobs import NOTHING, exchange_s
 

@@ -8,27 +8,27 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from simulator.activations import stage_activations
-from simulator.blocks import MixtureOfExperts
-from simulator.compute import gemm_time_s
-from simulator.expert_exchange import RATE_IN_TRAINING
-from simulator.expert_ranks import expert_load
-from simulator.hardware import Precision
-from simulator.layer_costs import (
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.plan import Recompute
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import (
     expert_layer,
     feed_forward_operators,
     kernels_of_experts,
 )
-from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.memory import memory_by_stage
-from simulator.network import all_gather_s, all_to_all_s
-from simulator.part_times import PartTimes
-from simulator.plan import Recompute
+from simulator.layers.part_times import PartTimes
+from simulator.layers.weight_gradients import expert_layer_weight_gradients_s
+from simulator.layout.expert_ranks import expert_load
+from simulator.machine.compute import gemm_time_s
+from simulator.machine.network import all_gather_s, all_to_all_s
+from simulator.machine.training import training_constants
+from simulator.memory.activations import stage_activations
+from simulator.memory.peak import memory_by_stage
 from simulator.simulate import simulate
-from simulator.training import training_constants
+from simulator.traffic.expert_exchange import RATE_IN_TRAINING
 from simulator.units import TERA
-from simulator.weight_gradients import expert_layer_weight_gradients_s
-from simulator.workload import Workload
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, table_of, training
 from tests.simulator.expert_jobs import exchange_s
 

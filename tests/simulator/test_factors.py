@@ -8,9 +8,9 @@ import pytest
 
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.embodied import ACT_YIELD, BOARD_KGCO2E, HBM_KGCO2E_PER_BYTE, PROCESSES, Dies
-from simulator.hardware import Fabric, Storage
-from simulator.ownership import Ownership
+from simulator.domain.embodied import ACT_YIELD, BOARD_KGCO2E, HBM_KGCO2E_PER_BYTE, PROCESSES, Dies
+from simulator.domain.hardware import Fabric, Storage
+from simulator.domain.ownership import Ownership
 from simulator.units import SQUARE_CENTIMETRE
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.hardware import Accelerator, Precision
-from simulator.model import RecomputeModule
-from simulator.offer import Offer
-from simulator.plan import Plan, Recompute
-from simulator.recompute_modules import CORE, Parts
-from simulator.workload import Workload
+from simulator.domain.hardware import Accelerator, Precision
+from simulator.domain.model import RecomputeModule
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.recompute_modules import CORE, Parts
+from simulator.domain.workload import Workload
 from tests.simulator.builders import plan_of, rented
 from tests.simulator.test_workload_choices import outcome, workloads
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.chunks import split_layers
-from simulator.gradient_buckets import Buckets
-from simulator.model import ModelShape
-from simulator.model_parts import ModelParts
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan, Schedule
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns
-from simulator.plan import Plan, Schedule
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaGroup
-from simulator.step import step_parts
-from simulator.trained_weights import StepWeights
-from simulator.workload import Workload
+from simulator.replicas.replica_sync import ReplicaGroup
+from simulator.step.gradient_buckets import Buckets
+from simulator.step.model_parts import ModelParts
+from simulator.step.step import step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 MODEL = gpt(num_layers=16, hidden_size=4096, num_heads=32, vocabulary_size=128_000)

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.chunks import split_layers
-from simulator.deep.plan_items import seconds_of
-from simulator.deep.plan_step import parts_and_shape
-from simulator.gradient_buckets import Buckets
-from simulator.model_ends import output_layer
-from simulator.model_parts import ModelParts
-from simulator.moved_operators import moved_operators_s
-from simulator.parts import Part
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaTraffic
-from simulator.step import StepTable, simulate_step
-from simulator.trained_weights import StepWeights
-from simulator.workload import Workload
+from simulator.deep.plans.plan_items import seconds_of
+from simulator.deep.plans.plan_step import parts_and_shape
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layers.model_ends import output_layer
+from simulator.layers.moved_operators import moved_operators_s
+from simulator.layout.chunks import split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.rank import Rank
+from simulator.replicas.replica_sync import ReplicaTraffic
+from simulator.step.gradient_buckets import Buckets
+from simulator.step.model_parts import ModelParts
+from simulator.step.parts import Part
+from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)

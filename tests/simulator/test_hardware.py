@@ -7,7 +7,7 @@ import pytest
 
 from simulator import catalog
 from simulator.catalog import Kind
-from simulator.hardware import Precision
+from simulator.domain.hardware import Precision
 from simulator.simulate import simulate
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.chunks import split_layers
-from simulator.held_chunks import held_at_moments
-from simulator.memory import memory_by_stage, peak_memory
+from simulator.domain.plan import Plan, Schedule
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.memory.held_chunks import held_at_moments
+from simulator.memory.peak import memory_by_stage, peak_memory
 from simulator.pipeline.schedule import pipeline_timeline
-from simulator.plan import Plan, Schedule
 from simulator.table import Booleans, Floats, Integers
-from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 from tests.simulator.dealt import dealt_micro_batches
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.domain.hourly import HourlyProfile, synthetic_profile
 from simulator.errors import InputError
-from simulator.hourly import HourlyProfile, synthetic_profile
 
 HOUR = 3600.0
 profiles = st.lists(st.floats(0.0, 2.0), min_size=1, max_size=30).map(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.attention_span import SlidingWindow
+from simulator.domain.attention_span import SlidingWindow
 from simulator.errors import InputError
 from simulator.huggingface.naming import model_name
 from simulator.huggingface.shape import FAMILIES, shape_from_config

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.chunks import split_layers
-from simulator.memory import MemoryTable, peak_memory
-from simulator.plan import CheckpointScheme, Plan
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaGroup
+from simulator.domain.plan import CheckpointScheme, Plan
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, peak_memory
+from simulator.replicas.replica_sync import ReplicaGroup
 from simulator.simulate import simulate
-from simulator.step import StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 from tests.simulator.checkpoint_jobs import STEP_S, costs_of, saving
 

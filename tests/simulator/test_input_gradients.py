@@ -5,22 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.plan_items import LENT, works_of
-from simulator.deep.plan_step import parts_and_shape, plan_step
-from simulator.hardware import Precision
-from simulator.layer_collectives import CORE_SHARE
-from simulator.layer_costs import dense_layer, expert_layer
-from simulator.lora import Lora
-from simulator.model import ModelShape
-from simulator.model_ends import output_layer
-from simulator.model_parts import part_times
-from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.part_times import PartTimes
-from simulator.plan import Schedule
-from simulator.rank import Rank
+from simulator.deep.plans.plan_items import LENT, works_of
+from simulator.deep.plans.plan_step import parts_and_shape, plan_step
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import Lora
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Schedule
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import dense_layer, expert_layer
+from simulator.layers.model_ends import output_layer
+from simulator.layers.part_times import PartTimes
+from simulator.layers.token_prediction import projection
+from simulator.machine.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.machine.rank import Rank
+from simulator.step.model_parts import part_times
 from simulator.table import Floats
-from simulator.token_prediction import projection
-from simulator.workload import Workload
+from simulator.traffic.layer_collectives import CORE_SHARE
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, training
 
 TOKENS, HIDDEN = 4096.0, 4096.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.memory import MemoryTable, memory_by_stage, memory_of_loss
-from simulator.plan import Plan, Recompute, Schedule
-from simulator.workload import Workload
+from simulator.domain.plan import Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
+from simulator.memory.peak import MemoryTable, memory_by_stage, memory_of_loss
 from tests.simulator.builders import plan_of, table_of, training
 
 NUM_SEQUENCES = 8

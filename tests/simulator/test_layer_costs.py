@@ -11,23 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.attention_costs import attention_products
-from simulator.blocks import MixtureOfExperts
-from simulator.compute import gemm_time_s
-from simulator.context_exchange import context_exchange_s
-from simulator.hardware import Precision
-from simulator.latent_exchange import latent_bytes
-from simulator.layer_collectives import CORE_SHARE, exposed_s
-from simulator.layer_costs import dense_layer, expert_layer, feed_forward_operators
-from simulator.model_ends import embedding, output_layer
-from simulator.moved_operators import moved_backward_bytes, moved_bytes
-from simulator.network import all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.offer import Offer
-from simulator.part_times import PartTimes
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank, members_in_domain
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.hardware import Precision
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layers.attention_costs import attention_products
+from simulator.layers.layer_costs import dense_layer, expert_layer, feed_forward_operators
+from simulator.layers.model_ends import embedding, output_layer
+from simulator.layers.moved_operators import moved_backward_bytes, moved_bytes
+from simulator.layers.part_times import PartTimes
+from simulator.machine.compute import gemm_time_s
+from simulator.machine.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.machine.rank import Rank, members_in_domain
 from simulator.table import Floats
-from simulator.workload import Workload
+from simulator.traffic.context_exchange import context_exchange_s
+from simulator.traffic.latent_exchange import latent_bytes
+from simulator.traffic.layer_collectives import CORE_SHARE, exposed_s
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 WITHOUT_SEQUENCE_PARALLEL = {"has_sequence_parallel": False}
@@ -398,7 +398,7 @@ def test_groups_astride_nodes_count_as_the_one_of_which_the_fewest_sit_together(
 
 
 def test_racks_hold_groups_that_do_not_fill_them() -> None:
-    # Nodes are chosen so that 64 of 72 neighbours sit together: the answer says which (`planner.placement_note`).
+    # Nodes are chosen so that 64 of 72 neighbours sit together: the answer says which (`planner.notes.placement_note`).
     rank = rank_of(plan_of(data=72), offer=rented("gb200"))
     assert members_in_domain(rank, 1, np.array([64])) == 64
 

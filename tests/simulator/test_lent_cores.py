@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.chunks import split_layers
-from simulator.job import Job
-from simulator.layer_collectives import CORE_SHARE
-from simulator.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns
-from simulator.plan import Plan, PlanTable
-from simulator.rank import Rank
-from simulator.step import step_parts
+from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.step.step import step_parts
+from simulator.traffic.layer_collectives import CORE_SHARE
 from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training(num_steps=100))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.plan import Plan
-from simulator.step import StepTable
+from simulator.domain.plan import Plan
+from simulator.step.step import StepTable
 from tests.simulator.builders import changed, gpt, plan_of, rank_of, step_of, training
 
 H100_BYTES_PER_S = 3.35e12

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.adapter_costs import adapters_s
-from simulator.adapter_exchange import adapter_exchange_s, adapter_traffic
-from simulator.chunks import split_layers
-from simulator.hardware import Precision
-from simulator.layer_activations import kept_per_layer
-from simulator.layer_costs import dense_layer
-from simulator.lora import ATTENTION_PRODUCTS, FEED_FORWARD_PRODUCTS, AdaptedProduct, Lora
-from simulator.model_ends import embedding, output_layer
-from simulator.plan import CheckpointScheme, Plan, Recompute
-from simulator.rank import Rank
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import ATTENTION_PRODUCTS, FEED_FORWARD_PRODUCTS, AdaptedProduct, Lora
+from simulator.domain.plan import CheckpointScheme, Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layers.adapter_costs import adapters_s
+from simulator.layers.layer_costs import dense_layer
+from simulator.layers.model_ends import embedding, output_layer
+from simulator.layout.chunks import split_layers
+from simulator.layout.trained_weights import num_trained_parameters, trained_flop_per_token
+from simulator.machine.rank import Rank
+from simulator.memory.layer_activations import kept_per_layer
 from simulator.simulate import simulate
-from simulator.step import StepTable, simulate_step
-from simulator.trained_weights import num_trained_parameters, trained_flop_per_token
-from simulator.workload import Workload
+from simulator.step.step import StepTable, simulate_step
+from simulator.traffic.adapter_exchange import adapter_exchange_s, adapter_traffic
 from tests.simulator.builders import job_of, memory_of, plan_of, rank_of, step_of, table_of, training
 from tests.simulator.checkpoint_jobs import costs_of
 

@@ -8,19 +8,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.activations import in_flight_chunks
-from simulator.chunks import can_split_layers, split_layers
-from simulator.memory import (
+from simulator.domain.plan import TO_AND_FRO, Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import can_split_layers, split_layers
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.layout.model_states import reduced_fraction
+from simulator.memory.activations import in_flight_chunks
+from simulator.memory.peak import (
     MemoryTable,
     memory_by_stage,
     memory_of_stage,
     peak_memory,
 )
-from simulator.micro_batches import num_micro_batches
-from simulator.model_states import reduced_fraction
 from simulator.pipeline.schedule import pipeline_timeline, play_pipelines
-from simulator.plan import TO_AND_FRO, Plan, Recompute, Schedule
-from simulator.workload import Workload
 from tests.simulator.builders import changed, gpt, plan_of, table_of, training
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.blocks import LatentAttention, MixtureOfExperts
-from simulator.model import ModelShape
+from simulator.domain.blocks import LatentAttention, MixtureOfExperts
+from simulator.domain.model import ModelShape
 from tests.simulator.builders import gpt
 
 

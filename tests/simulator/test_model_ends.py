@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.lora import Lora
-from simulator.model_ends import embedding, look_up_of_module
-from simulator.plan import Plan
-from simulator.rank import Rank
-from simulator.workload import Workload
+from simulator.domain.lora import Lora
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layers.model_ends import embedding, look_up_of_module
+from simulator.machine.rank import Rank
 from tests.simulator.builders import changed, plan_of, rank_of, training
 
 ROWS, HIDDEN, TOKENS = 128_256, 4_096, 4_096

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.links import LinkConstants, fabric_link, link_constants, scale_up_link
-from simulator.network import (
+from simulator.domain.links import LinkConstants, fabric_link, link_constants, scale_up_link
+from simulator.machine.network import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,

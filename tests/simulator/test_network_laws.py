@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.links import LinkConstants
-from simulator.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from simulator.domain.links import LinkConstants
+from simulator.machine.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
 from tests.simulator.test_network import COLLECTIVES, cluster
 
 ROUNDING = 1e-9

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
-from simulator.chunks import split_layers
-from simulator.job import Job
-from simulator.memory import MemoryTable, peak_memory
-from simulator.offer_table import OfferTable
-from simulator.offload import host_update_s, offloaded_bytes_per_node
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
-from simulator.step import StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, peak_memory
+from simulator.step.offload import host_update_s, offloaded_bytes_per_node
+from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 MODEL = gpt(num_layers=16, hidden_size=4096, num_heads=32, vocabulary_size=1024)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.chunks import split_layers
-from simulator.hardware import Precision
-from simulator.once_per_step import once_per_step_bytes
-from simulator.plan import Plan
-from simulator.rank import Rank
-from simulator.trained_weights import StepWeights
+from simulator.domain.hardware import Precision
+from simulator.domain.plan import Plan
+from simulator.layout.chunks import split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.rank import Rank
+from simulator.step.once_per_step import once_per_step_bytes
 from tests.simulator.builders import job_of, plan_of, table_of, training
 
 

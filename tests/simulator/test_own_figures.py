@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from planner.catalog_view import as_json
 from planner.job.file import parse_job
 from planner.job.own_factors import FACTOR_FIELDS, PROCESS_FIELDS
+from planner.views.catalog_view import as_json
 from simulator import catalog
 from simulator.catalog import Kind, overlaid, read_own_figures
+from simulator.domain.job import Job
 from simulator.errors import InputError
-from simulator.job import Job
 from tests.support import H100_RENTED
 
 HEAD = "kind,id,quantity,value,unit,source,date,confidence\n"

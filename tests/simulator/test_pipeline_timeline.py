@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.chunks import split_layers
+from simulator.domain.job import Job
+from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Plan, PlanTable, Recompute, Schedule
 from simulator.errors import InputError
-from simulator.job import Job
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineTimes, play_pipelines
-from simulator.pipeline.timeline import StepTimeline, step_timeline
-from simulator.pipeline.waits import StageWork, waits_of
-from simulator.plan import SPLIT_BACKWARD, TO_AND_FRO, Plan, PlanTable, Recompute, Schedule
-from simulator.rank import Rank
 from simulator.simulate import simulate
-from simulator.step import StepTable, step_parts
-from simulator.step_events import ALL, EventKind, StageSeconds, StepEvents
+from simulator.step.step import StepTable, step_parts
+from simulator.step.step_events import ALL, EventKind, StageSeconds, StepEvents
+from simulator.step.timeline import StepTimeline, step_timeline
+from simulator.step.waits import StageWork, waits_of
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 
 ROUNDING = 1e-9

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.hardware import Precision
-from simulator.plan import SCHEME_ALIASES, CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.domain.hardware import Precision
+from simulator.domain.plan import SCHEME_ALIASES, CheckpointScheme, Plan, PlanTable, Recompute
 from tests.simulator.builders import plan_of, table_of
 
 degrees = st.sampled_from([1, 2, 3, 8, 70])

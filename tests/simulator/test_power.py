@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.climate import Climate
-from simulator.hardware import Fabric, Site
-from simulator.job import Job
-from simulator.offer_table import OfferTable
-from simulator.options import Operation
-from simulator.plan import Plan
-from simulator.power import (
+from simulator.domain.climate import Climate
+from simulator.domain.hardware import Fabric, Site
+from simulator.domain.job import Job
+from simulator.domain.options import Operation
+from simulator.domain.plan import Plan
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import (
     PhasePower,
     fabric_power_per_gpu,
     fabric_tiers,

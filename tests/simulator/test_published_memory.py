@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from simulator import catalog
-from simulator.chunks import split_layers
-from simulator.hardware import Precision
-from simulator.memory import MemoryTable, memory_of_stage, peak_memory
-from simulator.model import ModelShape
-from simulator.plan import Plan, Recompute
+from simulator.domain.hardware import Precision
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.memory.peak import MemoryTable, memory_of_stage, peak_memory
 from simulator.units import GIB
-from simulator.workload import Workload
 from tests.simulator.builders import gpt, plan_of, table_of, training
 
 LAYERS_OF_SIMUMAX = 12

@@ -18,9 +18,9 @@ from benchmarks.validate_steps import (
 )
 from planner.measured.runs import OUT_OF_MEMORY, RELIABILITY, Comparison, Row, compare, read_rows
 from planner.validation.comparison import rank_correlation, verdicts_of
-from simulator.accuracy import network_error, step_time_error
+from simulator.accuracy.published_runs import network_error, step_time_error
+from simulator.domain.hardware import Precision
 from simulator.errors import InputError
-from simulator.hardware import Precision
 
 WORSE_BY = 0.01
 """One percentage point: less comes with any change of a formula that does not concern the rows."""

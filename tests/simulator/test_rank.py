@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from simulator.rank import Rank, once_per_rank
+from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats
 from tests.simulator.builders import job_of, plan_of, table_of, training
 

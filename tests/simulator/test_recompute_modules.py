@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from simulator.activations import stage_activations
-from simulator.hardware import Precision
-from simulator.layer_activations import kept_per_layer
-from simulator.layer_costs import (
+from simulator.domain.hardware import Precision
+from simulator.domain.model import RecomputeModule
+from simulator.domain.plan import Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import (
     dense_layer,
     expert_layer,
 )
-from simulator.model import RecomputeModule
-from simulator.part_times import PartTimes
-from simulator.plan import Plan, Recompute, Schedule
-from simulator.workload import Workload
+from simulator.layers.part_times import PartTimes
+from simulator.memory.activations import stage_activations
+from simulator.memory.layer_activations import kept_per_layer
 from tests.simulator.builders import changed, memory_of, plan_of, rank_of, step_of, table_of, training
 
 DEEPSEEK = training("deepseek-v3", sequence_length=4096, global_batch_size=512)

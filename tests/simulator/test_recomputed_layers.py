@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from constraints.best_cut import best_cut
 from constraints.step_bound import bound_step
-from simulator.chunks import split_layers
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
 from simulator.errors import InputError
-from simulator.memory import MemoryTable, memory_by_stage, peak_memory
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
-from simulator.step import StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, memory_by_stage, peak_memory
+from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 DENSE = training(

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.interruptions import mean_time_between_failures_s
-from simulator.plan import CheckpointScheme
-from simulator.reliability import Reliability
+from simulator.domain.plan import CheckpointScheme
+from simulator.domain.reliability import Reliability
 from simulator.run.columns import BackPressure
 from simulator.run.events import simulate_runs
+from simulator.run.interruptions import mean_time_between_failures_s
 from simulator.simulate import simulate
 from simulator.units import DAY, HOUR
 from tests.simulator.builders import job_of, plan_of, table_of, training

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.run_reference import TIMES, columns
 from planner.job.file import parse_job
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, Plan, PlanTable
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 from simulator.run.events import expected_ledger, simulate_runs
 from simulator.run.spread import wall_time_quantile_s
 from simulator.simulate import Outcomes, replicate, simulate

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.blocks import MixtureOfExperts
-from simulator.deep.plan_expert_traffic import expert_traffic, map_traffic
-from simulator.expert_exchange import RATE_IN_TRAINING, dispatched_bytes, expert_exchange_s
-from simulator.layer_costs import expert_layer
-from simulator.network import all_gather_s, forwarded_exchange_s
-from simulator.rank import Rank
-from simulator.routing_maps import map_bytes, map_gather_s, map_scan_s, staging_passes
-from simulator.workload import Workload
+from simulator.deep.plans.plan_expert_traffic import expert_traffic, map_traffic
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import expert_layer
+from simulator.machine.network import all_gather_s, forwarded_exchange_s
+from simulator.machine.rank import Rank
+from simulator.traffic.expert_exchange import RATE_IN_TRAINING, dispatched_bytes, expert_exchange_s
+from simulator.traffic.routing_maps import map_bytes, map_gather_s, map_scan_s, staging_passes
 from tests.simulator.builders import changed, plan_of, rank_of, training
 from tests.simulator.expert_jobs import NOTHING
 

@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.checkpoints.options import PeerPlacement
-from simulator.hardware import Precision
-from simulator.interruptions import (
+from simulator.domain.checkpointing import PeerPlacement
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan
+from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
+from simulator.machine.training import training_constants
+from simulator.run.interruptions import (
     interruptions,
     mean_time_between_failures_s,
     node_losses_within,
     sufficient_spare_nodes,
 )
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, Plan
-from simulator.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.run.wall_time import BADPUT, PARTS, RunTable, first_start_s
 from simulator.simulate import Outcomes, replicate, simulate
-from simulator.training import training_constants
 from simulator.units import DAY, HOUR
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.job import Job
-from simulator.plan import CheckpointScheme, Plan
-from simulator.reliability import Reliability
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, Plan
+from simulator.domain.reliability import Reliability
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS, StragglerPreset, Stragglers
 from simulator.run.delays import Delays
 from simulator.run.events import RunLedger, expected_ledger_and_delays
 from simulator.run.spread import LEAST_RISK, Slowdowns, exceedance, miss_probability, wall_time_quantile_s
 from simulator.run.strata import strata_of
 from simulator.run.wall_time import RunTable
 from simulator.simulate import replicate, simulate
-from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPreset, Stragglers
 from tests.simulator.builders import job_of, plan_of, table_of, training
 
 SCHEMES = (CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC, CheckpointScheme.IN_MEMORY_PEER)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from planner.input.plan_input import plan_of, read_plan
 from planner.job.file import load_job
-from planner.plan_input import plan_of, read_plan
+from simulator import run_timeline as module
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError
-from simulator.job import Job
-from simulator.plan import Plan, PlanTable
-from simulator.run import timeline as module
 from simulator.run.columns import Interruption
-from simulator.run.timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline, run_timeline
 from simulator.run.timeline_kernel import (
     BACKPRESSURE,
     COMMIT,
@@ -24,6 +23,7 @@ from simulator.run.timeline_kernel import (
     SAVE_AHEAD,
     SAVE_STALL,
 )
+from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline, run_timeline
 from simulator.simulate import replicate, simulate
 from tests.support import job_with
 

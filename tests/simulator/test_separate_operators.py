@@ -7,9 +7,9 @@ import pytest
 
 from planner.calibration.torch_layer import layer_of, weights_of
 from simulator import catalog
-from simulator.layer_activations import kept_per_layer
-from simulator.lora import Lora
-from simulator.workload import Workload
+from simulator.domain.lora import Lora
+from simulator.domain.workload import Workload
+from simulator.memory.layer_activations import kept_per_layer
 from tests.simulator.builders import plan_of, table_of, training
 from tests.simulator.saved_tensors import saved_bytes
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.blocks import MixtureOfExperts
-from simulator.chunks import ChunkWeights, split_layers
-from simulator.deep.plan_step import parts_and_shape
-from simulator.hardware import Precision
-from simulator.model import ModelShape
-from simulator.model_parts import ModelParts
-from simulator.parts import Part
-from simulator.plan import Plan
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaTraffic
-from simulator.shard_streams import stream_copies_s
-from simulator.step import simulate_step
-from simulator.trained_weights import StepWeights
-from simulator.workload import Workload
+from simulator.deep.plans.plan_step import parts_and_shape
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.hardware import Precision
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import ChunkWeights, split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.rank import Rank
+from simulator.replicas.replica_sync import ReplicaTraffic
+from simulator.replicas.shard_streams import stream_copies_s
+from simulator.step.model_parts import ModelParts
+from simulator.step.parts import Part
+from simulator.step.step import simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
@@ -70,7 +70,7 @@ def test_gradients_of_sixteen_bits_are_added_up_in_them() -> None:
 def test_shares_that_are_cast_to_8_bits_ahead_are_cast_to_16_in_other_formats(
     precision: Precision, per_weight: int
 ) -> None:
-    # Copied with one byte a weight in and out, without the cast; see `simulator.cast_weights`.
+    # Copied with one byte a weight in and out, without the cast; see `simulator.replicas.cast_weights`.
     workload = FSDP_2.model_copy(update={"gathers_cast_weights": True})
     ahead, _ = copies_of(plan_of(data=4, zero=3, precision=precision), 8e9, workload=workload)
     assert ahead == pytest.approx(per_weight * 8e9 / 4)

@@ -1,6 +1,6 @@
 """Which gathers and reductions of ZeRO-2 and ZeRO-3 does a step wait for, and how often are there any?
 
-Expected times are collectives of `simulator.network`, counted by hand.
+Expected times are collectives of `simulator.machine.network`, counted by hand.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.chunks import split_layers
-from simulator.layer_costs import dense_layer
-from simulator.model import WeightPrefetch
-from simulator.model_ends import embedding, output_layer
-from simulator.model_parts import ModelParts
-from simulator.network import all_gather_s, reduce_scatter_s
-from simulator.plan import Plan, Schedule
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaGroup, ReplicaTraffic
-from simulator.shard_passes import shards_s
-from simulator.step import StepTable, simulate_step
+from simulator.domain.model import WeightPrefetch
+from simulator.domain.plan import Plan, Schedule
+from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import dense_layer
+from simulator.layers.model_ends import embedding, output_layer
+from simulator.layout.chunks import split_layers
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.network import all_gather_s, reduce_scatter_s
+from simulator.machine.rank import Rank
+from simulator.replicas.replica_sync import ReplicaGroup, ReplicaTraffic
+from simulator.step.model_parts import ModelParts
+from simulator.step.shard_passes import shards_s
+from simulator.step.step import StepTable, simulate_step
 from simulator.table import Floats
-from simulator.trained_weights import StepWeights
-from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 NUM_LAYERS = 8

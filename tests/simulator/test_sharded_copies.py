@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.blocks import MixtureOfExperts
-from simulator.chunks import split_layers
-from simulator.deep.plan_items import seconds_of
-from simulator.deep.plan_step import parts_and_shape
-from simulator.lora import Lora, adapter_parameters
-from simulator.model import ModelShape, ShardedCopies
-from simulator.parts import Part
-from simulator.plan import Plan
-from simulator.rank import Rank
-from simulator.step import StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.deep.plans.plan_items import seconds_of
+from simulator.deep.plans.plan_step import parts_and_shape
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.lora import Lora, adapter_parameters
+from simulator.domain.model import ModelShape, ShardedCopies
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.step.parts import Part
+from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from simulator import simulate as module
-from simulator.hardware import Precision
-from simulator.plan import LAYOUT_COLUMNS, CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.domain.hardware import Precision
+from simulator.domain.plan import LAYOUT_COLUMNS, CheckpointScheme, Plan, PlanTable, Recompute
 from simulator.simulate import Outcomes, layout_memory, simulate
 from tests.simulator.builders import A100, H100, gpt, job_of, plan_of, rented, table_of, training
 

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator import catalog
-from simulator.chunks import can_split_layers, split_layers
-from simulator.hardware import Precision
-from simulator.job import Job
-from simulator.network import all_reduce_s, point_to_point_s
-from simulator.offer import Offer
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
-from simulator.replica_sync import ReplicaGroup, tied_gradient_s
-from simulator.stage_sends import send_s
-from simulator.step import NUM_OPTIMIZER_KERNELS, StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import can_split_layers, split_layers
+from simulator.machine.network import all_reduce_s, point_to_point_s
+from simulator.machine.rank import Rank
+from simulator.replicas.replica_sync import ReplicaGroup, tied_gradient_s
+from simulator.step.step import NUM_OPTIMIZER_KERNELS, StepTable, simulate_step
+from simulator.traffic.stage_sends import send_s
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks.pipeline_reference import Step, play
 from benchmarks.straggler_traces import JOBS, read_fixture
+from simulator.domain.plan import TO_AND_FRO, Schedule
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS, Stragglers
 from simulator.errors import InputError
-from simulator.plan import TO_AND_FRO, Schedule
-from simulator.stragglers.causes import STRAGGLER_PRESETS, Stragglers
 from simulator.stragglers.kernel import play_replicas
 from simulator.stragglers.pipeline import PipelineShape
 from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION, play_slowdown

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy.special import ndtr, ndtri
 
-from simulator.chunks import split_layers
-from simulator.micro_batches import num_micro_batches
+from simulator.domain.reliability import Reliability
+from simulator.domain.straggler_causes import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
+from simulator.layout.chunks import split_layers
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.machine.rank import Rank
 from simulator.order_statistics import drawn_maximum, expected_maximum, lognormal_factor
-from simulator.rank import Rank
-from simulator.reliability import Reliability
-from simulator.step import simulate_step
-from simulator.stragglers.causes import STRAGGLER_PRESETS, StragglerPreset, StragglerPrior, Stragglers
+from simulator.step.step import simulate_step
 from simulator.stragglers.noise import draw_micro_batches, sequence_quantiles
 from simulator.stragglers.slowdown import (
     StragglerDesigns,

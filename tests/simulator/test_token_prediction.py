@@ -10,27 +10,27 @@ import pytest
 from constraints.plan_costs import plan_costs
 from constraints.step_bound import bound_step
 from simulator import catalog
-from simulator.activations import kept_per_module
-from simulator.blocks import MixtureOfExperts
-from simulator.chunks import can_cut, chunk_weights, split_layers
-from simulator.deep.plan_items import Items, collectives_of, works_of
-from simulator.deep.plan_step import parts_and_shape, plan_step
-from simulator.hardware import Precision
+from simulator.deep.plans.plan_items import Items, collectives_of, works_of
+from simulator.deep.plans.plan_step import parts_and_shape, plan_step
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import Lora
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
 from simulator.huggingface.shape import shape_from_config
-from simulator.layer_activations import kept_per_layer
-from simulator.layer_costs import expert_layer
-from simulator.lora import Lora
-from simulator.loss_memory import logits_bytes
-from simulator.memory import memory_by_stage
-from simulator.model import ModelShape
-from simulator.model_ends import look_up_of_module, output_layer
-from simulator.parts import Part
-from simulator.plan import Plan, Recompute, Schedule
-from simulator.predicted_tokens import kept_and_again_bytes
-from simulator.replica_sync import tied_gradient_s
-from simulator.token_prediction import module, projection, projection_collectives_s
-from simulator.trained_weights import num_trained_parameters
-from simulator.workload import Workload
+from simulator.layers.layer_costs import expert_layer
+from simulator.layers.model_ends import look_up_of_module, output_layer
+from simulator.layers.token_prediction import module, projection, projection_collectives_s
+from simulator.layout.chunks import can_cut, chunk_weights, split_layers
+from simulator.layout.trained_weights import num_trained_parameters
+from simulator.memory.activations import kept_per_module
+from simulator.memory.layer_activations import kept_per_layer
+from simulator.memory.loss_memory import logits_bytes
+from simulator.memory.peak import memory_by_stage
+from simulator.memory.predicted_tokens import kept_and_again_bytes
+from simulator.replicas.replica_sync import tied_gradient_s
+from simulator.step.parts import Part
 from tests.simulator.builders import gpt, job_of, memory_of, plan_of, rank_of, step_of, table_of, training
 
 ROUNDING = 1e-12

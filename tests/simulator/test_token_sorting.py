@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.measure_experts import MEASURED_FILE, PAGE, experts_of, experts_sheet, read_experts
-from simulator.blocks import MixtureOfExperts
-from simulator.layer_activations import kept_per_layer
-from simulator.model import ModelShape
-from simulator.rank import Rank
-from simulator.token_sorting import (
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.model import ModelShape
+from simulator.domain.workload import Workload
+from simulator.layers.token_sorting import (
     BACKWARD,
     FORWARD,
     NUM_ROUTING_KERNELS,
@@ -24,7 +23,8 @@ from simulator.token_sorting import (
     sorted_bytes,
     sorting_kernels,
 )
-from simulator.workload import Workload
+from simulator.machine.rank import Rank
+from simulator.memory.layer_activations import kept_per_layer
 from tests.simulator.builders import H100, job_of, plan_of, table_of, training
 from tests.simulator.saved_tensors import saved_bytes
 

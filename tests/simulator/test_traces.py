@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from simulator.domain.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 from simulator.errors import InputError
-from simulator.traces import GRID_TRACE, PRICE_TRACE, TraceUnit, read_trace
 from tests.support import H100_RENTED, job_with
 
 

@@ -16,24 +16,24 @@ from benchmarks.validate_steps import TRAINING_FILE
 from planner.calibration.steps import MeasuredSteps
 from planner.measured.runs import read_rows
 from simulator import catalog
-from simulator.attention_costs import attention_core_s
-from simulator.eager_operators import eager_bytes, is_counted
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import Lora
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
 from simulator.errors import InputError
-from simulator.hardware import Precision
-from simulator.host_time import BACKWARD_RATIO, host_waits_s
-from simulator.layer_costs import dense_layer
-from simulator.lora import Lora
-from simulator.model_ends import output_layer
-from simulator.plan import Plan, Recompute
-from simulator.rank import Rank
-from simulator.training import (
+from simulator.layers.attention_costs import attention_core_s
+from simulator.layers.eager_operators import eager_bytes, is_counted
+from simulator.layers.host_time import BACKWARD_RATIO, host_waits_s
+from simulator.layers.layer_costs import dense_layer
+from simulator.layers.model_ends import output_layer
+from simulator.machine.rank import Rank
+from simulator.machine.training import (
     TrainingConstants,
     clock_in_4_bits,
     power_fraction,
     training_constants,
     transferred_clock,
 )
-from simulator.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
 
 SMALL = training(gpt(hidden_size=1024), sequence_length=1024)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.hardware import Precision
-from simulator.update_bytes import update_bytes
+from simulator.domain.hardware import Precision
+from simulator.layout.update_bytes import update_bytes
 from tests.simulator.builders import plan_of, table_of, training
 
 WORKLOAD = training("llama-3.1-8b")

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.chunks import split_layers
-from simulator.job import Job
-from simulator.layer_costs import dense_layer, expert_layer
-from simulator.model_ends import output_layer
-from simulator.plan import Plan, PlanTable, Recompute, Schedule
-from simulator.rank import Rank
-from simulator.simulate import simulate
-from simulator.step import StepTable, step_parts
-from simulator.weight_gradients import (
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable, Recompute, Schedule
+from simulator.layers.layer_costs import dense_layer, expert_layer
+from simulator.layers.model_ends import output_layer
+from simulator.layers.weight_gradients import (
     dense_layer_weight_gradients_s,
     expert_layer_weight_gradients_s,
     output_layer_weight_gradients_s,
 )
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.simulate import simulate
+from simulator.step.step import StepTable, step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
 JOB = job_of(training(num_steps=100))

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.chunks import split_layers
-from simulator.memory import MemoryTable, peak_memory
-from simulator.model import WeightPrefetch
-from simulator.model_ends import embedding, output_layer
-from simulator.network import all_gather_s, reduce_scatter_s
-from simulator.plan import Plan
-from simulator.rank import Rank
-from simulator.step import StepTable, simulate_step
-from simulator.workload import Workload
+from simulator.domain.model import WeightPrefetch
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layers.model_ends import embedding, output_layer
+from simulator.layout.chunks import split_layers
+from simulator.machine.network import all_gather_s, reduce_scatter_s
+from simulator.machine.rank import Rank
+from simulator.memory.peak import MemoryTable, peak_memory
+from simulator.step.step import StepTable, simulate_step
 from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)

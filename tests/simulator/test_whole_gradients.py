@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.chunks import split_layers
-from simulator.deep.plan_step import plan_step
-from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.network import all_reduce_s
-from simulator.plan import Plan
-from simulator.step import step_parts
-from simulator.workload import Workload
+from simulator.deep.plans.plan_step import plan_step
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import split_layers
+from simulator.machine.network import all_reduce_s
+from simulator.step.step import step_parts
 from tests.simulator.builders import changed, job_of, plan_of, rank_of, step_of, training
 
 V3 = training("deepseek-v3", global_batch_size=64)

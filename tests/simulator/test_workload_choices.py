@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator import catalog
-from simulator.attention_span import SlidingWindow
-from simulator.documents import Documents
-from simulator.hardware import Precision
-from simulator.lora import ATTENTION_PRODUCTS, Lora
-from simulator.model import ContextExchange, ModelShape
-from simulator.offer import Offer
-from simulator.plan import Plan, Recompute
+from simulator.domain.attention_span import SlidingWindow
+from simulator.domain.documents import Documents
+from simulator.domain.hardware import Precision
+from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
+from simulator.domain.model import ContextExchange, ModelShape
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.workload import Workload
 from simulator.simulate import Outcomes, simulate
-from simulator.workload import Workload
 from tests.simulator.builders import job_of, plan_of, table_of
 
 TIMES = (

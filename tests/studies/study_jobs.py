@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from constraints.evaluation import Evaluation
 from planner.job.file import parse_job
-from simulator.job import Job
-from simulator.limits import Limits
-from studies.archive import Archive
-from studies.evaluator import Simulation
+from simulator.domain.job import Job
+from simulator.domain.limits import Limits
+from studies.designs.archive import Archive
+from studies.evaluation.evaluator import Simulation
 from studies.progress import Stop, never_stop
 from studies.search import Searcher
 from studies.study import StudyResult, run_study

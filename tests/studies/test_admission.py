@@ -5,10 +5,10 @@ import pytest
 
 from constraints.space import pruned_space
 from simulator.table import Integers
-from studies.admission import admitted
-from studies.key_index import KeyIndex
-from studies.knobs import Knobs
-from studies.repair import repair
+from studies.designs.admission import admitted
+from studies.designs.key_index import KeyIndex
+from studies.designs.knobs import Knobs
+from studies.designs.repair import repair
 from tests.studies.study_jobs import small_job
 
 SPACE = pruned_space(small_job())

@@ -10,25 +10,25 @@ import pytest
 from constraints.evaluation import evaluate
 from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows, hypervolume
+from simulator.domain.job import Job, Objective
+from simulator.domain.offer import GpuRange
+from simulator.domain.search_options import Algorithm
 from simulator.errors import StudyError
-from simulator.job import Job, Objective
-from simulator.offer import GpuRange
-from simulator.search_options import Algorithm
-from studies.algorithm import Results, SearchAlgorithm
-from studies.algorithm_contract import AlgorithmContract
-from studies.archive import Archive
-from studies.chance import UntilFeasible
-from studies.estimates import Estimator, bounds_of
+from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.designs.archive import Archive
+from studies.designs.knobs import Knobs
+from studies.designs.plan_keys import plan_keys
 from studies.exhaustive import Exhaustive
-from studies.knobs import Knobs
-from studies.neighbours import Neighbours
-from studies.plan_keys import plan_keys
-from studies.random_search import RandomSearch
-from studies.refine import Refinement
-from studies.screening import Screening
-from studies.starts import CORNERS, first_rows
+from studies.searchers.algorithm_contract import AlgorithmContract
+from studies.searchers.chance import UntilFeasible
+from studies.searchers.estimates import Estimator, bounds_of
+from studies.searchers.neighbours import Neighbours
+from studies.searchers.random_search import RandomSearch
+from studies.searchers.refine import Refinement
+from studies.searchers.screening import Screening
+from studies.searchers.starts import CORNERS, first_rows
+from studies.searchers.tuning import DEFAULT
 from studies.study import restarted
-from studies.tuning import DEFAULT
 from tests.studies.study_jobs import small_job, study, with_limits
 
 SIZE = 24

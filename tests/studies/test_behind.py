@@ -8,12 +8,12 @@ import pytest
 
 from constraints.space import pruned_space
 from simulator.errors import StudyError
-from studies.behind import Behind
-from studies.evaluator import JournaledSimulation
-from studies.journal import Journal
-from studies.known_designs import KnownDesigns
-from studies.plan_keys import plan_keys
-from studies.starts import first_designs
+from studies.designs.plan_keys import plan_keys
+from studies.evaluation.evaluator import JournaledSimulation
+from studies.files.behind import Behind
+from studies.files.journal import Journal
+from studies.files.known_designs import KnownDesigns
+from studies.searchers.starts import first_designs
 from tests.studies.study_jobs import small_job
 
 PATIENCE_S = 30.0

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from simulator.errors import TrackingError
-from studies import bulk_points
-from studies.bulk_points import Point, write_points
-from studies.mlflow_session import mlflow_at
+from studies.tracking import bulk_points
+from studies.tracking.bulk_points import Point, write_points
+from studies.tracking.mlflow_session import mlflow_at
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from simulator.errors import StudyError, TrackingError
-from studies import bulk_rows
-from studies.bulk_runs import BulkOutcome, Way, write_runs
-from studies.mlflow_session import mlflow_at
-from studies.run_table import RunTable
+from studies.tracking import bulk_rows
+from studies.tracking.bulk_runs import BulkOutcome, Way, write_runs
+from studies.tracking.mlflow_session import mlflow_at
+from studies.tracking.run_table import RunTable
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

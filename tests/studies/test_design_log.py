@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.errors import StudyError
-from studies.design_log import MIN_ROW_GROUP_ROWS, DesignLog, read_designs
+from studies.files.design_log import MIN_ROW_GROUP_ROWS, DesignLog, read_designs
 
 
 def batch(start: int, num: int) -> dict[str, np.ndarray]:
@@ -177,7 +177,7 @@ def test_an_unreadable_log_is_named(tmp_path: Path, content: bytes | None) -> No
 
 def test_importing_the_room_does_not_import_the_heavy_libraries() -> None:
     program = (
-        "import studies.design_log, studies.bulk_runs, studies.tracking, sys; "
+        "import studies.files.design_log, studies.tracking.bulk_runs, studies.tracking.tracker, sys; "
         "print(sorted({'mlflow', 'pyarrow', 'sqlalchemy', 'pandas'} & set(sys.modules)))"
     )
     root = Path(__file__).parents[2]

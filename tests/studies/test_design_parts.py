@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from simulator.errors import StudyError
-from studies.design_log import read_designs
-from studies.design_parts import DESIGNS_PER_PART, DesignParts
+from studies.files.design_log import read_designs
+from studies.files.design_parts import DESIGNS_PER_PART, DesignParts
 
 BATCH = 4_000
 

@@ -22,18 +22,20 @@ from constraints.space import PrunedBlock, pruned_space, space_of
 from planner.study.durable import Counts, StudyAnswer, resume_study, run_study_of
 from planner.study.machines import machines
 from planner.study.reports import front_of, status_of
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.errors import EngineError
-from simulator.job import Job
-from simulator.plan import PlanTable
 from simulator.simulate import Outcomes
-from studies import blocks, distributed, distributed_tasks, evaluator, exhaustive
-from studies.blocks import BlockPart, BlockWorker, block_parts
-from studies.distributed import Cluster, cluster_at, local_cluster
-from studies.engine import Engine, Pending, ThisProcess
-from studies.identity import Keep
+from studies import exhaustive
+from studies.designs import blocks
+from studies.designs.blocks import BlockPart, BlockWorker, block_parts
+from studies.designs.reduction import Reduction
+from studies.evaluation import distributed, distributed_tasks, evaluator
+from studies.evaluation.distributed import Cluster, cluster_at, local_cluster
+from studies.evaluation.engine import Engine, Pending, ThisProcess
+from studies.files.identity import Keep
+from studies.files.store import StudyStore
 from studies.progress import Progress, Report, Stop, ignore, never_stop
-from studies.reduction import Reduction
-from studies.store import StudyStore
 from tests.studies.study_jobs import small_job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -293,7 +295,7 @@ def test_workers_that_are_all_lost_at_the_start_are_told_from_workers_with_other
 
 def test_a_worker_that_cannot_read_its_own_code_is_no_lost_one() -> None:
     with pytest.raises(EngineError, match=r"no such version of capplan \(FileNotFoundError"):
-        asked(FileNotFoundError(2, "No such file", "simulator/step.py"))
+        asked(FileNotFoundError(2, "No such file", "simulator/step/step.py"))
 
 
 def test_a_worker_with_other_code_that_comes_later_refuses_every_chunk(

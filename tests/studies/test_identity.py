@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from constraints.space import pruned_space
-from simulator.job import Job, Objective
-from simulator.limits import Limits
-from simulator.offer import Estimate
-from simulator.ownership import Ownership
+from simulator.domain.job import Job, Objective
+from simulator.domain.limits import Limits
+from simulator.domain.offer import Estimate
+from simulator.domain.ownership import Ownership
 from simulator.simulate import simulate
-from studies.identity import Identity
+from studies.files.identity import Identity
 from tests.studies.study_jobs import small_job
 
 JOB = small_job(tensor_parallel=[1, 2], pipeline_parallel=[1], context_parallel=[1])

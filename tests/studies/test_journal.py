@@ -12,12 +12,12 @@ import pytest
 
 from constraints.evaluation import evaluate
 from constraints.space import pruned_space
+from simulator.domain.plan import PlanTable
 from simulator.errors import StudyError
-from simulator.plan import PlanTable
 from simulator.simulate import Outcomes, simulate
-from studies.journal import Journal
-from studies.payload import decode, encode
-from studies.plan_keys import are_same, plan_keys
+from studies.designs.payload import decode, encode
+from studies.designs.plan_keys import are_same, plan_keys
+from studies.files.journal import Journal
 from tests.studies.study_jobs import small_job
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +128,7 @@ def test_a_full_disk_is_one_clear_error_and_what_was_written_stays(
 import resource
 from pathlib import Path
 from simulator.errors import StudyError
-from studies.journal import Journal
+from studies.files.journal import Journal
 journal = Journal.open(Path({str(path)!r}))
 batch = journal.batch(0)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
@@ -166,7 +166,7 @@ def test_what_a_killed_process_left_beside_the_file_is_folded_into_it_by_reading
     code = f"""
 import os
 from pathlib import Path
-from studies.journal import Journal
+from studies.files.journal import Journal
 journal = Journal.create(Path({str(path)!r}), {{}})
 journal.note({{"status": "half way"}})
 os._exit(0)

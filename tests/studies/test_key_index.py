@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studies.key_index import FEWEST_SLOTS, KeyIndex, with_room
-from studies.plan_keys import Keys
+from studies.designs.key_index import FEWEST_SLOTS, KeyIndex, with_room
+from studies.designs.plan_keys import Keys
 
 LARGEST = 2**64 - 1
 FEW_KEYS = st.sampled_from([0, 1, 2, LARGEST - 1, LARGEST])  # often the same ones

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from simulator.errors import TrackingError
-from studies.mlflow_session import mlflow_at
-from studies.tracking import StudyTracker
+from studies.tracking.mlflow_session import mlflow_at
+from studies.tracking.tracker import StudyTracker
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def test_an_address_of_nobody_is_told_with_what_is_wrong_with_it(uri: str, reaso
 def test_a_server_that_never_answers_and_one_that_speaks_otherwise_are_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("studies.mlflow_server.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("studies.tracking.mlflow_server.CONNECT_TIMEOUT_S", 0.2)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert told(uri).endswith("no answer in time: check the address and the network")

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.errors import StudyError, TrackingError
-from studies import mlflow_session
-from studies.mlflow_session import check_key, check_usable, make_file, mlflow_at, without_password
+from studies.tracking import mlflow_session
+from studies.tracking.mlflow_session import check_key, check_usable, make_file, mlflow_at, without_password
 
 ROOT = Path(__file__).parents[2]
 
@@ -221,8 +221,8 @@ import os, warnings
 warnings.simplefilter("error")
 before = dict(os.environ)
 import numpy as np
-from studies.run_table import RunTable
-from studies.tracking import StudyTracker
+from studies.tracking.run_table import RunTable
+from studies.tracking.tracker import StudyTracker
 with StudyTracker.open(experiment="llama", run_name="one", params={"seed": "1"}) as tracker:
     tracker.log_generation(0, {"hypervolume": 0.5})
     tracker.log_designs(RunTable(names=["a", "b"], metrics={"cost_usd": np.ones(2)}))

@@ -11,13 +11,13 @@ from pymoo.operators.survival.rank_and_crowding import RankAndCrowding
 from pymoo.operators.survival.rank_and_crowding.metrics import get_crowding_function
 
 from constraints.space import Space, pruned_space
-from studies.knobs import Knobs
-from studies.mating import Mating
-from studies.nsga2 import crowding_distances, rows_by_merit
-from studies.plan_keys import plan_keys
-from studies.starts import first_rows
-from studies.tuning import DEFAULT
-from studies.variation import Spread, num_draws, varied
+from studies.designs.knobs import Knobs
+from studies.designs.plan_keys import plan_keys
+from studies.searchers.mating import Mating
+from studies.searchers.nsga2 import crowding_distances, rows_by_merit
+from studies.searchers.starts import first_rows
+from studies.searchers.tuning import DEFAULT
+from studies.searchers.variation import Spread, num_draws, varied
 from tests.studies.study_jobs import small_job
 
 NUM_DESIGNS, NUM_SURVIVORS = 200, 90

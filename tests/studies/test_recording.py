@@ -10,16 +10,16 @@ from mlflow import MlflowClient
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
+from simulator.domain.job import Job
 from simulator.errors import TrackingError
-from simulator.job import Job
-from studies import recording
-from studies.archive import Archive
-from studies.design_log import DesignLog, read_designs
-from studies.design_parts import DesignParts
-from studies.design_table import Marks, design_runs, run_name
-from studies.identity import study_label
-from studies.recording import Ending, Recording
-from studies.tracking import StudyTracker
+from studies.designs.archive import Archive
+from studies.files.design_log import DesignLog, read_designs
+from studies.files.design_parts import DesignParts
+from studies.files.identity import study_label
+from studies.tracking import recording
+from studies.tracking.design_table import Marks, design_runs, run_name
+from studies.tracking.recording import Ending, Recording
+from studies.tracking.tracker import StudyTracker
 from tests.studies.study_jobs import small_job
 
 

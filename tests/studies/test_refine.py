@@ -9,11 +9,11 @@ from constraints.answers import INTERVAL_FACTOR
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
-from simulator.interruptions import sufficient_spare_nodes
-from simulator.job import Job
-from simulator.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
-from studies.algorithm import Results
-from studies.refine import Refinement
+from simulator.domain.job import Job
+from simulator.domain.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
+from simulator.run.interruptions import sufficient_spare_nodes
+from studies.designs.algorithm import Results
+from studies.searchers.refine import Refinement
 from tests.studies.study_jobs import small_job
 
 SYNC, ASYNC = CheckpointScheme.SYNC_SHARDED, CheckpointScheme.ASYNC

@@ -13,15 +13,15 @@ from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows
 from simulator.table import Floats
 from simulator.units import DAY
-from studies.algorithm import Results
-from studies.estimates import Estimator, bounds_of
-from studies.evolution import Evolution
-from studies.knobs import Knobs
-from studies.plan_keys import plan_keys
-from studies.ratio_model import LENGTH_SCALE, NUGGET, NUM_CHOICES, RatioModel
-from studies.screening import Screening
-from studies.starts import CORNERS, first_designs, first_rows, near_fronts
-from studies.tuning import DEFAULT
+from studies.designs.algorithm import Results
+from studies.designs.knobs import Knobs
+from studies.designs.plan_keys import plan_keys
+from studies.searchers.estimates import Estimator, bounds_of
+from studies.searchers.evolution import Evolution
+from studies.searchers.ratio_model import LENGTH_SCALE, NUGGET, NUM_CHOICES, RatioModel
+from studies.searchers.screening import Screening
+from studies.searchers.starts import CORNERS, first_designs, first_rows, near_fronts
+from studies.searchers.tuning import DEFAULT
 from tests.studies.study_jobs import small_job, with_limits
 
 NUM_LEARNED = 200

@@ -12,7 +12,7 @@ import pytest
 from constraints.space import pruned_space
 from simulator.errors import StudyError
 from simulator.simulate import simulate
-from studies.journal import Journal
+from studies.files.journal import Journal
 from tests.studies.study_jobs import small_job
 
 NUM_BATCHES = 4

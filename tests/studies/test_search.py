@@ -13,21 +13,21 @@ import pytest
 from constraints.evaluation import Evaluation
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
-from simulator.job import Job
-from simulator.plan import PlanTable
-from studies.algorithm import Results
-from studies.archive import Archive
-from studies.evaluator import Clock, Evaluator, JournaledSimulation, Simulation
-from studies.evolution import Evolution
-from studies.journal import Journal
-from studies.known_designs import KnownDesigns
-from studies.plan_keys import plan_keys
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from studies.designs.algorithm import Results
+from studies.designs.archive import Archive
+from studies.designs.plan_keys import plan_keys
+from studies.designs.seen_designs import SeenDesigns
+from studies.evaluation.evaluator import Clock, Evaluator, JournaledSimulation, Simulation
+from studies.files.journal import Journal
+from studies.files.known_designs import KnownDesigns
 from studies.progress import Stop, never_stop
-from studies.random_search import RandomSearch
-from studies.refine import Refinement
 from studies.search import Searcher
-from studies.seen_designs import SeenDesigns
-from studies.stopping import Budget, StopRules, gained_fraction
+from studies.searchers.evolution import Evolution
+from studies.searchers.random_search import RandomSearch
+from studies.searchers.refine import Refinement
+from studies.searchers.stopping import Budget, StopRules, gained_fraction
 from studies.study import StudyResult, run_study
 from tests.studies.study_jobs import small_job, study
 

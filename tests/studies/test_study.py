@@ -12,9 +12,9 @@ from constraints.evaluation import Evaluation
 from constraints.layout import is_valid_layout
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
-from simulator.job import Job
-from studies.knobs import OUT_OF_BOUNDS, Knobs
-from studies.plan_keys import are_same, plan_keys
+from simulator.domain.job import Job
+from studies.designs.knobs import OUT_OF_BOUNDS, Knobs
+from studies.designs.plan_keys import are_same, plan_keys
 from studies.study import StudyResult
 from tests.studies.study_jobs import small_job, study, with_limits
 

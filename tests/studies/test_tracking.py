@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from simulator.errors import InputError, StudyError, TrackingError
-from studies import bulk_rows, tracking
-from studies.run_table import RunTable
-from studies.store_address import resolve_tracking_uri
-from studies.tracking import (
+from studies.tracking import bulk_rows
+from studies.tracking import tracker as tracking
+from studies.tracking.run_table import RunTable
+from studies.tracking.store_address import resolve_tracking_uri
+from studies.tracking.tracker import (
     MAX_WAITING_METRICS,
     MAX_WAITING_S,
     RETRY_AFTER_S,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.blocks import MixtureOfExperts
-from simulator.deep.described_network import NodesNetwork
-from simulator.job import Job
-from simulator.lora import Lora
-from simulator.model import ModelShape
-from simulator.plan import Plan, Recompute, Schedule
-from simulator.workload import Workload
+from simulator.deep.networks.described_network import NodesNetwork
+from simulator.domain.blocks import MixtureOfExperts
+from simulator.domain.job import Job
+from simulator.domain.lora import Lora
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan, Recompute, Schedule
+from simulator.domain.workload import Workload
 from tests.simulator.builders import gpt, job_of, plan_of, rented, training
 
 SMALL = gpt(num_layers=4, has_tied_embeddings=True)

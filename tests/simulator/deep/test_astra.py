@@ -18,11 +18,11 @@ from math import floor
 import numpy as np
 import pytest
 
-from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import switch
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import switch
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.table import Integers
 
 SIZE = 8

@@ -13,16 +13,16 @@ import pytest
 
 from benchmarks.fuzz_mutations import JSON_LINES, PROTOBUF, Form, mutations
 from benchmarks.fuzz_traces import num_refused
-from simulator.deep.chakra import ChakraNode, CommType, NodeType
-from simulator.deep.chakra_export import chakra_export
-from simulator.deep.chakra_files import read_chakra, write_chakra
-from simulator.deep.chakra_play import chakra_step
-from simulator.deep.extrapolate import extrapolate
-from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
-from simulator.deep.play import play
-from simulator.deep.topologies import switch
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.networks.topologies import switch
+from simulator.deep.playing.play import play
+from simulator.deep.traced_steps.chakra_export import chakra_export
+from simulator.deep.traced_steps.chakra_play import chakra_step
+from simulator.deep.traced_steps.extrapolate import extrapolate
+from simulator.deep.traces.chakra import ChakraNode, CommType, NodeType
+from simulator.deep.traces.chakra_files import read_chakra, write_chakra
+from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
 from tests.simulator.deep.traces import write_small
 

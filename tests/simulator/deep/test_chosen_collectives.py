@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from benchmarks.deep_choice import drawn
-from simulator.deep.chosen_collectives import CANDIDATES, ChosenCollectives
-from simulator.deep.collective_forms import Algorithm, Operation
-from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, dragonfly, fat_tree, photonic, ring, switch, torus
-from simulator.deep.topology import Topology
+from simulator.deep.collectives.chosen_collectives import CANDIDATES, ChosenCollectives
+from simulator.deep.collectives.collective_forms import Algorithm, Operation
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import cluster, dragonfly, fat_tree, photonic, ring, switch, torus
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.errors import InputError
 from simulator.table import Integers
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.collectives import Collectives
-from simulator.deep.play import Played, play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import circuit_switched, fully_connected, photonic, torus
-from simulator.deep.topology import Topology
-from simulator.deep.waits import waits
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import circuit_switched, fully_connected, photonic, torus
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import Played, play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.deep.playing.waits import waits
 from simulator.errors import InputError
 
 BANDWIDTH = 100.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.collective_forms import Algorithm, Form, Operation
-from simulator.deep.collective_times import Line, estimated, played
-from simulator.deep.collectives import Collectives
-from simulator.deep.play import play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, ring, switch, torus
-from simulator.deep.topology import Topology
+from simulator.deep.collectives.collective_forms import Algorithm, Form, Operation
+from simulator.deep.collectives.collective_times import Line, estimated, played
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import cluster, ring, switch, torus
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 
 B, HOP = 50e9, 1e-6
 NEAR, NEAR_HOP = 400e9, 1e-7

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.collectives import Collectives
-from simulator.deep.patterns import TREE_CHUNKS
-from simulator.deep.play import Played, play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import (
+from simulator.deep.collectives.patterns import TREE_CHUNKS
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import (
     cluster,
     degraded,
     dragonfly,
@@ -26,10 +24,12 @@ from simulator.deep.topologies import (
     switch,
     torus,
 )
-from simulator.deep.topology import Topology
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import Played, play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.domain.links import link_constants
 from simulator.errors import InputError
-from simulator.links import link_constants
-from simulator.network import all_gather_s, all_reduce_s
+from simulator.machine.network import all_gather_s, all_reduce_s
 
 B = 1e9
 HOP = 1e-6

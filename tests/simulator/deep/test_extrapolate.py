@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.deep.division import boundary_bytes, buckets, stages, with_batch
-from simulator.deep.extrapolate import Extrapolation, extrapolate
-from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder, stage_order
-from simulator.deep.play import play
-from simulator.deep.tasks import NONE
-from simulator.deep.topologies import ring, switch
-from simulator.deep.trace import Category, OperatorTrace, Phase
-from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.networks.topologies import ring, switch
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE
+from simulator.deep.traced_steps.division import boundary_bytes, buckets, stages, with_batch
+from simulator.deep.traced_steps.extrapolate import Extrapolation, extrapolate
+from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder, stage_order
+from simulator.deep.traces.trace import Category, OperatorTrace, Phase
+from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
+from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
 from simulator.units import MIB
 from tests.simulator.deep.traces import even, measured, write_small

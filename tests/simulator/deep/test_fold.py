@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.collectives import Collectives
-from simulator.deep.extrapolate import Extrapolation, extrapolate
-from simulator.deep.fold import Fold
-from simulator.deep.parallelism import GradientSync, Parallelism
-from simulator.deep.patterns import tree_patterns
-from simulator.deep.play import play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import cluster, degraded, fat_tree, photonic, ring, switch, torus
-from simulator.deep.topology import Topology
-from simulator.deep.waits import waits
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.collectives.patterns import tree_patterns
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import cluster, degraded, fat_tree, photonic, ring, switch, torus
+from simulator.deep.networks.topology import Topology
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.deep.playing.waits import waits
+from simulator.deep.traced_steps.extrapolate import Extrapolation, extrapolate
+from simulator.deep.traced_steps.fold import Fold
+from simulator.deep.traces.parallelism import GradientSync, Parallelism
 from simulator.errors import InputError
 from tests.simulator.deep.traces import even, measured
 

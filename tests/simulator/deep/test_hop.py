@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.hop import HopResult, HopRules, hop_result, hop_step
-from simulator.deep.hop_graphs import HopGraph, checked_graph, hop_graph
-from simulator.deep.play import play
-from simulator.deep.topologies import fully_connected, switch
-from simulator.deep.topology import Topology, TopologyBuilder
+from simulator.deep.networks.topologies import fully_connected, switch
+from simulator.deep.networks.topology import Topology, TopologyBuilder
+from simulator.deep.playing.play import play
+from simulator.deep.traced_steps.hop import HopResult, HopRules, hop_result, hop_step
+from simulator.deep.traced_steps.hop_graphs import HopGraph, checked_graph, hop_graph
 from simulator.errors import InputError
 from simulator.table import Floats, Integers
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.extrapolate import Extrapolation, extrapolate
-from simulator.deep.memory import lifetimes
-from simulator.deep.memory_tiers import MemoryTier, with_tiers
-from simulator.deep.offload import BACK, OUT, Offload, plan_offload
-from simulator.deep.parallelism import GradientSync, Parallelism
-from simulator.deep.play import Played, play
-from simulator.deep.routing import Router
-from simulator.deep.topologies import photonic, ring, switch
-from simulator.deep.trace import Category, OperatorTrace, Phase
-from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import photonic, ring, switch
+from simulator.deep.playing.play import Played, play
+from simulator.deep.traced_steps.extrapolate import Extrapolation, extrapolate
+from simulator.deep.traced_steps.memory import lifetimes
+from simulator.deep.traced_steps.memory_tiers import MemoryTier, with_tiers
+from simulator.deep.traced_steps.offload import BACK, OUT, Offload, plan_offload
+from simulator.deep.traces.parallelism import GradientSync, Parallelism
+from simulator.deep.traces.trace import Category, OperatorTrace, Phase
+from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
 from simulator.errors import InputError
 
 SIZE = 100.0

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.deep.division import kept_in_proportion, moved, with_batch
-from simulator.deep.operator_model import (
+from simulator.deep.traced_steps.division import kept_in_proportion, moved, with_batch
+from simulator.deep.traced_steps.operator_model import (
     Driver,
     OperatorModel,
     OperatorSamples,
@@ -21,9 +21,9 @@ from simulator.deep.operator_model import (
     samples_of,
     seconds,
 )
-from simulator.deep.trace import Category, OperatorTrace, Phase
-from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.traces.trace import Category, OperatorTrace, Phase
+from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
+from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
 from tests.simulator.deep.traces import measured, write_small
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.heap import first_key, set_key, set_keys, take_due
-from simulator.deep.timers import new_timers, next_timer, next_timer_s, set_timer
+from simulator.deep.networks.heap import first_key, set_key, set_keys, take_due
+from simulator.deep.playing.timers import new_timers, next_timer, next_timer_s, set_timer
 
 moments = st.lists(st.sampled_from([0.0, 1.0, 1.5, 2.0, 3.0, 7.5]), min_size=1, max_size=40)
 

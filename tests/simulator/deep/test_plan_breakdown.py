@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulator.deep.plan_breakdown import BUCKETS, plan_breakdown
-from simulator.deep.plan_step import plan_step
-from simulator.lora import Lora
-from simulator.plan import Plan
-from simulator.workload import Workload
+from simulator.deep.plans.plan_breakdown import BUCKETS, plan_breakdown
+from simulator.deep.plans.plan_step import plan_step
+from simulator.domain.lora import Lora
+from simulator.domain.plan import Plan
+from simulator.domain.workload import Workload
 from tests.simulator.builders import changed, job_of, plan_of, training
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from simulator.deep.chakra import CommType, NodeType
-from simulator.deep.chakra_files import read_chakra
-from simulator.deep.chakra_play import chakra_step
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.plan_export import export_plan, step_on
-from simulator.deep.plan_step import plan_step
-from simulator.deep.play import play
-from simulator.deep.topologies import cluster, ring, switch
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.topologies import cluster, ring, switch
+from simulator.deep.plans.plan_export import export_plan, step_on
+from simulator.deep.plans.plan_step import plan_step
+from simulator.deep.playing.play import play
+from simulator.deep.traced_steps.chakra_play import chakra_step
+from simulator.deep.traces.chakra import CommType, NodeType
+from simulator.deep.traces.chakra_files import read_chakra
 from simulator.errors import InputError
 from simulator.units import MICROSECOND
 from tests.simulator.builders import job_of, plan_of, training

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.described_network import RingNetwork
-from simulator.deep.network_file import NetworkFile
-from simulator.deep.plan_cluster import Faults
-from simulator.deep.plan_on_network import plan_on
-from simulator.deep.plan_on_nodes import plan_on_nodes, regular_nodes
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.described_network import RingNetwork
+from simulator.deep.networks.network_file import NetworkFile
+from simulator.deep.plans.plan_cluster import Faults
+from simulator.deep.plans.plan_on_network import plan_on
+from simulator.deep.plans.plan_on_nodes import plan_on_nodes, regular_nodes
 from simulator.errors import InputError
 from tests.simulator.builders import changed, plan_of
 from tests.simulator.deep.plan_cases import LARGE, NODES, Case

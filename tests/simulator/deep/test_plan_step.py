@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
-from simulator.blocks import LatentAttention
-from simulator.deep.plan_cluster import Faults, PlanCluster
-from simulator.deep.plan_collectives import Group, Operation, ring
-from simulator.deep.plan_expert_traffic import expert_traffic
-from simulator.deep.plan_items import Beside, Items, collectives_of, seconds_of
-from simulator.deep.plan_roles import block_size, folded
-from simulator.deep.plan_step import PlanStep, parts_and_shape, plan_step
-from simulator.deep.waits import waits
+from simulator.deep.plans.plan_cluster import Faults, PlanCluster
+from simulator.deep.plans.plan_collectives import Group, Operation, ring
+from simulator.deep.plans.plan_expert_traffic import expert_traffic
+from simulator.deep.plans.plan_items import Beside, Items, collectives_of, seconds_of
+from simulator.deep.plans.plan_roles import block_size, folded
+from simulator.deep.plans.plan_step import PlanStep, parts_and_shape, plan_step
+from simulator.deep.playing.waits import waits
+from simulator.domain.blocks import LatentAttention
+from simulator.domain.hardware import Precision
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import TO_AND_FRO, Schedule
 from simulator.errors import InputError
-from simulator.hardware import Precision
-from simulator.model import ModelShape
-from simulator.model_parts import part_times
-from simulator.parts import Part
-from simulator.plan import TO_AND_FRO, Schedule
-from simulator.step import step_parts
+from simulator.step.model_parts import part_times
+from simulator.step.parts import Part
+from simulator.step.step import step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.deep.play import Played, SharingRule, play
-from simulator.deep.routing import Router
-from simulator.deep.tasks import NONE, TaskGraphBuilder
-from simulator.deep.topologies import ring, switch
-from simulator.deep.topology import Topology, TopologyBuilder
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topologies import ring, switch
+from simulator.deep.networks.topology import Topology, TopologyBuilder
+from simulator.deep.playing.play import Played, SharingRule, play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.errors import InputError
 
 BANDWIDTH = 100.0

@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks.fuzz_mutations import JSON, Form, mutations
 from benchmarks.fuzz_traces import num_refused
-from simulator.deep.execution_graph import read_execution_graph
-from simulator.deep.kineto import read_profile
-from simulator.deep.profiled_trace import read_profiled
-from simulator.deep.trace import Category, Phase
+from simulator.deep.traces.execution_graph import read_execution_graph
+from simulator.deep.traces.kineto import read_profile
+from simulator.deep.traces.profiled_trace import read_profiled
+from simulator.deep.traces.trace import Category, Phase
 from simulator.errors import InputError
 from tests.simulator.deep.profiles import EVENTS, NODES, Entry, event, launched, node, tensor, written
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp
 
-from simulator.deep.sharing import (
+from simulator.deep.playing.sharing import (
     BUILT,
     FILLED,
     SPREAD,

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.fuzz_mutations import CSV, JSON, Form, mutations
 from benchmarks.fuzz_traces import num_refused
-from simulator.deep.read import read_operator_trace
-from simulator.deep.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
-from simulator.deep.trace_file import is_trace_file, read_trace_file, trace_record, write_trace_file
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.traces.read import read_operator_trace
+from simulator.deep.traces.trace import NO_LAYER, NO_OPERATOR, Category, OperatorTrace, Phase
+from simulator.deep.traces.trace_file import is_trace_file, read_trace_file, trace_record, write_trace_file
+from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
 from tests.simulator.deep.traces import OPERATORS, TENSORS, measured, write_as_triosim, write_small
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from simulator.deep.play import play
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.triosim import TrioSimCase, triosim_step
-from simulator.deep.triosim_files import read_triosim
+from simulator.deep.playing.play import play
+from simulator.deep.traced_steps.triosim import TrioSimCase, triosim_step
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
 from tests.simulator.deep.traces import measured, write_small
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.deep.collective_forms import Algorithm
-from simulator.deep.extrapolate import extrapolate
-from simulator.deep.parallelism import GradientSync, Parallelism, PipelineOrder
-from simulator.deep.play import play
-from simulator.deep.topologies import degraded, ring, switch
-from simulator.deep.trace import OperatorTrace
-from simulator.deep.triosim_files import read_triosim
-from simulator.deep.waits import Waits, waits
+from simulator.deep.collectives.collective_forms import Algorithm
+from simulator.deep.networks.topologies import degraded, ring, switch
+from simulator.deep.playing.play import play
+from simulator.deep.playing.waits import Waits, waits
+from simulator.deep.traced_steps.extrapolate import extrapolate
+from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder
+from simulator.deep.traces.trace import OperatorTrace
+from simulator.deep.traces.triosim_files import read_triosim
 from tests.simulator.deep.traces import write_small
 
 BANDWIDTH = 1e6

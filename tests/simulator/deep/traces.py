@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from simulator.deep.trace import Category, OperatorTrace, Phase
-from simulator.deep.trace_build import OperatorRecord, TensorRecord, build_trace
-from simulator.deep.trace_file import read_trace_file
+from simulator.deep.traces.trace import Category, OperatorTrace, Phase
+from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
+from simulator.deep.traces.trace_file import read_trace_file
 
 OPERATORS = """\
 OperatorID,OperatorName,Operator_input,Operator_output,Operator_cudatime,Operator_cudatimenooverlap,InputSize,OutputSize,gpuid,stage,tpflag

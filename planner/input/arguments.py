@@ -1,0 +1,66 @@
+"""Are the arguments of a Python call what is asked for? A seed, a path, a function ..., or else one error that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+from planner.input.problems import shown
+from simulator.errors import InputError, Problem
+
+LARGEST_SEED = 2**32 - 1
+
+
+def check_seed(seed: object) -> None:
+    """Raises `InputError` for what is no seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
+        raise refused("seed", seed, f"must be a whole number from 0 to {LARGEST_SEED}")
+
+
+def check_count(value: object, name: str) -> None:
+    """Raises `InputError` for what is no number of things."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise refused(name, value, "must be a whole number, at least 1")
+
+
+def check_mapping(value: object, name: str, rule: str) -> None:
+    """Raises `InputError` with a rule for what is no mapping, such as text."""
+    if not isinstance(value, Mapping):
+        raise refused(name, value, rule)
+
+
+def path_given(path: object, name: str = "path", of: str = "a file") -> Path:
+    """Returns the path of a file, or of what else it is to be one of; raises `InputError` for what is no path."""
+    if not isinstance(path, (str, PathLike)):
+        raise refused(name, path, f"must be the path of {of}")
+    return Path(path)
+
+
+def check_kind(value: object, name: str, kind: type, rule: str) -> None:
+    """Raises `InputError` with a rule for what is not of a kind."""
+    if not isinstance(value, kind):
+        raise refused(name, value, rule)
+
+
+def check_text(value: object, name: str) -> None:
+    """Raises `InputError` for what is no text."""
+    check_kind(value, name, str, "must be text")
+
+
+def check_choice(value: object, name: str, choices: Sequence[str]) -> None:
+    """Raises `InputError` for what is none of some texts."""
+    if value not in list(choices):
+        raise refused(name, value, f"must be {' or '.join(map(repr, choices))}")
+
+
+def check_functions(**given: object) -> None:
+    """Raises `InputError` for the first of some arguments, by name, that cannot be called."""
+    for name, value in given.items():
+        if not callable(value):
+            raise refused(name, value, "must be a function")
+
+
+def refused(name: str, value: object, rule: str) -> InputError:
+    """Returns the error of an argument that breaks a rule."""
+    return InputError([Problem(path=name, value=shown(value) or repr(value), rule=rule)])

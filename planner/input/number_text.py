@@ -1,0 +1,49 @@
+"""Which number does a person mean by `2T`, `2.5M` or `$4,000,000`?"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from planner.text.human import typed
+from simulator.units import GIGA, KILO, MEGA, TERA
+
+SUFFIXES = {"k": KILO, "m": MEGA, "b": GIGA, "g": GIGA, "t": TERA}
+"""Decimal, in either case."""
+_NUMBER = re.compile(r"\$?\s*([0-9.,]+(?:e[+-]?[0-9]+)?)\s*([kmbgt]?)", re.IGNORECASE | re.ASCII)
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
+"""Commas between groups of three digits; one comma elsewhere is a decimal point."""
+
+
+def number_in_words(text: str) -> float | None:
+    """Returns `2T` as 2e12, `None` for what is no such number.
+
+    Example:
+        >>> number_in_words("2T"), number_in_words("$4,000,000"), number_in_words("2,6"), number_in_words("3 MW")
+        (2000000000000.0, 4000000.0, 2.6, None)
+    """
+    match = _NUMBER.fullmatch(text.replace("_", "").strip())
+    try:
+        return float(_with_point(match[1])) * SUFFIXES.get(match[2].lower(), 1.0) if match else None
+    except ValueError:
+        return None
+
+
+def _with_point(digits: str) -> str:
+    """Returns the digits of a number without commas; those that group and point at once stay, and are no number."""
+    if _THOUSANDS.fullmatch(digits):
+        return digits.replace(",", "")
+    return digits.replace(",", ".") if "." not in digits else digits
+
+
+def way_out(value: object, *, is_whole: bool = False) -> str:
+    """Returns what to write in the place of a text that stands for a number: `; write 2e12`, empty for other values.
+
+    Args:
+        value: what was given.
+        is_whole: whether only a whole number will do.
+    """
+    number = number_in_words(value[:60]) if isinstance(value, str) else None
+    if number is None or not math.isfinite(number) or (is_whole and not number.is_integer()):
+        return ""
+    return f"; write {typed(number)}"

@@ -1,0 +1,239 @@
+"""Which plan does a user mean? Texts and mappings with short forms become a `Plan`, or say why there is none.
+
+tp=4,pp=12,dp=8,mbs=2                   on the command line; what is left out has the default of `Plan`; `plan_text` writes it
+plan.yaml                               the same keys in a file, such as the `plan` of a design in an answer
+{"tp": 4, "pp": 12, "dp": 8}            from a Python program
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from planner.input.arguments import check_mapping
+from planner.input.given import check_job
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings, nearest
+from planner.input.yaml_text import parse_value, read_document
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
+from simulator.errors import InputError, refusal
+
+SHORT_FORMS = {
+    "tp": "tensor_parallel",
+    "pp": "pipeline_parallel",
+    "vpp": "virtual_pipeline",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+    "dp": "data_parallel",
+    "mbs": "micro_batch_size",
+    "micro_batch": "micro_batch_size",
+    "micro-batch": "micro_batch_size",
+    "zero": "zero_stage",
+    "spares": "num_spare_nodes",
+}
+FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+LARGEST_COUNT = 10_000_000
+"""No count of a plan is larger: a hundred times the largest cluster there is."""
+
+_KEYS = (*Plan.model_fields, *SHORT_FORMS, "accelerator")
+_WORDS = ("accelerator", "pipeline_schedule", "recompute", "precision", "checkpoint_scheme")
+_AMOUNTS = ("checkpoint_interval_s", "power_cap_fraction")
+"""Keys whose values are words, and numbers with a fraction; all others are counts."""
+_SPLIT = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+_EMPTY = "is empty: write at least one decision, such as tensor_parallel: 8"
+_PLAN_RULE = 'must be a Plan or a mapping, such as {"tp": 8, "pp": 4, "dp": 16}'
+_Fields = dict[str, object]
+
+
+def read_plan(text: str) -> dict[str, object]:
+    """Returns the keys and values of a plan as written: `key=value` pairs with commas between them, or a file.
+
+    Raises:
+        InputError: the file cannot be read or is no mapping, or a pair is no pair.
+    """
+    if text.lower().endswith(FILE_SUFFIXES) or ("=" not in text and _is_file(text)):
+        return _from_file(Path(text))
+    fields: _Fields = {}
+    findings = Findings()
+    for pair in text.split(","):
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not key or not equals:
+            rule = "must be key=value pairs with commas between them, such as tp=8,pp=4,dp=16, or a file"
+            findings.add(("plan",), pair, rule)
+        elif key in fields:
+            findings.add((key,), value, "is given twice")
+        elif not value:
+            findings.add((key,), value, "needs a value after =; a key that is left out has its default")
+        else:
+            fields[key] = _value(key, value, findings)
+    findings.raise_if_any("--plan")
+    return fields
+
+
+def plan_text(plan: Plan) -> str:
+    """Returns a plan as `read_plan` reads it, to seven digits: the offer, and what differs from the defaults, by short names.
+
+    Example:
+        >>> written = {"offer": 0, "num_gpus": 32, "tensor_parallel": 8, "data_parallel": 4, "zero_stage": 2}
+        >>> plan_text(Plan.model_validate(written))
+        'offer=0,tp=8,dp=4,zero=2'
+    """
+    names: dict[str, str] = {}
+    for short, name in SHORT_FORMS.items():
+        names.setdefault(name, short)
+    told = plan.model_dump(mode="json", exclude_defaults=True, exclude={"offer", "num_gpus"})
+    written = {name: f"{value:.7g}" if isinstance(value, float) else value for name, value in told.items()}
+    return ",".join([f"offer={plan.offer}", *(f"{names.get(name, name)}={written[name]}" for name in told)])
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # no name of a file: too long
+        return False
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    try:
+        document = read_document(path)
+    except InputError as error:
+        if any(problem.rule.startswith("is empty") for problem in error.problems):
+            raise refusal(path, _EMPTY) from None
+        raise
+    if not isinstance(document, Mapping):
+        rule = f"must be a mapping of {', '.join(_KEYS)}"
+        raise refusal(path, rule)
+    return {str(key): value for key, value in document.items()}
+
+
+def _value(key: str, text: str, findings: Findings) -> object:
+    try:
+        return parse_value(text, source=key)
+    except InputError as error:
+        for problem in error.problems:
+            findings.add((key,), text, problem.rule)
+        return None
+
+
+def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> tuple[Plan, int]:
+    """Returns the plan that a mapping describes, and the number of accelerators that it asks for.
+
+    The two differ where the degrees do not multiply to `num_gpus`; the plan then has as many as they multiply to.
+
+    Args:
+        job: supplies the offers.
+        written: a plan, or fields of `Plan` or their short forms; `accelerator` may stand for `offer`.
+        source: where the plan comes from, for error messages.
+
+    Raises:
+        InputError: a key is unknown or a value of the wrong type, of which all are in `problems`; or it is no plan at all.
+    """
+    check_job(job)
+    if not isinstance(written, Plan):
+        check_mapping(written, "plan", _PLAN_RULE)
+    findings = Findings()
+    document = written.model_dump(mode="json") if isinstance(written, Plan) else written
+    fields = _with_full_names(plain_copy(document, findings), findings)
+    fields["offer"] = _offer(job, fields, findings)
+    fields.pop("accelerator", None)
+    asked = _with_derived_degrees(fields)
+    plan = None
+    try:
+        plan = Plan.model_validate(fields if asked is None else {**fields, "num_gpus": _product(fields)})
+    except ValidationError as error:
+        findings.add_validation(error)
+    if plan and max(plan.num_gpus, asked or 0) > LARGEST_COUNT:
+        findings.add(("num_gpus",), plan.num_gpus, f"must be at most {LARGEST_COUNT:,}")
+    findings.raise_if_any(source)
+    assert plan is not None, "validation failed without a finding"
+    return plan, asked or plan.num_gpus
+
+
+def _with_full_names(written: Mapping[str, object], findings: Findings) -> _Fields:
+    """Returns the fields by their full names; `null` leaves one out."""
+    fields: _Fields = {}
+    for key, value in written.items():
+        name = SHORT_FORMS.get(key, key)
+        if key not in _KEYS:
+            findings.add((key,), value, f"unknown key; {nearest(key, _KEYS)}")
+        elif name in fields:
+            findings.add((key,), value, f"is given twice: {name} has the value {fields[name]} already")
+        elif rule := _broken_rule(name, value):
+            findings.add((key,), value, rule)
+        elif value is not None:
+            fields[name] = value
+            findings.rename((name,), (key,))
+    return fields
+
+
+def _broken_rule(name: str, value: object) -> str:
+    """Returns the rule of capplan's own that a value breaks; those of `Plan` come later."""
+    if isinstance(value, str) and name not in _WORDS:
+        return "must be a number" if name in _AMOUNTS else "must be a whole number"
+    is_count = name not in (*_WORDS, *_AMOUNTS)
+    if is_count and isinstance(value, (int, float)) and value > LARGEST_COUNT:
+        return f"must be at most {LARGEST_COUNT:,}"
+    return ""
+
+
+def _offer(job: Job, fields: _Fields, findings: Findings) -> object:
+    """Returns the position of the offer that is meant; 0 stands in where a problem is reported."""
+    names = [offer.accelerator.id for offer in job.offers]
+    rule = ""
+    if "offer" in fields and "accelerator" in fields:
+        rule = "contradicts offer: give one of them"
+    elif "accelerator" in fields:
+        rule = _accelerator_rule(str(fields["accelerator"]), names)
+    elif "offer" not in fields and len(names) > 1:
+        choice = ", ".join(f"offer={index} ({name})" for index, name in enumerate(names))
+        rule = f"is missing, and the job has {len(names)} offers: {choice}"
+    if rule:
+        findings.add(("accelerator",), fields.get("accelerator"), rule)
+        return 0
+    if "accelerator" in fields:
+        return names.index(str(fields["accelerator"]))
+    offer = fields.get("offer", 0)
+    if isinstance(offer, int) and offer >= len(names):
+        findings.add(("offer",), offer, f"must be at most {len(names) - 1}: offers are counted from 0")
+    return offer
+
+
+def _accelerator_rule(name: str, names: Sequence[str]) -> str:
+    """Returns the rule that a name of an accelerator breaks, if any."""
+    if name not in names:
+        return f"is not on offer in the job; {nearest(name, tuple(names))}"
+    if names.count(name) > 1:
+        indices = " or ".join(f"offer={index}" for index, each in enumerate(names) if each == name)
+        return f"is offered more than once: give {indices}"
+    return ""
+
+
+def _with_derived_degrees(fields: _Fields) -> int | None:
+    """Fills in what follows from the other counts and returns the accelerators asked for.
+
+    Where a count is no whole number, which validation reports, nothing follows and `None` is returned.
+    """
+    split = [_count(fields.get(name, 1)) for name in _SPLIT]
+    given = {name: _count(fields[name]) for name in ("num_gpus", "data_parallel") if name in fields}
+    if None in split or None in given.values():
+        # Any number will do for what is missing: the problem that is reported is another one.
+        fields.setdefault("num_gpus", 1)
+        return None
+    num_gpus = given.get("num_gpus")
+    if num_gpus and "data_parallel" not in given:
+        fields["data_parallel"] = max(1, num_gpus // math.prod(part for part in split if part))
+    return num_gpus or _product(fields)
+
+
+def _product(fields: _Fields) -> int:
+    return math.prod(_count(fields.get(name, 1)) or 1 for name in (*_SPLIT, "data_parallel"))
+
+
+def _count(value: object) -> int | None:
+    """Returns a positive whole number, also where it is written as `8.0`; otherwise `None`."""
+    is_whole = isinstance(value, (int, float)) and value >= 1 and float(value).is_integer()
+    return int(value) if is_whole and isinstance(value, (int, float)) else None

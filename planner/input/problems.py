@@ -1,0 +1,192 @@
+"""Which rules does a user's file break, and where? Problems in the user's own words, all of them at once."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from planner.input.number_text import way_out
+from planner.job.schema import Location, form_of, known_fields, model_at
+from simulator.errors import InputError, Problem
+from simulator.record import Record, meanings
+
+_WHOLE_NUMBER = "must be a whole number"
+_NUMBER = "must be a number"
+_MAPPING = "must be a mapping of fields"
+_TRUTH = "must be true or false"
+
+_RULES = {
+    "greater_than": "must be greater than {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than": "must be less than {lt:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+    "finite_number": "must be a finite number",
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "int_type": _WHOLE_NUMBER,
+    "int_parsing": _WHOLE_NUMBER,
+    "int_from_float": _WHOLE_NUMBER,
+    "int_parsing_size": "is too large",
+    "bool_type": _TRUTH,
+    "bool_parsing": _TRUTH,
+    "string_type": "must be text; put it in quotes",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "too_short": "needs {min_length} or more entries",
+    "too_long": "must have at most {max_length} entries",
+    "tuple_type": "must be a list, such as [a, b]",
+    "dict_type": _MAPPING,
+    "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
+    "value_error": "{error}",
+}
+"""Rules by pydantic's name of the error, with the fields of its context."""
+
+_UNREADABLE = ("float_parsing", "int_parsing")
+"""Texts that are no numbers."""
+
+ModelAt = Callable[[Location], type[Record] | None]
+"""Gives the type of the mapping at a place of a document, `None` where no record stands."""
+
+
+class Findings:
+    """Collects the problems of one file. A problem of a field hides those that only follow from it.
+
+    Args:
+        model_at: knows the fields of the file, which are named where one is unknown or missing; left out: a job's.
+    """
+
+    def __init__(self, model_at: ModelAt = model_at) -> None:
+        self._model_at = model_at
+        self.problems: list[Problem] = []
+        self._hidden: set[Location] = set()
+        self._with_refused_field: set[Location] = set()
+        self._written: dict[Location, Location] = {}
+
+    def add(self, location: Location, value: object, rule: str) -> None:
+        """Reports a broken rule; later findings at the same place or below it are not repeated."""
+        self._append(self._as_written(location), shown(value), rule)
+        self._with_refused_field.add(location[:-1])
+        self.hide(location)
+
+    def hide(self, location: Location) -> None:
+        """Keeps what validation finds at a place and below it out of the report."""
+        self._hidden.add(location)
+
+    def is_hidden(self, location: Location) -> bool:
+        """Returns whether a problem was reported, or hidden, at a place or above it."""
+        return any(location[: len(hidden)] == hidden for hidden in self._hidden)
+
+    def rename(self, resolved: Location, written: Location) -> None:
+        """Reports what is found at a resolved place under the place where the user wrote it."""
+        self._written[resolved] = written
+
+    def add_validation(self, error: ValidationError) -> None:
+        """Reports what pydantic found, rewritten into the rules of this module."""
+        for detail in error.errors(include_url=False):
+            location = tuple(step for step in detail["loc"] if step != "[key]")
+            written = self._as_written(location)
+            is_hidden = self.is_hidden(location) or self.is_hidden(written)
+            if not (is_hidden or _is_follow_up(detail) or self._follows_from_a_field(detail, location)):
+                self._append(written, _shown_input(detail), _rule(detail, location, self._model_at))
+
+    def _follows_from_a_field(self, detail: ErrorDetails, location: Location) -> bool:
+        """Returns whether a rule about the fields of a record met one of them as left out because it was refused."""
+        return detail["type"] == "value_error" and location in self._with_refused_field
+
+    def raise_if_any(self, source: str) -> None:
+        """Raises one `InputError` with all problems, if there are any."""
+        if self.problems:
+            raise InputError(self.problems, source)
+
+    def _append(self, location: Location, value: str, rule: str) -> None:
+        problem = Problem(path=_path_text(location), value=value, rule=rule)
+        if problem not in self.problems:  # a short form is checked once for each field that it stands for
+            self.problems.append(problem)
+
+    def _as_written(self, location: Location) -> Location:
+        for length in range(len(location), 0, -1):
+            if written := self._written.get(location[:length]):
+                return (*written, *location[length:])
+        return location
+
+
+def _path_text(location: Location) -> str:
+    """Returns a place as users write it: `offers[0].num_gpus.max`."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        else:
+            name = step if re.fullmatch(r"[\w.\-]{1,60}", step, re.ASCII) else shown(step)
+            path += f".{name}" if path else name
+    return path
+
+
+def shown(value: object, *, limit: int = 60) -> str:
+    """Returns a value on one line of printable characters, shortened; text in quotes, nothing for `None`."""
+    if value is None:
+        return ""
+    if isinstance(value, int) and abs(value) >= 10**limit:  # Python refuses to print more than 4,300 digits
+        return f"a whole number of about 2**{value.bit_length()}"
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    text = json.dumps(value, default=str) if isinstance(value, (dict, list)) else repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
+    """Returns the known names most like a name, or all of them where none is like it."""
+    matches = difflib.get_close_matches(name[:100], known, n=3)
+    return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
+
+
+def _is_follow_up(detail: ErrorDetails) -> bool:
+    """Returns whether a list is called too short only because entries of it have problems of their own."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+
+
+def _shown_input(detail: ErrorDetails) -> str:
+    """A missing field has no value, and a rule about several fields names their values itself."""
+    return "" if detail["type"] in ("missing", "value_error") else shown(detail["input"])
+
+
+def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        model = model_at(location[:-1])
+        known = known_fields(model) if model else ()
+        return f"unknown field; {nearest(str(location[-1]), known)}"
+    if kind == "missing":
+        return f"is missing{_expected(location, model_at)}"
+    if kind == "model_type":
+        return _mapping_rule(location, model_at)
+    if kind in _RULES:
+        is_whole = kind.startswith("int")
+        way = way_out(detail["input"], is_whole=is_whole) if kind in _UNREADABLE else ""
+        return _RULES[kind].format(**detail.get("ctx", {})) + way
+    return detail["msg"]
+
+
+def _mapping_rule(location: Location, model_at: ModelAt) -> str:
+    """Returns what stands in the place of a value that is no mapping: its short form, or the fields."""
+    parent, model = model_at(location[:-1]), model_at(location)
+    if parent and isinstance(location[-1], str) and form_of(parent, location[-1]):
+        return f"must be given as follows{_expected(location, model_at)}"
+    return f"{_MAPPING}: {', '.join(known_fields(model))}" if model else _MAPPING
+
+
+def _expected(location: Location, model_at: ModelAt) -> str:
+    """Returns ': what the field takes' from its form or its description; empty where neither exists."""
+    model, field = model_at(location[:-1]), str(location[-1])
+    if model is None:
+        return ""
+    if form := form_of(model, field):
+        return f": {form.written}"
+    meaning = meanings(model).get(field)
+    return f": {meaning.rstrip('.')}" if meaning else ""

@@ -1,0 +1,104 @@
+"""Does a file, or a mapping, describe a value of this type? Plain values, then the type's rules; all problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from planner.input.arguments import path_given
+from planner.input.plain import plain_copy
+from planner.input.problems import Findings, shown
+from planner.input.yaml_text import read_document
+from planner.job.schema import model_at
+from simulator.errors import refusal
+from simulator.record import Record
+
+LONGEST_NAME = 100
+_KINDS = {
+    "a job file, which `capplan recommend` takes": ("workload", "offers"),
+    "a sweep, which `capplan sweep` takes": ("job", "num_gpus"),
+    "a fleet, which `capplan purchase` takes": ("jobs", "offers"),
+}
+"""Files of other commands, by two fields that they have to have."""
+
+_Described = TypeVar("_Described", bound=Record)
+
+
+def read_record(kind: type[_Described], path: str | Path, *, least: str) -> _Described:
+    """Returns the value in a YAML, JSON or TOML file; one without a name is named after the file.
+
+    Args:
+        kind: type of the value; it has a field `name`.
+        path: the file.
+        least: the fields that a file without any is told to have.
+
+    Raises:
+        InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
+    """
+    file = path_given(path)
+    named = {"name": name_of(file), **read_mapping(file, least=least)}
+    return parse_record(kind, named, source=str(file))
+
+
+def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:
+    """Returns the mapping in a file, unchecked.
+
+    Args:
+        path: the file.
+        least: the fields that it has to have, of which the first tells it from files of other commands.
+
+    Raises:
+        InputError: it cannot be read, holds anything else, or what another command takes.
+    """
+    document = read_document(Path(path), least=least)
+    if not isinstance(document, Mapping):
+        rule = f"{shown(document)} must be a mapping with at least {least}"
+        raise refusal(path, rule)
+    if kind := _other_kind(document, least):
+        raise refusal(path, f"is {kind}; what is wanted here has at least {least}")
+    return document
+
+
+def _other_kind(document: Mapping[str, object], least: str) -> str | None:
+    """Returns what a file is that lacks the first field of the wanted ones, `None` where it may be the wanted one."""
+    if least.partition(",")[0] in document:
+        return None
+    return next((kind for kind, fields in _KINDS.items() if document.keys() >= set(fields)), None)
+
+
+def name_of(path: str | Path) -> str:
+    """Returns the name that a file lends to what it describes: its own without the suffix, as text that can be kept."""
+    return Path(path).stem.encode("utf-8", "replace").decode()[:LONGEST_NAME]
+
+
+def parse_record(kind: type[_Described], document: Mapping[str, object], *, source: str = "") -> _Described:
+    """Returns the value that a mapping describes.
+
+    Args:
+        kind: type of the value.
+        document: its fields.
+        source: where they come from, for error messages.
+
+    Raises:
+        InputError: the document breaks rules; all of them are in `problems`.
+    """
+    findings = Findings(partial(model_at, root=kind))
+    return validated(kind, plain_copy(document, findings), findings, source)
+
+
+def validated(
+    kind: type[_Described], fields: Mapping[str, object], findings: Findings, source: str = ""
+) -> _Described:
+    """Returns the value with these fields; raises with what was found before and what the rules of its type find."""
+    value = None
+    try:
+        value = kind.model_validate(fields)
+    except ValidationError as error:
+        findings.add_validation(error)
+    findings.raise_if_any(source)
+    assert value is not None, "validation failed without a finding"
+    return value

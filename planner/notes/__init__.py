@@ -1,0 +1,1 @@
+"""What should a reader know besides the figures of a design? One sentence each, or none."""

@@ -1,0 +1,118 @@
+"""How well are steps like the recommended one's known? What a reader should know before trusting a simulated time."""
+
+from __future__ import annotations
+
+from planner.recommendation import Design, Uncertainty
+from planner.text import human
+from planner.uncertain.uncertainty import calibrated_accuracy
+from simulator.accuracy.published_runs import (
+    EXPERTS_ERROR_FRACTION,
+    LEAST_ROWS,
+    network_error,
+    step_time_error,
+)
+from simulator.accuracy.step_error import is_measured
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.step.step_reach import beyond_measured, reach_of
+
+MEASURED_FAMILIES = ("ampere", "hopper", "blackwell")
+"""Architectures whose kernels were measured (`simulator/data/kernel_efficiency.csv`)."""
+ONE_SIDED_FRACTION = 0.05
+"""Mean error from which it is worth a note."""
+UNEQUAL_FRACTION = 0.05
+"""Difference of two mean errors from which a comparison is worth a note."""
+
+
+def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | None) -> list[str]:
+    """Returns what is known of the error of steps on what is on offer, and of the recommended design's.
+
+    Args:
+        job: the job.
+        uncertainty: of the recommended design.
+        best: the recommended design.
+    """
+    notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
+    notes += _never_measured(job, best) if best else []
+    notes += _unequal_errors(job)
+    notes += _hardly_validated(job, best)
+    estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
+    if estimated:
+        notes.append(
+            f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them."
+        )
+    return notes
+
+
+def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
+    """A note where enough steps like the recommended one's were simulated too fast or too slow."""
+    bias, num_rows = uncertainty.step_time_bias_fraction, uncertainty.step_time_num_compared
+    if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured or num_rows < LEAST_ROWS:
+        return []
+    way = "fast" if bias < 0 else "slow"
+    known = (
+        f"Steps like the recommended one's were simulated {human.whole_percent(abs(bias))} too {way} on "
+        f"{uncertainty.step_time_compared_with}"
+    )
+    corrected = (
+        f"time to train would be about {human.days(days / (1.0 + bias))}, and cost and energy change alike"
+    )
+    return [f"{known}; corrected for that, {corrected}."]
+
+
+def _never_measured(job: Job, best: Design) -> list[str]:
+    """Notes where something of the recommended design, or what it trains on, is beyond all compared steps."""
+    accelerator = job.offers[best.plan.offer].accelerator
+    if _is_calibrated(job, best):
+        return []
+    notes = []
+    if parts := beyond_measured(reach_of(job, PlanTable.from_plans([best.plan]), 0)):
+        note = f"No published step with {' or '.join(parts)} was compared: the error is taken to be twice as large"
+        notes.append(f"{note} (docs/validation.md).")
+    is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
+    if is_new and accelerator.family in MEASURED_FAMILIES:
+        note = f"No published step on {accelerator.id} was compared: it takes the error of all that were"
+        notes.append(f"{note} (docs/validation.md).")
+    return notes
+
+
+def _unequal_errors(job: Job) -> list[str]:
+    """A note where what is on offer is not simulated equally well."""
+    has_experts = job.workload.model.experts is not None
+    kinds = {
+        (o.accelerator.family, precision.value)
+        for o in job.offers
+        for precision in job.workload.precisions
+        if is_measured(o.accelerator.id, has_experts=has_experts)
+        and calibrated_accuracy(job, o.accelerator.id, precision) is None
+    }
+    errors = {kind: step_time_error(*kind, has_experts=has_experts) for kind in sorted(kinds)}
+    biases = {kind: error.bias_fraction for kind, error in errors.items() if error.is_known}
+    if len(biases) < 2 or max(biases.values()) - min(biases.values()) < UNEQUAL_FRACTION:
+        return []
+    figures = ", ".join(
+        f"{family} in {fmt} {human.signed_percent(bias, num_decimals=0)}"
+        for (family, fmt), bias in biases.items()
+    )
+    note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
+    return [f"{note}; a comparison between them inherits the difference."]
+
+
+def _hardly_validated(job: Job, best: Design | None) -> list[str]:
+    """A note on mixtures of experts, unless their steps on the recommended accelerators were measured by oneself."""
+    if job.workload.model.experts is None or (best and _is_calibrated(job, best)):
+        return []
+    known = network_error(has_experts=True)
+    way = "fast" if known.bias_fraction < 0 else "slow"
+    note = (
+        f"Step times of mixtures of experts are hardly validated (docs/validation.md): treat them as "
+        f"{human.whole_percent(EXPERTS_ERROR_FRACTION)} either way at least. The mean error of {known.num_rows} published "
+        f"configurations is {human.whole_percent(known.mean_absolute_error_fraction)}, in the mean they are simulated "
+        f"{human.whole_percent(abs(known.bias_fraction))} too {way}; fewer than {LEAST_ROWS} of a kind correct no figure."
+    )
+    return [note]
+
+
+def _is_calibrated(job: Job, best: Design) -> bool:
+    accelerator = job.offers[best.plan.offer].accelerator.id
+    return calibrated_accuracy(job, accelerator, best.plan.precision) is not None

@@ -1,0 +1,52 @@
+"""Would a pipeline be faster with one chunk on each stage? Interleaving shrinks its bubble, but not for nothing."""
+
+from __future__ import annotations
+
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan, PlanTable, Schedule
+from simulator.layout.chunks import split_layers
+from simulator.machine.rank import Rank
+from simulator.step.step import StepTable, simulate_step
+
+NOTEWORTHY_FRACTION = 0.001
+"""Share of a step below which the two are the same to a reader."""
+
+_NOT_INTERLEAVED = {"virtual_pipeline": 1, "interleaved_group_size": None}
+_CAUSES = {
+    "shard_comm_s": "traffic of shards: under ZeRO stage 2 gradients are reduced after every group of micro-batches of a "
+    "chunk, not once a step (docs/model.md, Replicas)",
+    "pipeline_send_s": "sends between stages",
+    "gradient_sync_s": "exposed synchronisation of gradients and weights",
+    "pipeline_bubble_s": "waiting for other stages, through which every micro-batch passes several times",
+}
+"""What more chunks can lengthen, by the part of a step."""
+
+
+def interleaving_notes(job: Job, plan: Plan) -> list[str]:
+    """Returns a remark where the plan's chunks make its step longer than one chunk on each stage would."""
+    is_interleaved = plan.virtual_pipeline > 1 and plan.pipeline_schedule is Schedule.ONE_F_ONE_B
+    if not is_interleaved or isinstance(
+        job.workload.stage_layers, tuple
+    ):  # which is a list of so many chunks
+        return []
+    steps = _steps(job, plan, plan.model_copy(update=_NOT_INTERLEAVED))
+    chunked_s, plain_s = steps.step_time_s.tolist()
+    if not chunked_s > (1.0 + NOTEWORTHY_FRACTION) * plain_s:
+        return []
+    grown, name = max(
+        (float(times_s[0] - times_s[1]), name) for name, times_s in steps.columns().items() if name in _CAUSES
+    )
+    slower = human.percent(chunked_s / plain_s - 1.0)
+    note = (
+        f"A step with virtual_pipeline {plan.virtual_pipeline} takes {slower} longer than with 1 ({chunked_s:.4g} s instead "
+        f"of {plain_s:.4g} s), for it adds {grown:.3g} s of {_CAUSES[name]}; try virtual_pipeline 1."
+    )
+    return [note]
+
+
+def _steps(job: Job, *plans: Plan) -> StepTable:
+    table = PlanTable.from_plans(plans)
+    return simulate_step(
+        Rank.of(job, table), split_layers(job.workload.model, table, job.workload.stage_layers)
+    )

@@ -1,0 +1,31 @@
+"""Why is the interval between saves not the one that was asked for?"""
+
+from __future__ import annotations
+
+import math
+
+from constraints.evaluation import Evaluation
+from simulator.checkpoints.schemes import IntervalReason
+from simulator.domain.plan import Plan
+
+WHY_NOT_SHORTER = {
+    IntervalReason.NEVER: "nothing is ever saved",
+    IntervalReason.STEP_TIME: "the state changes once in a step",
+    IntervalReason.COMMIT_TIME: "a save has to be written before its slot is free",
+    IntervalReason.WINDOW: "one save is spread over checkpointing.window_steps steps",
+}
+
+
+def interval_note(plan: Plan, used_s: float | None, evaluation: Evaluation) -> str:
+    """Returns a sentence where the interval of a plan, evaluated in one row, was not used; empty otherwise."""
+    asked_s = plan.checkpoint_interval_s
+    if asked_s is None:
+        return ""
+    if used_s is None or not math.isfinite(used_s):
+        return f"checkpoint_interval_s = {asked_s:g} is not used: scheme none never saves."
+    if used_s <= asked_s:
+        return ""
+    reason = IntervalReason.from_code(int(evaluation.outcomes.checkpoints.why_minimum_interval[0]))
+    return (
+        f"checkpoint_interval_s = {asked_s:g} is too short: {WHY_NOT_SHORTER[reason]}; {used_s:.4g} was used."
+    )

@@ -1,0 +1,57 @@
+"""May a design that fits by the model be too large after all? One that all but fills its memory has to be tried first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from planner.recommendation import Design
+from planner.text import human
+
+FULL_FRACTION = 0.95
+"""Share of the memory beyond which a reader is warned."""
+
+
+def memory_doubt(design: Design) -> str:
+    """Returns what a reader has to know at once of a design that hardly fits; nothing for others."""
+    if not _is_hardly_fitting(design):
+        return ""
+    return (
+        f"It may not fit: {_used_text(design)} of the memory is used, within the error of the memory model."
+    )
+
+
+def full_plan_notes(design: Design) -> list[str]:
+    """Returns a remark on a plan that hardly fits."""
+    if not _is_hardly_fitting(design):
+        return []
+    note = (
+        f"{_used_text(design)} of the memory is used, which is within the error of the memory model "
+        "(docs/validation.md): try it before you rely on it."
+    )
+    return [note]
+
+
+def full_front_notes(front: Evaluation, best: Design | None) -> list[str]:
+    """Returns a remark where designs of a front hardly fit, first of all the recommended one."""
+    summary = front.outcomes.summary
+    num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
+    if num_full == 0:
+        return []
+    own = ""
+    if best is not None and _is_hardly_fitting(best):
+        own = f"Design {best.design_id}, the recommended one, would fill {_used_text(best)} of the memory. "
+    note = (
+        f"{own}{num_full} of {len(front)} designs on the front would fill more than {human.whole_percent(FULL_FRACTION)} of "
+        "the memory, which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
+        "or keep room by search.memory_headroom_fraction=0.1."
+    )
+    return [note]
+
+
+def _is_hardly_fitting(design: Design) -> bool:
+    return FULL_FRACTION < design.peak_memory_bytes / design.memory_capacity_bytes <= 1.0
+
+
+def _used_text(design: Design) -> str:
+    return human.percent(design.peak_memory_bytes / design.memory_capacity_bytes)

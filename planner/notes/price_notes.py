@@ -1,0 +1,86 @@
+"""Are the prices of a job what they seem? Rents of unlike vendors are compared, or one is far from everything that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from simulator import catalog
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate, Offer
+from simulator.errors import CatalogError
+
+FAR_FACTOR = 3.0
+"""How far outside the range of the catalogue a rent is told."""
+UNLIKE_FRACTION = 0.25
+"""Change of the ratio of two rents, from the catalogue's middle to one vendor, from which on it is told."""
+MOST_VENDORS = 3
+"""Vendors in one note."""
+
+
+def price_notes(job: Job) -> Iterator[str]:
+    """Yields what to mind of the prices on offer."""
+    for offer in job.offers:
+        yield from _far_off(offer)
+    yield from _unlike_vendors(job)
+
+
+def _far_off(offer: Offer) -> Iterator[str]:
+    name, rent, known = offer.accelerator.id, offer.rent_usd_per_gpu_hour, _catalog_rent(offer)
+    if rent is None or known is None or offer.price_source != "user":
+        return
+    low, high = known[0].low, known[0].high
+    if not low / FAR_FACTOR <= rent.mid <= high * FAR_FACTOR:
+        yield (
+            f"The rent of {name}, {rent.mid:.3g} USD per GPU-hour, is far outside the catalogue's {low:.3g} to {high:.3g}: "
+            "is it of one GPU, and of an hour?"
+        )
+
+
+def _unlike_vendors(job: Job) -> Iterator[str]:
+    """A note where accelerators stand in another ratio at one vendor than in the middle of all vendors of each."""
+    middle = {offer.accelerator.id: rent.mid for offer in job.offers if (rent := _rent_of_catalog(offer))}
+    if len(middle) < 2:
+        return
+    quotes = {name: catalog.vendor_rents(name) for name in middle}
+    common = [
+        vendor for vendor in next(iter(quotes.values())) if all(vendor in each for each in quotes.values())
+    ]
+    at = {vendor: [each[vendor] for each in quotes.values()] for vendor in common}
+    unlike = {vendor: prices for vendor, prices in at.items() if _are_unlike(prices, list(middle.values()))}
+    if common and not unlike:
+        return
+    told = f"{_prices(middle.values())} USD per GPU-hour in the middle, {_at_vendors(unlike)}"
+    yield (
+        f"Rents of {', '.join(middle)} are the catalogue's and of unlike vendors: {told}. Which of them is cheapest depends "
+        "on the vendor: give rent_usd_per_gpu_hour from your quotes."
+    )
+
+
+def _at_vendors(prices: Mapping[str, Sequence[float]]) -> str:
+    if not prices:
+        return "and no vendor has a price of all"
+    return "; ".join(f"{_prices(found)} at {vendor}" for vendor, found in list(prices.items())[:MOST_VENDORS])
+
+
+def _prices(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
+
+
+def _are_unlike(prices: Sequence[float], middle: Sequence[float]) -> bool:
+    """Whether two accelerators stand in ratios that differ by more than `UNLIKE_FRACTION`."""
+    shares = [price / mid for price, mid in zip(prices, middle, strict=True)]
+    return max(shares) > (1.0 + UNLIKE_FRACTION) * min(shares)
+
+
+def _rent_of_catalog(offer: Offer) -> Estimate | None:
+    """The rent of an offer, if it is the catalogue's own and not that of a contract or of a user's list."""
+    known = _catalog_rent(offer)
+    is_from_catalog = known is not None and (offer.rent_usd_per_gpu_hour, offer.price_source) == known
+    return offer.rent_usd_per_gpu_hour if is_from_catalog else None
+
+
+def _catalog_rent(offer: Offer) -> tuple[Estimate, str] | None:
+    try:
+        return catalog.rent(offer.accelerator.id)
+    except CatalogError:
+        return None

@@ -1,0 +1,35 @@
+"""What does a design that is bought take at once? Its cost is only the share of a purchase that one run uses up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from objectives.cost import purchase
+from objectives.usage import Usage
+from planner.recommendation import Design
+from planner.text import human
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.units import DAY, JOULES_PER_KWH
+
+
+def purchase_notes(job: Job, design: Design) -> list[str]:
+    """Returns a remark where the accelerators of a design are bought."""
+    price = job.offers[design.plan.offer].purchase_usd_per_node
+    if price is None:
+        return []
+    usage = Usage(
+        wall_s=np.array([design.time_to_train_days * DAY]),
+        energy_j=np.array([design.energy_kwh * JOULES_PER_KWH]),
+        peak_power_w=np.array([design.peak_power_w]),
+    )
+    bought = purchase(job, PlanTable.from_plans([design.plan]), usage, np.array([price.mid]))
+    held = " and spares" if design.plan.num_spare_nodes else ""
+    budget = ", and limits.budget_usd bounds that share alone" if job.limits.budget_usd is not None else ""
+    note = (
+        f"Buying takes {human.dollars(bought.at_once[0])} at once, for nodes{held}, network and installation, and "
+        f"{human.dollars(bought.facility[0])} more where building, power and cooling are still to be built: the cost of "
+        f"the run is the share of it that the run uses up{budget}. What to buy for several jobs with the money there is: "
+        "capplan purchase (limits.capital_usd)."
+    )
+    return [note]

@@ -1,0 +1,45 @@
+"""How is this field written for people? The unit at the end of its name says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from planner.text import human
+
+_UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("gco2e_per_exaflop", human.digits),
+    ("_per_s", human.digits),
+    ("_days", human.days),
+    ("_usd", human.dollars),
+    ("_kwh", human.energy),
+    ("_kgco2e", human.carbon),
+    ("_bytes", human.memory),
+    ("_fraction", human.percent),
+    ("_probability", human.percent),
+    ("_months", lambda months: f"{human.digits(months)} months"),
+    ("_l", lambda litres: f"{human.short(litres)} l"),
+    ("_w", human.power),
+    ("_s", human.duration),
+)
+"""Writers by the end of a name; the first that fits counts."""
+_LEAST_COUNTED = 1000.0
+
+
+def figure_text(name: str, value: float) -> str:
+    """Returns a figure with its unit: `31.4 days` for a name that ends in `_days`.
+
+    Args:
+        name: field of an answer, with its unit at the end; of a part, such as `cost_parts_usd.rent_usd`, the whole path.
+        value: the figure.
+    """
+    for suffix, write in _UNITS:
+        if name.endswith(suffix):
+            return write(value)
+    return human.count(value) if value >= _LEAST_COUNTED else human.digits(value)
+
+
+def change_text(name: str, change: float) -> str:
+    """Returns a change with its sign and unit: `+1.20 days`, `-$30.0 k`; `0` where nothing changes."""
+    if change == 0.0:
+        return "0"
+    return f"{'+' if change > 0 else '-'}{figure_text(name, abs(change))}"

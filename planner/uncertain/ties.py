@@ -1,0 +1,66 @@
+"""Which designs of the front cannot be told from the recommended one? Those whose order draws of the inputs leave open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from objectives.drawn_runs import UnsureDesigns
+from objectives.input_uncertainty import draw_objectives
+from planner.bests import RISKS
+from planner.comparisons import SURE_FRACTION
+from simulator.domain.job import Job
+from simulator.table import Booleans, Floats, Integers
+
+BATCH = 60
+"""Designs that are drawn at a time, those nearest to the recommended one first, until none of a batch is tied with it."""
+
+
+def tied_designs(job: Job, front: Evaluation, row: int, seed: int) -> Booleans:
+    """Returns the designs of which no objective is surely more or less than that of a row, which is left out, `(n,)`.
+
+    Surely: in `SURE_FRACTION` of the draws or more. What two designs share cancels: all of the error of a step where the
+    layout is the same, that of the accelerator where only the accelerator is.
+
+    Args:
+        job: the job, for its objectives and ranges.
+        front: the designs.
+        row: the chosen one.
+        seed: of the draws.
+    """
+    is_tied = np.zeros(len(front), dtype=np.bool_)
+    others = _nearest_first(job, front, row)
+    for start in range(0, len(others), BATCH):
+        batch = others[start : start + BATCH]
+        found = _tied_with_first(job, front.take(np.concatenate([[row], batch])), seed)
+        is_tied[batch] = found
+        if not found.any():
+            break
+    return is_tied
+
+
+def _nearest_first(job: Job, front: Evaluation, row: int) -> Integers:
+    """The other rows by the largest ratio of an objective; risks, of which ratios say little, left out."""
+    columns = [k for k, objective in enumerate(job.objectives) if objective not in RISKS]
+    logs = np.log(np.maximum(front.objectives(job)[:, columns], np.finfo(np.float64).tiny))
+    distance = np.abs(logs - logs[row]).max(axis=1, initial=0.0)
+    order = np.argsort(distance, kind="stable")
+    return np.asarray(order[order != row])
+
+
+def _tied_with_first(job: Job, part: Evaluation, seed: int) -> Booleans:
+    """Which rows behind the first are tied with it, `(n - 1,)`."""
+    unsure = UnsureDesigns.of(job, part.plans, part.outcomes, part.scores)
+    values = draw_objectives(unsure, seed=seed).values
+    return np.asarray(~surely_ordered(values[:, 1:], values[:, :1]).any(axis=1))
+
+
+def surely_ordered(values: Floats, reference: Floats) -> Booleans:
+    """Returns which objectives are less in nearly all draws, or more in nearly all, than those of a reference, `(n, k)`.
+
+    Args:
+        values: of n designs, `(r, n, k)`.
+        reference: of the one that they are compared with, `(r, 1, k)`.
+    """
+    is_less, is_more = (values < reference).mean(axis=0), (values > reference).mean(axis=0)
+    return np.asarray(np.maximum(is_less, is_more) >= SURE_FRACTION)

@@ -1,0 +1,275 @@
+"""Which figures of a job are not known exactly, how far off may each be, and why?
+
+Prices have ranges of their own; the range of everything else is that of the job's `input_factors`, whose defaults are what
+sources document; where nobody does, they say that they are estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from objectives.unsure_inputs import straggler_excess_factors
+from planner.job.changes import Change, scaling, setting
+from planner.text.human import percent
+from simulator.accuracy.published_runs import Accuracy
+from simulator.domain.hardware import Site
+from simulator.domain.job import Job
+from simulator.domain.offer import Estimate
+from simulator.domain.options import Factors, InputFactors
+from simulator.record import Record, meanings
+
+STEP_TIME = "time of a step"
+"""How long a step takes against the simulated one; no change of the job does that."""
+LEAST_SHARE = 0.1
+"""Errors near 100 % would make a step endless; ten times as long is the most that is tried."""
+
+
+class UncertainInput(Record):
+    """One figure that is not known exactly, and its range."""
+
+    name: str
+    """Field of the job, as `--set` takes it; in words what is none, such as a factor on several fields."""
+    unit: str
+    """Unit of the values; empty for shares and where the name has it, `x` for factors."""
+    low: float
+    """Lowest value."""
+    mid: float
+    """Value of the job."""
+    high: float
+    """Highest value."""
+    why: str
+    """Where the range comes from."""
+
+
+class Moved(Enum):
+    """How much of a design has to be simulated again when an input moves."""
+
+    STEP = "step"
+    """Everything."""
+    RUN = "run"
+    """The run with its saves, failures and energy, but not the step."""
+    WORTH = "worth"
+    """Nothing: what happens is the same, and costs or weighs more or less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lever:
+    """An uncertain input with the way to change it in a job."""
+
+    input: UncertainInput
+    change: Change
+    moves: Moved
+    """How far into the simulation the change reaches."""
+    changes_offer_only: bool = False
+    """Whether the job changes in nothing but its offers, so that many such changes fit into one batch."""
+
+
+def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, ...]:
+    """Returns the inputs on which a design of one offer may depend.
+
+    Args:
+        job: the job.
+        offer: position of the design's offer.
+        accuracy: error of simulated steps of the design's kind.
+    """
+    return (
+        _step_time(job, accuracy),
+        _price(job, offer),
+        *_of_hardware(job, offer),
+        *_of_reliability(job),
+        *_of_site(job, offer),
+        *_of_ownership(job),
+    )
+
+
+def _step_time(job: Job, accuracy: Accuracy) -> Lever:
+    given = job.input_factors.step_time
+    if given is not None:
+        return _lever(STEP_TIME, "x", (given.low, 1.0, given.high), "the job's range", lambda job, _: job)
+    error = accuracy.mean_absolute_error_fraction
+    borrowed = "" if accuracy.is_measured else ", borrowed from the kind that is known worst"
+    why = f"steps are simulated {percent(error)} too fast or too slow on average on {accuracy.compared_with}{borrowed}"
+    # Simulated over measured is 1 +- error, so a step takes its inverse.
+    low, high = 1.0 / (1.0 + error), 1.0 / max(1.0 - error, LEAST_SHARE)
+    return _lever(STEP_TIME, "x", (low, 1.0, high), why, lambda job, _: job)
+
+
+def _price(job: Job, offer: int) -> Lever:
+    name = "rent_usd_per_gpu_hour" if job.offers[offer].rent_usd_per_gpu_hour else "purchase_usd_per_node"
+    unit = "USD/GPU-hour" if name.startswith("rent") else "USD"
+    price: Estimate = getattr(job.offers[offer], name)
+    change = setting("offers", offer, name, "mid")
+    why = "the range of the job's price"
+    path = f"offers[{offer}].{name}"
+    prices = price.low, price.mid, price.high
+    return _lever(path, unit, prices, why, change, moves=Moved.WORTH, changes_offer_only=True)
+
+
+def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
+    """What the offer and the storage do in practice."""
+    place = ("offers", offer)
+    node = job.offers[offer].node
+    network = node.network_bytes_per_s
+    yield _lever(
+        "network bandwidth of a node",
+        "bytes/s",
+        (0.8 * network, network, 1.2 * network),
+        "estimate: what other jobs on the fabric leave, 20 % either way",
+        setting(*place, "node", "network_bytes_per_s"),
+        moves=Moved.STEP,
+        changes_offer_only=True,
+    )
+    yield _factor_lever(
+        job,
+        "accelerator power",
+        "compute_power",
+        scaling((*place, "accelerator"), ("thermal_design_power_w", "idle_power_w")),
+        changes_offer_only=True,
+    )
+    yield _factor_lever(
+        job,
+        "embodied carbon of the accelerators",
+        "embodied_accelerator",
+        scaling((*place, "accelerator"), ("embodied_kgco2e",)),
+        moves=Moved.WORTH,
+        changes_offer_only=True,
+    )
+    yield _factor_lever(
+        job,
+        "embodied carbon of the hosts",
+        "embodied_host",
+        scaling((*place, "node"), ("embodied_host_kgco2e",)),
+        moves=Moved.WORTH,
+        changes_offer_only=True,
+    )
+    rates = [f"{way}_bytes_per_s{whose}" for way in ("write", "read") for whose in ("", "_per_node")]
+    yield _factor_lever(job, "storage bandwidth", "storage_bandwidth", scaling(("storage",), tuple(rates)))
+
+
+def _of_reliability(job: Job) -> Iterator[Lever]:
+    reliability = job.reliability
+    yield _field_lever(
+        job,
+        "reliability.failures_per_1000_node_days",
+        "failure_rate",
+        reliability.failures_per_1000_node_days,
+        setting("reliability", "failures_per_1000_node_days"),
+        unit="per 1,000 node-days",
+    )
+    times = tuple(name for name in type(reliability.restart).model_fields if name.endswith("_s"))
+    yield _factor_lever(job, "restart times", "restart_time", scaling(("reliability", "restart"), times))
+    factors, mid = straggler_excess_factors(job), reliability.straggler_slowdown
+    if factors.low < factors.high and mid > 1.0:
+        low, high = (1.0 + (mid - 1.0) * factor for factor in (factors.low, factors.high))
+        why = "5th to 95th percentile of its logarithm, among 3,079 jobs (arXiv 2505.05713) by default"
+        yield _lever("straggler slow-down", "x", (low, mid, high), why, _with_slowdown)
+
+
+def _with_slowdown(job: Job, slowdown: float) -> Job:
+    """Returns the job with a slow-down by stragglers that is known exactly."""
+    known = {"straggler_log_mean": math.log(slowdown - 1.0), "straggler_log_deviation": 0.0}
+    return job.model_copy(update={"reliability": job.reliability.model_copy(update=known)})
+
+
+def _of_site(job: Job, offer: int) -> Iterator[Lever]:
+    """Where the offer stands: on a site of its own, or on the job's."""
+    place: tuple[str | int, ...] = ("offers", offer, "site") if job.offers[offer].site else ("site",)
+    path = f"offers[{offer}].site" if job.offers[offer].site else "site"
+    site = job.site_of(job.offers[offer])
+    yield _cooling(job, site, path, place)
+    for name, factor, unit in (
+        ("grid_kgco2e_per_kwh", "grid", "kgCO2e/kWh"),
+        ("electricity_usd_per_kwh", "electricity_price", "USD/kWh"),
+    ):
+        value, change = getattr(site, name), setting(*place, name)
+        yield _field_lever(job, f"{path}.{name}", factor, value, change, unit=unit, moves=Moved.WORTH)
+
+
+def _cooling(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
+    """The overhead of the site, that of its weather included."""
+    factors, climate = job.input_factors.cooling_overhead, site.climate
+    if climate is not None:
+        weather = scaling((*place, "climate"), ("overhead_per_celsius",))
+        steady = setting(*place, "power_usage_effectiveness")
+        overhead = site.power_usage_effectiveness - 1.0
+
+        def warmer(job: Job, factor: float) -> Job:
+            return weather(steady(job, 1.0 + factor * overhead), factor)
+
+        return _factor_lever(job, "cooling, climate included", "cooling_overhead", warmer)
+    field, overhead = "power_usage_effectiveness", site.power_usage_effectiveness - 1.0
+    values = 1.0 + factors.low * overhead, 1.0 + overhead, 1.0 + factors.high * overhead
+    return _lever(f"{path}.{field}", "", values, _why_unsure("cooling_overhead"), setting(*place, field))
+
+
+def _of_ownership(job: Job) -> Iterator[Lever]:
+    terms = {
+        "lifetime_years": ("lifetime", "years"),
+        "utilization_fraction": ("utilization", ""),
+        "capital_cost_fraction_per_year": ("capital_cost", ""),
+        "maintenance_fraction_per_year": ("maintenance", ""),
+        "facility_usd_per_w": ("facility_price", "USD/W"),
+    }
+    for name, (factor, unit) in terms.items():
+        most = 1.0 if name.endswith(("_fraction", "_fraction_per_year")) else math.inf
+        value, change = getattr(job.ownership, name), setting("ownership", name)
+        yield _field_lever(
+            job, f"ownership.{name}", factor, value, change, unit=unit, most=most, moves=Moved.WORTH
+        )
+
+
+def _why_unsure(name: str) -> str:
+    """Returns where the range of an input comes from: what `InputFactors` says of the field."""
+    return " ".join(meanings(InputFactors)[name].split()).removesuffix(".")
+
+
+def _factor_lever(
+    job: Job,
+    name: str,
+    factor: str,
+    change: Change,
+    *,
+    moves: Moved = Moved.RUN,
+    changes_offer_only: bool = False,
+) -> Lever:
+    """A lever on several fields at once, with the range of one of the input factors."""
+    factors: Factors = getattr(job.input_factors, factor)
+    values = factors.low, 1.0, factors.high
+    return _lever(
+        name, "x", values, _why_unsure(factor), change, moves=moves, changes_offer_only=changes_offer_only
+    )
+
+
+def _field_lever(
+    job: Job,
+    name: str,
+    factor: str,
+    value: float,
+    change: Change,
+    *,
+    unit: str = "",
+    most: float = math.inf,
+    moves: Moved = Moved.RUN,
+) -> Lever:
+    """A lever on one field, with the range of one of the input factors, up to the largest value that there can be."""
+    factors: Factors = getattr(job.input_factors, factor)
+    values = factors.low * value, value, min(most, factors.high * value)
+    return _lever(name, unit, values, _why_unsure(factor), change, moves=moves)
+
+
+def _lever(
+    name: str,
+    unit: str,
+    values: tuple[float, float, float],
+    why: str,
+    change: Change,
+    *,
+    moves: Moved = Moved.RUN,
+    changes_offer_only: bool = False,
+) -> Lever:
+    low, mid, high = values
+    described = UncertainInput(name=name, unit=unit, low=low, mid=mid, high=high, why=why)
+    return Lever(input=described, change=change, moves=moves, changes_offer_only=changes_offer_only)

@@ -1,0 +1,128 @@
+"""How sure are the recommended figures? Replays of the run under chance, the error of its steps, and what is as good."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from constraints.evaluation import Evaluation
+from objectives.scores import Usage, cost_parts, total
+from objectives.unsure_inputs import step_error_of
+from planner.recommendation import Spread, Uncertainty
+from planner.uncertain.ties import tied_designs
+from simulator.accuracy.published_runs import Accuracy, step_time_error
+from simulator.accuracy.step_error import Sides, is_measured
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+from simulator.simulate import replicate
+from simulator.step.step_reach import beyond_measured, reach_of
+from simulator.table import Floats, Integers
+from simulator.units import DAY
+
+NUM_REPLAYS = 400
+"""Replays of the recommended run: the 5th and the 95th percentile are then known to about one percentile."""
+
+
+def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> Uncertainty:
+    """Returns the spread of the recommended design and the designs that can hardly be told from it."""
+    chosen = front.take(np.array([row]))
+    wall_s, cost_usd = replayed(job, chosen, seed)
+    accuracy = accuracy_of(job, chosen)
+    below, above = interval_log_half_widths(job, chosen)
+    step_time_s = float(chosen.outcomes.steps.step_time_s[0])
+    limits = job.limits
+    return Uncertainty(
+        num_replays=NUM_REPLAYS,
+        time_to_train_days=_spread(wall_s / DAY),
+        cost_usd=_spread(cost_usd),
+        goodput_fraction=_spread(chosen.outcomes.run.productive_s[0] / wall_s),
+        deadline_probability=share_within(wall_s / DAY, limits.deadline_days),
+        budget_probability=share_within(cost_usd, limits.budget_usd),
+        step_time_error_fraction=accuracy.mean_absolute_error_fraction,
+        step_time_low_s=step_time_s * math.exp(-below),
+        step_time_high_s=step_time_s * math.exp(above),
+        step_time_bias_fraction=accuracy.bias_fraction,
+        is_step_time_measured=accuracy.is_measured,
+        step_time_num_compared=accuracy.num_rows,
+        step_time_compared_with=accuracy.compared_with,
+        tied_designs=tuple(ids[tied_designs(job, front, row, seed)].tolist()),
+    )
+
+
+def replayed(job: Job, chosen: Evaluation, seed: int) -> tuple[Floats, Floats]:
+    """Returns wall time and cost of every replay of a design, one row, `(r,)` each."""
+    replays = replicate(job, chosen.plans, chosen.outcomes, num_replications=NUM_REPLAYS, seed=seed)
+    wall_s = replays.wall_s[0] + chosen.outcomes.run.initialization_s[0]
+    return wall_s, _cost_of_replays(job, chosen, wall_s)
+
+
+def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
+    """Cost of runs of a design, one row, that take so long, `(r,)`."""
+    rows = np.zeros(len(wall_s), dtype=np.intp)
+    usage = Usage.of(chosen.outcomes).take(rows).lasting(wall_s)
+    return total(cost_parts(job, chosen.plans.take(rows), usage))
+
+
+def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
+    """Returns how well steps like those of a design, one row, were simulated; see `accuracy_at`."""
+    return accuracy_at(job, chosen.plans, 0)
+
+
+def accuracy_at(job: Job, plans: PlanTable, row: int) -> Accuracy:
+    """Returns how well steps like that of one of some designs were simulated.
+
+    On runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    """
+    accelerator = job.offers[int(plans.offer[row])].accelerator.id
+    precision = Precision.from_code(int(plans.precision[row]))
+    return calibrated_accuracy(job, accelerator, precision) or _published_accuracy(job, plans, row)
+
+
+def _published_accuracy(job: Job, plans: PlanTable, row: int) -> Accuracy:
+    """Returns how well steps like that of one of some designs were simulated on published runs."""
+    chip, has_experts = job.offers[int(plans.offer[row])].accelerator, job.workload.model.experts is not None
+    is_beyond = bool(beyond_measured(reach_of(job, plans, row)))
+    return step_time_error(
+        chip.family,
+        Precision.from_code(int(plans.precision[row])).value,
+        has_experts=has_experts,
+        is_like_measured=is_measured(chip.id, has_experts=has_experts) and not is_beyond,
+    )
+
+
+def interval_log_half_widths(job: Job, chosen: Evaluation) -> Sides:
+    """Returns how far below and above its simulated time the step of a design, one row, lies in four of five cases.
+
+    As logarithms of time; on runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    """
+    return step_error_of(job, chosen.plans, 0).interval_log_half_widths
+
+
+def calibrated_accuracy(job: Job, accelerator: str, precision: Precision) -> Accuracy | None:
+    """Returns the error on the owner's own runs, each simulated with constants fitted without it; `None` without such runs."""
+    if job.calibration is None:
+        return None
+    has_experts = job.workload.model.experts is not None
+    found = job.calibration.residuals_of(accelerator, precision, has_experts=has_experts)
+    if found is None:
+        return None
+    return Accuracy(
+        num_rows=found.num_configurations,
+        bias_fraction=found.bias_fraction,
+        mean_absolute_error_fraction=found.mean_absolute_error_fraction,
+        is_measured=True,
+        compared_with=f"runs of the calibration ({job.calibration.source})",
+    )
+
+
+def _spread(values: Floats) -> Spread:
+    figures = [np.mean(values), *np.quantile(values, (0.05, 0.5, 0.95), method="inverted_cdf")]
+    mean, p5, p50, p95 = (float(value) if math.isfinite(value) else None for value in figures)
+    return Spread(mean=mean, p5=p5, p50=p50, p95=p95)
+
+
+def share_within(values: Floats, limit: float | None) -> float | None:
+    """Returns which share of some values keeps a limit; `None` without one."""
+    return None if limit is None else float(np.mean(values <= limit))

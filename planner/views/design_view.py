@@ -1,0 +1,241 @@
+"""What is this design, in words? Its configuration, its figures, and where memory, time, money and energy go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.recommendation import Design, Spread, Uncertainty
+from planner.text import human
+from simulator.domain.plan import CheckpointScheme, Plan, Schedule
+from simulator.units import DAY, KILO
+
+SMALLEST_SHOWN_FRACTION = 0.0005
+"""Smaller parts are summed up as `other`."""
+
+_NO_POWER_CAP = 1.0
+_PART_WORDS = {
+    "expert_comm_s": "expert parallelism",
+    "shard_comm_s": "gathering sharded weights",
+    "host_copy_s": "activations to and from hosts",
+    "pipeline_send_s": "pipeline transfers",
+    "gradient_sync_s": "gradient synchronisation",
+    "productive_s": "steps that count",
+    "straggler_s": "stragglers",
+    "checkpoint_stall_s": "standing still for saves",
+    "checkpoint_tax_s": "slowed down by saves",
+    "backpressure_wait_s": "waiting for earlier saves",
+    "lost_work_s": "work lost and done again",
+    "reduced_capacity_s": "missing replicas",
+    "restart_s": "restarts",
+    "replacement_wait_s": "waiting for other nodes",
+    "checkpoint_restore_s": "loading saves",
+    "initialization_s": "first start",
+}
+"""Parts whose field names say too little; the others are their field names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breakdown:
+    """What a total is made of, largest part first."""
+
+    title: str
+    """What is broken down, with its total."""
+    parts: tuple[tuple[str, str, float], ...]
+    """Name, quantity and share of each part."""
+
+
+def headline(design: Design) -> str:
+    """Returns the design in one line: `1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M`."""
+    took = f"{human.days(design.time_to_train_days)} and {human.dollars(design.cost_usd)}"
+    return f"{human.count(design.plan.num_gpus)} x {design.accelerator} for {took}"
+
+
+def layout(plan: Plan) -> str:
+    """Returns the degrees above one and a power cap, as short as a table needs: `TP8 PP4 DP32 cap 90%`."""
+    degrees = {
+        "TP": plan.tensor_parallel,
+        "PP": plan.pipeline_parallel,
+        "VPP": plan.virtual_pipeline,
+        "CP": plan.context_parallel,
+        "EP": plan.expert_parallel,
+    }
+    splits = [f"{name}{degree}" for name, degree in degrees.items() if degree > 1]
+    splits += [plan.pipeline_schedule.value] if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B else []
+    cap = [f"cap {plan.power_cap_fraction:.0%}"] if plan.power_cap_fraction < _NO_POWER_CAP else []
+    return " ".join([*splits, f"DP{plan.data_parallel}", *cap])
+
+
+def offer_words(design: Design, others: Iterable[Design]) -> str:
+    """Returns ` offer 1`, as a plan counts, where other designs take the same accelerator there from another offer."""
+    place = (design.accelerator, design.region)
+    offers = {each.plan.offer for each in others if (each.accelerator, each.region) == place}
+    return f" offer {design.plan.offer}" if len(offers | {design.plan.offer}) > 1 else ""
+
+
+def configuration(design: Design) -> Iterator[tuple[str, str]]:
+    """Yields the decisions, as name and words."""
+    plan = design.plan
+    nodes = human.counted(design.num_nodes, "node")
+    yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}"
+    yield "nodes", f"{nodes} {design.node}, and {human.counted(plan.num_spare_nodes, 'spare')}"
+    if design.region:
+        yield "site", design.region
+    yield "parallelism", _parallelism(plan)
+    yield "micro-batch", human.counted(plan.micro_batch_size, "sequence")
+    some = f" of {plan.recompute_num_layers} layers" if plan.recompute_num_layers else ""
+    groups = f" in groups of {plan.shard_ranks}" if plan.shard_ranks else ""
+    yield (
+        "recomputation",
+        f"{plan.recompute.value}{some}; ZeRO stage {plan.zero_stage}{groups}; {plan.precision.value}",
+    )
+    yield "checkpoints", _checkpoints(design)
+    if plan.power_cap_fraction < _NO_POWER_CAP:
+        yield "power cap", f"{human.percent(plan.power_cap_fraction)} of the accelerators' limit"
+
+
+def figures(
+    design: Design, uncertainty: Uncertainty | None, scope: str = ""
+) -> Iterator[tuple[str, str, str]]:
+    """Yields what the design comes to, as name, figure and how sure it is; `scope` says what carbon counts."""
+    time_note, cost_note = "", ""
+    if uncertainty:
+        time_note = _sureness(
+            uncertainty.time_to_train_days, human.days, uncertainty.deadline_probability, "deadline"
+        )
+        cost_note = _sureness(uncertainty.cost_usd, human.dollars, uncertainty.budget_probability, "budget")
+    low, high = human.dollars(design.cost_low_usd), human.dollars(design.cost_high_usd)
+    step = f"{human.duration(design.step_time_s)}, {human.duration(design.iteration_time_s)} with stragglers"
+    yield "time to train", human.days(design.time_to_train_days), time_note
+    yield "cost", human.dollars(design.cost_usd), cost_note
+    if low != high:
+        yield "", "", f"{low} to {high} by the price of the hardware"
+    yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
+    yield from powers(design)
+    yield "carbon", human.carbon(design.carbon_kgco2e), scope
+    yield from merits(design)
+    yield "MFU", human.percent(design.mfu_fraction), f"step time {step}"
+    yield (
+        "goodput",
+        human.percent(design.goodput_fraction),
+        f"{human.digits(design.num_failures)} failures to expect",
+    )
+
+
+def powers(design: Design) -> Iterator[tuple[str, str, str]]:
+    """Yields peaks of power by where they are drawn, and how far and how fast power changes."""
+    parts = design.power_w
+    if not parts:
+        return
+    hall, cooling, rack, swing = (
+        human.power(parts[f"{name}_w"])
+        for name in ("hall_power", "cooling_power", "rack_power", "power_swing")
+    )
+    yield "hall", hall, f"IT power at the peak, and {cooling} for cooling; {rack} in a rack"
+    ramp, share = human.power_ramp(design.power_ramp_w_per_s), human.percent(design.power_range_fraction)
+    yield "power swing", swing, f"{ramp} when all stand still at once; {share} of the IT power"
+
+
+def merits(design: Design) -> Iterator[tuple[str, str, str]]:
+    """Yields what a token and an operation come to, the market's view of carbon, water, and rent against purchase."""
+    found = design.metrics
+    price, energy = (found.get(name) for name in ("usd_per_million_tokens", "kwh_per_million_tokens"))
+    if price is not None and energy is not None:
+        yield "a million tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh"
+    names = ("usd_per_effective_pflop_hour", "gco2e_per_exaflop", "carbon_delay_kgco2e_s")
+    price, intensity, delay = (found.get(name) for name in names)
+    if price is not None and intensity is not None and delay is not None:
+        yield "a PFLOP-hour", f"${human.digits(price)}", "of the model's arithmetic"
+        delayed = f"{human.digits(delay / KILO / DAY)} t CO2e x days (tCDP)"
+        yield "an exaFLOP", f"{human.digits(intensity)} g CO2e", f"carbon intensity (CCI); {delayed}"
+    market, water = found.get("operational_market_kgco2e"), found.get("water_l")
+    if market is not None:
+        yield "", human.carbon(market), "of operation by what the operator buys (market-based)"
+    if water:
+        yield "water", f"{human.digits(water / KILO)} m3", design.water_scope
+    rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
+    if rent is not None and own is not None:
+        after = (
+            f"after {human.digits(months)} calendar months"
+            if months is not None
+            else "in the life of the nodes"
+        )
+        pays = f"buying pays {after}" if design.buying_pays else f"buying never pays {after}"
+        yield "rent or own", human.dollars(rent), f"rented, and {human.dollars(own)} owned; {pays}"
+
+
+def breakdowns(design: Design) -> Iterator[Breakdown]:
+    """Yields where memory, the step, the run, money, energy and carbon go; what has one part only is left out."""
+    capacity = design.memory_capacity_bytes
+    used = f"{human.memory(design.peak_memory_bytes).removesuffix(' GiB')} of {human.memory(capacity)}"
+    yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
+    plans = (design.plan,)
+    for title, parts, unit in (
+        (f"one step: {human.duration(design.step_time_s)}", design.step_seconds, human.duration),
+        (f"the run: {human.days(design.time_to_train_days)}", design.run_seconds, human.duration),
+        (f"cost: {human.dollars(design.cost_usd)}", design.cost_parts_usd, human.dollars),
+        (f"energy: {human.energy(design.energy_kwh)}", design.energy_parts_kwh, human.energy),
+        (f"carbon: {human.carbon(design.carbon_kgco2e)}", design.carbon_parts_kgco2e, human.carbon),
+    ):
+        found = _breakdown(title, parts, unit, sum(parts.values()), plans)
+        if len(found.parts) > 1:
+            yield found
+
+
+def _breakdown(
+    title: str,
+    parts: Mapping[str, float],
+    unit: Callable[[float], str],
+    whole: float,
+    plans: Sequence[Plan] = (),
+) -> Breakdown:
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    least = SMALLEST_SHOWN_FRACTION * whole
+    shown = [(part_words(name, plans), value) for name, value in ordered if value >= least and value > 0]
+    if rest := sum(value for _, value in ordered if 0 < value < least):
+        shown.append(("other", rest))
+    return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
+
+
+def part_words(name: str, plans: Sequence[Plan] = ()) -> str:
+    """Returns a part in a reader's words: `work lost and done again` for `lost_work_s`.
+
+    Args:
+        name: the part, as a field.
+        plans: of the designs whose part it is, where it is one of their steps.
+    """
+    if name == "tensor_comm_s":
+        return f"{' and '.join(ranks_within_layers(plans))} parallelism"
+    return _PART_WORDS.get(name) or human.words(name)
+
+
+def ranks_within_layers(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """Returns between which ranks of any of the plans `tensor_comm_s` is: `tensor`, `context`, or both."""
+    has_context = any(plan.context_parallel > 1 for plan in plans)
+    has_tensor = any(plan.tensor_parallel > 1 for plan in plans)
+    return (*(("tensor",) if has_tensor or not has_context else ()), *(("context",) if has_context else ()))
+
+
+def _parallelism(plan: Plan) -> str:
+    degrees = f"TP {plan.tensor_parallel} x PP {plan.pipeline_parallel} x CP {plan.context_parallel}"
+    more = f"VPP {plan.virtual_pipeline}, EP {plan.expert_parallel}"
+    if plan.interleaved_group_size:
+        more = f"{more}, {plan.interleaved_group_size} micro-batches in turn"
+    if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B:
+        more = f"{more}, {plan.pipeline_schedule.value}"
+    return f"{degrees} x DP {plan.data_parallel}; {more}"
+
+
+def _checkpoints(design: Design) -> str:
+    scheme = design.plan.checkpoint_scheme
+    if scheme is CheckpointScheme.NONE or design.checkpoint_interval_s is None:
+        return "none: a failure starts the run anew"
+    num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
+    every = f"{human.duration(design.checkpoint_interval_s)} of training, about {human.counted(num_steps, 'step')}"
+    return f"{scheme.value}, every {every}"
+
+
+def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
+    low, high = ("no end" if value is None else unit(value) for value in (spread.p5, spread.p95))
+    bounds = f"{low} to {high} in 9 of 10 replays"
+    return bounds if probability is None else f"{bounds}; {human.percent(probability)} keep the {limit}"

@@ -1,0 +1,95 @@
+"""How does a person read the best cut of a plan's layers? The verdict, both cuts side by side, and the line for the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from planner.layer_cut import CutFigures, LayerCut
+from planner.text import human
+from planner.text.text_blocks import grid, headline, sentences, title
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LEAST_GAIN = 1e-6
+"""Share below which a step is not called shorter."""
+
+
+def show_layer_cut(found: LayerCut, console: Console) -> None:
+    """Writes both cuts."""
+    headline(console, f"Job {found.job}: {_verdict(found)}", is_good=found.best is not None)
+    columns = [column for column in (found.present, found.best) if column]
+    heads = [name for name, column in (("present", found.present), ("best", found.best)) if column]
+    if columns:
+        title(console, "the cuts")
+        grid(console, [("", *heads), *_rows(columns)])
+    if found.setting and not _is_present(found):
+        title(console, "in the job")
+        listed = found.setting.partition("=")[2]
+        sentences(console, [f"workload: {{stage_layers: {listed}}}", f'or --set "{found.setting}"'])
+    title(console, "mind")
+    sentences(console, _notes(found))
+
+
+def _verdict(found: LayerCut) -> str:
+    if found.best is None:
+        sure = "no cut of the layers fits" if found.is_proven else "no cut of the layers was found that fits"
+        usable = human.usable_share(found.memory_headroom_fraction)
+        return f"{sure} {usable}the memory ({human.memory(found.memory_capacity_bytes)})"
+    if _is_present(found):
+        return "the present cut of the layers is the best that fits the memory"
+    if found.present is None or found.gain_fraction is None:
+        return f"a cut of the layers with steps of {human.duration(found.best.step_time_s)}"
+    if not found.present.fits_memory:
+        return "another cut of the layers fits the memory; the present one does not"
+    return f"another cut of the layers makes the step {human.percent(found.gain_fraction)} shorter"
+
+
+def _is_present(found: LayerCut) -> bool:
+    """Whether nothing is to be changed."""
+    if found.present is None or found.best is None or not found.present.fits_memory:
+        return False
+    return found.gain_fraction is not None and found.gain_fraction < LEAST_GAIN
+
+
+def _rows(columns: Sequence[CutFigures]) -> Iterator[tuple[str, ...]]:
+    yield "layers of each chunk", *(in_short(one.layers) for one in columns)
+    if any(one.stage_layers != one.layers for one in columns):
+        yield "layers of each stage", *(in_short(one.stage_layers) for one in columns)
+    yield "step", *(human.duration(one.step_time_s) for one in columns)
+    yield (
+        "slowest stage, a micro-batch",
+        *(f"{human.duration(one.slowest_stage_s)} (stage {one.slowest_stage})" for one in columns),
+    )
+    yield "fullest stage", *(_fullest(one) for one in columns)
+
+
+def _fullest(one: CutFigures) -> str:
+    too_much = "" if one.fits_memory else ", too much"
+    return f"{human.memory(one.fullest_stage_bytes)} (stage {one.fullest_stage}{too_much})"
+
+
+def in_short(layers: Sequence[int]) -> str:
+    """Returns layers with equal neighbours together: `7, 14 x 8, 7`."""
+    runs = [(count, len(list(run))) for count, run in groupby(layers)]
+    return ", ".join(f"{times} x {count}" if times > 1 else str(count) for count, times in runs)
+
+
+def _notes(found: LayerCut) -> Iterator[str]:
+    if found.is_proven:
+        what = "better" if found.best else "one that fits"
+        yield f"Proven: every cut that could be {what} was simulated ({human.count(found.num_simulated)} simulations)."
+    else:
+        yield (
+            f"Not proven: there are too many cuts to simulate all; {human.count(found.num_simulated)} were, moving layers one "
+            "by one."
+        )
+    if found.best and not (found.is_proven or found.is_balance_proven):
+        yield "Nor is it proven that no other cut has a faster slowest stage."
+    if found.setting and not _is_present(found):
+        yield (
+            f"With such a list only pipelines of {len(found.best.layers) if found.best else 0} chunks are tried: use it for "
+            "the plan that you run, not while you search."
+        )

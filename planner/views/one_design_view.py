@@ -1,0 +1,102 @@
+"""How does a person read one simulated plan? Its verdict, its figures, one step as a picture, and what drives the result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.limit_uses import uses_in_words
+from planner.notes.memory_note import memory_doubt
+from planner.one_design import SimulatedDesign
+from planner.recommendation import Design
+from planner.stage_memory import host_text, stage_rows
+from planner.text import human
+from planner.text.text_blocks import bar, doubt, grid, headline, sentences, title
+from planner.timeline.view import show_timeline
+from planner.views.design_view import breakdowns, configuration, figures, layout
+from planner.views.design_view import headline as design_headline
+from planner.views.render import step_error_text, step_range
+from planner.views.sensitivity_view import show_sensitivities
+from simulator.step.timeline import StepTimeline
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline | None = None) -> None:
+    """Writes the whole answer.
+
+    Args:
+        answer: what to show.
+        console: where to.
+        step: one step of the plan, for its picture.
+    """
+    headline(console, _headline(answer), is_good=answer.is_feasible)
+    if answer.design:
+        doubt(console, memory_doubt(answer.design))
+    if answer.violations:
+        title(console, "what it breaks")
+        sentences(console, [violation.sentence for violation in answer.violations])
+    if answer.design:
+        _show_design(answer, answer.design, console)
+    if answer.host_memory:
+        title(console, "memory of every stage")
+        grid(console, stage_rows(answer.stage_memory))
+        title(console, "main memory")
+        sentences(console, [host_text(answer.host_memory)])
+    if step:
+        show_timeline(step, console)
+    if answer.sensitivities:
+        show_sensitivities(answer.sensitivities, console)
+    if answer.simpler_models:
+        title(console, "what simpler models would say")
+        grid(console, _simpler(answer))
+    notes = _notes(answer)
+    if notes:
+        title(console, "mind")
+        sentences(console, notes)
+
+
+def _show_design(answer: SimulatedDesign, design: Design, console: Console) -> None:
+    title(console, "configuration")
+    grid(console, configuration(design))
+    title(console, "what it comes to")
+    grid(console, figures(design, answer.spread, answer.carbon_scope))
+    if answer.limits:
+        title(console, "what it takes of the limits")
+        grid(console, uses_in_words(answer.limits))
+    for part in breakdowns(design):
+        title(console, part.title)
+        grid(console, [(*cells[:2], human.percent(cells[2]), bar(console, cells[2])) for cells in part.parts])
+
+
+def _headline(answer: SimulatedDesign) -> str:
+    if answer.design is None:
+        what = f": {layout(answer.plan)}" if answer.plan else ""
+        is_endless = any(violation.constraint == "progress" for violation in answer.violations)
+        return f"{'Never ends' if is_endless else 'Cannot be run'}{what}"
+    verdict = "Keeps all limits" if answer.is_feasible else "Breaks what is listed below"
+    return f"{verdict}: {design_headline(answer.design)}"
+
+
+def _simpler(answer: SimulatedDesign) -> list[tuple[str, ...]]:
+    return [
+        (
+            each.name,
+            f"{human.short(each.gpu_hours)} GPU-hours",
+            human.energy(each.energy_kwh),
+            f"{human.carbon(each.operational_kgco2e)} of operation",
+        )
+        for each in answer.simpler_models
+    ]
+
+
+def _notes(answer: SimulatedDesign) -> list[str]:
+    spread = answer.spread
+    if spread is None:
+        return list(answer.warnings)
+    replays = f"{human.count(spread.num_replays)} replays of failures and stragglers, seed {answer.seed}"
+    return [
+        f"{replays}; {step_error_text(spread)}.",
+        step_range(spread),
+        *answer.warnings,
+    ]

@@ -1,0 +1,265 @@
+"""How does a person read the answer? Sections of text with rich, for terminals, pipes and files alike.
+
+Nothing depends on colour, and no lines are drawn around tables. Commands stand on lines of their own, unbroken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from planner.limit_uses import LIMIT_UNITS
+from planner.notes.memory_note import memory_doubt
+from planner.reasons import searched_text
+from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
+from planner.text import human
+from planner.text.text_blocks import bar, doubt, grid, plain_table, sentences, title
+from planner.text.typed_command import TypedCommand
+from planner.views.bests_view import has_several_sites, show_bests
+from planner.views.comparisons_view import show_comparisons
+from planner.views.design_view import breakdowns, configuration, figures, headline, layout
+from planner.views.front_view import show_designs
+from simulator.accuracy.published_runs import LEAST_ROWS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MAX_FRONT_ROWS = 20
+"""Designs of the front that are shown; files and JSON hold all of them."""
+NUM_ENDS = 2
+"""Rows that are kept for the ends of a long front."""
+
+_INDENT = 2
+_FRONT_MARKS = "* recommended; ~ cannot be told from it; < least of an objective"
+
+
+def show(
+    answer: Recommendation,
+    console: Console,
+    *,
+    command: TypedCommand | None = None,
+    files: Sequence[Path] = (),
+) -> None:
+    """Writes the whole answer.
+
+    Args:
+        answer: What to show.
+        console: Where to.
+        command: The command that asked, on which others build: one for the design, and one for each relaxation.
+        files: What was written beside the answer.
+    """
+    command = command or TypedCommand(seed=answer.seed)
+    _show_headline(answer, console)
+    if answer.recommendation:
+        _show_design(answer, answer.recommendation, console, command)
+    if answer.infeasibility:
+        _show_infeasibility(answer.infeasibility, console, command)
+    _show_front(answer, console)
+    _show_rejected(answer, console)
+    _show_notes(answer, console)
+    _show_record(answer, console, files)
+
+
+def _show_headline(answer: Recommendation, console: Console) -> None:
+    best = answer.recommendation
+    match answer.status:
+        case "recommended":
+            verdict, style = "Recommended", "bold green"
+        case "interrupted" if best is None:
+            verdict, style = "Interrupted; the best until then: none", "bold yellow"
+        case "interrupted":
+            verdict, style = "Interrupted; the best until then", "bold yellow"
+        case "infeasible":
+            verdict, style = "No design keeps all limits", "bold red"
+    console.print(Text(f"{verdict}: {headline(best)}" if best else verdict, style=style))
+    if best:
+        doubt(console, memory_doubt(best))
+    console.print(Text(f"Job {answer.job}, seed {answer.seed}: {searched_text(answer)}; {answer.algorithm}."))
+
+
+def _show_design(answer: Recommendation, design: Design, console: Console, command: TypedCommand) -> None:
+    title(console, "Configuration")
+    grid(console, configuration(design))
+    _command(console, command.simulate(design.plan))
+    title(console, "What it comes to")
+    grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
+    _show_uncertainty(answer, console)
+    title(console, "Why this one")
+    sentences(console, answer.why)
+    show_bests(answer, console)
+    show_comparisons(answer, console)
+    for breakdown in breakdowns(design):
+        title(console, breakdown.title)
+        grid(
+            console, [(*part[:2], human.percent(part[2]), bar(console, part[2])) for part in breakdown.parts]
+        )
+
+
+def step_error_text(sure: Uncertainty) -> str:
+    """Returns how far off simulated steps are, and by which runs; where those are few, by how many."""
+    few, compared_with = sure.step_time_num_compared, sure.step_time_compared_with
+    if not sure.is_step_time_measured:
+        compared_with = "the worst kind of published runs (no closer kind is known)"
+    elif 0 < few < LEAST_ROWS:
+        compared_with = f"{human.count(few)} configuration{'s' if few != 1 else ''} of {compared_with}"
+    error = human.percent(sure.step_time_error_fraction)
+    return f"simulated step times are off by {error} on average on {compared_with}"
+
+
+def step_range(sure: Uncertainty) -> str:
+    """Returns between which times a step of a recommended design is expected."""
+    low, high = human.duration(sure.step_time_low_s), human.duration(sure.step_time_high_s)
+    return f"In four of five cases a step takes {low} to {high}."
+
+
+def _show_uncertainty(answer: Recommendation, console: Console) -> None:
+    sure = answer.uncertainty
+    if sure is None:
+        return
+    replays = f"{human.count(sure.num_replays)} replays of failures and stragglers"
+    told = [f"{replays}; {step_error_text(sure)}.", step_range(sure)]
+    if sure.tied_designs:
+        shown = [str(each.design_id) for each in _front_rows(answer) if each.design_id in sure.tied_designs]
+        hidden = len(sure.tied_designs) - len(shown)
+        more = f" and {human.count(hidden)} more" if hidden else ""
+        ties = f"{', '.join(shown)} (marked ~){more} of the front"
+        designs = "design" if len(sure.tied_designs) == 1 else "designs"
+        told.append(f"By draws of all unsure inputs it cannot be told from {designs} {ties}.")
+    console.print()
+    sentences(console, told)
+
+
+def _conflict_text(infeasibility: Infeasibility) -> str:
+    """Returns which limits are at fault, in one sentence."""
+    limits = " and ".join(infeasibility.conflict)
+    if len(infeasibility.conflict) == 1:
+        return f"At fault: {limits} alone."
+    if any(len(relaxation.limits) > 1 for relaxation in infeasibility.relaxations):
+        return f"At fault: {limits}. Changing one of them alone is not enough."
+    helpful = [name for relaxation in infeasibility.relaxations for name in relaxation.limits]
+    stuck = [name for name in infeasibility.conflict if name not in helpful]
+    if helpful and stuck:
+        return (
+            f"In conflict: {limits}. Of these only {' or '.join(helpful)} helps when it alone gives way: without "
+            f"{' or '.join(stuck)} other limits contradict each other, too."
+        )
+    return f"In conflict: {limits}. When one of them gives way, the others can be kept."
+
+
+def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: TypedCommand) -> None:
+    title(console, "Why not")
+    if infeasibility.conflict:
+        sentences(console, [_conflict_text(infeasibility)])
+    sentences(console, [*infeasibility.reasons, f"Proof: {infeasibility.proof}"])
+    if infeasibility.relaxations:
+        title(console, "What would help")
+    for relaxation in infeasibility.relaxations:
+        _show_relaxation(relaxation, console, command)
+
+
+def _show_relaxation(relaxation: Relaxation, console: Console, command: TypedCommand) -> None:
+    told = " and ".join(
+        f"{name} = {human.no_less(value)} ({LIMIT_UNITS.get(name, human.digits)(value)})"
+        for name, value in relaxation.limits.items()
+    )
+    sentences(console, [f"{told}: {headline(relaxation.example)}, {layout(relaxation.example.plan)}"])
+    changes = [f"limits.{name}={human.no_less(value)}" for name, value in relaxation.limits.items()]
+    _command(console, command.recommend(changes))
+
+
+def _show_front(answer: Recommendation, console: Console) -> None:
+    if not answer.front:
+        return
+    objectives = ", ".join(human.words(name) for name in answer.objectives)
+    title(console, f"Pareto front ({human.designs(len(answer.front))}; {objectives})")
+    shown = _front_rows(answer)
+    has_site = has_several_sites(answer)
+    marks = [_mark(answer, design) for design in shown]
+    # Site and MFU together are too wide for a terminal.
+    show_designs(console, shown, marks=marks, has_site=has_site, has_efficiency=not has_site)
+    sentences(console, [_FRONT_MARKS])
+    if hidden := len(answer.front) - len(shown):
+        sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
+
+
+def _front_rows(answer: Recommendation) -> list[Design]:
+    """Returns the recommended design, the best of each objective, tied ones, and others from end to end of the front."""
+    last = len(answer.front) - 1
+    if last < MAX_FRONT_ROWS:
+        return list(answer.front)
+    named = {best.design_id for best in answer.best_of_each}
+    if answer.recommendation:
+        named.add(answer.recommendation.design_id)
+    chosen = {index for index, design in enumerate(answer.front) if design.design_id in named}
+    ties = answer.uncertainty.tied_designs if answer.uncertainty else ()
+    tied = [index for index, design in enumerate(answer.front) if design.design_id in ties]
+    chosen |= set(_spread_over(tied, MAX_FRONT_ROWS - len(chosen) - NUM_ENDS))
+    chosen |= set(_spread_over(range(last + 1), max(NUM_ENDS, MAX_FRONT_ROWS - len(chosen))))
+    return [design for index, design in enumerate(answer.front) if index in chosen]
+
+
+def _spread_over(indices: Sequence[int], most: int) -> Sequence[int]:
+    """Returns as many of some indices as there is room for, evenly, with both ends where there is room for two."""
+    if len(indices) <= most:
+        return indices
+    return [indices[round(step * (len(indices) - 1) / max(1, most - 1))] for step in range(most)]
+
+
+def _mark(answer: Recommendation, design: Design) -> str:
+    """`*` for the recommended design, `~` for one that cannot be told from it, `<` for the best of an objective."""
+    mark = ""
+    if answer.recommendation is not None and design.design_id == answer.recommendation.design_id:
+        mark = "*"
+    elif answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs:
+        mark = "~"
+    is_best = any(best.design_id == design.design_id for best in answer.best_of_each)
+    return f"{mark}<" if is_best else mark
+
+
+def _show_rejected(answer: Recommendation, console: Console) -> None:
+    if not answer.rejected:
+        return
+    title(console, "What kept designs out")
+    table = _table("constraint", "rule", "before simulation", "after")
+    for rejection in answer.rejected:
+        before, after = rejection.num_before_simulation, rejection.num_after_simulation
+        cells = (human.words(rejection.constraint), rejection.rule, human.count(before), human.count(after))
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(Padding(table, (0, 0, 0, _INDENT)))
+
+
+def _show_notes(answer: Recommendation, console: Console) -> None:
+    if answer.warnings:
+        title(console, "Mind")
+        sentences(console, answer.warnings)
+
+
+def _show_record(answer: Recommendation, console: Console, files: Sequence[Path]) -> None:
+    record = answer.mlflow
+    if record:
+        title(console, "In MLflow")
+        held = f"{human.count(record.num_designs)} designs, {human.count(record.num_design_runs)} with a run of their own"
+        sentences(console, [f"Run {record.run_name} of experiment {record.experiment} holds {held}."])
+        _command(console, record.open_with)
+    if files:
+        title(console, "Files")
+        for file in files:
+            _command(console, str(file))
+
+
+def _command(console: Console, command: str) -> None:
+    """Writes one line as it is, however long, so that it can be copied."""
+    console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
+
+
+def _table(*headings: str) -> Table:
+    table = plain_table()
+    for heading in headings:
+        is_number = heading in ("before simulation", "after")
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
+    return table

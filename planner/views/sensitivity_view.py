@@ -1,0 +1,116 @@
+"""How does a person see what drives the results? For each result the inputs that move it most, as bars to both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from planner.text import human
+from planner.text.text_blocks import grid, sentences, title
+from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing
+from planner.uncertain.uncertain_inputs import UncertainInput
+from simulator.units import GIGA
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MOST_ROWS = 5
+"""Inputs that are shown for each result; the JSON has all of them."""
+HALF_LENGTH = 10
+"""Characters of the longer half of the longest bar."""
+
+_RESULTS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "time_to_train_days": ("time to train", human.days),
+    "cost_usd": ("cost", human.dollars),
+    "energy_kwh": ("energy", human.energy),
+    "carbon_kgco2e": ("carbon", human.carbon),
+    "goodput_fraction": ("goodput", human.percent),
+}
+_INPUTS = {
+    "rent_usd_per_gpu_hour": "rent",
+    "purchase_usd_per_node": "price of a node",
+    "network bandwidth of a node": "network bandwidth",
+    "embodied carbon of the hardware": "embodied carbon",
+    "failures_per_1000_node_days": "failures",
+    "power_usage_effectiveness": "PUE",
+    "grid_kgco2e_per_kwh": "carbon of the grid",
+    "electricity_usd_per_kwh": "price of electricity",
+    "lifetime_years": "years of use",
+    "utilization_fraction": "share of life in use",
+    "capital_cost_fraction_per_year": "cost of capital",
+    "maintenance_fraction_per_year": "maintenance",
+    "facility_usd_per_w": "building",
+}
+"""Inputs whose names say too little or too much, by the last part of the name."""
+_PERCENT = "_fraction"
+
+
+def show_sensitivities(found: Sensitivities, console: Console) -> None:
+    """Writes what drives each result."""
+    inputs = {described.name: described for described in found.inputs}
+    for result in found.results:
+        shown = [swing for swing in result.swings if swing.is_worth_showing][:MOST_ROWS]
+        if shown:
+            name, unit = _RESULTS[result.result]
+            title(console, f"what moves the {name} of {unit(result.mid)}")
+            reach = max(_reach(result, swing) for swing in shown)
+            grid(console, [_row(result, swing, inputs[swing.input], reach, console) for swing in shown])
+    console.print()
+    sentences(console, ["Each input moves alone over its range; --json has all ranges with their reasons."])
+
+
+def _row(
+    result: ResultSensitivity, swing: Swing, described: UncertainInput, reach: float, console: Console
+) -> tuple[str, ...]:
+    unit = _RESULTS[result.result][1]
+    ends = ends_text(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
+    return input_words(described.name), _range(described), ends, _bar(result, swing, reach, console)
+
+
+def input_words(name: str) -> str:
+    """Returns an input as readers call it: `rent` for `offers[0].rent_usd_per_gpu_hour`."""
+    last = name.rpartition(".")[2]
+    return _INPUTS.get(last, last)
+
+
+def input_text(described: UncertainInput, value: float) -> str:
+    """Returns a value of an input with its unit: `2.95 USD/h`."""
+    size, unit = _unit(described)
+    return f"{human.short(value / size)} {unit}".rstrip()
+
+
+def ends_text(low: str, high: str) -> str:
+    """Returns two quantities with their unit once, where it is the same: `38.3 to 45.5 days`; `$848 k to $1.51 M`."""
+    number, _, unit = low.partition(" ")
+    is_shared = unit and high.partition(" ")[2] == unit and not number.startswith("$")
+    return f"{number} to {high}" if is_shared else f"{low} to {high}"
+
+
+def _range(described: UncertainInput) -> str:
+    """Returns the range of an input: `0.5 to 2 x`, `2.95 to 4 USD/h`."""
+    size, _ = _unit(described)
+    return f"{human.short(described.low / size)} to {input_text(described, described.high)}"
+
+
+def _unit(described: UncertainInput) -> tuple[float, str]:
+    """Returns the unit in which an input is shown: its size, and its name."""
+    if described.name.endswith((_PERCENT, f"{_PERCENT}_per_year")):
+        return 0.01, "%"
+    return (GIGA, "GB/s") if described.unit == "bytes/s" else (1.0, described.unit)
+
+
+def _reach(result: ResultSensitivity, swing: Swing) -> float:
+    """Returns how far an input takes a result to either side, as a share of it; at most all of it for no end."""
+    return max(
+        abs(value / result.mid - 1.0) if value is not None else 1.0 for value in (swing.at_low, swing.at_high)
+    )
+
+
+def _bar(result: ResultSensitivity, swing: Swing, reach: float, console: Console) -> str:
+    """Returns a bar around the middle: how far the result falls to the left, how far it rises to the right."""
+    block, axis = ("█", "│") if console.encoding.lower().startswith("utf") else ("#", "|")
+    ratios = [1.0 + reach if value is None else value / result.mid for value in (swing.at_low, swing.at_high)]
+    falls = max(0.0, 1.0 - min(ratios)) / reach
+    rises = max(0.0, max(ratios) - 1.0) / reach
+    left, right = (block * round(HALF_LENGTH * min(1.0, part)) for part in (falls, rises))
+    return f"{left:>{HALF_LENGTH}}{axis}{right}"

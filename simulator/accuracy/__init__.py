@@ -1,0 +1,1 @@
+"""How far are simulated steps from measured ones?"""

@@ -1,0 +1,181 @@
+"""How far may a simulated step be off, and how much of that do all designs on the same accelerators share?
+
+ln(true / simulated) of a design is the sum of two independent parts: one that every design of a job on the same kind of
+accelerator shares (its kernels, software and fabric), and one of the layout's own. Each is normal on either side of nothing,
+and reaches further upwards, since what a simulator leaves out only lengthens a step. `python -m benchmarks.step_error`
+estimates both from the published steps of docs/validation.md and writes `data/step_error.csv`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+from simulator.shipped import shipped_rows
+
+FILE = "data/step_error.csv"
+UNMEASURED_RATIO = 2.0
+"""How much less sure steps without any measurement of their like are (4 bits, low-rank adapters, longer sequences than any).
+With thirteen kinds of steps left out in turn, errors on twelve of them are up to 2.1 times as large as with their sources alone
+left out (`benchmarks.unseen_kinds`)."""
+UNMEASURED_ARCHITECTURE_RATIO = 1.5
+"""Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
+Blackwell left out in turn, four of five errors in 16 bits are below 19, 9 and 25 % (`benchmarks.unknown_accelerators`). Their
+means are +10, +4 and -7 % (simulated longer, longer and shorter than measured), so that either side reaches as far."""
+FAMILIES_OF_THE_VENDOR = ("volta", "ampere", "hopper", "blackwell")
+"""Architectures of the vendor whose others constants were fitted on. Nothing of any other vendor was ever compared, so that its
+steps are as unsure as kinds of steps that nobody measured."""
+Z_80 = 1.2815515655446004
+"""Standard normal quantile of 90 %: four of five values lie within it on either side."""
+ANY = "any"
+"""Architecture and number format of the line for what was never compared."""
+
+
+class Sides(NamedTuple):
+    """What belongs to measurements shorter than simulated, and to longer ones."""
+
+    below: float
+    above: float
+
+    def times(self, ratio: float) -> Sides:
+        """Returns both so many times as large."""
+        return Sides(below=ratio * self.below, above=ratio * self.above)
+
+
+ALIKE = Sides(below=1.0, above=1.0)
+"""Stretch of errors that reach as far on both sides."""
+UNSEEN_RATIOS = Sides(below=0.9, above=1.6)
+"""Stretch of residuals, whose constants have seen the rows. With constants that are fitted without a source, about one of ten
+of 333 steps of shipped sources is then on either side of its interval (`python -m benchmarks.unseen_sources`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepError:
+    """Standard deviations of ln(true / simulated) step time, before the stretch of either side."""
+
+    shared_log_deviation: float
+    """Part that designs on the same accelerators share."""
+    own_log_deviation: float
+    """Part of each layout."""
+    ratios: Sides = UNSEEN_RATIOS
+    """Stretch of both parts where the truth is shorter than simulated, and where it is longer."""
+
+    @property
+    def interval_log_half_widths(self) -> Sides:
+        """How far below and above lies the interval that holds four of five measurements, as logarithms of time."""
+        return self.ratios.times(self._log_half_width)
+
+    @property
+    def _log_half_width(self) -> float:
+        return Z_80 * math.hypot(self.shared_log_deviation, self.own_log_deviation)
+
+    def times(self, ratio: float) -> StepError:
+        """Returns how sure steps are whose error is so many times as large."""
+        return replace(
+            self,
+            shared_log_deviation=ratio * self.shared_log_deviation,
+            own_log_deviation=ratio * self.own_log_deviation,
+        )
+
+    def at_least(self, log_half_width: float) -> StepError:
+        """Returns how sure steps are of which either side of the interval reaches so far, if not further."""
+        least = log_half_width / self._log_half_width
+        return replace(self, ratios=Sides(*(max(ratio, least) for ratio in self.ratios)))
+
+
+def step_error(
+    family: str,
+    precision: str,
+    *,
+    has_experts: bool = False,
+    accelerator: str | None = None,
+    is_beyond_measured: bool = False,
+) -> StepError:
+    """Returns how sure steps are on an architecture in a number format; what was never compared is less sure.
+
+    Args:
+        family: Architecture of the accelerator (`Accelerator.family`).
+        precision: Number format (`Precision.value`).
+        has_experts: Whether the model is a mixture of experts.
+        accelerator: Its catalogue name, one without measured steps being no surer than all measured ones together; left
+            out: one with measured steps.
+        is_beyond_measured: Whether something of the step was never measured (`simulator.step.step_reach`): of 4 bits nothing
+        was,
+            so that they count as 8.
+    """
+    network = "experts" if has_experts else "dense"
+    lines = {kind: line for kind, line in _estimated().items() if kind[2] == network}
+    together = lines[ANY, ANY, network].error
+    if is_beyond_measured:
+        known_precision = "fp8" if precision == "fp4" else precision
+        similar = step_error(family, known_precision, has_experts=has_experts, accelerator=accelerator)
+        return _widest([similar, together]).times(UNMEASURED_RATIO)
+    if family not in {measured for measured, _, _ in lines}:
+        unsure = _widest([_on_unmeasured(family, together), *(line.error for line in lines.values())])
+        return replace(unsure, ratios=Sides(below=unsure.ratios.above, above=unsure.ratios.above))
+    known_line = lines.get((family, precision, network))
+    known = known_line.error if known_line else together
+    is_known = accelerator is None or is_measured(accelerator, has_experts=has_experts)
+    return known if known_line and is_known else _widest([known, together])
+
+
+def _on_unmeasured(family: str, together: StepError) -> StepError:
+    ratio, dense = architecture_ratio(family), _estimated()[ANY, ANY, "dense"].error
+    return replace(
+        together,
+        shared_log_deviation=less_sure(together.shared_log_deviation, dense.shared_log_deviation, ratio),
+        own_log_deviation=less_sure(together.own_log_deviation, dense.own_log_deviation, ratio),
+    )
+
+
+def less_sure(width: float, of_kernels: float, ratio: float) -> float:
+    """Returns the width of an error where that of kernels is so many times as large.
+
+    Args:
+        width: of the whole error: of kernels, and of what is independent of them, such as the load of experts.
+        of_kernels: the part of kernels alone, that of dense models.
+        ratio: how many times as large that part becomes, at least 1.
+    """
+    return math.hypot(width, math.sqrt(ratio**2 - 1.0) * of_kernels)
+
+
+def architecture_ratio(family: str) -> float:
+    """Returns how much less sure steps are on an architecture that takes another one's constants."""
+    return UNMEASURED_ARCHITECTURE_RATIO if family in FAMILIES_OF_THE_VENDOR else UNMEASURED_RATIO
+
+
+def is_measured(accelerator: str, *, has_experts: bool) -> bool:
+    """Returns whether any step of such a network on an accelerator was compared; by its catalogue name."""
+    network = "experts" if has_experts else "dense"
+    return any(accelerator in line.accelerators for kind, line in _estimated().items() if kind[2] == network)
+
+
+def _widest(errors: Iterable[StepError]) -> StepError:
+    return max(errors, key=lambda error: error.interval_log_half_widths.above)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """One line of the file."""
+
+    error: StepError
+    accelerators: tuple[str, ...]
+    """Accelerators whose steps were measured."""
+
+
+@cache
+def _estimated() -> Mapping[tuple[str, str, str], _Line]:
+    """Returns the shipped figures by architecture, format and kind of network; the file is read once."""
+    return {
+        (row["family"], row["precision"], row["network"]): _Line(
+            error=StepError(
+                shared_log_deviation=float(row["shared_log_deviation"]),
+                own_log_deviation=float(row["own_log_deviation"]),
+            ),
+            accelerators=tuple(row["accelerators"].split()),
+        )
+        for row in shipped_rows(FILE)
+    }

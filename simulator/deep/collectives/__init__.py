@@ -1,0 +1,1 @@
+"""Of which messages is a collective made?"""

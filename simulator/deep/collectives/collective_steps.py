@@ -1,0 +1,73 @@
+"""Of which steps is a collective made, those that are alike once? What estimates need, without making any message.
+
+Each function takes groups in the shape that its algorithm wants and how often data goes around, 1 or 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from simulator.deep.collectives.patterns import (
+    TREE_CHUNKS,
+    Pattern,
+    across,
+    direct_patterns,
+    distances,
+    exchange_patterns,
+    level_patterns,
+    ring_pattern,
+    tree_patterns,
+)
+from simulator.table import Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """Messages that begin together, and how often such a step comes."""
+
+    patterns: Sequence[Pattern]
+    share: float
+    """Of the buffer, in each message."""
+    count: int = 1
+    in_a_row: int = 1
+    """Messages on one way that share a ramp, those of other steps included; see `Collectives`."""
+    at_once: int = 1
+    """Messages of one accelerator that share a ramp."""
+
+
+def ring_steps(groups: Integers, num_passes: int, share: float = 1.0) -> Iterator[Step]:
+    """Yields one step, of a share of the buffer."""
+    size = groups.shape[-1]
+    count = num_passes * (size - 1)
+    yield Step(patterns=[ring_pattern(groups)], share=share / size, count=count, in_a_row=count)
+
+
+def hierarchical_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
+    """Yields a step inside the nodes and one across them, of groups by nodes."""
+    yield from ring_steps(groups, num_passes)
+    yield from ring_steps(across(groups), num_passes, 1.0 / groups.shape[-1])
+
+
+def exchange_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
+    """Yields the exchanges of halving and doubling."""
+    size = groups.shape[-1]
+    for distance, pattern in zip(distances(size), exchange_patterns(groups), strict=True):
+        yield Step(patterns=[pattern], share=distance / size, count=num_passes)
+
+
+def direct_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
+    """Yields one step, in which all messages leave at once."""
+    size = groups.shape[-1]
+    patterns = list(direct_patterns(groups))
+    yield Step(patterns=patterns, share=1.0 / size, count=num_passes, at_once=size - 1)
+
+
+def tree_steps(groups: Integers, _num_passes: int) -> Iterator[Step]:
+    """Yields one chunk from the leaves to the roots and back, then one step for each further one, in which all levels send."""
+    share = 0.5 / TREE_CHUNKS
+    for both in level_patterns(groups):
+        for patterns in both:
+            yield Step(patterns=patterns, share=share, in_a_row=TREE_CHUNKS)
+    everywhere = list(tree_patterns(groups))
+    yield Step(patterns=everywhere, share=share, count=TREE_CHUNKS - 1, in_a_row=TREE_CHUNKS)

@@ -1,0 +1,134 @@
+"""How long does a collective take with nothing else on the network? Estimated without playing it, or played.
+
+Both are a seconds without bytes and b seconds for each byte, so that a buffer of S bytes takes a + b S; where the network has
+a ramp c sqrt(S) comes on top, which is always estimated.
+
+The estimate takes one step of a schedule after another, on the ways that its messages have: the longest latency, and the
+bytes of all messages over the link that they keep busy longest. That is what a step takes whose messages begin together and
+meet the same number of others, each on its busiest link; else it is too little where a message meets now these and now
+those, and too much where accelerators need not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import sqrt
+
+import numpy as np
+
+from simulator.deep.collectives.collective_forms import Algorithm, Form
+from simulator.deep.collectives.collective_steps import Step
+from simulator.deep.collectives.schedules import Collectives
+from simulator.deep.networks.routing import Paths, Router
+from simulator.deep.playing.play import play
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.table import Floats, Integers
+
+MANY_BYTES = 2.0**30
+"""Buffer whose latency does not count any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Seconds of a collective by the size of its buffer."""
+
+    fixed_s: float
+    seconds_per_byte: float
+    seconds_per_root_byte: float = 0.0
+    """What ramps add, by the root of the bytes."""
+
+    def at(self, num_bytes: float) -> float:
+        """Returns the seconds of a buffer."""
+        ramp_s = self.seconds_per_root_byte * sqrt(num_bytes)
+        return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s
+
+
+def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
+    """Returns the time of groups, in the shape that the form wants, step by step."""
+    fixed_s = seconds_per_byte = seconds_per_root_byte = 0.0
+    topology = collectives.router.topology
+    ways, steps = _routed(form.steps(shaped), collectives.router)
+    latency_s, ramp_root = ways.sums(topology.latency_s), ways.largest(topology.ramp_root)
+    for step, taken in steps:
+        flows = np.repeat(np.bincount(taken, minlength=len(ways)), np.diff(ways.offsets))
+        busy = np.bincount(ways.links, weights=flows, minlength=topology.num_links)
+        fixed_s += step.count * float(collectives.step_s + latency_s[taken].max())
+        seconds_per_byte += step.count * step.share * float((busy / topology.bandwidth_bytes_per_s).max())
+        if collectives.has_ramp:
+            seconds_per_root_byte += _ramp(step, float(ramp_root[taken].max()))
+    return Line(
+        fixed_s=fixed_s, seconds_per_byte=seconds_per_byte, seconds_per_root_byte=seconds_per_root_byte
+    )
+
+
+def _ramp(step: Step, ramp_root: float) -> float:
+    """What a ramp adds to a step, by the root of the bytes."""
+    return step.count * ramp_root * sqrt(step.share * step.at_once / step.in_a_row)
+
+
+def _ramps(form: Form, shaped: Integers, collectives: Collectives) -> float:
+    """What ramps add to a collective, by the root of its bytes."""
+    router, ramp_root = collectives.router, collectives.router.topology.ramp_root
+    if not (collectives.has_ramp and ramp_root.any()):
+        return 0.0
+    ways, steps = _routed(form.steps(shaped), router)
+    return sum(_ramp(step, float(ways.largest(ramp_root)[taken].max())) for step, taken in steps)
+
+
+def _routed(steps: Iterable[Step], router: Router) -> tuple[Paths, list[tuple[Step, Integers]]]:
+    """The different ways of all messages of a collective, and which of them those of each step take."""
+    every_step = list(steps)
+    ends = [_ends(step) for step in every_step]
+    source, target = (np.concatenate(each) for each in zip(*ends, strict=True))
+    ways, taken = router.ways_between(source, target)
+    bounds = np.cumsum([len(source) for source, _ in ends])[:-1]
+    return ways, list(zip(every_step, np.split(taken, bounds), strict=True))
+
+
+def _ends(step: Step) -> tuple[Integers, Integers]:
+    """Sources and targets of the messages of a step."""
+    source, target = (
+        np.concatenate([ends.ravel() for ends in each]) for each in zip(*step.patterns, strict=True)
+    )
+    return source, target
+
+
+def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
+    """Returns the time of groups, in the shape that the form wants, through what is next to nothing and a large buffer."""
+    is_ring = form.algorithm is Algorithm.RING
+    fixed_s, long_s = (_ring_s if is_ring else _whole_s)(form, shaped, collectives)
+    return Line(
+        fixed_s=float(fixed_s),
+        seconds_per_byte=float(long_s - fixed_s) / MANY_BYTES,
+        seconds_per_root_byte=_ramps(form, shaped, collectives),
+    )
+
+
+def _ring_s(form: Form, groups: Integers, collectives: Collectives) -> Floats:
+    """How long rings take, `(2,)`, if every step takes as long as the second one."""
+    num_steps = form.num_passes * (groups.shape[-1] - 1)
+    one_s, two_s = (
+        _played_s(collectives, partial(_add_steps, groups=groups, num_steps=count)) for count in (1, 2)
+    )
+    return np.asarray(one_s + (num_steps - 1) * (two_s - one_s))
+
+
+def _add_steps(collectives: Collectives, *, groups: Integers, num_steps: int) -> Integers:
+    return collectives.ring_steps(groups, MANY_BYTES, num_steps, np.full(groups.shape, NONE), "ring")
+
+
+def _whole_s(form: Form, shaped: Integers, collectives: Collectives) -> Floats:
+    """How long a collective takes, `(2,)`."""
+    ready = np.full(shaped.shape, NONE)
+    return _played_s(collectives, lambda alone: form.add(alone, shaped, MANY_BYTES, ready))
+
+
+def _played_s(collectives: Collectives, add: Callable[[Collectives], object]) -> Floats:
+    """How long what is added takes without bytes and with many, `(2,)`."""
+    router, builder = collectives.router, TaskGraphBuilder()
+    add(replace(collectives, graph=builder, has_ramp=False))
+    graph, paths = builder.build(), router.table()
+    graphs = replace(graph, num_bytes=np.zeros(len(graph))), graph
+    return np.array([play(each, router.topology, paths).makespan_s for each in graphs])

@@ -1,0 +1,82 @@
+"""Does what accelerators send stay the same when they are moved to the places of others?
+
+It does where each flow then takes the way of another one, over links of the same bandwidth, latency and ramp. A move is `(n,)`:
+to whose place each accelerator goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from simulator.deep.collectives.patterns import Pattern
+from simulator.deep.networks.routing import Paths, Router
+from simulator.table import Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flows:
+    """What accelerators send in k patterns, on a network of n of them and l links."""
+
+    targets: Integers
+    """`(k, n)` to whom each one sends; itself: nothing."""
+    router: Router
+
+    @staticmethod
+    def of(patterns: Sequence[Pattern], router: Router) -> Flows:
+        """Returns the flows of patterns."""
+        targets = np.tile(np.arange(router.topology.num_ranks), (len(patterns), 1))
+        for row, (source, target) in zip(targets, patterns, strict=True):
+            row[source] = target
+        return Flows(targets=targets, router=router)
+
+    def is_kept(self, moved: Integers) -> bool:
+        """Returns whether who is moved sends to whom is, over links of the same kind, each moved to one."""
+        if not (self.targets[:, moved] == moved[self.targets]).all():
+            return False
+        ways, paths = self._found
+        num_links = np.diff(paths.offsets)[ways]
+        if not (num_links[:, moved] == num_links).all():
+            return False
+        links, there, net = self._links, self._moved_links(moved), self.router.topology
+        is_same = (
+            (self._image(moved)[links] == there)
+            & (net.bandwidth_bytes_per_s[links] == net.bandwidth_bytes_per_s[there])
+            & (net.latency_s[links] == net.latency_s[there])
+            & (net.ramp_s[links] == net.ramp_s[there])
+        )
+        return bool(is_same.all())
+
+    def least_of_orbits(self, least: Integers, moved: Integers) -> Integers:
+        """Returns the least of `least`, `(l,)`, over the links that each is moved to, again and again."""
+        image = self._image(moved)
+        for _ in range(len(moved).bit_length()):  # after k rounds: over all moves below 2^k
+            least = np.minimum(least, least[image])
+            image = image[image]
+        return least
+
+    def _image(self, moved: Integers) -> Integers:
+        """The link that each link is moved to, `(l,)`; one that is not used stays."""
+        image = np.arange(self.router.topology.num_links)
+        image[self._links] = self._moved_links(moved)
+        return image
+
+    @cached_property
+    def _found(self) -> tuple[Integers, Paths]:
+        """`(k, n)` numbers of ways, of which that to oneself has no links; and all ways."""
+        ways = np.full(self.targets.shape, self.router.add_path([]))
+        is_sent = self.targets != np.arange(self.targets.shape[1])
+        ways[is_sent] = self.router.paths(np.nonzero(is_sent)[1], self.targets[is_sent])
+        return ways, self.router.table()
+
+    @cached_property
+    def _links(self) -> Integers:
+        ways, paths = self._found
+        return paths.links_along(ways)
+
+    def _moved_links(self, moved: Integers) -> Integers:
+        ways, paths = self._found
+        return paths.links_along(ways[:, moved])

@@ -1,0 +1,1 @@
+"""What happens in a step of a plan, operator by operator and message by message?"""

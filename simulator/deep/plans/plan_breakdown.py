@@ -1,0 +1,116 @@
+"""What does a step of a plan go into, and who waits for whom? In the parts of the fast depth's `StepTable`.
+
+Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.playing.waits`). A wait for traffic that
+its stage sends is a part of its step by the name of the traffic; a wait for what replicas exchange is gradient synchronisation,
+whichever stage was the last; any other wait for somebody else is a bubble.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.deep.plans.plan_expert_traffic import ROUTING_MAPS
+from simulator.deep.plans.plan_graph import DIRECTIONS, LENT_TO_REPLICAS, OPTIMIZER
+from simulator.deep.plans.plan_items import LENT
+from simulator.deep.plans.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
+from simulator.deep.plans.plan_step import PlanStep
+from simulator.deep.plans.plan_traffic import SEND
+from simulator.deep.playing.tasks import NONE
+from simulator.deep.playing.waits import Accelerators, of_stages, receivers, waits
+from simulator.table import Floats, Integers
+
+BUCKETS = (
+    "compute_s",
+    "tensor_comm_s",
+    "expert_comm_s",
+    "shard_comm_s",
+    "pipeline_send_s",
+    "gradient_sync_s",
+    "pipeline_bubble_s",
+    "optimizer_s",
+)
+"""Columns of `simulator.step.step.StepTable`; copies of activations to main memory are not played."""
+_BUBBLE = BUCKETS.index("pipeline_bubble_s")
+_OF_REPLICAS = ("shard_comm_s", "gradient_sync_s")
+"""Parts that are waited for by all stages together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanBreakdown:
+    """What r played accelerators did. A wait is for traffic, whose part it is, or for the computing of somebody."""
+
+    seconds: Floats
+    """`(r, 8)` by `BUCKETS`; the rows sum to the step."""
+    for_traffic_s: Floats
+    """`(r, 8)` waiting for traffic, by the part that it counts to: a bubble is for traffic inside other stages."""
+    waited_for_s: Floats
+    """`(r, r)` how long the first waited for the computing of the second."""
+    path_s: Floats
+    """`(p,)` how long the played accelerators waited for flows on each path."""
+
+
+def plan_breakdown(step: PlanStep) -> PlanBreakdown:
+    """Returns what a step went into."""
+    graph, size, num_stages = step.graph, step.roles.num_played, step.cluster.num_stages
+    stage = of_stages(size, num_stages)
+    bucket = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)[graph.label]
+    known = Accelerators(receiver=receivers(step.topology, step.paths), team=stage, is_paired=True)
+    kinds = bucket * num_stages + np.maximum(_stage_of_traffic(step, stage), 0)
+    found = waits(graph, step.played, len(step.paths), known, (kinds, len(BUCKETS) * num_stages))
+    for_traffic_s = _by_part(found.for_traffic_s.reshape(size, len(BUCKETS), num_stages), stage)
+    seconds = for_traffic_s.copy()
+    is_operator = graph.resource != NONE
+    took_s = (step.played.end_s - step.played.start_s)[is_operator]
+    np.add.at(seconds, (graph.resource[is_operator], bucket[is_operator]), took_s)
+    seconds[:, _BUBBLE] += found.for_others_s + found.for_circuits_s + found.over_s
+    return PlanBreakdown(
+        seconds=seconds, for_traffic_s=for_traffic_s, waited_for_s=found.pairs_s, path_s=found.path_s
+    )
+
+
+def _stage_of_traffic(step: PlanStep, stage: Integers) -> Integers:
+    """The stage whose accelerator sends each flow, `(n,)`; `NONE` of what is no flow."""
+    paths, is_flow = step.paths, step.graph.path != NONE
+    sender = np.full(len(step.graph), NONE, dtype=np.int64)
+    first_link = paths.links[paths.offsets[step.graph.path[is_flow]]]
+    sender[is_flow] = stage[step.topology.source[first_link]]
+    return sender
+
+
+def _by_part(seconds: Floats, stage: Integers) -> Floats:
+    """Sums waits for traffic, `(r, 8, p)` by part and sending stage, to `(r, 8)`.
+
+    Replicas wait for each other whichever stage is the last; any other traffic of another stage makes a bubble.
+    """
+    own_s = np.take_along_axis(seconds, stage[:, None, None], axis=2)[..., 0]
+    told_s = np.where(np.isin(BUCKETS, _OF_REPLICAS), seconds.sum(axis=2), own_s)
+    told_s[:, _BUBBLE] += seconds.sum(axis=(1, 2)) - told_s.sum(axis=1)
+    return told_s
+
+
+def _bucket(label: str, step: PlanStep) -> int:
+    """The part of a step that a task belongs to, by what it is called."""
+    name = label.rpartition(" #")[0].partition(": ")[2] or label
+    starts = {
+        OPTIMIZER: "optimizer_s",
+        SEND: "pipeline_send_s",
+        f"{LENT} expert": "expert_comm_s",
+        LENT_TO_SHARDS: "shard_comm_s",
+        LENT_TO_REPLICAS: "gradient_sync_s",
+        LENT: "tensor_comm_s",
+    }
+    for start, bucket in starts.items():
+        if name.startswith(start):
+            return BUCKETS.index(bucket)
+    if label.partition(": ")[0] in DIRECTIONS:
+        return BUCKETS.index("compute_s")
+    if label.startswith(("tensor", "context", "adapter")):
+        return BUCKETS.index("tensor_comm_s")
+    if label.startswith(("expert", ROUTING_MAPS)):
+        return BUCKETS.index("expert_comm_s")
+    if label.startswith(("gradient", "weight", "tied")):
+        is_often = step.zero_stage == GATHERS_AGAIN or (step.reduces_often and label.startswith("gradient"))
+        return BUCKETS.index("shard_comm_s" if is_often else "gradient_sync_s")
+    return BUCKETS.index("compute_s")

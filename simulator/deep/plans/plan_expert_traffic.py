@@ -1,0 +1,84 @@
+"""Which collectives bring tokens to their experts and back? Those of `simulator.traffic.expert_exchange`, as flows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.deep.plans.plan_collectives import (
+    Collective,
+    Group,
+    Operation,
+    all_to_all,
+    forwarded_exchange,
+    ring,
+)
+from simulator.deep.plans.plan_items import moves
+from simulator.layout.expert_ranks import expert_ranks
+from simulator.layout.kept_inputs import ACTIVATION_BYTES
+from simulator.machine.network import FORWARDED_FRACTION
+from simulator.machine.rank import Rank
+from simulator.traffic.expert_exchange import (
+    RATE_IN_TRAINING,
+    copied_bytes,
+    dispatched_bytes,
+    forwarded_bytes,
+    routed_bytes,
+)
+from simulator.traffic.routing_maps import map_bytes
+
+Traffic = tuple[Collective, ...]
+ROUTING_MAPS = "routing maps"
+"""How the gather is called that tells all ranks where tokens go."""
+
+
+def expert_traffic(rank: Rank, way: int) -> tuple[Traffic, Traffic]:
+    """Returns what sends the tokens of a micro-batch to their experts, and what brings the results back.
+
+    Args:
+        rank: A rank of the only design.
+        way: 0 forward, where maps of the routing come first; 1 backward, where gradients take both ways back.
+    """
+    sent, returned = (_in_training(each_way) for each_way in _tokens(rank))
+    return (*map_traffic(rank, way), *sent), returned
+
+
+def _in_training(traffic: Traffic) -> Traffic:
+    """Returns collectives at the rate that they have where ranks wait for each other, as so many more bytes."""
+    return tuple(each.scaled(1.0 / RATE_IN_TRAINING) for each in traffic)
+
+
+def map_traffic(rank: Rank, way: int) -> Traffic:
+    """Returns what gathers maps of the routing ahead of a dispatch, which nothing of the same micro-batch hides."""
+    if way == 1 or not rank.workload.routes_by_maps:
+        return ()
+    ranks = Group.of(rank, 1, int(expert_ranks(rank.workload, rank.plans)[0]))
+    gather = ring(ROUTING_MAPS, Operation.ALL_GATHER, float(map_bytes(rank)[0]), ranks, rank.links)
+    return _in_training(moves(gather))
+
+
+def _tokens(rank: Rank) -> tuple[Traffic, Traffic]:
+    sent = _dispatch(rank, "expert dispatch", float(dispatched_bytes(rank)[0]))
+    returned = _dispatch(rank, "expert combine", ACTIVATION_BYTES)
+    shares = rank.workload.expert_tensor_parallel
+    if shares == 1:
+        return moves(sent), moves(returned)
+    parts = Group.of(rank, 1, shares)
+    num_bytes = float(copied_bytes(rank)[0])
+    gather, scatter = (
+        ring(f"expert {operation.value}", operation, num_bytes, parts, rank.links)
+        for operation in (Operation.ALL_GATHER, Operation.REDUCE_SCATTER)
+    )
+    return moves(sent, gather), moves(scatter, returned)
+
+
+def _dispatch(rank: Rank, label: str, value_bytes: float) -> Collective:
+    experts, workload = rank.workload.model.experts, rank.workload
+    assert experts is not None
+    group = Group.of(rank, workload.expert_tensor_parallel, int(rank.plans.expert_parallel[0]))
+    if workload.expert_dispatch == "all_to_all":
+        num_bytes = float(routed_bytes(rank, value_bytes)[0]) * experts.experts_per_token
+        return all_to_all(label, num_bytes, group, rank.links)
+    near, far = forwarded_bytes(
+        rank, value_bytes, np.array([float(group.size)]), np.array([float(group.members_per_domain)])
+    )
+    return forwarded_exchange(label, float(near[0]), float(far[0]), group, rank.links, FORWARDED_FRACTION)

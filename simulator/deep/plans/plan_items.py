@@ -1,0 +1,163 @@
+"""What is a pass through a part of the model made of? Work, traffic in between, and traffic beside work.
+
+Values of these types stand for one micro-batch on one rank; `simulator.deep.plans.plan_graph` makes tasks of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from simulator.deep.plans.plan_collectives import Collective
+from simulator.traffic.layer_collectives import CORE_SHARE
+
+FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
+"""Directions of a pass; zero-bubble schedules compute gradients of weights in one of their own."""
+LENT = "cores lent to"
+"""How work is called that takes longer because traffic beside it takes cores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """An operator."""
+
+    label: str
+    duration_s: float
+    in_pairs: bool = False
+    """Whether it is done in pairs of a forward and a backward alone (`simulator.pipeline.dual_pipe`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Traffic, one after another, beside work; what follows waits for both."""
+
+    traffic: tuple[Collective, ...]
+    items: tuple[Item, ...]
+    in_pairs: bool = False
+    """Whether the work waits for the traffic but in pairs of a forward and a backward."""
+
+
+Item = Work | Collective | Beside
+Items = tuple[Item, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartPasses:
+    """The passes of one micro-batch through one part of the model: a layer, the embedding or the output layer."""
+
+    forward: Items
+    backward: Items
+    weight_gradient_s: float = 0.0
+    """What of the backward pass zero-bubble schedules compute later."""
+
+    @property
+    def backward_work_s(self) -> float:
+        """All operators of a backward pass that is not one of a pair."""
+        return sum(each.duration_s for each in works_of(self.backward) if not each.in_pairs)
+
+
+def work(label: str, duration_s: float, *, in_pairs: bool = False) -> Items:
+    """Returns an operator, or nothing where it takes no time."""
+    return (Work(label=label, duration_s=duration_s, in_pairs=in_pairs),) if duration_s > 0.0 else ()
+
+
+def moves(*traffic: Collective) -> tuple[Collective, ...]:
+    """Returns the collectives that send anything."""
+    return tuple(each for each in traffic if each.moves)
+
+
+def beside(
+    traffic: tuple[Collective, ...], items: Items, *, lent_to: str = "", in_pairs: bool = False
+) -> Items:
+    """Returns work with traffic beside it.
+
+    Args:
+        traffic: what travels.
+        items: the work.
+        lent_to: the traffic for which cores are taken from the work, in words; nothing: none are.
+        in_pairs: whether it is beside the work in pairs alone, and before it elsewhere.
+    """
+    if not moves(*traffic):
+        return items
+    traffic_s, cover_s = sum(each.alone_s for each in traffic), seconds_of(items)
+    lent_s = CORE_SHARE * min(traffic_s, cover_s) if lent_to else 0.0
+    lent = work(f"{LENT} {lent_to}", lent_s, in_pairs=in_pairs)
+    return (Beside(traffic=moves(*traffic), items=(*items, *lent), in_pairs=in_pairs),)
+
+
+def between(traffic: tuple[Collective, ...], items: Items) -> Items:
+    """Returns items with traffic of another micro-batch beside their operators, in proportion to how long these take.
+
+    First beside those that have no traffic of their own, whose links it would share, and never beside collectives alone.
+    """
+    traffic_s, whole_s = sum(each.alone_s for each in traffic), seconds_of(items)
+    free_s = sum(each.duration_s for each in items if isinstance(each, Work))
+    if traffic_s <= free_s or free_s == whole_s:
+        return _spread(traffic, items, 1.0 / free_s, 0.0)
+    return _spread(traffic, items, 1.0 / traffic_s, (1.0 - free_s / traffic_s) / (whole_s - free_s))
+
+
+def _spread(traffic: tuple[Collective, ...], items: Items, free: float, busy: float) -> Items:
+    """Puts a share of the traffic beside each second of operators without, and with, traffic of their own."""
+    found: Items = ()
+    for kind, each in groupby(items, key=type):
+        run = tuple(each)
+        if kind is Work:
+            share = free * seconds_of(run)
+            found += beside(tuple(part.scaled(share) for part in traffic), run)
+        else:
+            found += tuple(
+                replace(item, items=_spread(traffic, item.items, busy, busy))
+                if isinstance(item, Beside)
+                else item
+                for item in run
+            )
+    return found
+
+
+def works_of(items: Iterable[Item]) -> list[Work]:
+    """Returns all operators, in their order."""
+    found = []
+    for item in items:
+        if isinstance(item, Work):
+            found.append(item)
+        elif isinstance(item, Beside):
+            found += works_of(item.items)
+    return found
+
+
+def collectives_of(items: Iterable[Item]) -> list[Collective]:
+    """Returns all collectives, those beside work before the work."""
+    found = []
+    for item in items:
+        if isinstance(item, Collective):
+            found.append(item)
+        elif isinstance(item, Beside):
+            found += [*item.traffic, *collectives_of(item.items)]
+    return found
+
+
+def seconds_of(items: Iterable[Item]) -> float:
+    """Returns how long the operators take together."""
+    return sum(each.duration_s for each in works_of(items))
+
+
+def cover_s(items: Items) -> float:
+    """Returns how long items take one after another, all of which may have traffic of others beside them."""
+    return seconds_of(items) + sum(each.alone_s for each in collectives_of(items))
+
+
+def stretched(items: Items, factor: float) -> Items:
+    """Returns the same items with operators that take `factor` times as long, but for what is done in pairs alone."""
+    return tuple(_stretched(item, factor) for item in items)
+
+
+def _stretched(item: Item, factor: float) -> Item:
+    match item:
+        case Work():
+            return item if item.in_pairs else replace(item, duration_s=factor * item.duration_s)
+        case Beside():
+            return replace(item, items=stretched(item.items, factor))
+        case Collective():
+            return item

@@ -1,0 +1,138 @@
+"""Which links does the traffic of a plan cross? The network around the accelerators that are played, and ways through it.
+
+An accelerator that stands for many has its own links to its scale-up switch and its leaf, which the others have, too. What
+many share, the links of a leaf to the spine, is crossed by a flow as often as there are flows like it that cross them at
+once: `k` flows on a link that are alike are one flow that crosses it `k` times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from simulator.deep.networks.routing import Router
+from simulator.deep.networks.topology import Topology, TopologyBuilder
+from simulator.deep.plans.plan_cluster import PlanCluster
+from simulator.deep.plans.plan_collectives import Group
+from simulator.deep.plans.plan_roles import Roles
+from simulator.table import Booleans, Integers
+
+
+@dataclass(kw_only=True)
+class PlanNetwork:
+    """The network of a plan; accelerator `stage * R + role` is vertex and resource of the same number."""
+
+    cluster: PlanCluster
+    roles: Roles
+    topology: Topology
+    router: Router
+    leaves: Integers
+    """Numbers of the leaves that are there."""
+    leaf_of: Integers
+    """`(p R,)` position in them of the leaf of each accelerator."""
+    _ways: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, cluster: PlanCluster, roles: Roles) -> PlanNetwork:
+        """Returns the network around the accelerators that are played."""
+        ranks = roles.ranks.ravel()
+        domains, switch_of = np.unique(cluster.domain(ranks), return_inverse=True)
+        leaves, leaf_of = np.unique(cluster.leaf(ranks), return_inverse=True)
+        builder = TopologyBuilder("cluster of the plan")
+        gpus = builder.add_ranks(len(ranks))
+        scale_up = cluster.scale_up_bytes_per_s * roles.scale_up_factor.ravel()
+        card = cluster.card_bytes_per_s * roles.card_factor.ravel()
+        builder.connect(gpus, builder.add("scale-up switch", len(domains))[switch_of], scale_up, 0.0)
+        leaf_vertices = builder.add("leaf", len(leaves))
+        builder.connect(gpus, leaf_vertices[leaf_of], card, 0.0)
+        builder.connect(leaf_vertices, builder.add("spine"), cluster.uplink_bytes_per_s()[leaves], 0.0)
+        switches = [f"scale-up switch {domain}" for domain in domains.tolist()]
+        names = [f"accelerator {rank}" for rank in ranks.tolist()] + switches
+        names += [*(f"leaf {leaf}" for leaf in leaves.tolist()), "spine"]
+        topology = replace(builder.build(), vertex_names=tuple(names))
+        return cls(
+            cluster=cluster,
+            roles=roles,
+            topology=topology,
+            router=Router(topology),
+            leaves=leaves,
+            leaf_of=np.asarray(leaf_of, dtype=np.int64),
+        )
+
+    def near(self, source: Integers, target: Integers) -> Integers:
+        """Returns ways through a scale-up switch between accelerators of one domain, `(...)`."""
+        back = self.roles.num_played + target
+        ways = zip(source.ravel().tolist(), back.ravel().tolist(), strict=True)
+        return np.array([self._number(way) for way in ways], dtype=np.int64).reshape(source.shape)
+
+    def far(self, source: Integers, target: Integers, *, passing: int | None = None) -> Integers:
+        """Returns ways through the fabric, `(...)`.
+
+        Args:
+            source: accelerators that are played.
+            target: the same; that which stands for the receiver.
+            passing: how many flows like this one are on the links of its leaf to the spine at once; left out: one where the
+                leaves of its ends differ.
+        """
+        first, size, num_leaves = 2 * self.roles.num_played, self.roles.num_played, len(self.leaves)
+        ways = []
+        for one, other in zip(source.ravel().tolist(), target.ravel().tolist(), strict=True):
+            leaf, other_leaf = int(self.leaf_of[one]), int(self.leaf_of[other])
+            count = int(leaf != other_leaf) if passing is None else passing
+            up, down = 4 * size + leaf, 4 * size + num_leaves + other_leaf
+            ways.append(self._number((first + one, *[up] * count, *[down] * count, first + size + other)))
+        return np.array(ways, dtype=np.int64).reshape(source.shape)
+
+    def _number(self, links: tuple[int, ...]) -> int:
+        if links not in self._ways:
+            self._ways[links] = self.router.add_path(np.array(links, dtype=np.int64))
+        return self._ways[links]
+
+    def is_near(self, source: Integers, target: Integers) -> Booleans:
+        """Returns whether accelerators, by their own numbers, are in one link domain."""
+        return np.asarray(self.cluster.domain(source) == self.cluster.domain(target))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing:
+    """What part of the traffic of a group passes the spine, and how many like it pass one leaf at once."""
+
+    share: float
+    times: int
+
+
+def ring_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossing:
+    """Returns whether rings between domains pass the spine anywhere; then all their traffic waits for that.
+
+    Args:
+        cluster: the network.
+        ranks: `(r,)` all accelerators of a stage.
+        group: each of those, and those like it.
+    """
+    place = np.arange(len(ranks)) // group.stride % group.size
+    following = (place + group.members_per_domain) % group.size
+    return send_crossing(cluster, ranks, ranks + (following - place) * group.stride)
+
+
+def direct_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossing:
+    """Returns how much of what goes to all others through the fabric passes the spine."""
+    place = np.arange(len(ranks)) // group.stride % group.size
+    num_far = num_passing = 0
+    for step in range(1, group.size):
+        other = ranks + ((place + step) % group.size - place) * group.stride
+        is_far = cluster.domain(ranks) != cluster.domain(other)
+        num_far += int(is_far.sum())
+        num_passing += int((is_far & (cluster.leaf(ranks) != cluster.leaf(other))).sum())
+    if num_passing == 0:
+        return Crossing(share=0.0, times=1)
+    return Crossing(share=num_passing / num_far, times=int(np.bincount(cluster.leaf(ranks)).max()))
+
+
+def send_crossing(cluster: PlanCluster, source: Integers, target: Integers) -> Crossing:
+    """Returns how many sends from one stage to another, `(r,)` each, pass the spine from the same leaf."""
+    is_far = cluster.domain(source) != cluster.domain(target)
+    passes = is_far & (cluster.leaf(source) != cluster.leaf(target))
+    if not passes.any():
+        return Crossing(share=0.0, times=1)
+    return Crossing(share=1.0, times=int(np.bincount(cluster.leaf(source[passes])).max()))

@@ -1,0 +1,30 @@
+"""Which tasks is one pass of all micro-batches through a chunk made of, and at which of them is a share of it over?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.deep.plans.plan_traffic import After
+from simulator.table import Integers
+
+ROUNDING_FRACTION = 1e-9
+"""Shares of a pass that differ by less are the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """The tasks of one pass of all micro-batches through a chunk."""
+
+    begin: Integers
+    """What waits for everything before."""
+    done: After
+    works: list[tuple[Integers, float]]
+    """Operators in their order, and how long each takes."""
+
+    def at(self, fraction: float) -> Integers:
+        """Returns the operator at which a share of the pass is over; at 0 the first."""
+        ends_s = np.cumsum([seconds for _, seconds in self.works])
+        place = int(np.searchsorted(ends_s, fraction * ends_s[-1] * (1.0 - ROUNDING_FRACTION)))
+        return self.works[min(place, len(self.works) - 1)][0]

@@ -1,0 +1,90 @@
+"""Which collectives stand where tensor-parallel ranks enter a block, or an end of the model, and where they leave it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from simulator.deep.plans.plan_collectives import Collective, Group, Operation, ring
+from simulator.deep.plans.plan_items import moves
+from simulator.domain.lora import AdaptedProduct
+from simulator.machine.rank import Rank
+from simulator.memory.predicted_tokens import NUM_INPUTS
+from simulator.table import Floats
+from simulator.traffic.latent_exchange import NUM_LATENTS, latent_bytes
+from simulator.traffic.layer_collectives import num_entered
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorEnds:
+    """Collectives where tensor-parallel ranks enter and leave a block, forward and backward."""
+
+    entering: tuple[tuple[Collective, ...], tuple[Collective, ...]]
+    leaving: tuple[tuple[Collective, ...], tuple[Collective, ...]]
+
+    @classmethod
+    def of(cls, rank: Rank) -> TensorEnds:
+        """Returns the ends of the embedding and the output layer of the only design."""
+        return cls._of(rank, (rank.hidden_bytes, rank.hidden_bytes))
+
+    @classmethod
+    def of_block(cls, rank: Rank, *products: AdaptedProduct) -> TensorEnds:
+        """Returns the ends of a block of a layer that these products enter, which gather 16 bits if they have adapters."""
+        ends = cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
+        entering = cls.of(rank).entering if any(map(rank.is_adapted, products)) else ends.entering
+        number = num_entered(rank.workload, products)
+        return replace(ends, entering=(number * entering[0], number * entering[1]))
+
+    @classmethod
+    def again(cls, rank: Rank, num_bytes: Floats) -> tuple[Collective, ...]:
+        """Returns what gathers so much of the input of a product once more backward, if anything."""
+        return cls._all(rank, Operation.ALL_GATHER, num_bytes) if num_bytes[0] > 0.0 else ()
+
+    @classmethod
+    def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
+        """What the ranks sum up ahead of a gather, if anything."""
+        has_any = rank.largest_bytes[0] > 0.0
+        return cls._all(rank, Operation.ALL_REDUCE, rank.largest_bytes) if has_any else ()
+
+    @classmethod
+    def of_attention(cls, rank: Rank) -> TensorEnds:
+        """Returns the ends of the attention block, which latents enter where there are any."""
+        ends = cls.of_block(rank, AdaptedProduct.QKV)
+        if rank.workload.model.latent_attention is None:
+            return ends
+        gathered, summed = latent_bytes(rank)
+        has_scatter = rank.workload.has_sequence_parallel
+        backward = Operation.REDUCE_SCATTER if has_scatter else Operation.ALL_REDUCE
+        ahead = NUM_LATENTS * cls._largest(rank)
+        gathers = (*ahead, *cls._all(rank, Operation.ALL_GATHER, *gathered))
+        entering = gathers, cls._all(rank, backward, *summed)
+        return replace(ends, entering=entering)
+
+    @classmethod
+    def of_projection(cls, rank: Rank) -> TensorEnds:
+        """Returns the ends of the projection of multi-token prediction, which reads two values and gives a whole one."""
+        summed, has_scatter = NUM_INPUTS * rank.hidden_bytes, rank.workload.has_sequence_parallel
+        whole = cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
+        if not has_scatter:
+            return cls(entering=((), cls._all(rank, Operation.ALL_REDUCE, summed)), leaving=(whole, ()))
+        gathered = cls._all(rank, Operation.ALL_GATHER, NUM_INPUTS * rank.block_gather_bytes[0])
+        scatter = cls._all(rank, Operation.REDUCE_SCATTER, summed)
+        return cls(entering=((*cls._largest(rank), *gathered), scatter), leaving=(whole, whole))
+
+    @classmethod
+    def _of(
+        cls, rank: Rank, gathered: tuple[Floats, Floats], ahead: tuple[Collective, ...] = ()
+    ) -> TensorEnds:
+        if not rank.workload.has_sequence_parallel:
+            reduce = cls._all(rank, Operation.ALL_REDUCE, rank.hidden_bytes)
+            return cls(entering=((), reduce), leaving=(reduce, ()))
+        scatter = cls._all(rank, Operation.REDUCE_SCATTER, rank.hidden_bytes)
+        forward, backward = (
+            (*ahead, *cls._all(rank, Operation.ALL_GATHER, num_bytes)) for num_bytes in gathered
+        )
+        return cls(entering=(forward, scatter), leaving=(scatter, backward))
+
+    @staticmethod
+    def _all(rank: Rank, operation: Operation, *num_bytes: Floats) -> tuple[Collective, ...]:
+        group = Group.of(rank, 1, int(rank.plans.tensor_parallel[0]))
+        label = f"tensor {operation.value}"
+        return moves(*(ring(label, operation, float(each[0]), group, rank.links) for each in num_bytes))

@@ -1,0 +1,1 @@
+"""When does what happen? Tasks and flows on one clock."""

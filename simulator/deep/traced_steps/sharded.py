@@ -1,0 +1,74 @@
+"""When are the weights of sharded replicas gathered, and their gradients scattered? Layer by layer, beside the computing.
+
+As in fully sharded data parallelism (Zhao et al. 2023) and ZeRO-3 (Rajbhandari et al. 2020): each replica keeps a part of
+all weights. A layer computes when its weights are gathered; meanwhile those of the next layer are. What was computed last
+is still there, so that the backward pass begins without a gathering. Gradients of a layer are reduced to the replica that
+keeps their part as soon as they are complete, one layer after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simulator.deep.collectives.schedules import Traffic
+from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
+from simulator.deep.traces.trace import NO_LAYER, OperatorTrace
+from simulator.table import Floats, Integers
+
+
+@dataclass(kw_only=True)
+class ShardedStage:
+    """Adds the traffic of one stage's layers, in the order in which they compute. Tasks are `(replicas, parts)`."""
+
+    graph: TaskGraphBuilder
+    traffic: Traffic
+    ranks: Integers
+    """`(replicas, parts)` accelerators of the stage."""
+    shape: tuple[int, ...]
+    """Replicas and parts that are played, the first ones."""
+    layer_bytes: Floats
+    """`(num_layers,)` of weights on one accelerator, once they are gathered."""
+    gradient_bytes: Floats
+    """`(n,)` of gradients that are complete after each operator."""
+    scattered: Integers = field(init=False)
+    """When the gradients so far are scattered."""
+    _begun: Integers = field(init=False)
+    """When the layer that computes could begin, and so the gathering of the next one."""
+    _layer: int = NO_LAYER
+
+    def __post_init__(self) -> None:
+        self.scattered = self._begun = np.full(self.shape, NONE)
+
+    def gather(self, layer: int, after: Integers) -> Integers:
+        """Adds the gathering of a layer that begins after some tasks; returns when it can begin."""
+        if layer == self._layer:
+            return after
+        self._layer = layer
+        num_bytes = float(self.layer_bytes[layer])
+        if num_bytes == 0.0:
+            return after
+        there = self.traffic.all_gather(self.ranks.T, num_bytes, self._begun.T).T
+        self._begun = self.graph.add("weights ready", after=[after, there]).reshape(after.shape)
+        return self._begun
+
+    def scatter(self, operators: Integers, done: Integers) -> None:
+        """Adds the scattering of the gradients that some operators, done at some tasks, have completed."""
+        num_bytes = float(self.gradient_bytes[operators].sum())
+        if num_bytes > 0.0:
+            ready = self.graph.add("gradients ready", after=[done, self.scattered]).reshape(done.shape)
+            self.scattered = self.traffic.reduce_scatter(self.ranks.T, num_bytes, ready.T).T
+
+
+def bytes_of_layers(trace: OperatorTrace, parameter_bytes: Floats) -> tuple[Floats, Floats]:
+    """Returns the bytes of the weights of each layer, `(num_layers,)`, and of gradients by operator, `(n,)`.
+
+    Args:
+        trace: whose layers.
+        parameter_bytes: `(m,)` of each tensor on one accelerator.
+    """
+    ready, num_bytes = trace.gradient_ready[trace.parameters], parameter_bytes[trace.parameters]
+    by_layer = np.bincount(trace.layer[ready], weights=num_bytes, minlength=trace.num_layers)
+    by_operator = np.bincount(ready, weights=num_bytes, minlength=len(trace))
+    return np.asarray(by_layer, dtype=np.float64), np.asarray(by_operator, dtype=np.float64)

@@ -1,0 +1,1 @@
+"""What is asked for, and on what? The nouns of the domain: job, model, plan, hardware, site, fleet."""

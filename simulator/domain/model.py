@@ -1,0 +1,386 @@
+"""Which network is trained? The shape of a decoder-only transformer, its parameters and its FLOPs.
+
+Nomenclature (used by every module of the simulator):
+
+    s  sequence length          h  hidden size         L  number of layers
+    a  attention heads          g  key-value heads     d  head dimension
+    f  feed-forward hidden size V  vocabulary size     T  tokens
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BeforeValidator, Field, NonNegativeInt, model_validator
+
+from simulator.domain.attention_span import SequenceShape, SlidingWindow
+from simulator.domain.blocks import LatentAttention, MixtureOfExperts
+from simulator.domain.documents import Documents
+from simulator.record import Record
+from simulator.table import Integers
+
+AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
+"""`flash` and older ones: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
+KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
+
+ParallelBlock = Literal["one_norm", "two_norms"]
+"""Norms in front of an attention and a feed-forward block that read the same input."""
+
+QueryKeyNorm = Literal["per_head", "all_heads", "unweighted"]
+"""Weights of a norm of queries, and of one of keys: of one head, which all share, of all heads, or none."""
+
+ContextExchange = Literal["ring", "all_gather", "gathered_ring", "all_to_all", "hybrid"]
+"""How context-parallel ranks attend to the whole sequence (`simulator.traffic.context_exchange`)."""
+
+ExpertProducts = Literal["grouped", "separate"]
+"""`grouped`: one kernel for all experts of a rank; `separate`: a product for each (Transformer Engine), whose rows are
+filled up to what 8 bits need."""
+
+ExpertDispatch = Literal["all_to_all", "deduplicated"]
+"""`all_to_all`: every copy of a token travels on its own; `deduplicated`: one copy crosses the fabric to each link domain
+and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
+
+
+SeparateProducts = Literal["none", "feed_forward", "all"]
+"""Products of one input that are apart: `feed_forward`, both of a gated network; `all`, queries, keys and values, too."""
+SelectiveRecompute = Literal["attention", "every_other_product"]
+"""What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+
+
+RecomputeModule = Literal["core_attn", "mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp", "moe"]
+"""Parts of a layer that selective recomputation may compute again (`simulator.domain.recompute_modules`)."""
+
+
+RecomputeMethod = Literal["block", "uniform"]
+"""How full recomputation of some layers is meant. `block`: the first ones of a chunk; `uniform`: groups of so many, of which
+only the first input is kept (Megatron Core)."""
+
+
+CastRecipe = Literal["tensorwise", "delayed", "blockwise", "mxfp8"]
+"""How inputs of 8-bit products get their scales. `tensorwise`: from the tensor itself, in a pass of its own; `delayed`: from
+earlier steps; `blockwise`: for each 128 values (DeepSeek-V3); `mxfp8`: for each 32, by the hardware (Transformer Engine)."""
+
+
+WeightPrefetch = Literal["both", "forward", "backward", "none"]
+"""Passes in which ZeRO-3 gathers the weights of a layer while the one before is at work."""
+
+
+ShardedCopies = Literal["none", "fsdp-2"]
+"""Which copies stand between computing and sharded weights (`simulator.replicas.sharded_copies`)."""
+
+
+def _as_number(value: object) -> object:
+    """Returns the whole number that a cell of a table spells."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+GradientBytes = Annotated[Literal[2, 4, 6], BeforeValidator(_as_number)]
+"""Bytes of one accumulated gradient; 6: 16 bits and a copy in 32."""
+WireBytes = Annotated[Literal[1, 2, 4], BeforeValidator(_as_number)]
+"""Bytes of one gradient on the wire."""
+ScatterStage = Annotated[Literal[1, 2, 3], BeforeValidator(_as_number)]
+"""Least ZeRO stage whose gradients are reduced to their owners alone."""
+
+
+StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
+"""Layers of every pipeline chunk (`simulator.layout.chunks`)."""
+
+
+class PartWeights(NamedTuple):
+    """Weights of one part of a model, of all ranks that share one copy; many are `simulator.layout.chunks.ChunkWeights`."""
+
+    shared: int
+    """Weights that every token meets."""
+    routed: int = 0
+    """Weights of routed experts."""
+    whole: int = 0
+    """Weights among those that every token meets which tensor-parallel ranks do not split."""
+    never_cast: int = 0
+    """Weights whose products stay in 16 bits whatever the plan's format."""
+
+
+class ModelShape(Record):
+    """Everything about a decoder-only transformer that its time, memory and cost depend on."""
+
+    name: str = Field(min_length=1, max_length=100)
+    """Name of the model as people know it."""
+    num_layers: int = Field(gt=0, le=10_000)
+    """Transformer layers (L)."""
+    hidden_size: int = Field(gt=0, le=1_000_000)
+    """Width of the residual stream (h)."""
+    num_heads: int = Field(gt=0, le=10_000)
+    """Attention heads (a)."""
+    num_kv_heads: int = Field(gt=0, le=10_000)
+    """Key-value heads (g); equal to num_heads without grouped-query attention."""
+    head_dim: int = Field(gt=0, le=10_000)
+    """Dimension of one attention head (d)."""
+    ffn_hidden_size: int = Field(gt=0, le=10_000_000)
+    """Hidden size of the feed-forward block (f), of the dense layers in a mixture of experts."""
+    is_gated: bool
+    """Whether the feed-forward block has a gate: three matrices (SwiGLU) instead of two."""
+    vocabulary_size: int = Field(gt=0, le=10_000_000)
+    """Rows of the embedding (V), with padding."""
+    has_tied_embeddings: bool = False
+    """Whether the output layer shares the weights of the input embedding."""
+    num_learned_positions: int = Field(default=0, ge=0)
+    """Rows of a learned position embedding; 0 for rotary or ALiBi positions."""
+    experts: MixtureOfExperts | None = None
+    """Routed experts; left out for a dense model."""
+    latent_attention: LatentAttention | None = None
+    """Multi-head latent attention; left out for ordinary or grouped-query attention."""
+    sliding_window: SlidingWindow | None = None
+    """How far back some or all layers look; left out: every token sees all before it."""
+    parallel_block: ParallelBlock | None = None
+    """Whether attention and feed-forward block of a layer read the same input, to which the sum of both is added: behind one
+    norm (GPT-J, PaLM, Falcon 7B, Command R, MegaScale), or two (GPT-NeoX, Falcon 40B); left out: one after the other."""
+    qk_norm: QueryKeyNorm | None = None
+    """Norms of queries and keys in front of the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all
+    heads (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
+    num_mtp_layers: int = Field(default=0, ge=0, le=100)
+    """Modules of multi-token prediction behind the last layer, each with a layer like it (DeepSeek-V3, arXiv 2412.19437,
+    section 2.2; Megatron Core: `mtp_num_layers`; `config.json`: `num_nextn_predict_layers`); 0: none are trained."""
+    source: str = "user"
+    """Where the shape comes from."""
+
+    @model_validator(mode="after")
+    def _shape_is_consistent(self) -> Self:
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_kv_heads ({self.num_kv_heads}) must divide num_heads ({self.num_heads})")
+        if self.experts and self.experts.num_dense_layers > self.num_layers:
+            raise ValueError(
+                f"num_dense_layers ({self.experts.num_dense_layers}) must not exceed num_layers ({self.num_layers})"
+            )
+        if self.experts and self.experts.layer_step > self.num_layers:
+            raise ValueError(
+                f"layer_step ({self.experts.layer_step}) must not exceed num_layers ({self.num_layers})"
+            )
+        if self.qk_norm and self.latent_attention:
+            raise ValueError(f"qk_norm ({self.qk_norm}) excludes latent_attention, whose latents have norms")
+        return self
+
+    @property
+    def num_expert_layers(self) -> int:
+        """Layers with routed experts."""
+        return int(self.num_expert_layers_among(self.num_layers))
+
+    def num_expert_layers_among(self, num_layers: npt.ArrayLike) -> Integers:
+        """Returns how many of so many first layers have routed experts; any shape."""
+        counts = np.asarray(num_layers, dtype=np.int64)
+        if self.experts is None:
+            return np.zeros_like(counts)
+        step, num_leading = self.experts.layer_step, self.experts.num_dense_layers
+        # A division for every chunk takes longer than all else.
+        groups = counts if step == 1 else counts // step
+        return np.maximum(groups - num_leading // step, 0)
+
+    @property
+    def num_dense_layers(self) -> int:
+        """Layers with an ordinary feed-forward block."""
+        return self.num_layers - self.num_expert_layers
+
+    @property
+    def num_predicted_tokens(self) -> int:
+        """Tokens that are predicted of every one, and logits that the output layer gives for it."""
+        return 1 + self.num_mtp_layers
+
+    @property
+    def has_expert_modules(self) -> bool:
+        """Whether layers of multi-token prediction have routed experts: as the last layer of the model."""
+        return bool(self.num_expert_layers > self.num_expert_layers_among(self.num_layers - 1))
+
+    @property
+    def attention_parameters(self) -> int:
+        """Weights of one attention block: query, key, value and output projections."""
+        h, a, d = self.hidden_size, self.num_heads, self.head_dim
+        if self.latent_attention is None:
+            return h * d * (2 * a + 2 * self.num_kv_heads)
+        mla = self.latent_attention
+        qk = mla.nope_head_dim + mla.rope_head_dim
+        query = mla.query_rank * (h + a * qk) if mla.query_rank else h * a * qk
+        key_value = h * (mla.key_value_rank + mla.rope_head_dim)
+        expanded = mla.key_value_rank * a * (mla.nope_head_dim + mla.value_head_dim)
+        return query + key_value + expanded + a * mla.value_head_dim * h
+
+    @property
+    def num_layer_norms(self) -> int:
+        """Norms of a layer."""
+        return 1 if self.parallel_block == "one_norm" else 2
+
+    @property
+    def layer_norm_parameters(self) -> int:
+        """Weights of the norms of a layer."""
+        both = self.num_heads + self.num_kv_heads
+        heads = {None: 0, "unweighted": 0, "per_head": 2, "all_heads": both}[self.qk_norm]
+        return self.num_layer_norms * self.hidden_size + heads * self.head_dim
+
+    @property
+    def num_blocks_in_turn(self) -> int:
+        """Blocks of a layer that wait for each other and add to the residual stream: 1 where both read the same input."""
+        return 1 if self.parallel_block else 2
+
+    @property
+    def num_ffn_matrices(self) -> int:
+        """Matrices of a feed-forward block: 3 with a gate, 2 without."""
+        return 3 if self.is_gated else 2
+
+    @property
+    def dense_layer_parameters(self) -> int:
+        """Weights of one dense layer: attention, feed-forward block and norms."""
+        ffn = self.num_ffn_matrices * self.hidden_size * self.ffn_hidden_size
+        return self.attention_parameters + ffn + self.layer_norm_parameters
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of one routed expert, its biases among them; 0 for a dense model."""
+        if self.experts is None:
+            return 0
+        matrices = self.num_ffn_matrices * self.hidden_size * self.experts.expert_ffn_hidden_size
+        return matrices + self.expert_bias_parameters
+
+    @property
+    def expert_bias_parameters(self) -> int:
+        """Biases of one routed expert: those of what its products into and out of it give."""
+        if self.experts is None or not self.experts.has_biases:
+            return 0
+        return (self.num_ffn_matrices - 1) * self.experts.expert_ffn_hidden_size + self.hidden_size
+
+    @property
+    def expert_layer_shared_parameters(self) -> int:
+        """Weights of an expert layer that every token uses: attention, router, shared experts, norms."""
+        if self.experts is None:
+            return 0
+        h = self.hidden_size
+        shared = self.num_ffn_matrices * h * self.experts.shared_ffn_hidden_size
+        return self.attention_parameters + h * self.experts.num_experts + shared + self.layer_norm_parameters
+
+    @property
+    def dense_layer_whole_parameters(self) -> int:
+        """Weights of a dense layer that every tensor-parallel rank holds whole: products down to latents (Megatron Core)."""
+        if (mla := self.latent_attention) is None:
+            return 0
+        return self.hidden_size * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
+
+    @property
+    def expert_layer_whole_parameters(self) -> int:
+        """Weights of an expert layer that every tensor-parallel rank holds whole: products down to latents, and the router."""
+        router = self.hidden_size * self.experts.num_experts if self.experts else 0
+        return self.dense_layer_whole_parameters + router
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Weights of the input embedding with learned positions."""
+        return (self.vocabulary_size + self.num_learned_positions) * self.hidden_size
+
+    @property
+    def output_parameters(self) -> int:
+        """Weights of the output layer beyond the tied embedding, with the final norm."""
+        own = 0 if self.has_tied_embeddings else self.vocabulary_size * self.hidden_size
+        return own + self.hidden_size
+
+    @property
+    def mtp_parameters(self) -> int:
+        """Weights of a module of multi-token prediction beside its layer: two norms, the projection 2 h -> h, a final norm."""
+        return 2 * self.hidden_size**2 + 3 * self.hidden_size
+
+    @property
+    def mtp_weights(self) -> PartWeights:
+        """Weights of a module with its layer; embedding and output layer are those of the model."""
+        if not self.has_expert_modules or self.experts is None:
+            shared, routed, whole = self.dense_layer_parameters, 0, self.dense_layer_whole_parameters
+        else:
+            shared, whole = self.expert_layer_shared_parameters, self.expert_layer_whole_parameters
+            routed = self.experts.num_experts * self.expert_parameters
+        return PartWeights(shared=shared + self.mtp_parameters, routed=routed, whole=whole)
+
+    @property
+    def copied_parameters(self) -> int:
+        """Weights of the input embedding that the stage of the output layer needs, too: for logits, or to look tokens up in."""
+        return self.embedding_parameters if self.num_mtp_layers else self.tied_parameters
+
+    @property
+    def tied_parameters(self) -> int:
+        """Weights of the input embedding that the output layer uses too; 0 where it has its own."""
+        return self.vocabulary_size * self.hidden_size if self.has_tied_embeddings else 0
+
+    @property
+    def norm_parameters(self) -> int:
+        """Weights of all norms: those of the layers and the final one, and those of multi-token prediction."""
+        num_layers = self.num_layers + self.num_mtp_layers
+        return num_layers * self.layer_norm_parameters + (1 + 3 * self.num_mtp_layers) * self.hidden_size
+
+    @property
+    def num_parameters(self) -> int:
+        """All weights, those of multi-token prediction among them, which shares embedding and output layer."""
+        expert_layer = self.expert_layer_shared_parameters + (
+            self.experts.num_experts * self.expert_parameters if self.experts else 0
+        )
+        num_dense, num_expert = self._num_layers_of_each_kind
+        layers = num_dense * self.dense_layer_parameters + num_expert * expert_layer
+        modules = self.num_mtp_layers * self.mtp_parameters
+        return layers + modules + self.embedding_parameters + self.output_parameters
+
+    @property
+    def num_routed_parameters(self) -> int:
+        """Weights of all routed experts; 0 for a dense model."""
+        num_experts = self.experts.num_experts if self.experts else 0
+        return self._num_layers_of_each_kind[1] * num_experts * self.expert_parameters
+
+    @property
+    def _num_layers_of_each_kind(self) -> tuple[int, int]:
+        """Layers with an ordinary feed-forward block and with routed experts, those of multi-token prediction among them."""
+        num_expert = self.num_expert_layers + self.has_expert_modules * self.num_mtp_layers
+        return self.num_layers + self.num_mtp_layers - num_expert, num_expert
+
+    @property
+    def num_active_parameters(self) -> int:
+        """Weights that one token meets: all of a dense model, top-k experts of the others."""
+        if self.experts is None:
+            return self.num_parameters
+        idle = self.experts.num_experts - self.experts.experts_per_token
+        return self.num_parameters - self._num_layers_of_each_kind[1] * idle * self.expert_parameters
+
+    @property
+    def num_matrix_parameters(self) -> int:
+        """Weights that one token meets in matrix products, those of the output layer for each token that is predicted."""
+        looked_up = self.embedding_parameters - self.tied_parameters
+        added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
+        others = looked_up + self.norm_parameters + self._num_layers_of_each_kind[1] * added
+        again = self.num_mtp_layers * self.vocabulary_size * self.hidden_size
+        return self.num_active_parameters - others + again
+
+    def model_flop_per_token(
+        self, sequence_length: int, *, is_causal: bool = True, documents: Documents | None = None
+    ) -> float:
+        """Floating-point operations that training needs per token, without any recomputation.
+
+        Six per weight that takes part in a matrix product (Kaplan et al. 2020, arXiv 2001.08361), plus
+        attention scores and their product with the values: 12 L a d s, half of it when masks are counted (PaLM,
+        arXiv 2204.02311, appendix B), with what a token sees in the place of s where windows or packed documents shorten
+        it. The input embedding is a look-up and counts nothing, nor do the norms. Multi-token prediction counts, its logits
+        included, as in Megatron Core (`num_floating_point_operations` of `training.py`).
+        """
+        qk_dim, value_dim = self.attention_dims
+        span = self.sequence_shape(sequence_length, documents).mean_span if is_causal else sequence_length
+        num_layers = self.num_layers + self.num_mtp_layers
+        attention = 6.0 * num_layers * self.num_heads * (qk_dim + value_dim) * span
+        return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
+
+    def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:
+        """Returns what a sequence of so many tokens, or one packed with documents, looks like to attention."""
+        return SequenceShape(
+            tokens=sequence_length,
+            num_layers=self.num_layers,
+            window=self.sliding_window,
+            documents=documents,
+        )
+
+    @property
+    def attention_dims(self) -> tuple[int, int]:
+        """Dimensions of a query-key head and of a value head."""
+        if self.latent_attention is None:
+            return self.head_dim, self.head_dim
+        mla = self.latent_attention
+        return mla.nope_head_dim + mla.rope_head_dim, mla.value_head_dim

@@ -1,0 +1,100 @@
+"""What can be had? Kinds of accelerators with their nodes, networks, numbers and prices."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+
+from simulator.domain.hardware import Accelerator, Fabric, Node, Site
+from simulator.domain.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
+from simulator.record import Record
+
+MOST_COMMITMENT_DAYS = 3_660.0
+"""Ten years: longer than any rent is agreed for."""
+
+
+class Estimate(Record):
+    """A figure of the world that is not known exactly."""
+
+    low: NonNegativeFloat
+    """A value that the truth is rarely below (about the 5th percentile)."""
+    mid: NonNegativeFloat
+    """The best single value."""
+    high: NonNegativeFloat
+    """A value that the truth is rarely above (about the 95th percentile)."""
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if not self.low <= self.mid <= self.high:
+            raise ValueError(f"low ({self.low:g}) <= mid ({self.mid:g}) <= high ({self.high:g}) must hold")
+        return self
+
+
+class GpuRange(Record):
+    """How many accelerators may be taken."""
+
+    min: PositiveInt = Field(le=1_000_000)
+    """Fewest."""
+    max: PositiveInt = Field(le=1_000_000)
+    """Most, without spares."""
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min ({self.min}) must not exceed max ({self.max})")
+        return self
+
+
+class Offer(Record):
+    """One kind of accelerator that can be had, with its price."""
+
+    accelerator: Accelerator
+    """What trains."""
+    node: Node
+    """The server that it comes in."""
+    num_gpus: GpuRange
+    """How many may be taken."""
+    rent_usd_per_gpu_hour: Estimate | None = None
+    """Rent with power, cooling and network included."""
+    purchase_usd_per_node: Estimate | None = None
+    """Price of a node that is bought."""
+    fabric: Fabric
+    """Network between the nodes."""
+    nodes_per_rack: int | None = Field(default=None, gt=0, le=1000)
+    """Nodes that share a rack and its power; left out: as usual for the node."""
+    price_source: str = "user"
+    """Where the price comes from."""
+    commitment_days: float = Field(default=0.0, ge=0, le=MOST_COMMITMENT_DAYS)
+    """Days for which rent is paid even where the run ends earlier; 0: on demand."""
+    interruptions_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
+    """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node."""
+    other_rent_usd_per_gpu_hour: Estimate | None = None
+    """Rent with which the report compares a purchase; left out: the catalogue's, where it has one."""
+    other_purchase_usd_per_node: Estimate | None = None
+    """Price of a node with which the report compares a rent; left out: the catalogue's, where it has one."""
+    site: Site | None = None
+    """Where these accelerators stand; left out: the job's site."""
+
+    @model_validator(mode="after")
+    def _prices_are_plausible(self) -> Self:
+        """A price of another unit, such as cents or that of a rack, is no range that somebody might pay."""
+        for own, most, unit in (
+            ("rent_usd_per_gpu_hour", MOST_RENT_USD_PER_GPU_HOUR, "USD for one accelerator and one hour"),
+            ("purchase_usd_per_node", MOST_PURCHASE_USD_PER_NODE, "USD for one node"),
+        ):
+            for name in (own, f"other_{own}"):
+                price: Estimate | None = getattr(self, name)
+                if price and price.high > most:
+                    raise ValueError(f"{name} ({price.high:g}) must be at most {most:,.0f}: it is in {unit}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_price_and_the_right_node(self) -> Self:
+        if (self.rent_usd_per_gpu_hour is None) == (self.purchase_usd_per_node is None):
+            raise ValueError("give exactly one of rent_usd_per_gpu_hour and purchase_usd_per_node")
+        if self.node.accelerator != self.accelerator.id:
+            raise ValueError(
+                f"node {self.node.id} holds {self.node.accelerator}, not the offered {self.accelerator.id}"
+            )
+        return self

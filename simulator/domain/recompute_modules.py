@@ -1,0 +1,76 @@
+"""Which parts of a layer can selective recomputation compute again, and in which layers is there anything to compute?
+
+Megatron Core's `TransformerConfig.recompute_modules`. Checkpoints that discard their output keep the input of a module, and
+what is behind it reads the output that the backward pass has computed again; ordinary ones keep the input and compute the
+module again with everything in it.
+
+    module           computes again                                                         keeps
+    core_attn        attention core                                        ordinary         queries, keys and values
+    mla_up_proj      up-projections of latent attention and positions      no output        latents, shared rotary key
+    layernorm        norms that stand alone: before latent attention,      no output        the residual stream
+                     and before experts
+    moe_act          activation function of routed experts                 no output        its input
+    shared_experts   shared experts                                        ordinary         output of the norm
+    mlp              feed-forward block of layers without experts, the     ordinary         the residual stream
+                     norm before it included
+    moe              router, exchange, routed and shared experts           ordinary         output of the norm
+
+Where a block begins with an ordinary product its norm is part of that (Transformer Engine), and no module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulator.domain.model import ModelShape, RecomputeModule
+
+CORE: tuple[RecomputeModule, ...] = ("core_attn",)
+"""What Megatron-LM's selective recomputation means where nothing else is said."""
+RESTORED: frozenset[RecomputeModule] = frozenset({"core_attn", "mla_up_proj", "layernorm", "moe_act"})
+"""Modules that leave the inputs of products in place once they are computed again, for weight gradients that come later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What layers of a model have."""
+
+    latent_attention: bool
+    experts: bool
+    shared_experts: bool
+    dense_layers: bool
+    """Layers with an ordinary feed-forward block."""
+
+    @classmethod
+    def of(cls, model: ModelShape) -> Parts:
+        """Returns the parts of a model's layers."""
+        experts = model.experts
+        return cls(
+            latent_attention=model.latent_attention is not None,
+            experts=experts is not None,
+            shared_experts=experts is not None and experts.shared_ffn_hidden_size > 0,
+            dense_layers=experts is None or experts.num_dense_layers > 0 or experts.layer_step > 1,
+        )
+
+    def reason_against(self, module: RecomputeModule) -> str:
+        """Returns why there is nothing that a module computes again; empty where there is."""
+        is_there, reason = {
+            "core_attn": (True, ""),
+            "mla_up_proj": (self.latent_attention, "needs latent attention"),
+            "layernorm": (
+                self.latent_attention or self.experts,
+                "needs latent attention or experts; other norms are part of products",
+            ),
+            "moe_act": (self.experts, "needs experts"),
+            "shared_experts": (self.shared_experts, "needs shared experts"),
+            "mlp": (self.dense_layers, "needs layers without experts; moe computes experts again"),
+            "moe": (self.experts, "needs experts; mlp computes ordinary feed-forward blocks again"),
+        }[module]
+        return "" if is_there else reason
+
+
+def modules_rule(model: ModelShape, modules: tuple[RecomputeModule, ...]) -> str | None:
+    """Returns why a model cannot have these modules computed again; `None` where it can."""
+    if len(set(modules)) != len(modules):
+        return "recompute_modules names a module twice; once is enough"
+    reasons = ((module, Parts.of(model).reason_against(module)) for module in modules)
+    return next((f"recompute_modules {module} {reason}" for module, reason in reasons if reason), None)

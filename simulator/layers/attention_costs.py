@@ -1,0 +1,200 @@
+"""How long does attention take on one rank? Its projections, and the core between them.
+
+The core is a fused kernel, or separate ones, over what a token sees (`simulator.domain.attention_span`). Nomenclature as in
+`simulator.domain.model`; t and c are the tensor- and context-parallel degrees.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+
+from simulator.domain.attention_span import layer_spans
+from simulator.domain.blocks import LatentAttention
+from simulator.domain.hardware import Precision
+from simulator.layers.context_copies import context_copies_s
+from simulator.layers.context_split import slowest_ranks
+from simulator.layout.kept_inputs import ACTIVATION_BYTES
+from simulator.machine.attention_kernels import with_first_flash
+from simulator.machine.compute import (
+    SEPARATE_KERNELS,
+    KernelConstants,
+    SeparateKernels,
+    attention_time_s,
+    unfused_attention_time_s,
+)
+from simulator.machine.products import INTO_ATTENTION, LEAVING, ONE_PRODUCT
+from simulator.machine.rank import Rank, once_per_rank
+from simulator.table import Floats, total
+from simulator.traffic.context_exchange import num_core_kernels, ring_steps
+from simulator.traffic.layer_collectives import Directions
+
+
+@once_per_rank
+def projections_s(rank: Rank) -> Directions:
+    """Returns the products before and after the attention core."""
+    times_s = each_projection_s(rank)
+    return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
+
+
+def each_projection_s(rank: Rank) -> list[Directions]:
+    """Returns each of the products before and after the attention core.
+
+    Of latent attention what comes from all ranks enters the products up to heads.
+    """
+    mla = rank.workload.model.latent_attention
+    down, up = ONE_PRODUCT, INTO_ATTENTION
+    batches = [up, LEAVING] if mla is None else [*([down] if mla.query_rank else []), up, down, up, LEAVING]
+    products = zip(attention_products(rank), batches, strict=True)
+    return [rank.gemm_s(*product, batch) for product, batch in products]
+
+
+def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+    """Returns tokens, output and inner sizes of the projections on one rank.
+
+    Weights of products down to latents are whole on every rank, which multiplies them by the tokens that it has the norms of.
+    """
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    h = np.full(len(t), float(model.hidden_size))
+    qk_dim, value_dim = model.attention_dims
+    if model.latent_attention is None:
+        kv_heads = np.maximum(1.0, model.num_kv_heads / t)
+        return [
+            (rank.tokens, qk_dim * model.num_heads / t + 2.0 * qk_dim * kv_heads, h),
+            (rank.tokens, h, model.num_heads * value_dim / t),
+        ]
+    mla = model.latent_attention
+    query_width = model.num_heads * qk_dim / t
+    query = (
+        [
+            (rank.split_tokens, np.full_like(h, mla.query_rank), h),
+            (rank.tokens, query_width, np.full_like(h, mla.query_rank)),
+        ]
+        if mla.query_rank
+        else [(rank.tokens, query_width, h)]
+    )
+    down = np.full_like(h, mla.key_value_rank + mla.rope_head_dim)
+    up = model.num_heads * (mla.nope_head_dim + value_dim) / t
+    return [
+        *query,
+        (rank.split_tokens, down, h),
+        (rank.tokens, up, np.full_like(h, mla.key_value_rank)),
+        (rank.tokens, h, model.num_heads * value_dim / t),
+    ]
+
+
+def up_projections_s(rank: Rank) -> list[Directions]:
+    """Returns the products of latent attention out of which queries, keys and values come; none where it has no latents."""
+    mla = rank.workload.model.latent_attention
+    if mla is None:
+        return []
+    times_s = each_projection_s(rank)
+    return [times_s[place] for place in _up_places(mla)]
+
+
+def up_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
+    """Returns tokens, output and inner sizes of the products up from latents; none where attention has no latents."""
+    mla = rank.workload.model.latent_attention
+    products = attention_products(rank)
+    return [] if mla is None else [products[place] for place in _up_places(mla)]
+
+
+def _up_places(mla: LatentAttention) -> tuple[int, int]:
+    """Where the products up to heads stand among all projections: of queries, then of keys and values."""
+    return (1 if mla.query_rank else 0), -2
+
+
+@once_per_rank
+def attention_core_s(rank: Rank) -> Directions:
+    """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
+
+    The mean over the layers, of which some may look back less far than others; of packed documents, on the replica that
+    has most to do; and of a sequence whose keys are gathered, on the rank that has. Separate kernels compute what masks hide.
+    """
+    if rank.workload.attention in SEPARATE_KERNELS:
+        return _unfused_core(rank, SEPARATE_KERNELS[rank.workload.attention])
+    imbalance, copies_s = _document_imbalance(rank), context_copies_s(rank)
+    forward_s, backward_s = (
+        imbalance * _fused_core_s(rank, is_backward=is_backward) + copies_s[is_backward]
+        for is_backward in (False, True)
+    )
+    return forward_s, backward_s
+
+
+def _fused_core_s(rank: Rank, *, is_backward: bool) -> Floats:
+    """Fused kernels, mean over the layers."""
+    kernels, ramps = num_core_kernels(rank), ring_steps(rank)
+    return total(
+        share
+        * attention_time_s(
+            **_core_shape(rank, tokens), num_ramps=ramps, num_kernels=kernels, backward=is_backward
+        )
+        for share, tokens in _core_spans(rank)
+    )
+
+
+def _core_spans(rank: Rank) -> list[tuple[float, Floats | float]]:
+    """Shares of the layers, each with the tokens that a token sees in those."""
+    if rank.workload.chosen_exchange == "all_gather":
+        return [(span.share, span.kernel_tokens) for span in slowest_ranks(rank)]
+    return [(span.share, span.kernel_tokens) for span in layer_spans(rank.workload.sequence_shape)]
+
+
+def _unfused_core(rank: Rank, kernels: SeparateKernels) -> Directions:
+    shape, memory_rate = (
+        _core_shape(rank.in_16_bits, float(rank.workload.sequence_length)),
+        rank.offers.memory_bytes_per_s,
+    )
+    forward_s, backward_s = (
+        unfused_attention_time_s(
+            **shape,
+            bytes_per_element=ACTIVATION_BYTES,
+            memory_bytes_per_s=memory_rate,
+            kernels=kernels,
+            backward=is_backward,
+        )
+        for is_backward in (False, True)
+    )
+    return forward_s, backward_s
+
+
+def _core_shape(rank: Rank, span: Floats | float) -> _CoreShape:
+    """What the core computes on one rank where a token sees as much as in a plain sequence of `span` tokens."""
+    model = rank.workload.model
+    return {
+        "tokens": rank.tokens,
+        "sequence_length": span,
+        "num_heads": model.num_heads / rank.plans.tensor_parallel,
+        "head_dim": _mean_head_dim(rank),
+        "bf16_flop_per_s": rank.offers.peak_flop_per_s[:, Precision.FP16.code],  # as bf16, which not all have
+        "constants": _attention_constants(rank),
+    }
+
+
+def _document_imbalance(rank: Rank) -> Floats:
+    """Work in attention of the slowest replica over that of the average one."""
+    replicas = rank.plans.data_parallel
+    return rank.workload.sequence_shape.imbalance(replicas, rank.workload.global_batch_size // replicas)
+
+
+def _attention_constants(rank: Rank) -> KernelConstants:
+    if rank.workload.attention == "flash-1":
+        return with_first_flash(
+            rank.kernels, rank.training.first_flash_fraction, head_dim=_mean_head_dim(rank)
+        )
+    return rank.kernels
+
+
+def _mean_head_dim(rank: Rank) -> float:
+    """Width of a head, mean of that of its keys and that of its values."""
+    return sum(rank.workload.model.attention_dims) / 2.0
+
+
+class _CoreShape(TypedDict):
+    tokens: Floats
+    sequence_length: Floats | float
+    num_heads: Floats
+    head_dim: float
+    bf16_flop_per_s: Floats
+    constants: KernelConstants

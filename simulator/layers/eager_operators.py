@@ -1,0 +1,72 @@
+"""What do the small operators of a block of Llama move, and how many are they, where PyTorch launches each on its own?
+
+The bytes of torchtitan's model of March 2025 (`models/norms.py`, `models/llama/model.py`), an operator reading and writing
+whole tensors, 2 bytes a value in 16 bits and 4 in 32:
+
+    norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, each norm; and of
+                                                                                      queries and keys, with `qk_norm`
+    residual     two reads and a write                                           = 6 for each value of h, each addition
+    positions    to fp32 6, complex product 8, back 6                            = 20 for each value of queries and keys
+    heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
+    activation   SiLU 4, product 6                                               = 10 for each value of f
+
+Each operator is a launch, those on a single value of a token, too (a mean's epsilon and root): 8 a norm, 1 a residual, 3 for
+the positions of queries and as many for keys, 1 for each of two copies, 2 for the activation. Its matrix products are seven:
+queries, keys, values, output, gate, into and out of the feed-forward block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.layout.kept_inputs import ACTIVATION_BYTES, runs_one_by_one
+from simulator.machine.rank import Rank
+from simulator.table import Floats
+
+NORM_BYTES = 36.0
+RESIDUAL_BYTES = 6.0
+ROTARY_BYTES = 20.0
+GATED_ACTIVATION_BYTES = 10.0
+NORM_KERNELS = 8.0
+RESIDUAL_KERNELS = 1.0
+ROTARY_KERNELS = 3.0
+COPY_KERNELS = 1.0
+GATED_ACTIVATION_KERNELS = 2.0
+NUM_SEPARATE_PRODUCTS = 7.0
+"""Matrix products of a layer forward, none of which share a launch."""
+
+
+def is_counted(rank: Rank) -> bool:
+    """Returns whether the operators run one by one in blocks like those of Llama."""
+    return runs_one_by_one(rank.workload)
+
+
+def eager_kernels(rank: Rank) -> float:
+    """Returns how many small operators one layer launches forward."""
+    model = rank.workload.model
+    blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * model.num_blocks_in_turn
+    copies = 2.0 * COPY_KERNELS if _copies_heads(rank) else 0.0
+    heads = 2.0 * (ROTARY_KERNELS + (NORM_KERNELS if model.qk_norm else 0.0))
+    return blocks + heads + copies + GATED_ACTIVATION_KERNELS
+
+
+def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
+    """Returns the bytes `(n,)` that the operators of one layer read and write forward.
+
+    Args:
+        rank: Ranks of the designs.
+        activated: Values of a token that the activation works on, of all tensor-parallel ranks.
+    """
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    norms, residuals = NORM_BYTES * model.num_layer_norms, RESIDUAL_BYTES * model.num_blocks_in_turn
+    hidden = (norms + residuals) * model.hidden_size
+    heads = model.num_heads + model.num_kv_heads
+    rotary = (ROTARY_BYTES + (NORM_BYTES if model.qk_norm else 0.0)) * model.head_dim * heads
+    copied = 2.0 * ACTIVATION_BYTES * model.head_dim * heads if _copies_heads(rank) else 0.0
+    split = rotary + copied + GATED_ACTIVATION_BYTES * activated
+    return np.asarray(rank.split_tokens * hidden + rank.tokens * split / t)
+
+
+def _copies_heads(rank: Rank) -> bool:
+    workload = rank.workload
+    return workload.copies_shared_heads and workload.model.num_kv_heads < workload.model.num_heads

@@ -1,0 +1,115 @@
+"""How long does the accelerator wait for the host? Kernels launched one by one from Python, or replayed as a graph.
+
+Launches run ahead of the accelerator: a pass through a layer takes the longer of both. A host that waits for every kernel
+adds its time to theirs instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.domain.lora import AdaptedProduct
+from simulator.domain.plan import Recompute
+from simulator.layers.eager_operators import NUM_SEPARATE_PRODUCTS, eager_kernels, is_counted
+from simulator.machine.compute import SEPARATE_KERNELS
+from simulator.machine.rank import Rank
+from simulator.table import Floats
+from simulator.traffic.adapter_exchange import adapter_traffic
+
+NUM_FORWARD_KERNELS = 12.0
+"""Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
+NUM_HEAD_NORMS = 2.0
+"""Kernels beside these where queries and keys have norms, one each."""
+NUM_PRODUCTS = 4.0
+"""Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
+NUM_COLLECTIVES = 2.0
+"""Collectives of one layer forward between tensor-parallel ranks, of two blocks one after the other."""
+NUM_ADAPTER_LAUNCHES = 4.0
+"""Launches of a low-rank adapter forward: two thin products, the scale, the addition (`Linear.forward` of peft's
+`tuners/lora/layer.py` without dropout, its default)."""
+MERGED_PRODUCTS = {AdaptedProduct.QKV: 3.0, AdaptedProduct.FC1: 2.0}
+"""Products of a gated block that Megatron computes as one."""
+BACKWARD_RATIO = 2.0
+"""Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
+
+
+NO_MORE = (np.zeros(1), np.zeros(1))
+"""Launches of a layer without experts beyond these."""
+
+
+def host_waits_s(
+    rank: Rank, forward_s: Floats, backward_s: Floats, more: tuple[Floats, Floats] = NO_MORE
+) -> tuple[Floats, Floats]:
+    """Returns what the host adds to a pass through a layer, forward and backward, `(n,)`.
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: What the accelerator is busy for, communication included.
+        backward_s: The same backward, recomputation included.
+        more: Launches beyond those of an ordinary layer, forward and backward.
+    """
+    launch_s, num_launches = _launch_s(rank), _num_forward_launches(rank)
+    host_s = launch_s * (num_launches + more[0])
+    again_s = (rank.plans.recompute == Recompute.FULL.code) * host_s
+    frozen = (
+        _num_products(rank) if rank.workload.lora else 0.0
+    )  # frozen weights have no gradients of their own
+    backward_launches = BACKWARD_RATIO * num_launches - frozen + num_kernels_again(rank) + more[1]
+    backward_host_s = launch_s * backward_launches + again_s
+    if rank.workload.kernel_launch == "blocking-2022":
+        return host_s, np.asarray(backward_host_s)
+    return np.maximum(0.0, host_s - forward_s), np.maximum(0.0, backward_host_s - backward_s)
+
+
+def _launch_s(rank: Rank) -> float:
+    training = rank.training
+    return {
+        "graph": 0.0,
+        "eager": training.launch_s,
+        "eager-2022": training.early_launch_s,
+        "blocking-2022": training.blocking_launch_s,
+    }[rank.workload.kernel_launch]
+
+
+def num_forward_kernels(rank: Rank) -> float:
+    """Returns the launches of the memory-bound operators of one layer forward."""
+    if is_counted(rank):
+        return eager_kernels(rank)
+    casts = float(rank.workload.model.num_layer_norms) if checkpoints_norms(rank) else 0.0
+    return NUM_FORWARD_KERNELS + (NUM_HEAD_NORMS if rank.workload.model.qk_norm else 0.0) + casts
+
+
+def checkpoints_norms(rank: Rank) -> bool:
+    """Returns whether norms read copies in 32 bits and are computed again; operators one by one are counted as such."""
+    return rank.workload.checkpoints_norms and not is_counted(rank)
+
+
+def num_kernels_again(rank: Rank) -> Floats:
+    """Returns the launches of norms that are computed again: a cast and a norm each, and the additions between them."""
+    if not checkpoints_norms(rank):
+        return np.zeros(len(rank.plans))
+    is_part = rank.plans.recompute != Recompute.FULL.code
+    return np.asarray(is_part * (3.0 * rank.workload.model.num_layer_norms - 1.0))
+
+
+def _num_products(rank: Rank) -> float:
+    return NUM_SEPARATE_PRODUCTS if is_counted(rank) else NUM_PRODUCTS
+
+
+def _num_forward_launches(rank: Rank) -> Floats:
+    num_collectives = NUM_COLLECTIVES / 2.0 * rank.workload.model.num_blocks_in_turn
+    collectives = np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)
+    separate = SEPARATE_KERNELS.get(rank.workload.attention)
+    attention = separate.num_forward if separate else 1.0
+    own = num_forward_kernels(rank) + _num_products(rank) + attention
+    return np.asarray(own + collectives + _num_adapter_launches(rank))
+
+
+def _num_adapter_launches(rank: Rank) -> Floats | float:
+    """Returns what the adapters of a layer launch forward; where products are separate, each has its own adapter."""
+    if rank.workload.lora is None:
+        return 0.0
+    merged = MERGED_PRODUCTS if is_counted(rank) else {}
+    number = sum(merged.get(product, 1.0) for product in rank.workload.lora.targets)
+    num_collectives = adapter_traffic(rank, tuple(AdaptedProduct))[0].num_collectives
+    return NUM_ADAPTER_LAUNCHES * number + np.where(rank.plans.tensor_parallel > 1, num_collectives, 0.0)

@@ -1,0 +1,196 @@
+"""What hides the sums of input gradients where tensor-parallel ranks enter a block, and what is gathered again for it?
+
+The first product of a block has two products backward. Megatron computes the gradient of its input first, and lets the
+collective that sums it up travel beside the product for the gradient of its weights, one kernel behind the other
+(`LinearWithGradAccumulationAndAsyncCommunication` of Megatron Core's `tensor_parallel/layers.py`; `_Linear` of Transformer
+Engine). With sequence parallelism no rank has kept the whole input, which is gathered once more beside the former, as it was
+forward (Transformer Engine: in 8 or 4 bits where it was cast):
+
+    gather       all-gather, 2 T h bytes in 16 bits      exposed(gather, product for the gradient of the input)
+    sum          reduce-scatter, else all-reduce         exposed(sum, product for the gradient of the weights)
+
+In front of latent attention these are the products up to heads, of queries and of keys and values, with their latents in the
+place of h (Megatron Core, `multi_latent_attention.py`); the rotary key enters no product, and the sum of its gradient shows.
+Nothing hides where weights are frozen, where weight gradients are computed later (`simulator.domain.plan.splits_backward`), and
+where the traffic of shared experts has a stream of its own. What runs in pieces (`overlaps_tensor_comm`) is hidden as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.domain.lora import AdaptedProduct
+from simulator.domain.plan import splits_backward
+from simulator.layers.attention_costs import attention_products, up_products
+from simulator.machine.network import all_gather_s
+from simulator.machine.rank import Rank
+from simulator.table import Booleans, Floats, total
+from simulator.traffic.latent_exchange import latent_bytes
+from simulator.traffic.layer_collectives import entered_products, entering_s, exposed_s, num_entered
+
+Product = tuple[Floats, Floats, Floats]
+"""Tokens, output and inner size of a product on one rank, `(n,)` each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entered:
+    """A product of the backward pass that tensor-parallel ranks enter, and what travels beside its two products."""
+
+    rank: Rank
+    """Ranks of the designs, as the product sees them."""
+    product: Product
+    sum_s: Floats
+    """How long the gradient of the input is summed up, `(n,)`."""
+    gathered_bytes: Floats
+    """What is gathered once more of the input, `(n,)`; 0 without sequence parallelism."""
+    gather_s: Floats
+    """How long that takes, `(n,)`."""
+    factor: Floats | float = 1.0
+    """On the times of both products: a slowdown, or a share of the product."""
+
+    @property
+    def products_s(self) -> tuple[Floats, Floats]:
+        """The products for the gradients of input and weights, `(n,)` each, behind the slowdown of a power cap."""
+        factor = self.factor * self.rank.compute_slowdown
+        return (
+            self.rank.input_gradient_s(*self.product) * factor,
+            self.rank.weight_gradient_s(*self.product) * factor,
+        )
+
+    def added_s(self) -> Floats:
+        """Returns what the gather shows less what the sum hides, `(n,)`."""
+        input_gradient_s, weight_gradient_s = self.products_s
+        hidden_s = self.sum_s - exposed_s(self.sum_s, weight_gradient_s)
+        return np.asarray(exposed_s(self.gather_s, input_gradient_s) - hidden_s)
+
+
+def sums_beside_product(rank: Rank) -> Booleans:
+    """Returns whether sums of input gradients travel beside a product, `(n,)`."""
+    workload, plans = rank.workload, rank.plans
+    in_pieces = workload.overlaps_tensor_comm and workload.has_sequence_parallel
+    is_any = workload.overlaps_input_gradients and workload.lora is None and not in_pieces
+    return np.asarray(is_any & (plans.tensor_parallel > 1) & ~splits_backward(plans))
+
+
+def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered]) -> Floats:
+    """Returns the exposed collectives of a backward pass whose sums travel beside products where they may, `(n,)`.
+
+    Args:
+        rank: Ranks of the designs.
+        traffic_s: The collectives one after another, sums among them, `(n,)`.
+        entered: The products beside which sums may travel.
+    """
+    is_beside = sums_beside_product(rank)
+    if not np.any(is_beside):
+        return traffic_s
+    return traffic_s + is_beside * total([np.zeros(len(rank.plans)), *(each.added_s() for each in entered)])
+
+
+def gathered_again_s(rank: Rank, entered: list[Entered]) -> Floats:
+    """Returns how long inputs of products are gathered once more, whatever hides it, `(n,)`."""
+    return sums_beside_product(rank) * total(
+        [np.zeros(len(rank.plans)), *(each.gather_s for each in entered)]
+    )
+
+
+def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
+    """Returns the products that the ranks enter in a layer: those into attention, then that of what is no routed expert."""
+    first = [names[0] for names in entered_products(rank, is_expert=is_expert)]
+    has_latents = rank.workload.model.latent_attention is not None
+    is_entered = has_latents or AdaptedProduct.QKV in first
+    attention = entered_in_attention(rank, is_expert=is_expert) if is_entered else []
+    is_entered_again = AdaptedProduct.FC1 in first
+    return attention + (entered_in_feed_forward(rank, is_expert=is_expert) if is_entered_again else [])
+
+
+def entered_in_attention(rank: Rank, *, is_expert: bool) -> list[Entered]:
+    """Returns the products into attention: those for queries, keys and values, or both up to heads from their latents.
+
+    Where one norm makes the input of both blocks, one sum is that of all products that read it, beside those of attention.
+    """
+    if rank.workload.model.latent_attention is None:
+        product, number = attention_products(rank)[0], _num_head_sums(rank, is_expert=is_expert)
+        return [_of_block(rank, product, share) for share in _head_shares(rank, product, number)]
+    gathered, summed = latent_bytes(rank)
+    return [
+        entered_by(rank, product, sum_s=rank.input_gradient_sum_s(sum_bytes), gathered_bytes=gathered_bytes)
+        for product, sum_bytes, gathered_bytes in zip(
+            up_products(rank), summed, gathered or (None, None), strict=False
+        )
+    ]
+
+
+def entered_in_feed_forward(rank: Rank, *, is_expert: bool) -> list[Entered]:
+    """Returns the product into a feed-forward block; none where all is routed experts, or shared ones have their own stream."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    width = model.ffn_hidden_size
+    if is_expert and model.experts:
+        width = 0 if rank.workload.overlaps_shared_experts else model.experts.shared_ffn_hidden_size
+    if not width:
+        return []
+    number = num_entered(rank.workload, (AdaptedProduct.FC1,))
+    columns = (model.num_ffn_matrices - 1) * width / t
+    product = rank.tokens, columns, np.full(len(t), float(model.hidden_size))
+    return number * [_of_block(rank, product, 1.0 / number)]
+
+
+def entered_in_output(rank: Rank) -> Entered:
+    """Returns that of the output layer, which has 16 bits."""
+    model = rank.workload.model
+    words = model.vocabulary_size / rank.plans.tensor_parallel
+    product = rank.tokens, words, np.full(len(words), float(model.hidden_size))
+    has_gather = float(rank.workload.has_sequence_parallel)
+    return Entered(
+        rank=rank.in_16_bits,
+        product=product,
+        sum_s=entering_s(rank)[1],
+        gathered_bytes=has_gather * rank.hidden_bytes,
+        gather_s=has_gather * rank.hidden_gather_s,
+        factor=rank.unaligned_slowdown,
+    )
+
+
+def entered_by(rank: Rank, product: Product, *, sum_s: Floats, gathered_bytes: Floats | None) -> Entered:
+    """Returns a product that an input of its own size enters.
+
+    Args:
+        rank: Ranks of the designs.
+        product: The product.
+        sum_s: How long the gradient of its input is summed up, `(n,)`.
+        gathered_bytes: What is gathered of the input, `(n,)`; `None` without sequence parallelism.
+    """
+    nothing = np.zeros(len(rank.plans))
+    if gathered_bytes is None:
+        return Entered(rank=rank, product=product, sum_s=sum_s, gathered_bytes=nothing, gather_s=nothing)
+    gather_s = all_gather_s(num_bytes=gathered_bytes, **rank.tensor_group)
+    return Entered(rank=rank, product=product, sum_s=sum_s, gathered_bytes=gathered_bytes, gather_s=gather_s)
+
+
+def _num_head_sums(rank: Rank, *, is_expert: bool) -> int:
+    """Returns how many sums there are of the gradient of what queries, keys and values are made of."""
+    every = entered_products(rank, is_expert=is_expert)
+    return next(num_entered(rank.workload, names) for names in every if AdaptedProduct.QKV in names)
+
+
+def _head_shares(rank: Rank, product: Product, number: int) -> list[Floats | float]:
+    """Shares of queries, keys and values in their product where each has a sum of its own; else the whole."""
+    if number == 1:
+        return [1.0]
+    model, (_, columns, _) = rank.workload.model, product
+    queries = model.attention_dims[0] * model.num_heads / rank.plans.tensor_parallel / columns
+    return [queries, *2 * [(1.0 - queries) / 2.0]]
+
+
+def _of_block(rank: Rank, product: Product, share: Floats | float) -> Entered:
+    """So much of a product that the residual stream enters; products that are apart are priced as one."""
+    has_gather = float(rank.workload.has_sequence_parallel)
+    return Entered(
+        rank=rank,
+        product=product,
+        sum_s=entering_s(rank)[1],
+        gathered_bytes=has_gather * rank.block_gather_bytes[0],
+        gather_s=has_gather * rank.block_gather_s[0],
+        factor=share,
+    )

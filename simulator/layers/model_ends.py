@@ -1,0 +1,131 @@
+"""How long do the ends of the model take? The look-up of tokens, the output layer, and the loss of one micro-batch.
+
+PyTorch makes the gradient of an embedding anew in every micro-batch: it clears one of all rows, however few the tokens are, and
+adds to it what comes back for each token (`embedding_dense_backward`). No product adds that to the sum of the micro-batches
+before, so that a kernel does (`main_grad.add_` of Megatron's `DistributedDataParallel`), unless all gradients are added up by
+kernels of their own (`simulator.replicas.gradient_copies`), or reduced (ZeRO-3). With rows of h values for T tokens and the
+weights W of the embedding on one rank:
+
+    forward     4 T h                               a row is read and written
+    backward    2 W + 6 T h                         cleared; the gradient of a token read, that of its row read and written
+                + 10 W, or 6 W with 16-bit sums     read, and added to the sum
+
+A module of multi-token prediction looks tokens up, too. Where a stage has several look-ups their gradients are added up in 16
+bits, 6 W each, before one of them all is added to the sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.domain.plan import has_split_ends
+from simulator.domain.workload import Workload
+from simulator.layers.input_gradients import beside_products_s, entered_in_output
+from simulator.layers.moved_operators import SUM_PASSES
+from simulator.layers.part_times import PartTimes
+from simulator.layout.kept_inputs import ACTIVATION_BYTES
+from simulator.layout.model_states import FULL_GRADIENT_BYTES
+from simulator.machine.compute import ACCUMULATE_BYTES, NARROW_ACCUMULATE_BYTES
+from simulator.machine.rank import Rank
+from simulator.table import Floats
+from simulator.traffic.layer_collectives import entering_s, leaving_s
+
+LOOK_UP_PASSES = 2.0
+"""A read of a row, and a write."""
+ROW_GRADIENT_PASSES = 3.0
+"""The gradient of a token is read, that of its row is read and written."""
+LOSS_BYTES_PER_LOGIT = 16.0, 16.0
+"""Softmax cross entropy, forward and backward: four passes over fp32 logits each."""
+SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
+"""The same without fusion: cast, maximum, difference, exponential, sum and quotient as kernels of their own, then the
+product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
+MEASURED_LOSS_BYTES_PER_LOGIT = 46.0, 14.0
+"""The same of a fused loss whose logits are measured besides. Forward cast to 32 bits 6, loss 4, loss by kind of data 4,
+maximum twice and its place 12, difference 8, exponential 8, sum 4; backward in place 8, cast 6 (InternEvo: `NaiveAMPModel`,
+`FlashGPTLMLoss`, `AccPerplex`, `LossWithTypeId`)."""
+
+
+def embedding(rank: Rank) -> PartTimes:
+    """Returns the times of the input embedding: a look-up forward, the gradient of all rows backward.
+
+    Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up. A frozen embedding
+    has no backward pass.
+    """
+    forward_comm_s, backward_comm_s = leaving_s(rank)
+    trained = 1.0 if rank.workload.lora is None else 0.0
+    none_s = np.zeros(len(rank.plans))
+    return PartTimes(
+        forward_compute_s=rank.memory_bound_s(LOOK_UP_PASSES * rank.hidden_bytes, 1.0),
+        backward_compute_s=trained * _embedding_gradient_s(rank, np.ones(len(rank.plans))),
+        forward_tensor_comm_s=forward_comm_s,
+        backward_tensor_comm_s=trained * backward_comm_s,
+        forward_expert_comm_s=none_s,
+        backward_expert_comm_s=none_s,
+        forward_hidden_s=none_s,
+        backward_hidden_s=none_s,
+    )
+
+
+def look_up_of_module(rank: Rank) -> PartTimes:
+    """Returns the times of the look-up of a module of multi-token prediction, the mean of all modules.
+
+    One of the look-ups of a stage is added to the sum, which is that of the embedding where modules stand beside it.
+    """
+    ends, number = has_split_ends(rank.plans), rank.workload.model.num_mtp_layers
+    to_sum = ends / max(number, 1)
+    trained = 1.0 if rank.workload.lora is None else 0.0
+    return replace(embedding(rank), backward_compute_s=trained * _embedding_gradient_s(rank, to_sum))
+
+
+def _embedding_gradient_s(rank: Rank, to_sum: Floats) -> Floats:
+    """A gradient of all rows is cleared and filled; so large a share of it is added to the sum, the rest to another one."""
+    workload, t = rank.workload, rank.plans.tensor_parallel
+    sum_bytes = (
+        ACCUMULATE_BYTES if workload.gradient_bytes >= FULL_GRADIENT_BYTES else NARROW_ACCUMULATE_BYTES
+    )
+    added = to_sum * rank.adds_in_product
+    added_bytes = added * (ACTIVATION_BYTES + sum_bytes) + (1.0 - to_sum) * SUM_PASSES * ACTIVATION_BYTES
+    weights = workload.model.embedding_parameters / t
+    return rank.memory_bound_s(
+        ROW_GRADIENT_PASSES * rank.hidden_bytes + (ACTIVATION_BYTES + added_bytes) * weights,
+        2.0 + added + (1.0 - to_sum),
+    )
+
+
+def output_layer(rank: Rank) -> PartTimes:
+    """Returns the times of the output layer and the loss; the vocabulary is split by tensor parallelism.
+
+    Multi-token prediction has the logits of each of its modules, too, one after the other.
+    """
+    t = rank.plans.tensor_parallel
+    h = np.full(len(t), float(rank.workload.model.hidden_size))
+    vocabulary = rank.workload.model.vocabulary_size / t
+    forward_s, backward_s = rank.in_16_bits.gemm_s(rank.tokens, vocabulary, h)
+    slowdown = rank.unaligned_slowdown
+    forward_s, backward_s = forward_s * slowdown, backward_s * slowdown
+    loss_s, loss_backward_s = (
+        rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
+        for num_bytes in _loss_bytes_per_logit(rank.workload)
+    )
+    forward_comm_s, backward_comm_s = entering_s(rank)
+    number = rank.workload.model.num_predicted_tokens
+    return PartTimes(
+        forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
+        backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
+        forward_tensor_comm_s=number * forward_comm_s,
+        backward_tensor_comm_s=number * beside_products_s(rank, backward_comm_s, [entered_in_output(rank)]),
+        forward_expert_comm_s=np.zeros_like(h),
+        backward_expert_comm_s=np.zeros_like(h),
+        forward_hidden_s=np.zeros_like(h),
+        backward_hidden_s=np.zeros_like(h),
+    )
+
+
+def _loss_bytes_per_logit(workload: Workload) -> tuple[float, float]:
+    """Bytes that the loss moves for a logit, forward and backward."""
+    if workload.measures_accuracy:
+        return MEASURED_LOSS_BYTES_PER_LOGIT
+    is_early = workload.kernel_launch in ("eager-2022", "blocking-2022")
+    return SEPARATE_LOSS_BYTES_PER_LOGIT if is_early else LOSS_BYTES_PER_LOGIT

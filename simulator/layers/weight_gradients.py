@@ -1,0 +1,60 @@
+"""How much of a backward pass does no other stage wait for? The products that give the gradients of weights.
+
+Zero-bubble schedules compute them later than the gradients of the inputs (Qi et al., arXiv 2401.10241). Of everything
+else in a backward pass (attention, memory-bound operators, recomputation, collectives) the stage before has to wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.layers.attention_costs import attention_products
+from simulator.layers.layer_costs import kernels_of_experts, routed_tokens
+from simulator.machine.products import ONE_PRODUCT, Batch
+from simulator.machine.rank import Rank
+from simulator.table import Floats, total
+
+
+def dense_layer_weight_gradients_s(rank: Rank) -> Floats:
+    """Returns the products of a layer with an ordinary feed-forward block, `(n,)`."""
+    width = rank.workload.model.ffn_hidden_size / rank.plans.tensor_parallel
+    products_s = [_projections_s(rank), _ffn_s(rank, rank.tokens, width)]
+    return total(products_s) * rank.compute_slowdown
+
+
+def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
+    """Returns the products of a layer with routed experts: router, grouped experts and shared ones, `(n,)`."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    experts = model.experts
+    assert experts is not None
+    num_local = experts.num_experts / rank.plans.expert_parallel
+    width = experts.expert_ffn_hidden_size / rank.workload.expert_tensor_parallel
+    hidden = np.full(len(t), float(model.hidden_size))
+    batch, repeats = kernels_of_experts(rank, num_local)
+    products_s = [
+        _projections_s(rank),
+        repeats * _ffn_s(rank, routed_tokens(rank) / num_local, np.full_like(hidden, width), batch),
+        rank.in_16_bits.weight_gradient_s(rank.tokens / t, np.full_like(hidden, experts.num_experts), hidden),
+    ]
+    if experts.shared_ffn_hidden_size:
+        products_s.append(_ffn_s(rank, rank.tokens, experts.shared_ffn_hidden_size / t))
+    return total(products_s) * rank.compute_slowdown
+
+
+def output_layer_weight_gradients_s(rank: Rank) -> Floats:
+    """Returns the products of the output layer, one for each token that is predicted, `(n,)`."""
+    model, t = rank.workload.model, rank.plans.tensor_parallel
+    hidden = np.full(len(t), float(model.hidden_size))
+    product_s = rank.in_16_bits.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)
+    return model.num_predicted_tokens * product_s * rank.unaligned_slowdown * rank.compute_slowdown
+
+
+def _projections_s(rank: Rank) -> Floats:
+    return total(rank.weight_gradient_s(*product) for product in attention_products(rank))
+
+
+def _ffn_s(rank: Rank, tokens: Floats, width: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
+    hidden = np.full(len(rank.plans), float(rank.workload.model.hidden_size))
+    num_inputs = rank.workload.model.num_ffn_matrices - 1
+    inputs_s = rank.weight_gradient_s(tokens, num_inputs * width, hidden, batch)
+    return inputs_s + rank.weight_gradient_s(tokens, hidden, width, batch)

@@ -1,0 +1,17 @@
+"""How many micro-batches does a replica work off in a step, and how many tokens has a rank of one?"""
+
+from __future__ import annotations
+
+from simulator.domain.plan import PlanTable
+from simulator.domain.workload import Workload
+from simulator.table import Floats, Integers
+
+
+def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the tokens of one micro-batch on one context-parallel rank, `(n,)`."""
+    return plans.micro_batch_size * workload.sequence_length / plans.context_parallel
+
+
+def num_micro_batches(workload: Workload, plans: PlanTable) -> Integers:
+    """Returns the micro-batches of one replica in one step, `(n,)`."""
+    return workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)

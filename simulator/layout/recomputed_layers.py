@@ -1,0 +1,77 @@
+"""Which layers of a pipeline chunk compute their activations again, where not all of them do?
+
+Under full recomputation of n layers by the method `block` the first n of every chunk do, and the others keep everything;
+`uniform` makes groups of n layers that keep the input of the first (Megatron Core, `recompute_method`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.domain.plan import PlanTable, Recompute
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import Chunks
+from simulator.table import Floats
+
+LayerBytes = Sequence[tuple[Floats, Floats]]
+"""Of a dense layer and of one with experts: what it keeps of a micro-batch, and needs beside that at work, `(n,)` each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptLayers:
+    """Layers that keep all activations although their plan recomputes others, `(n, C)`."""
+
+    dense: Floats
+    """With an ordinary feed-forward block."""
+    expert: Floats
+    """With routed experts."""
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> KeptLayers | None:
+        """Returns the layers of every chunk; `None` where no plan has any."""
+        num_layers = plans.recompute_num_layers
+        if workload.recompute_method != "block" or not num_layers.any():
+            return None
+        is_partial = (num_layers > 0) & (plans.recompute == Recompute.FULL.code)
+        again = np.where(is_partial, num_layers, np.inf)[:, None]
+        end_layer = np.cumsum(chunks.num_layers, axis=1)
+        kept_from = np.minimum(end_layer - chunks.num_layers + again, end_layer)
+        among = workload.model.num_expert_layers_among
+        expert = (among(end_layer) - among(kept_from)).astype(np.float64)
+        return cls(dense=end_layer - kept_from - expert, expert=expert)
+
+    def kept_and_at_work(
+        self, chunks: Chunks, again: LayerBytes, whole: LayerBytes, *, released_fraction: float
+    ) -> tuple[Floats, Floats]:
+        """Returns what every chunk keeps of a micro-batch, and the most that a layer of it needs beside that, `(n, C)`.
+
+        These layers stand behind those that are computed again, and have gone back before them.
+
+        Args:
+            chunks: the chunks, of which these layers are some.
+            again: what a layer that is computed again keeps, and needs at work.
+            whole: the same of these layers.
+            released_fraction: share of what they keep that was on the accelerator.
+        """
+        counts, own_counts = (chunks.num_dense_layers, chunks.num_expert_layers), (self.dense, self.expert)
+        kept, released, work, again_work = (np.zeros(chunks.stages.shape) for _ in range(4))
+        for count, own, again_bytes, whole_bytes in zip(counts, own_counts, again, whole, strict=True):
+            released += own * whole_bytes[0][:, None]
+            kept += (count - own) * again_bytes[0][:, None]
+            work = np.maximum(work, (own > 0) * whole_bytes[1][:, None])
+            again_work = np.maximum(again_work, (count > own) * again_bytes[1][:, None])
+        return kept + released, np.maximum(work, again_work - released_fraction * released)
+
+
+def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns how many layers full recomputation computes again together, `(n,)`."""
+    is_grouped = (plans.recompute_num_layers > 0) & (workload.recompute_method == "uniform")
+    return np.where(is_grouped, plans.recompute_num_layers, 1.0)
+
+
+def without_recompute(plans: PlanTable) -> PlanTable:
+    """Returns plans like these that keep all activations."""
+    return replace(plans, recompute=np.full_like(plans.recompute, Recompute.NONE.code))

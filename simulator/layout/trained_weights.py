@@ -1,0 +1,73 @@
+"""Which weights does a step train, and which only take part in it? All are trained but under low-rank adaptation.
+
+Frozen weights have no gradients and no optimizer states; ZeRO-3 shards and gathers them as it does the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from simulator.domain.lora import adapter_parameters
+from simulator.domain.plan import PlanTable
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import Chunks, ChunkWeights, chunk_weights
+from simulator.table import Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepWeights:
+    """Weights of every chunk, `(n, C)`."""
+
+    trained: ChunkWeights
+    """Weights that are updated."""
+    frozen: ChunkWeights | None = None
+    """Weights that are not updated; `None` where all are."""
+
+    @property
+    def together(self) -> ChunkWeights:
+        """All weights, trained and frozen."""
+        if self.frozen is None:
+            return self.trained
+        return ChunkWeights(
+            shared=self.trained.shared + self.frozen.shared,
+            routed=self.trained.routed + self.frozen.routed,
+            whole=self.trained.whole + self.frozen.whole,
+            never_cast=self.trained.never_cast + self.frozen.never_cast,
+        )
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> Self:
+        """Returns the weights of a workload's chunks."""
+        weights = chunk_weights(workload.model, plans, chunks)
+        return cls.adapted(workload, weights, chunks.num_layers + chunks.num_mtp_layers)
+
+    @classmethod
+    def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats) -> Self:
+        """Returns the weights of a model `(n, C)` and what a workload trains of them, or of adapters in so many layers."""
+        if workload.lora is None:
+            return cls(trained=weights)
+        adapters = num_layers * adapter_parameters(workload.model, workload.lora)
+        trained = ChunkWeights(shared=adapters, routed=np.zeros_like(adapters), never_cast=adapters)
+        return cls(trained=trained, frozen=weights)
+
+
+def num_trained_parameters(workload: Workload) -> int:
+    """Returns the weights that the optimizer updates."""
+    if workload.lora is None:
+        return workload.model.num_parameters
+    num_layers = workload.model.num_layers + workload.model.num_mtp_layers
+    return num_layers * adapter_parameters(workload.model, workload.lora)
+
+
+def num_trained_routed_parameters(workload: Workload) -> int:
+    """Returns the weights of routed experts that the optimizer updates; adapters have none."""
+    return workload.model.num_routed_parameters if workload.lora is None else 0
+
+
+def trained_flop_per_token(workload: Workload) -> float:
+    """Returns the floating-point operations that training needs per token; gradients of frozen weights count nothing."""
+    flop = workload.model_flop_per_token
+    return flop if workload.lora is None else flop - 2.0 * workload.model.num_matrix_parameters

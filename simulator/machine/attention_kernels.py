@@ -1,0 +1,137 @@
+"""Which attention kernel runs on an architecture, and how fast is it beside the one that was measured there?
+
+The measured ones are FlashAttention-2 on Ampere, FlashAttention-3 on Hopper and TensorRT-LLM's on Blackwell
+(`data/kernel_efficiency.csv`). What follows from them for MI300X and MI355X is as fast as AMD's own kernels (AITER).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.domain.model import AttentionKernel
+from simulator.machine.compute import SEPARATE_KERNELS, Flags, KernelConstants, Numbers
+from simulator.table import Floats
+
+FAMILIES_WITHOUT_FLASH = ("volta",)
+"""Architectures that no FlashAttention supports: it needs Ampere or newer (README of Dao-AILab/flash-attention)."""
+FLASH_2_TIME_RATIO = 1.77
+"""Time of FlashAttention-2 over that of FlashAttention-3 on H100, forward: 1.63 to 1.84 with 1,024 to 16,384 tokens, causal,
+heads of 128 (arXiv 2407.08608, figure 5)."""
+FLASH_2_BACKWARD_TIME_RATIO = 1.72
+"""Time of FlashAttention-2 over that of FlashAttention-3 on H100, backward: 1.63 to 1.76 (figure 6 of arXiv 2407.08608)."""
+AOTRITON_TIME_RATIO = 1.61
+"""Time of PyTorch's attention on AMD (AOTriton) over that of AITER's, forward: 1.61 on MI300X (M. Reshadi), 1.64 and 1.58 on
+MI355X (HipKittens), at 16,384 tokens, causal, heads of 128; with 4,096 up to 2.5."""
+AOTRITON_BACKWARD_TIME_RATIO = 4.28
+"""Time of PyTorch's attention on AMD over that of AITER's, backward, on MI355X (HipKittens); 6.1 with 4,096 tokens."""
+FAMILIES_WITH_AOTRITON = ("cdna3", "cdna4")
+"""Architectures on which `flash-2` is PyTorch's attention, in 2026, too."""
+FLASH_2_TIME_RATIOS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("hopper", "blackwell"), (FLASH_2_TIME_RATIO, FLASH_2_BACKWARD_TIME_RATIO)),
+    **dict.fromkeys(FAMILIES_WITH_AOTRITON, (AOTRITON_TIME_RATIO, AOTRITON_BACKWARD_TIME_RATIO)),
+}
+"""Forward and backward time of what `flash-2` stands for over that of the architecture's own kernels, where these are others:
+FlashAttention-2 does not know the instructions of Hopper and Blackwell, and PyTorch has compiled kernels on AMD."""
+FIRST_FLASH_BACKWARD_FRACTION = 0.75
+"""Speed of the first FlashAttention backward over forward: 25 to 35 % of the peak against 30 to 50 % (arXiv 2307.08691,
+section 1). Neither of its passes divides a sequence."""
+BACKWARD_FRACTION_OF_64 = 0.92
+"""Speed of fused attention backward over forward with queries and keys of 64: mean of Ampere, Hopper and Blackwell, as the next
+(docs/model.md names the sources)."""
+BACKWARD_FRACTION_OF_128 = 0.86
+"""Speed of fused attention backward over forward with heads of 128, for which the constants of all kernels hold."""
+BACKWARD_FRACTION_OF_192 = 0.73
+"""Speed of fused attention backward over forward with queries and keys of 192, beside values of 128."""
+BACKWARD_FRACTION_OF_256 = 0.58
+"""Speed of fused attention backward over forward with heads of 256."""
+BACKWARD_FRACTIONS: Mapping[float, float] = {
+    64.0: BACKWARD_FRACTION_OF_64,
+    128.0: BACKWARD_FRACTION_OF_128,
+    192.0: BACKWARD_FRACTION_OF_192,
+    256.0: BACKWARD_FRACTION_OF_256,
+}
+"""Speed of fused attention backward over forward by width of heads; in between on straight lines, outside as at the ends."""
+
+
+def with_attention_kernel(
+    constants: KernelConstants,
+    attention: AttentionKernel,
+    families: Sequence[str],
+    *,
+    first_flash_fraction: float,
+) -> KernelConstants:
+    """Returns published constants `(n,)` with those of the fused kernel that a name stands for on each architecture.
+
+    V100 runs the memory-efficient kernels of PyTorch and xFormers, which keep no scores either; they have the pace of the
+    first FlashAttention, wide heads being no faster. `with_first_flash` makes `flash-1` of what is returned.
+    """
+    if attention in SEPARATE_KERNELS:
+        return constants
+    is_older = np.isin(families, FAMILIES_WITHOUT_FLASH) & (attention != "flash-1")
+    has_own = attention == "flash"
+    ratios = [(1.0, 1.0) if has_own else FLASH_2_TIME_RATIOS.get(family, (1.0, 1.0)) for family in families]
+    forward_ratio, backward_ratio = np.array(ratios).reshape(-1, 2).T
+    constants = with_first_flash(constants, first_flash_fraction, where=is_older)
+    slower = replace(
+        constants, attention_peak_fraction=constants.attention_peak_fraction * (1.0 / forward_ratio)
+    )
+    if attention == "flash-1":
+        return slower
+    fraction = constants.attention_backward_fraction * forward_ratio / backward_ratio
+    return replace(slower, attention_backward_fraction=fraction)
+
+
+def with_head_width(
+    constants: KernelConstants, attention: AttentionKernel, families: Sequence[str], key_head_dim: float
+) -> KernelConstants:
+    """Returns constants `(n,)`, published or calibrated, with the backward speed of heads whose keys are so wide.
+
+    Nothing was measured of the first FlashAttention, and of what stands for it on V100.
+    """
+    if attention in SEPARATE_KERNELS or attention == "flash-1":
+        return constants
+    is_older = np.isin(families, FAMILIES_WITHOUT_FLASH)
+    return with_backward_ratio(constants, np.where(is_older, 1.0, backward_width_ratio(key_head_dim)))
+
+
+def with_backward_ratio(constants: KernelConstants, ratio: Numbers) -> KernelConstants:
+    """Returns the constants with fused attention that many times as fast backward, at most as forward."""
+    fraction = np.minimum(constants.attention_backward_fraction * ratio, 1.0)
+    return replace(constants, attention_backward_fraction=fraction)
+
+
+def backward_width_ratio(key_head_dim: Numbers) -> Floats:
+    """Returns the backward speed of heads whose keys are so wide over that of heads of 128, forward being alike."""
+    fractions = np.interp(key_head_dim, list(BACKWARD_FRACTIONS), list(BACKWARD_FRACTIONS.values()))
+    return np.asarray(fractions / BACKWARD_FRACTION_OF_128)
+
+
+def with_first_flash(
+    constants: KernelConstants, speed_fraction: float, *, head_dim: float = np.inf, where: Flags = True
+) -> KernelConstants:
+    """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135).
+
+    Narrow heads are no faster than today's, either. Backward speed is that of the constants, published or calibrated, times
+    `FIRST_FLASH_BACKWARD_FRACTION` over that of today's.
+
+    Args:
+        constants: `(n,)`.
+        speed_fraction: its pace over today's with the widest heads.
+        head_dim: width of a head; left out: wide.
+        where: rows that have it.
+    """
+    width_fraction = 1.0 / (1.0 + constants.attention_ramp_head_dim / head_dim)
+    speed = np.minimum(speed_fraction, width_fraction)
+    backward_speed = FIRST_FLASH_BACKWARD_FRACTION / BACKWARD_FRACTION_OF_128
+    return replace(
+        constants,
+        attention_peak_fraction=constants.attention_peak_fraction * np.where(where, speed, 1.0),
+        attention_ramp_head_dim=np.where(where, 0.0, constants.attention_ramp_head_dim),
+        attention_backward_fraction=constants.attention_backward_fraction
+        * np.where(where, backward_speed, 1.0),
+        attention_backward_ramp_tokens=np.where(where, 0.0, constants.attention_backward_ramp_tokens),
+        attention_backward_fill_ratio=np.where(where, 1.0, constants.attention_backward_fill_ratio),
+    )

@@ -1,0 +1,123 @@
+"""What are the offers of a job worth, whatever the plans? Constants of kernels, links and training steps, one row each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.links import LinkConstants, link_constants
+from simulator.domain.plan import PlanTable
+from simulator.latest import remembering_latest
+from simulator.layout.casts import (
+    BLOCKWISE_SLOWDOWN,
+    FAMILIES_WITH_BLOCK_SCALES,
+    cast_ratio,
+    gathered_cast_shares,
+    one_layout_shares,
+)
+from simulator.machine.attention_kernels import with_attention_kernel, with_head_width
+from simulator.machine.calibrated import (
+    calibrated_kernels,
+    calibrated_links,
+    calibrated_sustained,
+    calibrated_training,
+)
+from simulator.machine.compute import (
+    KernelConstants,
+    kernel_constants,
+    kernels_of,
+)
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.training import TrainingConstants
+from simulator.table import Floats, Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfferConstants:
+    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
+
+    kernels: KernelConstants
+    links: LinkConstants
+    training: TrainingConstants
+    sustained_fraction: Floats
+    gathered_cast_shares: Floats
+    """Of own values and of all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
+    one_layout_shares: Floats
+    """Of rows alone, and of the transposition of those of a weight, `(n, 2)` (`casts.one_layout_shares`)."""
+
+    def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
+        """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
+        pair = self.pair(plans)
+        slowest = self.training.slowest_of(plans.num_gpus)
+        return self.kernels.take(pair), self.sustained_fraction[pair] / slowest
+
+    @staticmethod
+    def pair(plans: PlanTable) -> Integers:
+        """Returns the row of the offer and number format of plans, `(n,)`."""
+        return plans.offer * len(Precision) + plans.precision
+
+
+@remembering_latest
+def offer_constants(job: Job, training: TrainingConstants) -> OfferConstants:
+    """Returns the constants of a job, its calibration included."""
+    training, recipe = calibrated_training(training, job.calibration), job.workload.fp8_recipe
+    pairs = [(precision, offer.accelerator.family) for offer in job.offers for precision in Precision]
+    return OfferConstants(
+        kernels=_kernels(job, training),
+        links=_links(job, OfferTable.from_job(job), training),
+        training=training,
+        sustained_fraction=_sustained(job, training),
+        gathered_cast_shares=np.array([gathered_cast_shares(recipe, *pair) for pair in pairs]),
+        one_layout_shares=np.array([one_layout_shares(recipe, *pair) for pair in pairs]),
+    )
+
+
+def _sustained(job: Job, training: TrainingConstants) -> Floats:
+    """Sustained fraction of every offer with every number format, `(offers * formats,)`."""
+    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
+    chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
+    return calibrated_sustained(training.sustained(chips, formats), job.calibration, chips, formats)
+
+
+def _kernels(job: Job, training: TrainingConstants) -> KernelConstants:
+    """Constants of every offer with every number format, one row each."""
+    pairs = [(offer.accelerator, precision) for offer in job.offers for precision in Precision]
+    chips, formats = [chip for chip, _ in pairs], [precision for _, precision in pairs]
+    families = [chip.family for chip in chips]
+    published = kernel_constants(
+        [kernels_of(chip) for chip in chips],
+        [precision.value for precision in formats],
+        ceiling_fractions=np.array([chip.matmul_ceiling_fraction for chip in chips]),
+    )
+    published = with_attention_kernel(
+        published, job.workload.attention, families, first_flash_fraction=training.first_flash_fraction
+    )
+    if job.workload.fp8_recipe == "blockwise":
+        is_slower = [
+            precision is Precision.FP8 and chip.family not in FAMILIES_WITH_BLOCK_SCALES
+            for chip, precision in pairs
+        ]
+        slower = published.gemm_peak_fraction / np.where(is_slower, BLOCKWISE_SLOWDOWN, 1.0)
+        published = replace(published, gemm_peak_fraction=slower)
+    kernels = calibrated_kernels(published, job.calibration, chips, formats)
+    ratios = [cast_ratio(job.workload.fp8_recipe, precision, chip.family) for chip, precision in pairs]
+    kernels = replace(kernels, cast_bytes_per_element=kernels.cast_bytes_per_element * np.array(ratios))
+    return with_head_width(kernels, job.workload.attention, families, job.workload.model.attention_dims[0])
+
+
+def _links(job: Job, table: OfferTable, training: TrainingConstants) -> LinkConstants:
+    """Constants of every offer, one row each."""
+    published = link_constants(
+        [offer.accelerator.family for offer in job.offers],
+        [offer.fabric.kind for offer in job.offers],
+        intra_bytes_per_s=table.scale_up_bytes_per_s,
+        inter_bytes_per_s_per_gpu=table.network_bytes_per_s,
+        gpus_per_domain=table.link_domain_size.astype(np.float64),
+        gpus_per_node=np.minimum(table.gpus_per_node, table.link_domain_size),
+        gpus_per_card=np.array([offer.node.accelerators_per_network_card for offer in job.offers]),
+        shared_card_fraction=training.shared_card_fraction,
+    )
+    return calibrated_links(published, job.calibration, [offer.accelerator for offer in job.offers])

@@ -1,0 +1,360 @@
+"""On which rank does an operator run? Everything that its price depends on, one row per design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
+from typing import Self, TypeVar
+
+import numpy as np
+
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.links import LinkConstants
+from simulator.domain.lora import AdaptedProduct
+from simulator.domain.plan import PlanTable
+from simulator.domain.workload import Workload
+from simulator.layout.casts import (
+    LARGEST_BYTES,
+    gathered_bytes,
+    is_cast,
+    num_cast_kernels,
+    product_bytes,
+    sums_largest,
+)
+from simulator.layout.kept_inputs import ACTIVATION_BYTES
+from simulator.layout.micro_batches import micro_batch_tokens
+from simulator.layout.model_states import adds_in_products
+from simulator.machine.compute import (
+    ALIGNED_ELEMENTS,
+    NARROW_ACCUMULATE_BYTES,
+    OUTPUT_BYTES,
+    KernelConstants,
+    gemm_time_s,
+    memory_bound_time_s,
+)
+from simulator.machine.network import Group, all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.machine.offer_constants import OfferConstants, offer_constants
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import slowdown_under_cap
+from simulator.machine.products import ONE_PRODUCT, Batch, Gathered
+from simulator.machine.training import TrainingConstants, training_constants
+from simulator.table import Booleans, Floats, Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """A rank of every design: what it works on, what it is, and how fast its kernels and links are."""
+
+    workload: Workload
+    plans: PlanTable
+    offers: OfferTable
+    constants: OfferConstants
+    """Where the constants of other number formats than the plan's are."""
+    kernels: KernelConstants
+    links: LinkConstants
+    training: TrainingConstants
+    sustained_fraction: Floats
+    """Speed of matrix products in a training step relative to products measured alone."""
+    compute_slowdown: Floats
+    """Factor on compute under a power cap."""
+
+    @classmethod
+    def of(cls, job: Job, plans: PlanTable, training: TrainingConstants | None = None) -> Self:
+        """Returns a rank of every plan of a job, `(n,)`; with the shipped constants of training unless others are given.
+
+        What the job's calibration says holds in the place of them.
+        """
+        constants = offer_constants(job, training or training_constants())
+        offers = OfferTable.from_job(job).take(plans.offer)
+        kernels, sustained_fraction = constants.of_products(plans)
+        return cls(
+            workload=job.workload,
+            plans=plans,
+            offers=offers,
+            constants=constants,
+            kernels=kernels,
+            links=constants.links.take(plans.offer),
+            training=constants.training,
+            sustained_fraction=sustained_fraction,
+            compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
+        )
+
+    @cached_property
+    def in_16_bits(self) -> Self:
+        """The rank as products see it that stay in 16 bits beside others in 8 or 4: output layers, routers and adapters."""
+        are_cast = is_cast(self.plans)
+        if not np.any(are_cast):
+            return self
+        formats = np.where(are_cast, Precision.BF16.code, self.plans.precision)
+        plans = replace(self.plans, precision=formats)
+        kernels, sustained_fraction = self.constants.of_products(plans)
+        return replace(self, plans=plans, kernels=kernels, sustained_fraction=sustained_fraction)
+
+    @cached_property
+    def tokens(self) -> Floats:
+        """Tokens of one micro-batch on one context-parallel rank (T)."""
+        return micro_batch_tokens(self.workload, self.plans)
+
+    @cached_property
+    def hidden_bytes(self) -> Floats:
+        """Residual stream of one micro-batch."""
+        return ACTIVATION_BYTES * self.tokens * self.workload.model.hidden_size
+
+    @cached_property
+    def hidden_gather_s(self) -> Floats:
+        """All-gather of the residual stream between tensor-parallel ranks; a reduce-scatter takes as long."""
+        return all_gather_s(num_bytes=self.hidden_bytes, **self.tensor_group)
+
+    @cached_property
+    def block_gather_bytes(self) -> tuple[Floats, Floats]:
+        """What tensor-parallel ranks gather in a block of a layer, forward its input and backward the gradient."""
+        if not self._gathers_cast:
+            return self.hidden_bytes, self.hidden_bytes
+        forward, backward = gathered_bytes(self.workload, self.plans)
+        values = self.tokens * self.workload.model.hidden_size
+        return forward * values, backward * values
+
+    @cached_property
+    def block_gather_s(self) -> tuple[Floats, Floats]:
+        """All-gathers of what tensor-parallel ranks gather in a block, forward and backward."""
+        if not self._gathers_cast:
+            return self.hidden_gather_s, self.hidden_gather_s
+        forward_s, backward_s = (
+            all_gather_s(num_bytes=num_bytes, **self.tensor_group) for num_bytes in self.block_gather_bytes
+        )
+        return forward_s, backward_s
+
+    @cached_property
+    def largest_bytes(self) -> Floats:
+        """What tensor-parallel ranks all-reduce ahead of a gather: the largest value where scales are of whole tensors."""
+        is_summed = self._gathers_cast & sums_largest(self.workload, self.plans)
+        return np.where(is_summed, LARGEST_BYTES, 0.0)
+
+    @cached_property
+    def largest_s(self) -> Floats:
+        """All-reduces of the largest value ahead of a gather."""
+        if not np.any(self.largest_bytes):
+            return np.zeros(len(self.plans))
+        return np.where(
+            self.largest_bytes > 0.0, all_reduce_s(num_bytes=self.largest_bytes, **self.tensor_group), 0.0
+        )
+
+    @cached_property
+    def _gathers_cast(self) -> bool:
+        workload = self.workload
+        is_asked = workload.gathers_cast_inputs and workload.has_sequence_parallel
+        return is_asked and bool(np.any(is_cast(self.plans)))
+
+    @cached_property
+    def hidden_all_reduce_s(self) -> Floats:
+        """All-reduce of the residual stream between tensor-parallel ranks."""
+        return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
+
+    def input_gradient_sum_s(self, num_bytes: Floats) -> Floats:
+        """Returns how long tensor-parallel ranks sum up an input's gradient of so many bytes, `(n,)`.
+
+        With sequence parallelism each needs that of its own tokens alone.
+        """
+        collective_s = reduce_scatter_s if self.workload.has_sequence_parallel else all_reduce_s
+        return collective_s(num_bytes=num_bytes, **self.tensor_group)
+
+    @cached_property
+    def tensor_group(self) -> Group:
+        """The tensor-parallel ranks."""
+        tensor = self.plans.tensor_parallel
+        return {
+            "group_size": tensor.astype(np.float64),
+            "members_per_domain": members_in_domain(self, 1, tensor),
+            "links": self.links,
+        }
+
+    @cached_property
+    def split_tokens(self) -> Floats:
+        """Tokens whose norms and residuals one rank computes: a share of T with sequence parallelism."""
+        return (
+            self.tokens / self.plans.tensor_parallel if self.workload.has_sequence_parallel else self.tokens
+        )
+
+    @cached_property
+    def sustained_flop_per_s(self) -> Floats:
+        """Dense peak of the plan's number format at the clock of a training step."""
+        peak = np.take_along_axis(self.offers.peak_flop_per_s, self.plans.precision[:, None], axis=1)[:, 0]
+        return np.asarray(peak * self.sustained_fraction)
+
+    @cached_property
+    def element_bytes(self) -> Floats:
+        """Bytes of one input of a matrix product."""
+        return product_bytes(self.plans)
+
+    @cached_property
+    def cast_bytes(self) -> Floats:
+        """Bytes moved to cast one input of a matrix product."""
+        return np.asarray(self.kernels.cast_bytes_per_element * self.training.cast_ratio)
+
+    @cached_property
+    def kernels_per_cast(self) -> Floats:
+        """Kernels that cast one input of a matrix product."""
+        return num_cast_kernels(self.workload, self.plans, np.ones(len(self.plans)))
+
+    @cached_property
+    def unaligned_slowdown(self) -> Floats:
+        """Factor on the products of an output layer whose share of the vocabulary does not fill the tiles of the kernels."""
+        vocabulary = self.workload.model.vocabulary_size / self.plans.tensor_parallel
+        is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
+        return np.where(is_aligned, 1.0, 1.0 / self.training.unaligned_fraction)
+
+    def gemm_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
+        """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
+
+        With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
+        Only gradients that a rank keeps whole are added to in the product (`added_gradient_bytes`: not even those).
+        """
+        casts_s = self._casts_s(m, n, k, batch)
+        forward_s = self._product_s(m, n, k, batch) + casts_s[0]
+        backward_s = (
+            self.input_gradient_s(m, n, k, batch) + self.weight_gradient_s(m, n, k, batch) + casts_s[1]
+        )
+        return forward_s, backward_s
+
+    def input_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
+        """The part of `gemm_s`'s backward that computes the gradient of the input."""
+        return self._product_s(m, k, n, batch)
+
+    def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
+        """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.
+
+        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of their product in 16 bits, so
+        that all of it is cast. Frozen weights need no columns.
+        """
+        cast_bytes, num_kernels = (
+            self.cast_bytes * batch.num_gemms * m,
+            self.kernels_per_cast * batch.num_casts,
+        )
+        shares, transposed = self._cast_shares(batch), self._transposed_share(batch)
+        turned = transposed * (k if batch.gathered is Gathered.INPUT else n)
+        return (
+            self.memory_bound_s(cast_bytes * k * shares[0], num_kernels),
+            self.memory_bound_s(cast_bytes * (n * shares[1] + turned), num_kernels + (turned > 0.0)),
+        )
+
+    def _cast_shares(self, batch: Batch) -> tuple[Floats | float, Floats | float]:
+        """Bytes over those of a cast of all tokens to both layouts, of the input forward and of the gradient backward."""
+        whole = self._rows_alone_share if self.workload.lora else 1.0
+        if not self._gathers_cast or batch.gathered is Gathered.NOTHING:
+            return whole, whole
+        own = self._own_rows_share if self.workload.lora else self._gathered_cast_shares[0]
+        if batch.gathered is Gathered.GRADIENT:
+            return whole, own
+        return (whole if self.is_adapted(batch.name) else own), whole
+
+    def _transposed_share(self, batch: Batch) -> Floats | float:
+        """Bytes over those of such a cast to make columns of the rows that were gathered."""
+        is_whole = batch.gathered is Gathered.NOTHING or not self._gathers_cast
+        return 0.0 if is_whole or self.workload.lora else self._gathered_cast_shares[1]
+
+    @cached_property
+    def _rows_alone_share(self) -> Floats:
+        return np.asarray(self.constants.one_layout_shares[self.constants.pair(self.plans), 0])
+
+    @cached_property
+    def _own_rows_share(self) -> Floats:
+        return self._rows_alone_share / self.plans.tensor_parallel
+
+    def is_adapted(self, product: AdaptedProduct | None) -> bool:
+        """Returns whether a product of a layer has an adapter."""
+        return self.workload.lora is not None and product in self.workload.lora.targets
+
+    @cached_property
+    def _gathered_cast_shares(self) -> tuple[Floats, Floats]:
+        """Bytes over those of a cast of all tokens: to cast a rank's own ones, and to transpose what it gathered."""
+        own, transposed = self.constants.gathered_cast_shares[self.constants.pair(self.plans)].T
+        tensor, is_split = self.plans.tensor_parallel, self.plans.tensor_parallel > 1
+        return np.where(is_split, own / tensor, 1.0), is_split * is_cast(self.plans) * transposed
+
+    def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
+        """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
+        if self.workload.lora is not None:
+            return np.zeros_like(m)
+        is_whole = self.adds_in_product
+        return self._product_s(
+            k,
+            n,
+            m,
+            batch,
+            output_bytes=np.where(is_whole, NARROW_ACCUMULATE_BYTES, OUTPUT_BYTES),
+            weight_gradient=is_whole & (self.workload.gradient_bytes >= 4),
+        )
+
+    @cached_property
+    def adds_in_product(self) -> Booleans:
+        """Whether products add gradients of weights to those of the micro-batches before, `(n,)`."""
+        return adds_in_products(self.workload, self.plans)
+
+    def _product_s(
+        self,
+        m: Floats,
+        n: Floats,
+        k: Floats,
+        batch: Batch,
+        *,
+        output_bytes: Floats | float = OUTPUT_BYTES,
+        weight_gradient: Booleans | bool = False,
+    ) -> Floats:
+        return gemm_time_s(
+            m=m,
+            n=n,
+            k=k,
+            bytes_per_element=self.element_bytes,
+            peak_flop_per_s=self.sustained_flop_per_s,
+            memory_bytes_per_s=self.offers.memory_bytes_per_s,
+            constants=self.kernels,
+            num_gemms=batch.num_gemms,
+            num_kernels=batch.num_kernels,
+            output_bytes=output_bytes,
+            weight_gradient=weight_gradient,
+        )
+
+    def memory_bound_s(self, num_bytes: Floats, num_kernels: Floats | float) -> Floats:
+        """Operators that only move data."""
+        return memory_bound_time_s(
+            num_bytes=num_bytes,
+            memory_bytes_per_s=self.offers.memory_bytes_per_s,
+            constants=self.kernels,
+            num_kernels=num_kernels,
+        )
+
+
+Found = TypeVar("Found")
+
+
+def once_per_rank(find: Callable[[Rank], Found]) -> Callable[[Rank], Found]:
+    """Returns a function of a rank alone that is asked once: what it found stays with the rank, as a cached property does."""
+    name = f"{find.__module__}.{find.__qualname__}"
+
+    @wraps(find)
+    def found(rank: Rank) -> Found:
+        kept = vars(rank)
+        if name not in kept:
+            kept[name] = find(rank)
+        return kept[name]  # type: ignore[no-any-return]
+
+    return found
+
+
+def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
+    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`.
+
+    Nodes are taken whole, and ranks fill one after the other: groups that do not fill a node evenly lie astride two, and all
+    wait for the one of which the fewest sit together. Groups begin at multiples of their span, so that of those that leave a
+    node gcd(span, node)/stride sit together. In racks of several nodes a run is given nodes so that no group that fits lies
+    astride (`planner.notes.placement_note`), and larger ones are spread evenly over as few racks as hold them.
+    """
+    offers, size = rank.offers, np.asarray(group_size, dtype=np.int64)
+    domain = offers.link_domain_size
+    reachable = np.maximum(domain // stride, 1)
+    num_racks = -(-size // reachable)
+    is_rack = domain > offers.gpus_per_node
+    together = np.where(is_rack, size // num_racks, np.gcd(stride * size, domain) // stride)
+    return np.maximum(together, 1).astype(np.float64)

@@ -1,0 +1,1 @@
+"""How much memory does a rank need, and for what?"""

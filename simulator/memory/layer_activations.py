@@ -1,0 +1,258 @@
+"""What does the forward pass of one layer keep for its backward pass, and what does that need beside it?
+
+Korthikanti et al. (arXiv 2205.05198), written per tensor so that it holds for gated blocks, grouped-query and latent
+attention, experts and 8-bit products: for GPT shapes it gives the paper's s b h (10 + 24/t + 5 a s/(h t)), less the two
+dropout masks that today's models do not have. Blocks that read the same input keep it once, and behind one norm its output,
+too. A tensor that only a matrix product needs again is kept in the number format of the product, as Transformer Engine does,
+or in 16 bits where only an adapter needs it. Nomenclature as in `simulator.domain.model`; T is the tokens of a micro-batch on
+one rank, t the tensor-parallel degree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.domain.lora import AdaptedProduct
+from simulator.domain.model import AttentionKernel
+from simulator.domain.plan import PlanTable, Recompute, keeps_restored_inputs
+from simulator.domain.workload import Workload
+from simulator.layout.expert_ranks import expert_load
+from simulator.layout.kept_inputs import (
+    ACTIVATION_BYTES,
+    WIDE_BYTES,
+    copies_what_is_there,
+    input_bytes,
+    keeps_input,
+    norm_output_bytes,
+    norm_width,
+    runs_one_by_one,
+    separate_width,
+    sequence_split,
+)
+from simulator.layout.micro_batches import micro_batch_tokens
+from simulator.layout.recomputed_layers import layers_of_a_group
+from simulator.memory.layer_widths import gradient_widths, selected_width
+from simulator.table import Floats
+
+RING_GRADIENT_BYTES = 4.0
+"""Gradients of keys and values that go round a `gathered_ring`, in 32 bits (`convert_to_f32` of PyTorch's `_cp_options`)."""
+SCORE_BYTES: Mapping[AttentionKernel, float] = {"unfused": 5.0, "eager": 6.0}
+"""Kept for each score: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1); `eager` without
+dropout, the softmax in 32 bits: 4 its output, 2 what is multiplied with the values."""
+SCORE_GRADIENT_BYTES: Mapping[AttentionKernel, float] = {"unfused": 4.0, "eager": 6.0}
+"""The same backward: gradients before and after the softmax."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerActivations:
+    """One micro-batch in one layer on one rank, bytes `(n,)`."""
+
+    kept: Floats
+    """Kept from its forward to its backward pass."""
+    at_work: Floats
+    """What its backward pass needs in addition."""
+
+    @classmethod
+    def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> LayerActivations:
+        """Returns those of a dense layer, or of one with experts."""
+        tokens, scores = micro_batch_tokens(workload, plans), _score_bytes(workload, plans, SCORE_BYTES)
+        group = layers_of_a_group(workload, plans)
+        tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
+        in_attention, in_block = _again_widths(workload, plans, is_expert=is_expert)
+        if workload.selective_recompute == "attention":
+            core = scores if "core_attn" in workload.modules_again else np.zeros_like(scores)
+            discarded = in_attention + in_block - _kept_instead(workload, plans, is_expert=is_expert)
+            selective = tensors - tokens * discarded + (scores - core), tokens * in_block + core
+        else:
+            selective = tokens * selected_width(workload, plans, is_expert=is_expert), tensors + scores
+        kept_and_again = {
+            Recompute.NONE: (tensors + scores, np.zeros_like(scores)),
+            Recompute.SELECTIVE: selective,
+            Recompute.FULL: (layer_input_bytes(workload, plans) / group, group * (tensors + scores)),
+        }
+        by_code = (kept_and_again[choice] for choice in Recompute)
+        kept, again = (np.choose(plans.recompute, values) for values in zip(*by_code, strict=True))
+        residual, widest = (tokens * width for width in gradient_widths(workload, plans, is_expert=is_expert))
+        # The backward pass has let go of the feed-forward block's tensors before it comes to attention.
+        block = tokens * _block_width(workload, plans, is_expert=is_expert)
+        is_selective = plans.recompute == Recompute.SELECTIVE.code
+        attention = _score_bytes(workload, plans, SCORE_GRADIENT_BYTES) + _gathered_keys(workload, plans)
+        attention = attention + is_selective * tokens * in_attention
+        return cls(kept=kept, at_work=again + residual + np.maximum(widest, attention - block))
+
+
+def both_kinds(workload: Workload, plans: PlanTable) -> tuple[LayerActivations, LayerActivations]:
+    """Returns a dense layer, and one with experts; twice the same where the model has none."""
+    dense = LayerActivations.of(workload, plans, is_expert=False)
+    has_experts = workload.model.experts is not None
+    return dense, LayerActivations.of(workload, plans, is_expert=True) if has_experts else dense
+
+
+def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Returns what a forward pass keeps of one micro-batch in a layer, dense and with experts, bytes `(n,)` each."""
+    dense, expert = both_kinds(workload, plans)
+    return dense.kept, expert.kept
+
+
+def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
+    """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients.
+
+    Where gradients go round a ring there are three of a rank's own size in 32 bits: summed, to be sent, and arriving.
+    """
+    if workload.chosen_exchange not in ("all_gather", "gathered_ring"):
+        return np.zeros(len(plans))
+    c, has_ring = plans.context_parallel, workload.chosen_exchange == "gathered_ring"
+    gradients = 3.0 * RING_GRADIENT_BYTES * (c > 1) if has_ring else ACTIVATION_BYTES * (c - 1)
+    kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel)
+    values = micro_batch_tokens(workload, plans) * kv_heads * sum(workload.model.attention_dims)
+    return np.asarray((ACTIVATION_BYTES * (c - 1) + gradients) * values)
+
+
+def layer_input_bytes(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the input of a layer, `(n,)`: all that full recomputation keeps, and what a stage sends to the next."""
+    width = workload.model.hidden_size / sequence_split(workload, plans)
+    return np.asarray(ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * width)
+
+
+def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
+    """Bytes per token that one layer keeps besides attention scores: inputs and outputs of its norms, and the blocks."""
+    product, model = input_bytes(workload, plans), workload.model
+    first, second = (
+        norm_output_bytes(workload, plans, behind, is_expert=is_expert)
+        for behind in (AdaptedProduct.QKV, AdaptedProduct.FC1)
+    )
+    outputs = np.maximum(first, second) if model.num_layer_norms == 1 else first + second
+    norms = (model.num_blocks_in_turn * ACTIVATION_BYTES + outputs) * model.hidden_size
+    latents = (ACTIVATION_BYTES + product) * _latent_width(workload)
+    attention = _attention(workload, plans) / plans.tensor_parallel
+    split = sequence_split(workload, plans)
+    kept = (norms + latents) / split + attention + _block_width(workload, plans, is_expert=is_expert)
+    kept = kept + separate_width(workload, plans)
+    small = workload.lora.rank * len(workload.lora.targets) if workload.lora else 0
+    return np.asarray(kept + ACTIVATION_BYTES * small)
+
+
+def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
+    """Bytes per token that the feed-forward block keeps, or experts do."""
+    product = input_bytes(workload, plans)
+    block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
+    return np.asarray(block / plans.tensor_parallel)
+
+
+def _attention(workload: Workload, plans: PlanTable) -> Floats:
+    """Bytes per token on all ranks: queries, keys, values and the output.
+
+    Of the output the product behind it keeps a copy in 8 bits with `delayed` scaling (others read it as it is,
+    `save_original_input` of Transformer Engine 2.6), or in 16 where it has come back from other ranks in exchange for heads.
+    Norms of queries and keys keep their inputs, too. Where there are more ranks than key-value heads, ranks hold copies of
+    them.
+    """
+    model, product = workload.model, input_bytes(workload, plans)
+    qk_dim, value_dim = model.attention_dims
+    kv_heads = (
+        model.num_heads
+        if model.latent_attention
+        else np.maximum(workload.attended_kv_heads, plans.tensor_parallel)
+    )
+    values = (model.num_heads + kv_heads) * ((2 if model.qk_norm else 1) * qk_dim + value_dim)
+    is_other = (plans.context_parallel > 1) & (workload.chosen_exchange in ("all_to_all", "hybrid"))
+    copy = np.where(copies_what_is_there(workload, plans), product, np.where(is_other, ACTIVATION_BYTES, 0.0))
+    is_read = keeps_input(workload, AdaptedProduct.PROJ)
+    return np.asarray(ACTIVATION_BYTES * values + is_read * copy * model.num_heads * value_dim)
+
+
+def _latent_width(workload: Workload) -> float:
+    """Values per token of the low-rank queries, keys and values of latent attention."""
+    mla = workload.model.latent_attention
+    return float(mla.key_value_rank + mla.query_rank) if mla else 0.0
+
+
+def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Floats:
+    """Bytes per token of a feed-forward block: outputs of the input matrices, and of the activation with and without gate."""
+    hidden = float(workload.model.ffn_hidden_size if width is None else width)
+    kept = keeps_input(workload, AdaptedProduct.FC2) * product
+    of_gate = ACTIVATION_BYTES if runs_one_by_one(workload) else 0.0
+    return (ACTIVATION_BYTES * (workload.model.num_ffn_matrices - 1) + of_gate + kept) * hidden
+
+
+def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floats:
+    """Bytes per token of routed experts, to each of which a copy of the token goes, and of shared ones.
+
+    Ranks that have parts of the same expert have a copy each. Router weights are applied before the last product, so that
+    its outputs need not be kept (Megatron Core); operators one by one apply them behind it, in 32 bits.
+    """
+    experts = workload.model.experts
+    assert experts is not None
+    inputs = keeps_input(workload, AdaptedProduct.FC1) * product
+    weighed = WIDE_BYTES * workload.model.hidden_size if runs_one_by_one(workload) else 0.0
+    copies = (
+        expert_load(workload, plans)
+        * experts.experts_per_token
+        * (
+            workload.expert_tensor_parallel * inputs * workload.model.hidden_size
+            + _ffn(workload, product, experts.expert_ffn_hidden_size)
+            + weighed
+        )
+    )
+    return copies + _ffn(workload, product, experts.shared_ffn_hidden_size)
+
+
+def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
+    """Bytes per token that modules of attention compute again instead of keeping them, and those of the second block.
+
+    Weight gradients that come later need norms and activations until then, so that these are no less for long.
+    """
+    modules, model = workload.modules_again, workload.model
+    product, split, t = input_bytes(workload, plans), sequence_split(workload, plans), plans.tensor_parallel
+    is_released = ~keeps_restored_inputs(plans)
+    attention, block = np.zeros(len(plans)), np.zeros(len(plans))
+    if model.latent_attention and "mla_up_proj" in modules:
+        qk_dim, value_dim = model.attention_dims
+        heads = ACTIVATION_BYTES * model.num_heads * (2 * qk_dim + value_dim)
+        attention = attention + product * _latent_width(workload) / split + heads / t
+    if model.latent_attention and "layernorm" in modules:
+        attention = attention + is_released * norm_width(
+            workload, plans, AdaptedProduct.QKV, is_expert=is_expert
+        )
+    if ("layernorm" in modules and is_expert) or ("mlp" in modules and not is_expert):
+        block = block + is_released * norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
+    if ("moe" if is_expert else "mlp") in modules:
+        return attention, block + _block_width(workload, plans, is_expert=is_expert)
+    return attention, block + (_expert_modules(workload, plans, product) / t if is_expert else 0.0)
+
+
+def _expert_modules(workload: Workload, plans: PlanTable, product: Floats) -> Floats:
+    """Bytes per token on all ranks that activations of routed experts and shared experts compute again."""
+    experts, modules = workload.model.experts, workload.modules_again
+    assert experts is not None
+    again = np.zeros(len(plans))
+    if "moe_act" in modules:
+        kept = keeps_input(workload, AdaptedProduct.FC2) * product * ~keeps_restored_inputs(plans)
+        copies = expert_load(workload, plans) * experts.experts_per_token
+        again = again + copies * kept * experts.expert_ffn_hidden_size
+    if "shared_experts" in modules:
+        again = again + _ffn(workload, product, experts.shared_ffn_hidden_size)
+    return again
+
+
+def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
+    """Bytes per token that modules keep as their input: the shared rotary key, and what experts get in 16 bits."""
+    modules, mla = workload.modules_again, workload.model.latent_attention
+    instead = np.zeros(len(plans))
+    if mla and "mla_up_proj" in modules:
+        instead = instead + ACTIVATION_BYTES * mla.rope_head_dim
+    if is_expert and "moe" in modules and "layernorm" not in modules:
+        width = ACTIVATION_BYTES * workload.model.hidden_size / sequence_split(workload, plans)
+        instead = instead + width - norm_width(workload, plans, AdaptedProduct.FC1, is_expert=is_expert)
+    return instead
+
+
+def _score_bytes(
+    workload: Workload, plans: PlanTable, bytes_of_score: Mapping[AttentionKernel, float]
+) -> Floats:
+    """Bytes of the attention scores of one layer, which only separate kernels write to memory."""
+    scores = micro_batch_tokens(workload, plans) * workload.sequence_length * workload.model.num_heads
+    return np.asarray(bytes_of_score.get(workload.attention, 0.0) * scores / plans.tensor_parallel)

@@ -1,0 +1,109 @@
+"""What weights and gradients does the layer at work need beside the states that its rank keeps?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.domain.model import ModelShape
+from simulator.domain.plan import PlanTable, shard_group
+from simulator.domain.workload import Workload
+from simulator.layout.casts import gathered_weight_value_bytes
+from simulator.layout.expert_ranks import expert_ranks, routed_shard_group
+from simulator.layout.model_states import FULL_GRADIENT_BYTES, WEIGHT_BYTES
+from simulator.layout.stage_content import StageContent, layer_weights, num_experts, shared_of_layers
+from simulator.table import Booleans, Floats
+
+
+def weights_at_work(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
+    """Returns the gradients of the layer at work, and what ZeRO-3 gathers for it; the output layer is a unit of its own."""
+    gradients = 0.0 if stage.frozen_weights else _gradients_at_work(workload, plans, stage)
+    is_sharded = plans.zero_stage >= 3
+    if not np.any(is_sharded):
+        return gradients + np.zeros_like(stage.has_output)
+    return np.where(is_sharded, _gathered_bytes(workload, plans, stage), 0.0) + gradients
+
+
+def _gradients_at_work(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
+    """Gradients of the layer at work in 16 bits, before they are added up or reduced; adapters have next to none.
+
+    Grouped products of experts make one at a time. ZeRO-3 reduces those of a whole layer in the format of the wire; with
+    `most_gathered_weights` they leave one by one.
+    """
+    model, output = workload.model, _output_weights(workload, plans, stage)
+    one_expert = 1.0 / (num_experts(model) * workload.expert_tensor_parallel)
+    gradients = WEIGHT_BYTES * (_largest_layer(model, plans, stage, routed=one_expert) + output)
+    is_sharded = plans.zero_stage >= 3
+    if not np.any(is_sharded):
+        return gradients
+    if workload.most_gathered_weights is not None:
+        product = np.maximum(_largest_product(model, plans, stage), output)
+        return np.where(is_sharded, WEIGHT_BYTES * product, gradients)
+    shared, routed = _copied(workload, plans, is_cast=False)
+    share = 1.0 / expert_ranks(workload, plans)
+    whole = reduced = _largest_layer(model, plans, stage, routed=np.where(routed, share, one_expert))
+    if not np.all(shared & routed):
+        reduced = _largest_layer(model, plans, stage, shared=shared, routed=routed * share)
+    return np.where(is_sharded, WEIGHT_BYTES * (whole + output) + workload.wire_bytes * reduced, gradients)
+
+
+def _gathered_bytes(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
+    """Bytes that ZeRO-3 gathers: of the layer at work and, prefetching backward, of one more; or of products, if it says so."""
+    model, output = workload.model, _output_weights(workload, plans, stage)
+    is_cast = workload.lora is None and workload.gradient_bytes >= FULL_GRADIENT_BYTES
+    shared, routed = _copied(workload, plans, is_cast=is_cast)
+    layer = _largest_layer(model, plans, stage, shared=shared, routed=routed / expert_ranks(workload, plans))
+    num_layers = 2.0 if workload.weight_prefetch in ("both", "backward") else 1.0
+    layers = np.minimum(num_layers * layer, layer_weights(workload, plans, stage))
+    gathered = gathered_weight_value_bytes(workload, plans) * layers + WEIGHT_BYTES * shared * output
+    if workload.most_gathered_weights is None:
+        return np.asarray(gathered)
+    product = np.maximum(_largest_product(model, plans, stage), output)
+    return np.minimum(gathered, WEIGHT_BYTES * (workload.most_gathered_weights + product))
+
+
+def _copied(workload: Workload, plans: PlanTable, *, is_cast: bool) -> tuple[Booleans, Booleans]:
+    """Which shared and routed weights ZeRO-3 copies for the layer at work, `(n,)` or `(1,)`: those that two ranks share.
+
+    A rank that has them for itself computes with what it keeps (`NoGatherHandle` of DeepSpeed), unless that is a master in
+    32 bits, which it casts. FSDP2 copies them all the same (`tensor.copy_(all_gather_input)`).
+    """
+    if is_cast or workload.sharded_copies == "fsdp-2":
+        every = np.ones(1, dtype=np.bool_)
+        return every, every
+    return shard_group(plans) > 1, routed_shard_group(workload, plans) > 1.0
+
+
+def _output_weights(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
+    """Weights of the output layer on one rank."""
+    weights = workload.model.vocabulary_size * workload.model.hidden_size
+    return np.asarray(stage.has_output * weights / plans.tensor_parallel)
+
+
+def _largest_product(model: ModelShape, plans: PlanTable, stage: StageContent) -> Floats:
+    """Weights of the largest product of a layer on one rank; expert by expert, as their products are."""
+    qk_dim, value_dim = model.attention_dims
+    attention = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
+    dense = np.where(stage.dense_layers > 0, model.ffn_hidden_size, 0)
+    expert = np.where(
+        stage.expert_layers > 0, model.experts.expert_ffn_hidden_size if model.experts else 0, 0
+    )
+    projected = np.where(stage.modules > 0, 2 * model.hidden_size, 0)
+    widest = np.maximum(np.maximum(attention, projected), np.maximum(dense, expert))
+    return np.asarray(model.hidden_size * widest / plans.tensor_parallel)
+
+
+def _largest_layer(
+    model: ModelShape,
+    plans: PlanTable,
+    stage: StageContent,
+    *,
+    shared: Booleans | float = 1.0,
+    routed: Floats | float,
+) -> Floats:
+    """Weights of the larger kind of layer on a stage, with shares of those that every token meets and of routed ones."""
+    dense, expert = shared_of_layers(model, plans)
+    experts = shared * expert + routed * num_experts(model) * model.expert_parameters
+    return np.maximum(
+        np.where(stage.dense_layers > 0, shared * dense, 0.0),
+        np.where(stage.expert_layers > 0, experts, 0.0),
+    )

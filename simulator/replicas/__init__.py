@@ -1,0 +1,1 @@
+"""What do replicas exchange of gradients and weights, and what do copies beside it take?"""

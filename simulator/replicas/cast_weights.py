@@ -1,0 +1,93 @@
+"""What do weights take whose products are in 8 or 4 bits? Their casts, and the bytes in which ranks gather them.
+
+Up to ZeRO-2 a rank casts the weights of its layers to both layouts once per step and keeps them so, as copies or as the weights
+themselves. Where passes gather (`simulator.layout.weight_gathers`) it casts what they gathered, to the layout that each needs
+(torchao, `Float8Linear`).
+
+Ranks that cast ahead of their gathers (`gathers_cast_weights`) cast a share each, which travels in 8 bits, and turn rows into
+columns where products need both. Blocks of MXFP8 cannot be turned: once per step they travel in 16 bits (Megatron Core,
+`reuse_grad_buf_for_mxfp8_param_ag`), in passes by rows forward and by columns backward. What is cast to 4 bits travels in 16.
+Embedding, output layer and adapters are never cast.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.domain.plan import PlanTable, shard_group
+from simulator.domain.workload import Workload
+from simulator.layers.host_time import NUM_PRODUCTS
+from simulator.layout.casts import gathered_weight_value_bytes, gathers_cast_weights, is_cast
+from simulator.layout.chunks import ChunkWeights
+from simulator.layout.expert_ranks import routed_shard_group
+from simulator.layout.model_states import WEIGHT_BYTES
+from simulator.layout.weight_gathers import gathers_in_passes
+from simulator.machine.compute import memory_bound_time_s
+from simulator.machine.rank import Rank
+from simulator.table import Floats
+from simulator.traffic.layer_collectives import Directions
+
+
+def gathered_weight_bytes(
+    workload: Workload, plans: PlanTable, weights: ChunkWeights
+) -> tuple[Floats, Floats]:
+    """Returns the bytes of a rank's shared and routed weights as they are gathered, `(n, C)` each."""
+    if not workload.gathers_cast_weights:  # all in 16 bits, which the search asks for often
+        return WEIGHT_BYTES * weights.shared_on_rank(plans), WEIGHT_BYTES * weights.routed_on_rank(
+            workload, plans
+        )
+    value_bytes = gathered_weight_value_bytes(workload, plans)[:, None]
+    shared, routed = _cast_weights(workload, plans, weights)
+    return WEIGHT_BYTES * weights.never_cast_on_rank(plans) + value_bytes * shared, value_bytes * routed
+
+
+def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
+    """Returns the bytes that a rank moves to cast its weights once per step, `(n, C)`; none where passes gather them."""
+    workload, plans = rank.workload, rank.plans
+    shared, routed = _cast_weights(workload, plans, weights)
+    one, transposed = (each[:, None] for each in _cast_bytes(rank))
+    ranks, routed_ranks = _shards(workload, plans)
+    by_shares = one * (shared / ranks + routed / routed_ranks) + transposed * (shared + routed)
+    is_by_shares = (gathers_cast_weights(workload, plans) & (plans.zero_stage >= 1))[:, None]
+    whole = np.where(is_by_shares, by_shares, rank.cast_bytes[:, None] * (shared + routed))
+    return np.where(gathers_in_passes(workload, plans)[:, None], 0.0, whole)
+
+
+def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
+    """Returns the casts of weights `(1, k)` that passes gather, of one micro-batch forward and backward, `(k, n)` each."""
+    workload, plans = rank.workload, rank.plans
+    shared, routed = (each.T for each in _cast_weights(workload, plans, weights))
+    ranks, routed_ranks = (each.T for each in _shards(workload, plans))
+    one, transposed = _cast_bytes(rank)
+    is_by_shares = gathers_cast_weights(workload, plans)
+    of_one = one * np.where(is_by_shares, shared / ranks + routed / routed_ranks, shared + routed)
+    turned = np.where(is_by_shares, transposed * (shared + routed), 0.0)
+    return _in_passes_s(rank, of_one), _in_passes_s(rank, of_one + turned)
+
+
+def _in_passes_s(rank: Rank, num_bytes: Floats) -> Floats:
+    is_sharded = is_cast(rank.plans) & gathers_in_passes(rank.workload, rank.plans)
+    num_kernels = NUM_PRODUCTS * rank.kernels_per_cast * np.sign(num_bytes)
+    return memory_bound_time_s(
+        num_bytes=is_sharded * num_bytes,
+        memory_bytes_per_s=rank.offers.memory_bytes_per_s,
+        constants=rank.kernels,
+        num_kernels=is_sharded * num_kernels,
+    )
+
+
+def _cast_bytes(rank: Rank) -> tuple[Floats, Floats]:
+    """Bytes moved to cast a weight to one layout, and to make the other of it, `(n,)` each."""
+    one, transposed = rank.constants.one_layout_shares[rank.constants.pair(rank.plans)].T
+    return rank.cast_bytes * one, rank.cast_bytes * transposed
+
+
+def _cast_weights(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> tuple[Floats, Floats]:
+    """Shared and routed weights of a rank that may be cast, whole, `(n, C)` each."""
+    shared = weights.shared_on_rank(plans) - weights.never_cast_on_rank(plans)
+    return shared, weights.routed_on_rank(workload, plans)
+
+
+def _shards(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
+    """Ranks that share a copy of shared and of routed weights, `(n, 1)` each."""
+    return shard_group(plans)[:, None].astype(np.float64), routed_shard_group(workload, plans)[:, None]

@@ -1,0 +1,51 @@
+"""How often does something stop a job, by kind, and how many nodes does it take? The fleet's figures per second of up-time.
+
+Rates of a node count nodes of eight accelerators; larger or smaller nodes fail in proportion. Domains hold nodes as they
+are. Nodes that a landlord takes back count as failed ones. Of a node's failures some leave its memory intact (process
+faults); the others take the node out of service, failures of a domain all nodes in it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.domain.reliability import GPUS_PER_COUNTED_NODE, Reliability
+from simulator.run.columns import Interruption
+from simulator.table import Floats, Integers
+from simulator.units import DAY
+
+
+def interruption_rates_per_s(
+    fleet: Reliability, num_gpus: Integers, gpus_per_node: Integers, reclaims_per_1000_node_days: Floats
+) -> dict[Interruption, Floats]:
+    """Returns the interruptions of jobs per second of up-time, by kind, `(n,)`.
+
+    Args:
+        fleet: its figures.
+        num_gpus: accelerators that train, `(n,)`.
+        gpus_per_node: of a node as it is, `(n,)`.
+        reclaims_per_1000_node_days: how often a landlord takes such a node back, `(n,)`.
+    """
+    nodes = num_gpus / GPUS_PER_COUNTED_NODE
+    failures = nodes * fleet.failures_per_1000_node_days
+    # A rack holds nodes as they are, whatever they hold; so does what a landlord takes back.
+    own_nodes = num_gpus / gpus_per_node
+    domains = np.ceil(np.ceil(own_nodes) / fleet.nodes_per_domain)
+    per_1000_days = {
+        Interruption.PROCESS_FAULT: failures * fleet.process_fault_fraction,
+        Interruption.NODE_FAULT: failures * (1.0 - fleet.process_fault_fraction)
+        + own_nodes * reclaims_per_1000_node_days,
+        Interruption.DOMAIN_FAULT: domains * fleet.domain_failures_per_1000_domain_days,
+        Interruption.PLANNED: nodes * fleet.planned_stops_per_1000_node_days,
+    }
+    return {kind: rate / (1000.0 * DAY) for kind, rate in per_1000_days.items()}
+
+
+def nodes_of_domain(fleet: Reliability, num_gpus: Integers, gpus_per_node: Integers) -> Floats:
+    """Returns the nodes of a job in one failure domain, `(n,)`."""
+    return np.minimum(fleet.nodes_per_domain, np.ceil(num_gpus / gpus_per_node))
+
+
+def lost_nodes_per_s(rates: dict[Interruption, Floats], domain_nodes: Floats) -> Floats:
+    """Returns how many nodes go out of service in a second, `(n,)`; process faults take none."""
+    return np.asarray(rates[Interruption.NODE_FAULT] + domain_nodes * rates[Interruption.DOMAIN_FAULT])

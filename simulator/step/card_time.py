@@ -1,0 +1,160 @@
+"""How long are network cards busy with the traffic inside a pass, and what does other traffic over them wait for?
+
+Tensor, context and expert parallelism, sends between stages and the replicas of one job use the same cards. Bytes that are
+on a card at the same time take the sum of their times. With x the pass of a chunk, w what its own collectives need of the
+cards, y a stream of the replicas beside it in K pieces, and q a send,
+
+    end = max(x + y/K, x/K + y + w (K-1)/K)            own traffic after the first piece goes before the rest
+    y + q                                              gradients of a chunk, with its last send to the chunk before
+    cover = x - w                                      of a pass, for the shards of ZeRO that travel behind it
+    send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
+
+as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from simulator.compiled import compiled
+from simulator.domain.links import LinkConstants
+from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
+from simulator.domain.plan import Recompute
+from simulator.layers.input_gradients import entered_in_layer, entered_in_output, gathered_again_s
+from simulator.layers.recomputed_modules import repeats_block, repeats_core, repeats_exchange
+from simulator.layers.token_prediction import projection_card_s
+from simulator.layout.expert_ranks import expert_ranks
+from simulator.machine.rank import Rank, members_in_domain
+from simulator.memory.predicted_tokens import plans_of_modules
+from simulator.step.parts import Part, rank_of_part
+from simulator.table import Booleans, Floats, Integers, total
+from simulator.traffic.adapter_exchange import adapter_exchange_s
+from simulator.traffic.context_exchange import context_exchange_s
+from simulator.traffic.expert_exchange import exchange_alone_s
+from simulator.traffic.layer_collectives import (
+    Directions,
+    entering_s,
+    layer_s,
+    leaving_s,
+    repeated_s,
+)
+
+
+def uses_cards(rank: Rank) -> bool:
+    """Returns whether the layers of any design have collectives that leave a link domain."""
+    plans = rank.plans
+    experts = np.where(plans.expert_parallel > 1, expert_ranks(rank.workload, plans), 1)
+    beside = plans.tensor_parallel * plans.context_parallel
+    return bool(np.any(leaves_domain(rank, 1, beside) | leaves_domain(rank, 1, experts)))
+
+
+def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
+    """Returns the seconds of card time of one micro-batch in parts of the model, forward and backward, `(n,)`."""
+    cards = _over_cards_alone(rank)
+    return [_part_card_s(cards, kind) for kind in kinds]
+
+
+def _part_card_s(cards: Rank, kind: Part) -> Directions:
+    if kind is Part.EMBEDDING:
+        return leaving_s(cards)
+    if kind is Part.OUTPUT:
+        number, (forward_s, backward_s) = cards.workload.model.num_predicted_tokens, entering_s(cards)
+        return number * forward_s, number * (backward_s + gathered_again_s(cards, [entered_in_output(cards)]))
+    if kind is Part.MODULE:
+        return _module_card_s(cards)
+    return _layer_card_s(rank_of_part(cards, kind), is_expert=kind.has_experts)
+
+
+def _module_card_s(cards: Rank) -> Directions:
+    """A module of multi-token prediction with its layer."""
+    in_layer = replace(cards, plans=plans_of_modules(cards.workload, cards.plans))
+    layer_s = _layer_card_s(in_layer, is_expert=cards.workload.model.has_expert_modules)
+    own_s = projection_card_s(cards)
+    return own_s[0] + layer_s[0], own_s[1] + layer_s[1]
+
+
+def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
+    """One layer, what hides behind its computation included."""
+    none_s = np.zeros(len(cards.plans))
+    tensor_s, adapters_s = (
+        layer_s(cards, is_expert=is_expert),
+        adapter_exchange_s(cards, tuple(AdaptedProduct)),
+    )
+    context_s = context_exchange_s(cards, (none_s, none_s))
+    expert_s = exchange_alone_s(cards) if is_expert else (none_s, none_s)
+    forward_s, backward_s = (
+        total(traffic) for traffic in zip(tensor_s, adapters_s, context_s, expert_s, strict=True)
+    )
+    backward_s = backward_s + gathered_again_s(cards, entered_in_layer(cards, is_expert=is_expert))
+    is_full = cards.plans.recompute == Recompute.FULL.code
+    block_s = repeated_s(cards) + adapter_exchange_s(cards, FEED_FORWARD_PRODUCTS)[0]
+    again_s = is_full * forward_s + repeats_block(cards, is_expert=is_expert) * block_s
+    again_s = again_s + repeats_core(cards) * context_s[0]
+    if is_expert:
+        again_s = again_s + repeats_exchange(cards) * expert_s[0]
+    return forward_s, backward_s + again_s
+
+
+def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> Booleans:
+    """Returns whether a group whose ranks are `stride` apart has members in several link domains, `(n,)`."""
+    return np.asarray(members_in_domain(rank, stride, group_size) < group_size)
+
+
+def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integers) -> Floats:
+    """Returns how long a stream would take that, alone on the cards, ends when this one does beside a pass's own traffic.
+
+    Alone it ends at F(y) = max(x + y/K, x/K + y), beside own traffic at E (see above); F is turned around.
+
+    Args:
+        stream_s: y, of every chunk `(n, C)`.
+        pass_s: x, likewise.
+        own_s: w, likewise; 0 leaves the stream as it is.
+        num_pieces: K, likewise; with 0 or 1 nothing travels beside the pass.
+    """
+    stream_s, pass_s, own_s = (np.ascontiguousarray(times_s) for times_s in (stream_s, pass_s, own_s))
+    return _longer_s(stream_s, pass_s, own_s, np.ascontiguousarray(num_pieces))
+
+
+@compiled
+def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integers) -> Floats:
+    longer_s = stream_s.copy()
+    for row in range(stream_s.shape[0]):
+        for chunk in range(stream_s.shape[1]):
+            if stream_s[row, chunk] > 0.0 and own_s[row, chunk] > 0.0:
+                alone_s, beside_s = stream_s[row, chunk], pass_s[row, chunk]
+                piece = 1.0 / max(1, num_pieces[row, chunk])
+                waits_s = np.minimum(own_s[row, chunk], beside_s) * (1.0 - piece)
+                end_s = np.maximum(beside_s + piece * alone_s, piece * beside_s + alone_s + waits_s)
+                turned_s = np.minimum(end_s - piece * beside_s, (end_s - beside_s) / piece)
+                longer_s[row, chunk] = np.maximum(alone_s, turned_s)
+    return longer_s
+
+
+def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
+    """Returns gradients of chunks `(n, C)` that share the cards with the last send, `(n,)`, to the chunk before.
+
+    The first chunk sends nothing back.
+    """
+    if not send_card_s.any():
+        return stream_s
+    longer_s = stream_s.copy()
+    longer_s[:, 1:] += (stream_s[:, 1:] > 0.0) * send_card_s[:, None]
+    return longer_s
+
+
+def _over_cards_alone(rank: Rank) -> Rank:
+    """Returns ranks on a network on which only the bytes through the fabric take time."""
+    links, nothing = rank.links, np.zeros(len(rank.plans))
+    only_cards: LinkConstants = replace(
+        links,
+        intra_bytes_per_s=np.full_like(links.intra_bytes_per_s, np.inf),
+        intra_latency_s=nothing,
+        intra_hop_s=nothing,
+        intra_ramp_s=nothing,
+        inter_latency_s=nothing,
+        inter_member_s=nothing,
+    )
+    return replace(rank, links=only_cards)

@@ -1,0 +1,103 @@
+"""Which parts is a model made of, how often has each chunk each of them, and which weights has it?
+
+A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
+in the backward pass come before those that keep their activations, dense ones before those with experts. Modules of
+multi-token prediction come behind all layers; the output layer has the logits of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import Enum
+
+import numpy as np
+
+from simulator.domain.model import ModelShape, PartWeights
+from simulator.domain.plan import PlanTable
+from simulator.domain.workload import Workload
+from simulator.layout.chunks import Chunks, ChunkWeights
+from simulator.layout.recomputed_layers import KeptLayers, without_recompute
+from simulator.layout.trained_weights import StepWeights
+from simulator.machine.rank import Rank
+from simulator.table import Floats
+
+
+class Part(Enum):
+    """Kinds of parts, in the order in which a micro-batch passes them."""
+
+    EMBEDDING = "embedding"
+    DENSE = "layer with an ordinary feed-forward block"
+    KEPT_DENSE = "the same that keeps all activations although its plan recomputes others"
+    EXPERT = "layer with routed experts"
+    KEPT_EXPERT = "the same that keeps all activations"
+    MODULE = "module of multi-token prediction with its layer"
+    OUTPUT = "output layer"
+
+    @property
+    def has_layer(self) -> bool:
+        """Whether it is neither end of the model."""
+        return self not in (Part.EMBEDDING, Part.OUTPUT)
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether it is a layer with routed experts; modules are of the kind of their model's last layer."""
+        return self in (Part.EXPERT, Part.KEPT_EXPERT)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it keeps what others of its kind compute again."""
+        return self in (Part.KEPT_DENSE, Part.KEPT_EXPERT)
+
+
+def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dict[Part, Floats]:
+    """Returns how often every chunk has each kind of part, `(n, C)`, in the order of the model.
+
+    Kinds that the model has not, and layers that keep their activations where no design has any, are left out.
+    """
+    kept = KeptLayers.of(workload, plans, chunks)
+    counts = {
+        Part.EMBEDDING: chunks.is_first.astype(np.float64, order="C"),
+        Part.DENSE: chunks.num_dense_layers - kept.dense if kept else chunks.num_dense_layers,
+    }
+    if kept:
+        counts[Part.KEPT_DENSE] = kept.dense
+    if workload.model.experts:
+        counts[Part.EXPERT] = chunks.num_expert_layers - kept.expert if kept else chunks.num_expert_layers
+        if kept:
+            counts[Part.KEPT_EXPERT] = kept.expert
+    if workload.model.num_mtp_layers:
+        counts[Part.MODULE] = chunks.num_mtp_layers
+    return {**counts, Part.OUTPUT: chunks.is_last.astype(np.float64, order="C")}
+
+
+def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
+    """Returns the weights of k kinds of parts, `(1, k)`; adapters stand in those that have layers."""
+    rows = [_weights_of_part(workload.model, kind) for kind in kinds]
+    shared, routed, whole, never_cast = np.array(rows, dtype=np.float64).T[:, None]
+    weights = ChunkWeights(
+        shared=shared, routed=routed, whole=whole if whole.any() else 0.0, never_cast=never_cast
+    )
+    return StepWeights.adapted(workload, weights, np.array([[float(kind.has_layer) for kind in kinds]]))
+
+
+def _weights_of_part(model: ModelShape, part: Part) -> PartWeights:
+    """Weights of one part; the copy of a tied embedding is none of them."""
+    if part is Part.EMBEDDING:
+        return PartWeights(shared=model.embedding_parameters, never_cast=model.embedding_parameters)
+    if part is Part.OUTPUT:
+        return PartWeights(shared=model.output_parameters, never_cast=model.output_parameters)
+    if part is Part.MODULE:
+        return model.mtp_weights
+    if part.has_experts and model.experts:
+        return PartWeights(
+            shared=model.expert_layer_shared_parameters,
+            routed=model.experts.num_experts * model.expert_parameters,
+            whole=model.expert_layer_whole_parameters,
+        )
+    return PartWeights(shared=model.dense_layer_parameters, whole=model.dense_layer_whole_parameters)
+
+
+def rank_of_part(rank: Rank, part: Part) -> Rank:
+    """Returns ranks whose plans compute again what they do of a part."""
+    return replace(rank, plans=without_recompute(rank.plans)) if part.is_kept else rank

@@ -1,0 +1,223 @@
+"""How much longer are passes because weights are gathered, and gradients reduced, layer by layer in every micro-batch?
+
+A rank has one queue of collectives: gathers and reductions of a group share a communicator, which runs one after the other
+in the order in which they were issued, whatever streams they came from (NCCL; PyTorch pull request 186335 for FSDP2). That
+order is, with the parts 1 to n of a pass in their turns, x their time, g their gathers and r their reductions,
+
+    forward     g(1), g(2), ... g(n)                            g(i + 1) is issued when part i begins
+    backward    g(1), g(2), r(1), g(3), r(2), ... r(n)          likewise, r(i) when it ends
+
+Part i + 1 begins when part i and what is queued beside it are done, so that both directions are sums over parts:
+
+    forward     g(1) + sum of beside(x(i), g(i + 1))
+    backward    first + sum of beside(x(i), r(i - 1) + g(i + 1)) + r(n)
+    beside(x, t) = max(x + s min(x, t), t)                      s = CORE_SHARE, the cores that traffic takes
+
+with nothing for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
+pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
+that is a forward pass, but waits for the reductions of a backward pass: under GPipe it shows m - 1 times, while the step has
+m + p - 1 backward passes one behind the other. Without prefetch backward part i + 1 waits for its gather, which waits for
+r(i), so that neither hides. Nor do reductions on the stream of the computation (`overlaps_gradient_sync` false).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.compiled import compiled, inner
+from simulator.domain.plan import PlanTable, Schedule
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.machine.rank import Rank
+from simulator.replicas.replica_sync import ReplicaTraffic
+from simulator.step.model_parts import ModelParts
+from simulator.step.parts import Part
+from simulator.table import Booleans, Floats, Integers
+from simulator.traffic.layer_collectives import CORE_SHARE, Directions
+
+IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
+"""What the first gather of a backward pass is: none, beside the end of a forward pass, or behind a backward pass."""
+
+
+def shards_s(
+    rank: Rank, parts: ModelParts, traffic: ReplicaTraffic | None, cards_s: list[Directions] | None
+) -> Directions:
+    """Returns what of the gathers and reductions of ZeRO-2 and ZeRO-3 shows in every chunk and micro-batch, `(n, C)` a way.
+
+    Args:
+        rank: the rank.
+        parts: the parts of its model.
+        traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
+        cards_s: seconds in which the collectives of each part keep the cards from the shards, `(n,)`; `None`: none do.
+    """
+    shown_s = np.zeros_like(parts.counts[Part.OUTPUT]), np.zeros_like(parts.counts[Part.OUTPUT])
+    if traffic is None:
+        return shown_s
+    prefetch, counts = rank.workload.weight_prefetch, np.stack(list(parts.counts.values()))
+    gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
+    reduced_s = traffic.backward_s - gathered_back_s
+    if not rank.workload.overlaps_gradient_sync:  # they are on the stream of the computation
+        shown_s[1][:] += np.einsum("knc,nk->nc", counts, reduced_s)
+        reduced_s = np.zeros_like(reduced_s)
+    _add_shown(
+        shown_s,
+        counts,
+        _covers_s(parts, cards_s),
+        (traffic.forward_s, gathered_back_s, reduced_s),
+        (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
+        first_gathers(rank.plans),
+        _shares_behind(rank),
+        reduces_in_every_pass(rank.plans),
+    )
+    return shown_s
+
+
+def first_gathers(plans: PlanTable) -> Integers:
+    """Returns what the first gather of a backward pass is, `(n,)`.
+
+    FSDP keeps the weights of the root (`_post_forward_reshard`), torchtitan those of the output layer, DeepSpeed what is
+    needed again soon (`stage3_max_reuse_distance`), for the backward pass that follows.
+    """
+    is_behind = plans.pipeline_schedule == Schedule.GPIPE.code
+    return np.where(plans.pipeline_parallel == 1, IS_WHOLE, np.where(is_behind, IS_BEHIND, IS_AHEAD))
+
+
+def _shares_behind(rank: Rank) -> Floats:
+    """Returns the share of the backward passes under GPipe whose first gather waits for the pass before, `(n,)`.
+
+    Those of the first micro-batch are ahead of it, while stages wait.
+    """
+    num_passes = num_micro_batches(rank.workload, rank.plans)
+    return (num_passes - 1.0) / (num_passes + rank.plans.pipeline_parallel - 1.0)
+
+
+def reduces_in_every_pass(plans: PlanTable) -> Booleans:
+    """Returns whether no gradients are left whole for another micro-batch, as ZeRO-2 does in pipelines, `(n,)`."""
+    return np.asarray((plans.zero_stage == 3) | (plans.pipeline_parallel == 1))
+
+
+def _covers_s(parts: ModelParts, cards_s: list[Directions] | None) -> Directions:
+    """Time of every part that traffic of shards may hide behind, `(k, n)` a way."""
+    forward_s = np.stack([times.forward_s for times in parts.times.values()])
+    backward_s = np.stack([times.backward_s for times in parts.times.values()])
+    if cards_s is None:
+        return forward_s, backward_s
+    forward_cards_s, backward_cards_s = (np.stack(way) for way in zip(*cards_s, strict=True))
+    return np.maximum(0.0, forward_s - forward_cards_s), np.maximum(0.0, backward_s - backward_cards_s)
+
+
+@compiled
+def _add_shown(
+    shown_s: Directions,
+    counts: Floats,
+    covers_s: Directions,
+    traffic_s: tuple[Floats, Floats, Floats],
+    prefetches: tuple[bool, bool],
+    first_gather: Integers,
+    share_behind: Floats,
+    reduces_always: Booleans,
+) -> None:
+    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
+
+    Counts of parts, which follow each other in the order of the model, are `(k, n, C)`.
+    """
+    gathers_s, gathers_back_s, reductions_s = traffic_s
+    order = np.arange(len(counts))
+    backward = order[::-1]
+    for row in range(shown_s[0].shape[0]):
+        cover_s, cover_back_s = covers_s[0][:, row], covers_s[1][:, row]
+        gather_s, gather_back_s, reduce_s = gathers_s[row], gathers_back_s[row], reductions_s[row]
+        if not (np.any(gather_s > 0.0) or np.any(reduce_s > 0.0)):
+            continue
+        none = np.zeros_like(reduce_s)
+        for chunk in range(shown_s[0].shape[1]):
+            if chunk > 0 and _is_alike(counts, row, chunk):
+                for shown in shown_s:
+                    shown[row, chunk] = shown[row, chunk - 1]
+                continue
+            number = counts[:, row, chunk]
+            is_back = False
+            shown_s[0][row, chunk] += _pass_s(order, number, cover_s, gather_s, none, prefetches[0], is_back)
+            last = _last(number)
+            if last < 0:
+                continue
+            back_s = gather_back_s[last]
+            if first_gather[row] == IS_WHOLE:
+                back_s = 0.0
+            elif prefetches[1]:
+                is_ahead = first_gather[row] == IS_AHEAD
+                back_s = _shown_s(cover_s[last], back_s) if is_ahead else share_behind[row] * back_s
+            if reduces_always[row]:
+                is_back = True
+                back_s += _pass_s(
+                    backward, number, cover_back_s, gather_back_s, reduce_s, prefetches[1], is_back
+                )
+            else:
+                back_s += _shown_s(np.sum(number * cover_back_s), np.sum(number * reduce_s))
+            shown_s[1][row, chunk] += back_s
+
+
+@inner
+def _is_alike(counts: Floats, row: int, chunk: int) -> bool:
+    """Returns whether a chunk has as many parts of every kind as the one before it, as most chunks of a model have."""
+    num_unlike = 0
+    for kind in range(len(counts)):
+        num_unlike += counts[kind, row, chunk] != counts[kind, row, chunk - 1]
+    return num_unlike == 0
+
+
+@inner
+def _last(number: Floats) -> int:
+    """Returns the last kind of part of a chunk, -1 where it has none."""
+    found = -1
+    for kind in range(len(number)):
+        if number[kind] > 0.0:
+            found = kind
+    return found
+
+
+@inner
+def _pass_s(
+    order: Integers,
+    number: Floats,
+    cover_s: Floats,
+    gather_s: Floats,
+    reduce_s: Floats,
+    prefetches: bool,
+    is_back: bool,
+) -> float:
+    """Returns what shows of the traffic of one pass; of a backward pass without the first gather."""
+    total_s, before_s = 0.0, 0.0
+    previous = -1  # the last part so far, whose traffic beside it waits for what follows
+    for kind in order:
+        if number[kind] <= 0.0:
+            continue
+        if previous >= 0:
+            total_s += _until_gathered_s(cover_s[previous], before_s, gather_s[kind], prefetches)
+            before_s = reduce_s[previous]
+        elif not is_back:
+            total_s += gather_s[kind]
+        if number[kind] > 1.0:
+            total_s += _until_gathered_s(cover_s[kind], before_s, gather_s[kind], prefetches)
+            before_s = reduce_s[kind]
+            once_s = _until_gathered_s(cover_s[kind], before_s, gather_s[kind], prefetches)
+            total_s += (number[kind] - 2.0) * once_s
+        previous = kind
+    if previous < 0:
+        return 0.0
+    waits = not prefetches and gather_s[previous] > 0.0
+    last_s = before_s if waits else _shown_s(cover_s[previous], before_s)
+    return float(total_s + last_s + reduce_s[previous])
+
+
+@inner
+def _until_gathered_s(cover_s: float, before_s: float, gather_s: float, prefetches: bool) -> float:
+    """Returns how much longer a part is until the next one has its weights, with a reduction `before_s` in the queue."""
+    if prefetches or gather_s == 0.0:
+        return _shown_s(cover_s, before_s + gather_s)
+    return before_s + gather_s
+
+
+@inner
+def _shown_s(cover_s: float, traffic_s: float) -> float:
+    """Returns how much longer a part is with traffic beside it: `simulator.traffic.layer_collectives.exposed_s`, compiled."""
+    return max(CORE_SHARE * min(cover_s, traffic_s), traffic_s - cover_s)

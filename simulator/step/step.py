@@ -1,0 +1,328 @@
+"""How long does one optimizer step take, and what is the time spent on?
+
+Layer times become chunk times, the pipeline kernel plays every forward and backward of every stage and
+micro-batch, and the optimizer runs behind the slowest stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from simulator.domain.plan import shard_group, splits_backward
+from simulator.layout.chunks import Chunks, weights_on_stage
+from simulator.layout.expert_ranks import routed_shard_group
+from simulator.layout.micro_batches import num_micro_batches
+from simulator.layout.trained_weights import StepWeights
+from simulator.layout.update_bytes import update_bytes
+from simulator.machine.compute import memory_bound_time_s
+from simulator.machine.rank import Rank
+from simulator.pipeline.schedule import PipelineColumns, play_pipelines
+from simulator.replicas.replica_sync import ReplicaTraffic, tied_gradient_s
+from simulator.row_sums import sum_columns
+from simulator.step.card_time import (
+    beside_own_traffic_s,
+    leaves_domain,
+    parts_card_s,
+    uses_cards,
+    with_last_send_s,
+)
+from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
+from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.step.model_parts import ExposedTimes, ModelParts
+from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
+from simulator.step.once_per_step import once_per_step_bytes
+from simulator.step.shard_passes import shards_s
+from simulator.step.whole_gradients import whole_gradient_s
+from simulator.table import Floats, Table, total
+from simulator.traffic.layer_collectives import Directions
+from simulator.traffic.stage_sends import send_card_s, send_s, sends_block
+
+NUM_OPTIMIZER_KERNELS = 50.0
+"""Launches of one fused optimizer step with gradient norm and clipping; estimate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTable(Table):
+    """One step by what the average GPU spends it on, seconds `(n,)`; the parts sum to `step_time_s`."""
+
+    step_time_s: Floats
+    compute_s: Floats
+    """Matrix products, attention, memory-bound operators and recomputation."""
+    tensor_comm_s: Floats
+    """Exposed collectives of tensor and context parallelism."""
+    expert_comm_s: Floats
+    """Exposed all-to-alls of expert parallelism."""
+    shard_comm_s: Floats
+    """Exposed gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch."""
+    host_copy_s: Floats
+    """Exposed copies of activations to main memory and back."""
+    pipeline_send_s: Floats
+    """Time in which sends between stages block."""
+    gradient_sync_s: Floats
+    """Exposed synchronisation of gradients and parameters between replicas: by how much the step is longer for it,
+    whichever stage it holds up first."""
+    pipeline_bubble_s: Floats
+    """Waiting for other stages, as long as without that synchronisation."""
+    optimizer_s: Floats
+    """Optimizer step."""
+
+
+def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
+    """Returns the step of each design."""
+    made = _Made.of(rank, chunks)
+    parts = made.parts
+    times = play_pipelines(**made.pipeline)
+    stages = rank.plans.pipeline_parallel
+    per_gpu = num_micro_batches(rank.workload, rank.plans) / stages
+    busy_s, send_s = sum_columns(times.busy_s) / stages, sum_columns(times.send_busy_s) / stages
+    # A number format that the accelerator lacks has no busy time; the pipeline would play on without it.
+    step_s = np.where(np.isnan(busy_s), np.nan, times.step_s)
+    waiting_s = step_s - times.exposed_sync_s - busy_s - send_s
+    behind_s, optimizer_s = (
+        made.lent_s + whole_gradient_s(rank, chunks, made.weights.trained) + tied_gradient_s(rank),
+        _optimizer_s(rank, chunks, made.weights),
+    )
+    return StepTable(
+        step_time_s=step_s + behind_s + optimizer_s,
+        compute_s=parts.total("forward_compute_s", "backward_compute_s") * per_gpu,
+        tensor_comm_s=parts.total("forward_tensor_comm_s", "backward_tensor_comm_s") * per_gpu,
+        expert_comm_s=parts.total("forward_expert_comm_s", "backward_expert_comm_s") * per_gpu
+        - times.hidden_s / stages,
+        shard_comm_s=sum_columns(total(made.shards_s)) * per_gpu,
+        host_copy_s=sum_columns(total(made.copies_s)) * per_gpu,
+        pipeline_send_s=send_s,
+        gradient_sync_s=times.exposed_sync_s + behind_s,
+        pipeline_bubble_s=np.maximum(0.0, waiting_s),  # rounding must not make it negative
+        optimizer_s=optimizer_s,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepParts:
+    """What one step is played from, one row for each design: the pipeline, and what comes behind it."""
+
+    pipeline: PipelineColumns
+    """What `simulator.pipeline.schedule` plays."""
+    forward: ExposedTimes
+    """Shares of `chunk_forward_s`."""
+    backward: ExposedTimes
+    """Shares of `chunk_backward_s`."""
+    lent_s: Floats
+    """`(n,)` what the step takes longer because traffic of the replicas takes cores from passes."""
+    whole_gradient_s: Floats
+    """`(n,)` sums between tensor-parallel ranks of gradients of weights that each holds whole."""
+    tied_gradient_s: Floats
+    """`(n,)` all-reduce of a tied embedding between first and last stage."""
+    optimizer_s: Floats
+    """`(n,)` optimizer step."""
+
+
+def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
+    """Returns what `simulate_step` plays the step of each design from."""
+    made = _Made.of(rank, chunks)
+    (forward_shards_s, backward_shards_s), (forward_copies_s, backward_copies_s) = (
+        made.shards_s,
+        made.copies_s,
+    )
+    return StepParts(
+        pipeline=made.pipeline,
+        forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
+        backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
+        lent_s=made.lent_s,
+        whole_gradient_s=whole_gradient_s(rank, chunks, made.weights.trained),
+        tied_gradient_s=tied_gradient_s(rank),
+        optimizer_s=_optimizer_s(rank, chunks, made.weights),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """The pipelines of designs, and what they are made of."""
+
+    parts: ModelParts
+    weights: StepWeights
+    shards_s: Directions
+    """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
+    copies_s: Directions
+    """Exposed copies of activations, `(n, C)` a way."""
+    pipeline: PipelineColumns
+    lent_s: Floats
+    """What the step takes longer because traffic of the replicas takes cores from passes, `(n,)`."""
+
+    @classmethod
+    def of(cls, rank: Rank, chunks: Chunks) -> Self:
+        parts = ModelParts.of(rank, chunks)
+        weights = StepWeights.of(rank.workload, rank.plans, chunks)
+        layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
+        parts_s = parts_card_s(rank, parts.kinds) if uses_cards(rank) else None
+        cards_s = _own_card_s(parts, parts_s)
+        is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
+        by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
+        shown_s, copies_s = _exposed_behind(rank, parts, by_parts, layers_s, parts_s)
+        passes_s = _added(layers_s, shown_s, copies_s)
+        once_s = once_per_step_s(rank, parts, weights, by_parts)
+        buckets = Buckets.of(rank, parts, weights)
+        busy_s = cards_s, _with_shards(rank, parts, by_parts, cards_s)
+        pipeline = _columns(rank, parts, buckets, once_s, passes_s, busy_s)
+        return cls(
+            parts=parts,
+            weights=weights,
+            shards_s=shown_s,
+            copies_s=copies_s,
+            pipeline=pipeline,
+            lent_s=lent_to_replicas_s(pipeline, splits_backward(rank.plans), replicas_core_share(rank)),
+        )
+
+
+def _columns(
+    rank: Rank,
+    parts: ModelParts,
+    buckets: Buckets,
+    once_s: Directions,
+    passes_s: Directions,
+    busy_s: tuple[Directions | None, Directions | None],
+) -> PipelineColumns:
+    """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does.
+
+    Cards are busy with collectives inside passes, and with shards behind them, for which copies of hybrid sharding wait, too.
+    """
+    cards_s, with_shards_s = busy_s
+    gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, with_shards_s, buckets)
+    (forward_s, backward_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
+    return {
+        "schedule": rank.plans.pipeline_schedule,
+        "num_stages": rank.plans.pipeline_parallel,
+        "num_chunks_per_stage": rank.plans.virtual_pipeline,
+        "num_micro_batches": num_micro_batches(rank.workload, rank.plans),
+        "group_size": rank.plans.interleaved_group_size,
+        "chunk_forward_s": forward_s,
+        "chunk_backward_s": backward_s,
+        "chunk_weight_gradient_s": parts.weight_gradients(rank),
+        "chunk_hidden_forward_s": hidden_s[0],
+        "chunk_hidden_backward_s": hidden_s[1],
+        "send_s": _sends_s(rank, passes_s, cards_s),
+        "send_blocks_sender": sends_block(rank),
+        "gradient_sync_s": gradient_s,
+        "parameter_gather_s": parameter_s,
+        "num_overlap_buckets": buckets.gradients,
+        "num_gather_buckets": buckets.parameters,
+    }
+
+
+def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directions | None:
+    """Card time of the collectives inside the passes of every chunk, `(n, C)` a way; `None`: none leaves its domain."""
+    if parts_s is None:
+        return None
+    forward_s, backward_s = zip(*parts_s, strict=True)
+    return parts.weighted(forward_s), parts.weighted(backward_s)
+
+
+def _with_shards(
+    rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
+) -> Directions | None:
+    """Own card time, and that of shards behind passes under hybrid sharding, where they leave their domain, `(n, C)` a way."""
+    plans = rank.plans
+    if by_parts is None or not plans.shard_ranks.any():
+        return cards_s
+    is_far = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & (plans.shard_ranks > 0)
+    if not is_far.any():
+        return cards_s
+    shards_s = is_far[:, None] * parts.weighted(by_parts.backward_s.T)
+    forward_s, backward_s = (np.zeros_like(shards_s),) * 2 if cards_s is None else cards_s
+    return forward_s, backward_s + shards_s
+
+
+def _streams_s(
+    rank: Rank, once_s: Directions, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
+) -> Directions:
+    """Gradients and weights once per step, `(n, C)`, with what they wait for the collectives of the passes beside them."""
+    (gradient_s, parameter_s), plans = once_s, rank.plans
+    if not rank.workload.overlaps_gradient_sync:
+        return gradient_s, parameter_s
+    shares_cards = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+    gradient_s = with_last_send_s(gradient_s, shares_cards * send_card_s(rank))
+    if cards_s is None:
+        return gradient_s, parameter_s
+    # Zero-bubble schedules reduce gradients beside products alone.
+    of_gradients, of_weights = shares_cards & ~splits_backward(plans), shares_cards
+    card_s = of_weights[:, None] * cards_s[0]
+    parameter_s = beside_own_traffic_s(parameter_s, passes_s[0], card_s, buckets.parameters)
+    card_s = of_gradients[:, None] * cards_s[1]
+    return beside_own_traffic_s(gradient_s, passes_s[1], card_s, buckets.gradients), parameter_s
+
+
+def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Floats:
+    """Sends between stages `(n,)`, slower on cards that the passes beside them use, where those go on meanwhile."""
+    if cards_s is None:
+        return send_s(rank)
+    pass_s, card_s = (sum_columns(forward_s + backward_s) for forward_s, backward_s in (passes_s, cards_s))
+    busy_fraction = np.where(sends_block(rank), 0.0, np.minimum(1.0, card_s / pass_s))
+    return np.asarray(send_s(rank) + busy_fraction * send_card_s(rank))
+
+
+def _exposed_behind(
+    rank: Rank,
+    parts: ModelParts,
+    by_parts: ReplicaTraffic | None,
+    layers_s: Directions,
+    cards_s: list[Directions] | None,
+) -> tuple[Directions, Directions]:
+    """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
+
+    Both have links of their own and travel side by side: copies show where they outlast passes and shards together. Shards
+    that leave a link domain find the cards free only while the collectives of the pass do not use them.
+    """
+    if cards_s is not None:
+        is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
+        cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
+    shown_s = shards_s(rank, parts, by_parts, cards_s)
+    workload = rank.workload
+    if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
+        return shown_s, (np.zeros_like(shown_s[0]), np.zeros_like(shown_s[1]))
+    return shown_s, _host_copies(rank, parts, *_added(layers_s, shown_s))
+
+
+def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
+    """What copies of activations and gradients take longer than the passes of a chunk behind which they travel, `(n, C)`.
+
+    They go through copy engines and take no cores from the passes. Gradients hold up the backward pass where their
+    synchronisation does: DeepSpeed copies on the stream of either (`reduce_ipg_grads`).
+    """
+    copies_s = parts.weighted(part_copies_s(rank, kind) for kind in parts.kinds)
+    gradients_s = parts.weighted(gradient_copies_s(rank, parts.weights.trained).T)
+    behind_s, shown_s = copies_s, gradients_s
+    if rank.workload.overlaps_gradient_sync:
+        behind_s, shown_s = copies_s + gradients_s, np.zeros_like(gradients_s)
+    return np.maximum(0.0, copies_s - forward_s), shown_s + np.maximum(0.0, behind_s - backward_s)
+
+
+def _added(*times_s: Directions) -> Directions:
+    """Sums of forward and of backward times."""
+    return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
+
+
+def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
+    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
+
+    Accelerators and hosts update their shares side by side. What a rank does once per step with all of its weights is a part.
+    """
+    workload, plans = rank.workload, rank.plans
+    is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)
+    stages = chunks.unlike_stages()
+    shared, routed = weights_on_stage(workload, plans, chunks, weights.trained, stages)
+    updated = shared / np.where(is_split, shard_group(plans), 1) + routed / np.where(
+        is_split, routed_ranks, 1
+    )
+    most = np.max(updated, axis=0)
+    on_device = 1.0 - workload.optimizer_offload_fraction
+    whole_bytes = once_per_step_bytes(rank, chunks, stages, weights, shared + routed)
+    device_s = memory_bound_time_s(
+        num_bytes=np.max(update_bytes(workload, plans) * on_device * updated + whole_bytes, axis=0),
+        memory_bytes_per_s=rank.offers.memory_bytes_per_s,
+        constants=rank.kernels,
+        num_kernels=NUM_OPTIMIZER_KERNELS,
+    )
+    return device_s if on_device == 1.0 else np.maximum(device_s, host_update_s(rank, most))

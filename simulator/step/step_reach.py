@@ -1,0 +1,89 @@
+"""How far do the measured steps reach? What of a step nobody goes beyond without leaving what was compared, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+
+from simulator.domain.hardware import Precision
+from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """What of a step is larger or newer than that of others, each part on its own; 0 where a step has nothing of it."""
+
+    sequence_tokens: int
+    context_ranks: int
+    """Ranks that share a sequence."""
+    tensor_domains: int
+    """Link domains over which the ranks of one tensor-parallel group lie."""
+    is_latent: bool
+    """Whether keys and values are compressed to a latent vector."""
+    has_adapters: bool
+    """Whether low-rank adapters are trained in the place of the weights."""
+    is_in_4_bits: bool
+    """Whether products are in 4 bits."""
+
+    def is_within(self, measured: Iterable[Reach]) -> bool:
+        """Returns whether each part was measured as large, or larger, in some step."""
+        largest = (max(parts) for parts in zip(*(known.parts for known in measured), strict=True))
+        return all(part <= most for part, most in zip(self.parts, largest, strict=True))
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """All parts, in the order of their fields."""
+        return (
+            self.sequence_tokens,
+            self.context_ranks,
+            self.tensor_domains,
+            self.is_latent,
+            self.has_adapters,
+            self.is_in_4_bits,
+        )
+
+
+MEASURED_REACH = Reach(
+    sequence_tokens=65_536,
+    context_ranks=2,
+    tensor_domains=1,
+    is_latent=False,
+    has_adapters=False,
+    is_in_4_bits=False,
+)
+"""The largest of each part among the published steps of docs/validation.md, all of it on dense models: the few steps of
+mixtures of experts have short sequences and no context parallelism, for which their error of 30 % at least stands."""
+
+
+def num_domains(num_ranks: int, domain_size: int) -> int:
+    """Returns the link domains over which neighbouring ranks lie."""
+    return ceil(num_ranks / domain_size)
+
+
+def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
+    """Returns the reach of the step of one of some designs."""
+    offer, workload = job.offers[int(plans.offer[row])], job.workload
+    return Reach(
+        sequence_tokens=workload.sequence_length,
+        context_ranks=int(plans.context_parallel[row]),
+        tensor_domains=num_domains(int(plans.tensor_parallel[row]), offer.node.link_domain_size),
+        is_latent=workload.model.latent_attention is not None,
+        has_adapters=workload.lora is not None,
+        is_in_4_bits=Precision.from_code(int(plans.precision[row])) is Precision.FP4,
+    )
+
+
+def beyond_measured(reach: Reach) -> tuple[str, ...]:
+    """Returns what of a step is beyond all that was measured, in words; nothing where it is within."""
+    words = (
+        f"sequences of {reach.sequence_tokens:,} tokens (measured: up to {MEASURED_REACH.sequence_tokens:,})",
+        f"context parallelism {reach.context_ranks} (measured: up to {MEASURED_REACH.context_ranks})",
+        "tensor parallelism across link domains",
+        "latent attention",
+        "low-rank adapters",
+        "4 bits",
+    )
+    pairs = zip(reach.parts, MEASURED_REACH.parts, words, strict=True)
+    return tuple(told for part, most, told in pairs if part > most)

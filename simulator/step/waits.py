@@ -1,0 +1,63 @@
+"""What does a stage wait for between its operations? For other stages, or for parameters from its replicas.
+
+Played again without the traffic of the replicas, every operation ends earlier, by its *delay*. A stage that begins late
+has less to wait for later, so that most delays are made up for. What never is, the *lasting* delay, is the smallest one
+from an operation on until all backwards have ended:
+
+    lasting(k) = min(delay(k), delay(k + 1), ..., delay of the end)
+
+As far as it grows from one operation to the next, the wait between them is for parameters; the rest is a bubble. The
+lasting delay never falls, and grows by no more than the wait is long: a wait is longer than without traffic by how much
+the delay grows. So every stage waits for parameters as long as they delay the end, which is how `simulator.step.step` counts
+them: by how much the step is longer for them, whichever stage they hold up first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.step.step_events import EventKind, StepEvents, events_of
+from simulator.table import Floats, Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageWork:
+    """The operations of one stage in the order played, k of them; all shape `(k,)`."""
+
+    start_s: Floats
+    """When each begins to compute."""
+    end_s: Floats
+    free_s: Floats
+    """When the stage is free again: behind its send, if that blocks."""
+    delay_s: Floats
+    """By how much the traffic of the replicas makes it end later."""
+
+
+def waits_of(stage: int, work: StageWork, last_s: float, last_delay_s: float) -> StepEvents:
+    """Returns what a stage waits for from the start of the step until all stages have ended their backwards.
+
+    Args:
+        stage: its number, for the events.
+        work: its operations.
+        last_s: when the last backward of any stage ends.
+        last_delay_s: by how much the traffic of the replicas makes that later.
+    """
+    free_s = np.insert(work.free_s, 0, 0.0)
+    start_s = np.append(work.start_s, last_s)
+    longer_s = np.diff(_lasting_s(np.append(work.delay_s, last_delay_s)), prepend=0.0)
+    gathered_s = np.minimum(free_s + longer_s, start_s)  # rounding must not make it later
+    stages: Integers = np.full(len(start_s), stage)
+    # Parameters are gathered before anything else, so that waits begin with them.
+    return StepEvents.concatenate(
+        [
+            events_of(EventKind.PARAMETER_GATHER.code, stages, free_s, gathered_s),
+            events_of(EventKind.BUBBLE.code, stages, gathered_s, start_s),
+        ]
+    )
+
+
+def _lasting_s(delay_s: Floats) -> Floats:
+    """Returns the part of every delay, `(k,)`, that nothing behind it makes up for."""
+    return np.minimum.accumulate(delay_s[::-1])[::-1]

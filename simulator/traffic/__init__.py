@@ -1,0 +1,1 @@
+"""What do ranks send each other for one micro-batch, and how long do they wait for it?"""

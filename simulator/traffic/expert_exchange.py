@@ -1,0 +1,199 @@
+"""How long do tokens travel to their experts and back, and what hides it?
+
+Nomenclature as in `simulator.domain.model`; t and e are the tensor- and expert-parallel degrees, t_e the ranks that share each
+expert. Every result is in seconds `(n,)`, of one micro-batch on the most loaded rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.domain.hardware import Precision
+from simulator.domain.plan import runs_in_pairs
+from simulator.layout.expert_ranks import expert_load
+from simulator.layout.kept_inputs import ACTIVATION_BYTES
+from simulator.machine.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s
+from simulator.machine.rank import Rank, members_in_domain
+from simulator.table import Floats, total
+from simulator.traffic.expert_reach import num_reached
+from simulator.traffic.layer_collectives import Directions, exposed_s
+from simulator.traffic.routing_maps import map_gather_s, weight_value_bytes
+
+RATE_IN_TRAINING = 0.8
+"""Rate of an exchange in a step over that of its kernels alone: each begins when the last rank arrives, four times a layer.
+Communication is 8.25 s of a step of Qwen3-30B-A3B on 16 H100 with Hybrid-EP (profile of Megatron-Bridge), where kernels alone
+take 6.46 s."""
+HIDDEN_EXCHANGE_SHARE = 0.44
+"""Share of the traffic of experts that disappears behind another micro-batch. Qwen3-30B-A3B on 16 H100 was measured with
+and without the overlap (Megatron-Bridge): it saved 46 % of what the exchange takes with Hybrid-EP and 42 % of plain
+all-to-alls."""
+CAST_DISPATCH_BYTES = 1.0 + 4.0 / 128.0
+"""A value that is dispatched in 8 bits, with its part of the fp32 scale of 128 of them (DeepSeek-V3, arXiv 2412.19437,
+section 3.3)."""
+
+
+def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_s: Directions) -> Directions:
+    """Returns what dispatch and combine take beyond the computation behind which they hide.
+
+    Exchanges run beside computations of another micro-batch (Megatron Core); in each direction as much of them hides as that
+    direction computes, so that faster kernels never lengthen a pass. Or they run beside the shared experts of the same
+    micro-batch (Megatron Core, `--moe-shared-expert-overlap`), behind maps of the routing. What hides in pairs of DualPipeV
+    alone is in here, too (`hidden_in_pairs_s`).
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: Computation of a layer forward.
+        backward_s: The same backward.
+        shared_s: What of it are shared experts, forward and backward.
+    """
+    exchange_s, backward_exchange_s = _exchange_s(rank)
+    if rank.workload.overlaps_shared_experts:
+        shown_s = exposed_s(backward_exchange_s, shared_s[0]) + _gather_s(rank)
+        return shown_s, exposed_s(backward_exchange_s, shared_s[1])
+    if rank.workload.overlaps_expert_exchange:
+        most = np.where(runs_in_pairs(rank.plans), 0.0, HIDDEN_EXCHANGE_SHARE)
+        return (
+            exchange_s - np.minimum(most * exchange_s, forward_s),
+            backward_exchange_s - np.minimum(most * backward_exchange_s, backward_s),
+        )
+    return exchange_s, backward_exchange_s
+
+
+def hides_in_pairs(rank: Rank) -> bool:
+    """Returns whether the exchange of any design hides in pairs of DualPipeV."""
+    return rank.workload.overlaps_expert_exchange and bool(runs_in_pairs(rank.plans).any())
+
+
+def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
+    """Returns what of dispatch and combine disappears where a forward runs beside a backward, forward and backward.
+
+    Under DualPipe kernels of their own on 20 of 132 multiprocessors, 0.152 of the cores, carry them while the rest computes for
+    the other one of the pair (DeepSeek-V3, arXiv 2412.19437, section 3.2.1). With exchange x and computation y_F and y_B a pair
+    takes exposed(x, y_F) + exposed(x, y_B) more than it computes. Which of the two is said to be longer for which makes no
+    difference to a pair; a pass is so by the computation of its own direction, so that faster kernels never lengthen it.
+
+    Args:
+        rank: Ranks of the designs.
+        forward_s: Computation of a layer forward.
+        backward_s: The same backward.
+    """
+    (exchange_s, backward_exchange_s), is_paired = _exchange_s(rank), runs_in_pairs(rank.plans)
+    return (
+        is_paired * (exchange_s - exposed_s(exchange_s, forward_s)),
+        is_paired * (backward_exchange_s - exposed_s(backward_exchange_s, backward_s)),
+    )
+
+
+def exchange_alone_s(rank: Rank) -> Directions:
+    """Returns what dispatch and combine take where no rank waits for another one: as long as links are busy with them."""
+    backward_s = _alone_s(rank)
+    return backward_s + map_gather_s(rank), backward_s
+
+
+def _exchange_s(rank: Rank) -> Directions:
+    """Dispatch and combine in a step, forward behind the gather of maps of the routing."""
+    backward_s = _alone_s(rank) / RATE_IN_TRAINING
+    return backward_s + _gather_s(rank), backward_s
+
+
+def _gather_s(rank: Rank) -> Floats:
+    """The gather of maps of the routing in a step."""
+    return map_gather_s(rank) / RATE_IN_TRAINING
+
+
+def _alone_s(rank: Rank) -> Floats:
+    """Dispatch and combine by their kernels alone; backward they are each other's mirror image, in the same formats."""
+    plain_s = _dispatch_s(rank, ACTIVATION_BYTES)
+    is_alike = not (rank.workload.dispatches_in_8_bits or rank.workload.routes_by_maps)
+    exchange_s = 2.0 * plain_s if is_alike else _dispatch_s(rank, dispatched_bytes(rank)) + plain_s
+    if rank.workload.expert_tensor_parallel > 1:
+        exchange_s = exchange_s + _copies_to_parts_s(rank)
+    return np.asarray(exchange_s)
+
+
+def dispatched_bytes(rank: Rank) -> Floats:
+    """Returns the bytes of each value of a token on its way to experts, and of the gradient on the way back, `(n,)`."""
+    is_8_bit = rank.workload.dispatches_in_8_bits & (rank.plans.precision == Precision.FP8.code)
+    value_bytes = np.where(is_8_bit, CAST_DISPATCH_BYTES, ACTIVATION_BYTES)
+    group, members = _group(rank)
+    return np.asarray(value_bytes + weight_value_bytes(rank, group / members))
+
+
+def _group(rank: Rank) -> tuple[Floats, Floats]:
+    """Ranks that have different experts, and how many of them are in one link domain."""
+    number = rank.plans.expert_parallel
+    members = members_in_domain(rank, rank.workload.expert_tensor_parallel, number)
+    return number.astype(np.float64), members
+
+
+def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
+    """Every token of a micro-batch to its experts, which e ranks share; the most loaded rank is waited for."""
+    experts = rank.workload.model.experts
+    assert experts is not None
+    group, members = _group(rank)
+    if rank.workload.expert_dispatch == "all_to_all":
+        return all_to_all_s(
+            num_bytes=routed_bytes(rank, value_bytes) * experts.experts_per_token,
+            group_size=group,
+            members_per_domain=members,
+            links=rank.links,
+        )
+    near_bytes, far_bytes = forwarded_bytes(rank, value_bytes, group, members)
+    return forwarded_exchange_s(
+        near_bytes=near_bytes,
+        far_bytes=far_bytes,
+        group_size=group,
+        members_per_domain=members,
+        links=rank.links,
+    )
+
+
+def routed_bytes(rank: Rank, value_bytes: Floats | float) -> Floats:
+    """Returns the tokens of a micro-batch that the most loaded rank routes, each once, with so many bytes a value."""
+    token_bytes = value_bytes * rank.workload.model.hidden_size * rank.tokens / rank.plans.tensor_parallel
+    return np.asarray(token_bytes * expert_load(rank.workload, rank.plans))
+
+
+def forwarded_bytes(
+    rank: Rank, value_bytes: Floats | float, group: Floats, members: Floats
+) -> tuple[Floats, Floats]:
+    """Returns what of deduplicated tokens arrives over the scale-up link, and what leaves through the fabric.
+
+    Args:
+        rank: Ranks of the designs.
+        value_bytes: Of one value on the wire.
+        group: Ranks that share the experts, `(n,)`.
+        members: How many of them are in one link domain, `(n,)`.
+    """
+    experts = rank.workload.model.experts
+    assert experts is not None
+    token_bytes, domains = routed_bytes(rank, value_bytes), group / members
+    return (
+        token_bytes * num_reached(experts, group) * (members - 1.0) / members,
+        token_bytes * num_reached(experts, domains) * (domains - 1.0) / domains,
+    )
+
+
+def copied_bytes(rank: Rank) -> Floats:
+    """Returns the copies of tokens that all ranks with parts of the same experts gather."""
+    experts, shares = rank.workload.model.experts, rank.workload.expert_tensor_parallel
+    assert experts is not None
+    copies = (
+        expert_load(rank.workload, rank.plans)
+        * experts.experts_per_token
+        * rank.tokens
+        / rank.plans.tensor_parallel
+    )
+    return np.asarray(shares * ACTIVATION_BYTES * copies * rank.workload.model.hidden_size)
+
+
+def _copies_to_parts_s(rank: Rank) -> Floats:
+    """Copies of tokens to all ranks that have parts of the same experts, and sums of what those return."""
+    shares, num_bytes = rank.workload.expert_tensor_parallel, copied_bytes(rank)
+    members = members_in_domain(rank, 1, np.full(len(rank.plans), shares))
+    return total(
+        collective(
+            num_bytes=num_bytes, group_size=float(shares), members_per_domain=members, links=rank.links
+        )
+        for collective in (all_gather_s, reduce_scatter_s)
+    )

@@ -1,0 +1,56 @@
+"""How long does an activation travel from one pipeline stage to the next?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.domain.plan import splits_backward
+from simulator.layout.kept_inputs import ACTIVATION_BYTES
+from simulator.machine.network import point_to_point_s
+from simulator.machine.rank import Rank
+from simulator.table import Booleans, Floats
+
+
+def sends_block(rank: Rank) -> Booleans:
+    """Returns whether a stage stands still while it sends: with one chunk on a stage, but for zero-bubble schedules."""
+    return np.asarray((rank.plans.virtual_pipeline == 1) & ~splits_backward(rank.plans))
+
+
+def send_s(rank: Rank) -> Floats:
+    """Returns the time of one send, the mean over all stages; tensor-parallel ranks send a share each.
+
+    Stages are t c d ranks apart, and wait for the sends that leave a link domain where any do.
+    """
+    near_s, far_s = (
+        point_to_point_s(num_bytes=_num_bytes(rank), is_same_domain=is_near, links=rank.links)
+        for is_near in (True, False)
+    )
+    mean_s = near_s + (far_s - near_s) * _far_fraction(rank)
+    return np.where(rank.plans.pipeline_parallel > 1, mean_s, 0.0)
+
+
+def send_card_s(rank: Rank) -> Floats:
+    """Returns how long a send keeps the network card of a rank busy, the mean over all stages, `(n,)`."""
+    rate = rank.links.far_send_bytes_per_s
+    return np.asarray(_far_fraction(rank) * _num_bytes(rank) / rate)
+
+
+def _num_bytes(rank: Rank) -> Floats:
+    return ACTIVATION_BYTES * rank.tokens * rank.workload.model.hidden_size / rank.plans.tensor_parallel
+
+
+def _far_fraction(rank: Rank) -> Floats:
+    """Share of the boundaries between p stages of s ranks that lie astride link domains of g accelerators.
+
+    Two of them are astride the end of a domain that lies inside a stage, unless that is the last one; a single one where it
+    lies between two stages. In racks of several nodes a run is given nodes so that none lies inside a stage that fits.
+    """
+    plans, domain = rank.plans, rank.offers.link_domain_size
+    stage, num_sends = plans.num_gpus // plans.pipeline_parallel, plans.pipeline_parallel - 1
+    is_rack = domain > rank.offers.gpus_per_node
+    domain = np.where(is_rack, np.maximum(domain // stage, 1) * stage, domain)
+    num_ends = (plans.num_gpus - 1) // domain
+    between = (plans.num_gpus - 1) // np.lcm(stage, domain)
+    in_last = num_ends - num_sends * stage // domain
+    num_far = np.minimum(num_sends, 2 * num_ends - between - in_last)
+    return np.asarray(num_far / np.maximum(num_sends, 1))

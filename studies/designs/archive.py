@@ -1,0 +1,94 @@
+"""What is worth keeping of everything that was evaluated? The front, the counts, and nothing else in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraints.evaluation import Evaluation
+from constraints.limits import ExcessTable
+from objectives.pareto import distinct_rows, dominated_share, front_rows
+from simulator.domain.job import Job
+from simulator.table import Integers
+from studies.designs.reduction import Reduction
+
+SAME_WITHIN_FRACTION = 0.001
+"""A design that no other one beats, yet that gains less in every objective over another one, is not shown beside it; far
+below what the model can tell apart."""
+
+
+class Archive:
+    """The feasible designs seen so far that no other one beats, with the numbers under which they were recorded."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.front: Evaluation | None = None
+        """Feasible designs that no other one beats, near-equals among them, by rising first objective; `None` while there
+        is none."""
+        self.ids: Integers = np.zeros(0, dtype=np.int64)
+        """Numbers of these designs."""
+        self.num_evaluated = 0
+        self.num_feasible = 0
+        self.num_breaking = dict.fromkeys(ExcessTable.names(), 0)
+        """Designs that break each limit; one design may break several."""
+        self._reference: NDArray[np.float64] | None = None
+        self._distinct: NDArray[np.intp] | None = None
+
+    def add(self, found: Evaluation | Reduction) -> Integers:
+        """Takes in evaluated designs, or what is worth keeping of them.
+
+        Returns:
+            The numbers that the designs at hand get, `(n,)`: those of a reduction keep the places that they had among
+            all designs of their batch.
+        """
+        reduction = found if isinstance(found, Reduction) else Reduction.of(self._job, found)
+        first = self.num_evaluated
+        self.num_evaluated += reduction.num_evaluated
+        self.num_feasible += reduction.num_feasible
+        for name, number in reduction.num_breaking.items():
+            self.num_breaking[name] += number
+        self._merge(reduction.front, first + reduction.rows)
+        if isinstance(found, Reduction):
+            return first + reduction.rows
+        return first + np.arange(len(found), dtype=np.int64)
+
+    def hypervolume(self) -> float:
+        """Returns the share of the box between zero and the worst values of the first front that the front dominates."""
+        if self.front is None:
+            return 0.0
+        values = self.front.objectives(self._job)
+        assert self._reference is not None, "the first front sets it"
+        return dominated_share(values, self._reference)
+
+    def distinct_front(self) -> tuple[Evaluation | None, Integers]:
+        """Returns the front as everybody is shown it, and its numbers: without designs that hardly differ from another one.
+
+        Left out is what gains less than `SAME_WITHIN_FRACTION` in every objective over one that stays, however much it loses.
+        """
+        rows = self._distinct_rows()
+        return None if self.front is None else self.front.take(rows), self.ids[rows]
+
+    @property
+    def num_distinct(self) -> int:
+        """Designs of that front."""
+        return len(self._distinct_rows())
+
+    def _distinct_rows(self) -> NDArray[np.intp]:
+        if self._distinct is None:
+            values = np.zeros((0, 1)) if self.front is None else self.front.objectives(self._job)
+            self._distinct = distinct_rows(values, SAME_WITHIN_FRACTION)
+        return self._distinct
+
+    def _merge(self, front: Evaluation, ids: Integers) -> None:
+        if len(front) == 0:
+            return
+        if self.front is not None:
+            values = [known.objectives(self._job) for known in (self.front, front)]
+            rows = front_rows(np.concatenate(values))
+            if (rows < len(self.front)).all():  # as mostly: nothing new is worth a table
+                return
+            front = Evaluation.concatenate([self.front, front]).take(rows)
+            ids = np.concatenate([self.ids, ids])[rows]
+        if self._reference is None:
+            self._reference = 1.1 * front.objectives(self._job).max(axis=0)
+        self.front, self.ids, self._distinct = front, ids, None

@@ -1,0 +1,130 @@
+"""Which keys were met before, and as how many-eth? A hash table that grows, compiled: a search looks up millions of keys.
+
+A sorted array would have to be copied for every batch that is added to it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.compiled import compiled, inlined
+from studies.designs.plan_keys import Keys
+
+Places = NDArray[np.intp]
+Slots = NDArray[np.int32]
+_Number = TypeVar("_Number", bound=np.generic)
+
+FEWEST_SLOTS = 1_024
+SLOTS_PER_KEY = 2
+"""At least: with half of the slots free a key is found after one and a half tries on average."""
+FREE = -1
+"""What a slot holds that no key has taken."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+class KeyTable(NamedTuple):
+    """A hash table as kernels read it."""
+
+    keys: Keys
+    """In the order of their places."""
+    slots: Slots
+    """Places of keys, `FREE` where there is none."""
+
+
+@final
+class KeyIndex:
+    """Numbers keys in the order in which they are added; takes 16 to 32 bytes for each."""
+
+    def __init__(self) -> None:
+        self._slots = free_slots(0)
+        self._keys: Keys = np.empty(FEWEST_SLOTS // SLOTS_PER_KEY, dtype=np.uint64)
+        self._num_keys = 0
+
+    def __len__(self) -> int:
+        return self._num_keys
+
+    def new_rows(self, keys: Keys) -> Places:
+        """Returns the rows of keys `(n,)` that were not added, each key once, in their order."""
+        unknown = np.flatnonzero(self.places(keys) == FREE)
+        slots = free_slots(len(unknown))
+        return np.asarray(unknown[_first_rows(keys[unknown], slots)])
+
+    def add(self, keys: Keys) -> None:
+        """Takes in keys `(n,)` of which none was added before, each of them once."""
+        num_keys = self._num_keys + len(keys)
+        self._keys = with_room(self._keys, num_keys)
+        self._keys[self._num_keys : num_keys] = keys
+        first = self._num_keys
+        if num_keys * SLOTS_PER_KEY > len(self._slots):
+            self._slots, first = free_slots(num_keys), 0
+        _enter(self._keys, first, num_keys, self._slots)
+        self._num_keys = num_keys
+
+    def table(self) -> KeyTable:
+        """Returns what kernels look keys up in, until keys are added."""
+        return KeyTable(self._keys, self._slots)
+
+    def places(self, keys: Keys) -> Places:
+        """Returns as how many-eth each key was added, from 0 on, `(n,)`; -1 for those that were not."""
+        return _places(keys, self._keys, self._slots)
+
+
+def with_room(array: NDArray[_Number], size: int) -> NDArray[_Number]:
+    """Returns an array, or a copy that is at least twice as long, so that it has so many rows."""
+    if size <= len(array):
+        return array
+    longer = np.empty((max(size, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def free_slots(num_keys: int) -> Slots:
+    """Returns a power of two of slots, of which so many keys leave enough free."""
+    num_slots = max(FEWEST_SLOTS, 1 << (SLOTS_PER_KEY * num_keys - 1).bit_length())
+    return np.full(num_slots, FREE, dtype=np.int32)
+
+
+@inlined
+def slot_of(key: np.uint64, keys: Keys, slots: Slots) -> int:
+    """Returns the slot that holds the place of a key, or the free one where that belongs."""
+    mixed = key * _FACTOR
+    mixed ^= mixed >> _HALF
+    last = len(slots) - 1
+    slot = np.int64(mixed) & last
+    while slots[slot] != FREE and keys[slots[slot]] != key:
+        slot = (slot + 1) & last
+    return int(slot)
+
+
+@compiled
+def _places(wanted: Keys, keys: Keys, slots: Slots) -> Places:
+    """What the slots hold of some keys, `(n,)`."""
+    places = np.empty(len(wanted), dtype=np.intp)
+    for row in range(len(wanted)):
+        places[row] = slots[slot_of(wanted[row], keys, slots)]
+    return places
+
+
+@compiled
+def _enter(keys: Keys, first: int, end: int, slots: Slots) -> None:
+    """Gives slots to the keys from `first` on."""
+    for place in range(first, end):
+        slots[slot_of(keys[place], keys, slots)] = place
+
+
+@compiled
+def _first_rows(keys: Keys, slots: Slots) -> Places:
+    """The rows of the first ones of equal keys; all slots are free."""
+    rows = np.empty(len(keys), dtype=np.intp)
+    num_rows = 0
+    for row in range(len(keys)):
+        slot = slot_of(keys[row], keys, slots)
+        if slots[slot] == FREE:
+            slots[slot] = row
+            rows[num_rows] = row
+            num_rows += 1
+    return rows[:num_rows]

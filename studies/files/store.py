@@ -1,0 +1,246 @@
+"""Which studies are there, and where? A folder of study files, each found by its name or by the start of its hash."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final, final
+
+from simulator.catalog import catalog_hash
+from simulator.domain.job import Job
+from simulator.errors import StudyError, system_reason
+from studies.files.identity import Identity, Keep
+from studies.files.journal import Journal
+from studies.files.known_designs import KnownDesigns
+
+DEFAULT_FOLDER: Final = Path("capplan-studies")
+SUFFIX: Final = ".study"
+NUM_SHOWN_DIGITS: Final = 8
+"""Digits of the hash in a study's name."""
+NUM_LEAST_CHARACTERS: Final = 4
+"""Characters of its name or hash by which a study can be called: fewer are a slip of the hand."""
+LONGEST_NAME: Final = 60
+"""Characters of the job's name in that of its study: file names have limits."""
+
+NUM_TRIES: Final = 4
+WAIT_S: Final = 0.05
+"""How often a lock is tried, and the pause after each time."""
+
+
+def called(path: Path) -> str:
+    """Returns how a command calls a study: its name, and the folder where it is another than by default."""
+    folder = path.parent
+    return path.stem if folder == DEFAULT_FOLDER else f"{path.stem} --store {shlex.quote(str(folder))}"
+
+
+@final
+class StudyStore:
+    """A folder with one file per study."""
+
+    def __init__(self, folder: Path = DEFAULT_FOLDER) -> None:
+        self.folder = folder
+
+    def create(self, job: Job, seed: int, created_at: datetime, keep: Keep = "all") -> Path:
+        """Makes the file of a new study and returns it.
+
+        Raises:
+            StudyError: the same job was begun before, to keep the same with this seed by the same code, another file
+                stands in its place, or the folder cannot be used.
+        """
+        self._check_folder()
+        identity = Identity.of(job, seed, keep)
+        path = self.path_for(job, seed, keep)
+        if path.exists():
+            raise _taken(path, identity)
+        facts = {
+            "job": job.model_dump_json(),
+            "seed": str(seed),
+            "created_at": created_at.isoformat(),
+            "simulation_hash": identity.simulation,
+            "job_hash": identity.job,
+            "code_hash": identity.code,
+            "study_hash": identity.study,
+            "catalog_hash": catalog_hash(),
+            "keep": keep,
+        }
+        Journal.create(path, facts).close()
+        return path
+
+    def path_for(self, job: Job, seed: int, keep: Keep = "all") -> Path:
+        """Returns the file that the study of a job has, whether it is there or not."""
+        readable = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("-.")[:LONGEST_NAME]
+        digits = Identity.of(job, seed, keep).study[:NUM_SHOWN_DIGITS]
+        return self.folder / f"{readable or 'study'}-{digits}{SUFFIX}"
+
+    def path_named(self, name: str) -> Path:
+        """Returns the file of a study that is to be called so.
+
+        Raises:
+            StudyError: the name is not fit for a file, or the folder is none.
+        """
+        self._check_folder()
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+            raise StudyError(
+                f"study {name!r}: use at most 100 letters, digits, '.', '_' and '-', no '.' or '-' first"
+            )
+        return self.folder / f"{name}{SUFFIX}"
+
+    def paths(self) -> list[Path]:
+        """Returns the files of all studies, by name, none of a folder that is not there yet.
+
+        Raises:
+            StudyError: it is no folder.
+        """
+        self._check_folder()
+        return sorted(self.folder.glob(f"*{SUFFIX}"))
+
+    def find(self, name: str) -> Path:
+        """Returns the file of a study by its name or hash, at least the start of one of them, or the path of its file.
+
+        The path may lack the suffix; a study of the store that is called so goes before it.
+
+        Raises:
+            StudyError: no study, or more than one, is called so, or the path is that of another kind of file.
+        """
+        if name.endswith(SUFFIX) and Path(name).is_file():
+            return Path(name)
+        paths = self.paths()
+        found = [path for path in paths if path.stem == name]
+        if not found and len(name) >= NUM_LEAST_CHARACTERS:
+            found = [path for path in paths if path.stem.startswith(name) or _hash(path).startswith(name)]
+        if len(found) == 1:
+            return found[0]
+        if not found and (file := _file_at(name)):
+            return file
+        if not self.folder.is_dir():
+            raise StudyError(
+                f"study {name!r}: there is no such study in {self.folder}, which is no folder yet"
+            )
+        known = ", ".join(path.stem for path in found or paths) or "none"
+        rule = "several studies begin so" if found else "there is no such study"
+        if len(name) < NUM_LEAST_CHARACTERS:
+            rule = f"the beginning of a name needs {NUM_LEAST_CHARACTERS} characters; there is no such study"
+        raise StudyError(f"study {name!r}: {rule} in {self.folder}; there are: {known}")
+
+    def _check_folder(self) -> None:
+        """Raises `StudyError` where a file stands in the place of the folder, or above it; a missing one can be made."""
+        for path in (self.folder, *self.folder.parents):
+            if path.is_dir():
+                return
+            if path.exists():
+                raise StudyError(
+                    f"{self.folder} cannot be a folder of studies, since {path} is a file: name another folder with "
+                    "--store, there already or not"
+                )
+
+    def known_designs(self, path: Path) -> KnownDesigns:
+        """Returns the designs of the other studies whose simulations hold for one study."""
+        simulation = _fact(path, "simulation_hash")
+        others = [other for other in self.paths() if other.resolve() != path.resolve()]
+        return KnownDesigns([other for other in others if _fact(other, "simulation_hash") == simulation])
+
+
+def _taken(path: Path, identity: Identity) -> StudyError:
+    """The error of a new study whose file is there; raises it where that file is no study that can be read."""
+    with Journal.read(path) as journal:
+        is_same = journal.facts.get("study_hash") == identity.study
+    if is_same:
+        return StudyError(
+            f"study {path.stem} is there already: the same job, seed and code; see it with `capplan study status "
+            f"{called(path)}`, or go on with `capplan study resume {called(path)}`"
+        )
+    return StudyError(
+        f"{path} is there already and holds another study, though it is called as this one would be: rename it"
+    )
+
+
+def _file_at(written: str) -> Path | None:
+    """The file of a study whose path was written without the suffix; `None` where nothing is there.
+
+    Raises:
+        StudyError: the path is that of a file without the suffix.
+    """
+    if (path := Path(f"{written}{SUFFIX}")).is_file():
+        return path
+    if Path(written).is_file():
+        raise StudyError(
+            f"{written} is a file, but not of a study: their names end in {SUFFIX}; rename it if it is one"
+        )
+    return None
+
+
+def _fact(path: Path, name: str) -> str | None:
+    """A fact of a study; `None` for what is no study."""
+    try:
+        with Journal.read(path) as journal:
+            return journal.facts.get(name)
+    except StudyError:
+        return None
+
+
+def _hash(path: Path) -> str:
+    return _fact(path, "study_hash") or ""
+
+
+@contextmanager
+def only_runner(path: Path) -> Iterator[None]:
+    """Inside it no other process runs this study; whatever ends the process, the study is free again.
+
+    Raises:
+        StudyError: another process is running it.
+    """
+    lock = _lock_of(path)
+    file = _locked(lock)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(file)
+
+
+def is_running(path: Path) -> bool:
+    """Whether some process runs this study now."""
+    lock = _lock_of(path)
+    try:
+        file = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _locked(lock: Path) -> int:
+    """Returns a locked file that still stands at its path: who held the lock before has taken the file away."""
+    for _ in range(NUM_TRIES):
+        try:
+            file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StudyError(
+                f"study {Path(lock.stem).stem}: {lock.parent}: {system_reason(error)}; see that the folder can be written to"
+            ) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file), lock.stat()):
+                return file
+        except FileNotFoundError:
+            pass  # taken away between the two looks
+        except BlockingIOError:
+            time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
+        os.close(file)
+    raise StudyError(f"study {Path(lock.stem).stem} is being run by another process: wait for it, or stop it")

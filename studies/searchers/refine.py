@@ -1,0 +1,180 @@
+"""Can a front design be run better? Optuna tunes checkpoint scheme and interval, spare nodes and power cap.
+
+Only what the search of the job allows is tried; the layout stays, and so does an interval that the job gives. Otherwise the
+interval depends on the scheme, so each scheme has its own, around the one that the simulator expects to lose least. A design
+itself is its study's first trial and costs nothing.
+
+One Optuna study per design, all of them asked and told together, so that a round is one batch for the simulator.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, final
+
+import numpy as np
+
+from constraints.answers import INTERVAL_FACTOR, has_other_intervals, stepped_caps
+from constraints.evaluation import Evaluation
+from constraints.layout import can_save_by
+from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme, PlanTable
+from simulator.run.interruptions import sufficient_spare_nodes
+from simulator.simulate import simulate
+from simulator.table import Floats
+from studies.designs.algorithm import Results, SearchAlgorithm
+
+if TYPE_CHECKING:
+    import optuna
+
+MAX_DESIGNS = 40
+"""Front designs that are refined, spread over the front."""
+PENALTY = 10.0
+"""Loss per share by which limits are exceeded."""
+
+
+@final
+class Refinement(SearchAlgorithm):
+    """Suggests one changed design for each front design, as many times as the job asks for."""
+
+    stage: ClassVar[str] = "refining with Optuna"
+
+    def __init__(self, job: Job, front: Evaluation, seed: int) -> None:
+        """Begins with designs spread over a front.
+
+        Args:
+            job: the job.
+            front: the designs to start from.
+            seed: of everything random.
+        """
+        rows = np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp))
+        designs = front.take(rows)
+        spares = sufficient_spare_nodes(job, designs.plans).tolist()
+        intervals = _intervals_s(job, designs.plans)
+        self._tuners = [
+            _Tuner(job, designs.take(np.array([row])), spares[row], intervals[row], seed + row)
+            for row in range(len(designs))
+        ]
+        self._none = front.plans.take(slice(0))
+        self._num_left = job.search.num_refinements
+
+    @property
+    def num_designs(self) -> int:
+        """Designs that will be suggested in all."""
+        return self._num_left * len(self._tuners)
+
+    def suggest(self) -> PlanTable:
+        """Returns the next change of every front design."""
+        if self._num_left == 0:
+            return self._none
+        self._num_left -= 1
+        return PlanTable.concatenate([tuner.ask() for tuner in self._tuners])
+
+    def update(self, results: Results) -> None:
+        """Tells every front design's study of Optuna what its change came to."""
+        for tuner, values, excess in zip(self._tuners, results.values, results.excess.tolist(), strict=True):
+            tuner.tell(values, excess)
+
+
+class _Tuner:
+    """The Optuna study of one front design."""
+
+    def __init__(
+        self, job: Job, start: Evaluation, most_spares: int, intervals_s: Mapping[str, float], seed: int
+    ) -> None:
+        """Begins with what the design comes to as it is.
+
+        Args:
+            job: the job.
+            start: the design, one row.
+            most_spares: spare nodes that suffice for it.
+            intervals_s: best expected interval between saves, by each scheme that it can have.
+            seed: of the sampler.
+        """
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._start = start
+        self._job = job
+        own = CheckpointScheme.from_code(int(start.plans.checkpoint_scheme[0])).value
+        self._intervals_s = {**intervals_s, own: float(start.outcomes.run.checkpoint_interval_s[0])}
+        spares = int(start.plans.num_spare_nodes[0])
+        self._spares = (0, max(spares, most_spares)) if len(job.search.with_spares) == 2 else (spares, spares)
+        self._caps = np.unique([*stepped_caps(job), start.plans.power_cap_fraction[0]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental features announce themselves
+            sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=6)
+        self._study = optuna.create_study(direction="minimize", sampler=sampler)
+        self._trial: optuna.Trial | None = None
+        self._study.enqueue_trial(self._as_it_is())
+        self.ask()
+        self.tell(start.objectives(job)[0], 0.0)
+
+    def ask(self) -> PlanTable:
+        """Returns the next design to try, one row."""
+        self._trial = trial = self._study.ask()
+        scheme = trial.suggest_categorical("scheme", list(self._intervals_s))
+        best_s = self._intervals_s[scheme]
+        interval_s = np.nan
+        if self._tunes_interval_of(scheme):
+            longest_s = max(best_s, self._job.checkpointing.longest_interval_s)
+            low, high = best_s / INTERVAL_FACTOR, min(best_s * INTERVAL_FACTOR, longest_s)
+            interval_s = trial.suggest_float(f"interval_s of {scheme}", low, high, log=True)
+        return replace(
+            self._start.plans,
+            checkpoint_scheme=np.array([CheckpointScheme(scheme).code]),
+            checkpoint_interval_s=np.array([interval_s]),
+            num_spare_nodes=np.array([trial.suggest_int("num_spare_nodes", *self._spares)]),
+            power_cap_fraction=self._caps[[trial.suggest_int("power_cap", 0, len(self._caps) - 1)]],
+        )
+
+    def _tunes_interval_of(self, scheme: str) -> bool:
+        return has_other_intervals(self._job) and scheme != CheckpointScheme.NONE.value
+
+    def _as_it_is(self) -> dict[str, float | str]:
+        """The design as a trial."""
+        plans = self._start.plans
+        scheme = CheckpointScheme.from_code(int(plans.checkpoint_scheme[0])).value
+        trial: dict[str, float | str] = {
+            "scheme": scheme,
+            "num_spare_nodes": int(plans.num_spare_nodes[0]),
+            "power_cap": int(np.searchsorted(self._caps, plans.power_cap_fraction[0])),
+        }
+        if self._tunes_interval_of(scheme):
+            trial[f"interval_s of {scheme}"] = self._intervals_s[scheme]
+        return trial
+
+    def tell(self, values: Floats, excess: float) -> None:
+        """Reports what the design came to: mean logarithm of its objectives relative to the start, plus what it breaks.
+
+        Args:
+            values: its objectives, `(k,)`.
+            excess: by how much it exceeds limits.
+        """
+        assert self._trial is not None, "tell follows ask"
+        with np.errstate(divide="ignore", invalid="ignore"):  # what costs nothing stays as it is
+            ratios = values / self._start.objectives(self._job)[0]
+        weights = np.array(self._job.objective_weights)
+        self._study.tell(self._trial, _mean_log(ratios, weights) + PENALTY * min(excess, 1e6))
+
+
+def _mean_log(ratios: Floats, weights: Floats) -> float:
+    bounded = np.clip(np.nan_to_num(ratios, nan=1.0, posinf=1e6), 1e-6, 1e6)
+    return float(np.average(np.log(bounded), weights=weights))
+
+
+def _intervals_s(job: Job, plans: PlanTable) -> list[dict[str, float]]:
+    """Best expected interval of every design, `(n,)`, by each scheme that the job allows and its layout can have."""
+    intervals: list[dict[str, float]] = [{} for _ in range(len(plans))]
+    for scheme in job.search.checkpoint_schemes:
+        rows = np.flatnonzero(can_save_by(job, plans, [scheme]))
+        if len(rows) == 0:
+            continue
+        as_simulated = {"checkpoint_interval_s": np.full(len(rows), np.nan)}
+        schemes = {"checkpoint_scheme": np.full(len(rows), scheme.code)}
+        best_s = simulate(job, replace(plans.take(rows), **schemes, **as_simulated)).run.checkpoint_interval_s
+        for row, interval_s in zip(rows.tolist(), best_s.tolist(), strict=True):
+            intervals[row][scheme.value] = interval_s
+    return intervals

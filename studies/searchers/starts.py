@@ -1,0 +1,133 @@
+"""Where does a search begin? At the layouts whose bounds nothing beats, in the corners of the space, and at random.
+
+The bounds are within a few per cent of what a simulation says (`constraints.step_bound`), so their front is most of the
+way to the front that is sought, before anything is simulated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from constraints.bounds import BoundTable
+from constraints.lattice import cross_run_knobs, num_run_knobs
+from constraints.space import Space
+from objectives.pareto import front_rows
+from simulator.compiled import compiled
+from simulator.domain.plan import PlanTable
+from simulator.table import Booleans, Floats, Integers
+from studies.designs.knobs import Knobs
+from studies.searchers.estimates import LEAST_VALUE, bounds_of
+
+FRONT_SHARE = 0.8
+"""Share of a first generation that comes from the front of the bounds; of later restarts, from the corners."""
+CORNERS = ("memory_fraction", "num_gpus", "power_w", "deadline_days", "budget_usd", "carbon_kgco2e")
+"""Bounds whose least values are corners of the space; tests compare them with those that CP-SAT finds."""
+NEAREST_PER_PLACE = 10
+"""Layouts with the least product of their bounds, for each place, whose fronts say which others can be left out."""
+_Rows = NDArray[np.intp]
+
+
+def first_designs(space: Space, size: int, restart: int, seed: int) -> PlanTable:
+    """Returns the designs `(size,)` with which a search begins, fewer where the space has fewer layouts.
+
+    Args:
+        space: has at least one layout.
+        size: designs that are wanted, each of another layout.
+        restart: 0 begins at the front of the bounds, all others in the corners.
+        seed: of the layouts that are drawn at random, and of how each is run.
+    """
+    random = np.random.default_rng(seed)
+    most = int(FRONT_SHARE * size)
+    chosen = _front(space, most) if restart == 0 else _corners(space.kept_bounds, most)
+    drawn = random.choice(space.num_kept, size=min(space.num_kept, size - len(chosen)), replace=False)
+    layouts = space.layouts.take(np.unique(np.concatenate([chosen, drawn])))
+    num_each = num_run_knobs(space.job, layouts)
+    ways = np.cumsum(num_each) - num_each + random.integers(0, num_each)
+    return cross_run_knobs(space.job, layouts).take(ways)
+
+
+def first_rows(
+    space: Space, knobs: Knobs, size: int, restart: int, seed: int, front: PlanTable | None = None
+) -> Integers:
+    """Returns the same designs as index rows `(size, k)`; restart 0 goes on from a front that was found before.
+
+    Args:
+        space: has at least one layout.
+        knobs: encode designs.
+        size: rows that are wanted.
+        restart: see `first_designs`.
+        seed: see `first_designs`.
+        front: designs that were found before; half of the first generation at most.
+    """
+    rows = knobs.encode(first_designs(space, size, restart, seed))
+    if front is not None and restart == 0:
+        spread = np.unique(np.linspace(0, len(front) - 1, max(1, size // 2)).astype(np.intp))
+        rows = np.concatenate([knobs.encode(front.take(spread)), rows])
+    _, first = np.unique(knobs.design_codes(rows), return_index=True)
+    return rows[np.sort(first)][:size]
+
+
+def _front(space: Space, most: int) -> _Rows:
+    """Layouts on the front of the bounds, then on the front of the others, and so on."""
+    values = bounds_of(space.job, space.kept_bounds)
+    left = near_fronts(values, most)
+    chosen = left[:0]
+    while len(chosen) < most and len(rows := front_rows(values[left])):
+        spread = np.unique(np.linspace(0, len(rows) - 1, min(most - len(chosen), len(rows))).astype(np.intp))
+        chosen = np.concatenate([chosen, left[rows[spread]]])
+        left = np.delete(left, rows)
+    return chosen
+
+
+def near_fronts(values: Floats, most: int) -> _Rows:
+    """Returns rows that may be among the first `most` of the fronts one behind another; all where that cannot be said.
+
+    What lies behind the m-th front of some rows lies behind the m-th front of all rows, too. So where the rows with the
+    least products have enough on their first m fronts, none behind the last of these is needed.
+    """
+    products = np.log(np.maximum(values, LEAST_VALUE)).sum(axis=1)
+    nearest = least_rows(products, NEAREST_PER_PLACE * most)
+    others = np.delete(np.arange(len(values)), nearest)
+    num_found, front, left = 0, nearest[:0], nearest
+    while num_found < most and len(others):
+        rows = front_rows(values[left])
+        if len(rows) == 0:  # too few to say anything
+            return np.arange(len(values))
+        num_found, front, left = num_found + len(rows), left[rows], np.delete(left, rows)
+    others = others[~_is_behind(values[others], values[front])]
+    return np.sort(np.concatenate([nearest, others]))
+
+
+def least_rows(values: Floats, size: int) -> _Rows:
+    """Returns the rows of the `size` least of many values, the first ones of equals, without sorting the others."""
+    size = min(size, len(values))
+    if size == 0:
+        return np.zeros(0, dtype=np.intp)
+    rows = np.flatnonzero(values <= np.partition(values, size - 1)[size - 1])
+    return rows[np.argsort(values[rows], kind="stable")[:size]]
+
+
+@compiled
+def _is_behind(values: Floats, points: Floats) -> Booleans:
+    """Which rows `(n, k)` are nowhere better and somewhere worse than one of the points `(m, k)`, `(n,)`."""
+    is_behind = np.zeros(len(values), dtype=np.bool_)
+    for row in range(len(values)):
+        for point in range(len(points)):
+            is_worse = False
+            for column in range(values.shape[1]):
+                if values[row, column] < points[point, column]:
+                    is_worse = False
+                    break
+                is_worse = is_worse or values[row, column] > points[point, column]
+            if is_worse:
+                is_behind[row] = True
+                break
+    return is_behind
+
+
+def _corners(bounds: BoundTable, most: int) -> _Rows:
+    """Layouts with the least values of every bound, as many of each."""
+    each = max(1, most // len(CORNERS))
+    least = [np.argsort(getattr(bounds, name), kind="stable")[:each] for name in CORNERS]
+    return np.unique(np.concatenate(least))[:most]

@@ -1,0 +1,79 @@
+"""When has a search done enough? Rules by evaluations, by seconds, and by how little the front still gains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from objectives.pareto import dominated_share
+from simulator.domain.job import Job
+from simulator.table import Floats
+from studies.designs.archive import Archive
+from studies.evaluation.evaluator import Evaluator
+
+BEYOND_WORST = 1.1
+"""The volume is measured up to this multiple of the worst values of the fronts that are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much a part of a search may spend."""
+
+    num_evaluations: int
+    """Designs that the study may have evaluated when the part ends."""
+    max_seconds: float | None = None
+    """Seconds that the study may have been running; `None`: any."""
+    num_stagnant: int | None = None
+    """Evaluations without a better front after which the part ends; `None`: never."""
+
+
+@final
+class StopRules:
+    """Says, after every batch, whether a part of a search is to end; each rule decides alone."""
+
+    def __init__(self, job: Job, archive: Archive, evaluator: Evaluator, budget: Budget) -> None:
+        self._job = job
+        self._archive = archive
+        self._evaluator = evaluator
+        self._budget = budget
+        self._front_before = _front(archive, job)
+        self._checked_at = archive.num_evaluated
+
+    @property
+    def num_left(self) -> int:
+        """Evaluations that are left."""
+        return max(0, self._budget.num_evaluations - self._archive.num_evaluated)
+
+    def are_met(self) -> bool:
+        """Whether the part is to end now."""
+        max_seconds = self._budget.max_seconds
+        is_late = max_seconds is not None and self._evaluator.elapsed_s() >= max_seconds
+        return self.num_left == 0 or is_late or self._stagnates()
+
+    def _stagnates(self) -> bool:
+        """Whether the front has gained too little since as many evaluations as the rule allows."""
+        allowed = self._budget.num_stagnant
+        if allowed is None or self._archive.num_evaluated - self._checked_at < allowed:
+            return False
+        before, now = self._front_before, _front(self._archive, self._job)
+        self._front_before, self._checked_at = now, self._archive.num_evaluated
+        return gained_fraction(before, now) < self._job.search.least_gain_fraction
+
+
+def gained_fraction(before: Floats, now: Floats) -> float:
+    """Returns by which share the volume that a front dominates has grown; infinite from nothing.
+
+    Args:
+        before: objectives of the front, `(m, k)`.
+        now: objectives of the later front, `(n, k)`.
+    """
+    if len(before) == 0:
+        return float("inf") if len(now) else 0.0
+    reference = BEYOND_WORST * np.concatenate([before, now]).max(axis=0)
+    return dominated_share(now, reference) / dominated_share(before, reference) - 1.0
+
+
+def _front(archive: Archive, job: Job) -> Floats:
+    return np.zeros((0, len(job.objectives))) if archive.front is None else archive.front.objectives(job)
