@@ -89,7 +89,7 @@ NO_MODEL = {
     "simulator.deep.playing.timers": "codes of the event loop",
     "simulator.deep.networks.ways": "none, rounding",
     "simulator.pipeline.order": "codes and columns of the event loop",
-    "simulator.pipeline.turns": "codes of the event loop",
+    "simulator.pipeline.shape": "codes of the event loop",
     "simulator.pipeline.state": "sizes of a batch",
     "simulator.run_timeline": "longest log",
     "simulator.run.timeline_kernel": "codes of the event loop",

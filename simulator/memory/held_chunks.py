@@ -12,15 +12,8 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.domain.plan import Plan, PlanTable, Schedule, interleaved_groups
-from simulator.pipeline.turns import (
-    DUAL_PIPE_V,
-    ONE_F_ONE_B,
-    PipelineShape,
-    fill_turns,
-    num_directions,
-    turns_back,
-    turns_of_stages,
-)
+from simulator.pipeline.shape import DUAL_PIPE_V, ONE_F_ONE_B, PipelineShape, num_directions, turns_back
+from simulator.pipeline.turns import fill_turns, turns_of_stages
 from simulator.table import Floats, Integers
 
 NUM_ROUNDS = 3

@@ -21,15 +21,11 @@ Counted out, micro-batch j of a forward runs beside micro-batch j - p of the bac
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from simulator.compiled import compiled
-
-if TYPE_CHECKING:
-    from simulator.pipeline.turns import PipelineShape
+from simulator.pipeline.shape import PipelineShape
 
 
 @compiled

@@ -24,6 +24,7 @@ from simulator.pipeline.order import (
     PipelineOrder,
     pipeline_order,
 )
+from simulator.pipeline.shape import DUAL_PIPE_V
 from simulator.pipeline.state import (
     EIGHT_LANES,
     FOUR_LANES,
@@ -41,7 +42,6 @@ from simulator.pipeline.state import (
     reset,
     shape_of,
 )
-from simulator.pipeline.turns import DUAL_PIPE_V
 
 
 @compiled

@@ -17,14 +17,8 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled
 from simulator.pipeline.dual_pipe import is_of_pair, is_paired, leaves_with, num_paired
-from simulator.pipeline.turns import (
-    DUAL_PIPE_V,
-    PipelineShape,
-    num_directions,
-    peaks_in_flight,
-    stage_of,
-    turns_of_stages,
-)
+from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
+from simulator.pipeline.turns import peaks_in_flight, turns_of_stages
 
 ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
 """Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and where its gradients are complete."""

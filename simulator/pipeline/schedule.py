@@ -28,6 +28,7 @@ from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
 from simulator.pipeline.groups import groups_problem, has_fitting_groups
 from simulator.pipeline.kernel import play_lanes, play_rows
 from simulator.pipeline.order import pipeline_order
+from simulator.pipeline.shape import DUAL_PIPE_V, ONE_F_ONE_B, ZB_V, PipelineShape, num_directions, stage_of
 from simulator.pipeline.state import (
     TWO_LANES,
     BoolArray,
@@ -38,14 +39,6 @@ from simulator.pipeline.state import (
     load_lane,
     new_lanes,
     shape_of,
-)
-from simulator.pipeline.turns import (
-    DUAL_PIPE_V,
-    ONE_F_ONE_B,
-    ZB_V,
-    PipelineShape,
-    num_directions,
-    stage_of,
 )
 from simulator.threads import on_threads
 

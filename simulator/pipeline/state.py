@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from simulator.compiled import compiled, compiled_uncounted
 from simulator.pipeline.order import ALWAYS_THERE
-from simulator.pipeline.turns import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
+from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions, stage_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ import numpy as np
 from simulator.compiled import compiled
 from simulator.pipeline.kernel import play_lanes
 from simulator.pipeline.order import pipeline_order
+from simulator.pipeline.shape import ONE_F_ONE_B, PipelineShape, num_directions
 from simulator.pipeline.state import NUM_LANES, FloatArray, Lanes, new_lanes
-from simulator.pipeline.turns import ONE_F_ONE_B, PipelineShape, num_directions
 
 
 @compiled

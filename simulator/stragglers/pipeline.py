@@ -43,7 +43,7 @@ from scipy.special import ndtr
 
 from simulator.domain.plan import SPLIT_BACKWARD, Schedule
 from simulator.order_statistics import expected_maximum
-from simulator.pipeline.turns import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_V
+from simulator.pipeline.shape import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_V
 from simulator.shipped import shipped_rows
 from simulator.table import Booleans, Floats, Integers
 

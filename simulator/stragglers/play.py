@@ -16,7 +16,7 @@ import numpy as np
 from simulator.domain.straggler_causes import Stragglers
 from simulator.errors import InputError, Problem
 from simulator.pipeline.groups import groups_problem, has_fitting_groups
-from simulator.pipeline.turns import ONE_F_ONE_B, PipelineShape, stage_of
+from simulator.pipeline.shape import ONE_F_ONE_B, PipelineShape, stage_of
 from simulator.stragglers.kernel import play_replicas
 from simulator.stragglers.noise import draw_micro_batches
 from simulator.stragglers.slowdown import StragglerDesigns

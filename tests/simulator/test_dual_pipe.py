@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.pipeline.schedule import play_pipelines
-from simulator.pipeline.turns import DUAL_PIPE_V
+from simulator.pipeline.shape import DUAL_PIPE_V
 
 Work = tuple[str, int, int]
 """Forward (F), whole backward (B), gradient of the inputs (I) or of the weights (W), of a direction and a micro-batch of it."""

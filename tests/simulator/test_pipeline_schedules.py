@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulator.domain.plan import Schedule
 from simulator.errors import InputError
 from simulator.pipeline.schedule import PipelineColumns, PipelineTimes, pipeline_timeline, play_pipelines
-from simulator.pipeline.turns import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
+from simulator.pipeline.shape import DUAL_PIPE_V, GPIPE, ONE_F_ONE_B, ZB_H1, ZB_V
 
 FORWARD, BACKWARD, WEIGHT = 1.0, 1.2, 0.8
 """Seconds of one micro-batch on one stage: forward, gradient of the inputs, gradient of the weights."""

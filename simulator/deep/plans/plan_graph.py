@@ -36,7 +36,8 @@ from simulator.deep.plans.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plans.plan_traffic import After, PlanTraffic
 from simulator.deep.playing.tasks import MOST_TASKS, NONE, TaskGraphBuilder
 from simulator.errors import InputError, Problem
-from simulator.pipeline.turns import num_directions, stage_of, turns_of_stages
+from simulator.pipeline.shape import num_directions, stage_of
+from simulator.pipeline.turns import turns_of_stages
 from simulator.step.gradient_buckets import FIRST_BY_PARTS
 from simulator.step.lent_cores import replicas_core_share
 from simulator.step.parts import Part

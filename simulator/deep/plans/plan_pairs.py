@@ -14,7 +14,7 @@ from simulator.deep.plans.plan_pass import Pass
 from simulator.deep.plans.plan_traffic import After
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.pipeline.dual_pipe import is_of_pair, leaves_with
-from simulator.pipeline.turns import DUAL_PIPE_V, PipelineShape
+from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape
 from simulator.table import Booleans, Integers
 
 Named = tuple[int, int]

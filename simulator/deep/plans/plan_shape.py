@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.pipeline.groups import last_group_size
-from simulator.pipeline.turns import PipelineShape
+from simulator.pipeline.shape import PipelineShape
 from simulator.step.gradient_buckets import Buckets
 
 

@@ -27,7 +27,7 @@ from simulator.deep.plans.plan_parts import PlanParts
 from simulator.deep.plans.plan_traffic import After, PlanTraffic
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.layout.weight_gathers import regathers
-from simulator.pipeline.turns import PipelineShape
+from simulator.pipeline.shape import PipelineShape
 from simulator.step.parts import Part
 from simulator.step.shard_passes import IS_AHEAD, IS_WHOLE, first_gathers, reduces_in_every_pass
 from simulator.table import Integers

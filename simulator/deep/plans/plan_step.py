@@ -33,7 +33,7 @@ from simulator.layout.chunks import split_layers
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.model_states import reduced_together
 from simulator.machine.rank import Rank
-from simulator.pipeline.turns import PipelineShape
+from simulator.pipeline.shape import PipelineShape
 from simulator.step.gradient_buckets import Buckets
 from simulator.step.step import StepParts, StepTable, simulate_step, step_parts
 
