@@ -1,10 +1,12 @@
 """What should be bought, reserved and rented, and which job runs when and where, so that all of it costs least? CP-SAT.
 
-    minimise  sum over lots of nodes x USD of a node + sum over jobs of USD of the chosen way
+    minimise  sum over lots of nodes x USD of a node + USD of the staff of the dearest lot with nodes
+              + sum over jobs of USD of the chosen way
     such that one way for each job, inside its window
               at any hour: nodes in use <= nodes of the lots that are there, or nodes that can be rented
               at any hour: idle power of the nodes at the site + power of running jobs above it <= power_w
               lots with nodes <= max_lots; nodes of all lots <= max_nodes; capital and budget
+              pools that are one supply at rising sizes: one of them has nodes, and at least its least_nodes
 
 Redundant cuts lift the bound: inside any window of time, the node-hours of jobs that must run there fit the lots; running
 jobs alone, with the idle power of their nodes, keep to power_w.
@@ -82,6 +84,10 @@ class _Model:
     """When each way runs, if it is taken."""
     lot_nodes: list[list[cp_model.IntVar]]
     """Nodes of each lot of each pool."""
+    is_lot_used: list[list[cp_model.IntVar]]
+    """Whether each lot of each pool may have nodes."""
+    is_used: list[cp_model.IntVar]
+    """Whether each pool may have nodes."""
 
     @classmethod
     def of(cls, problem: PurchaseProblem) -> _Model:
@@ -101,6 +107,7 @@ class _Model:
             [model.new_int_var(0, pool.max_nodes, f"{pool.name} {lot}") for lot in range(len(pool.lots))]
             for pool in problem.pools
         ]
+        is_lot_used = [[model.new_bool_var(f"{nodes.name} used") for nodes in lots] for lots in lot_nodes]
         built = cls(
             problem=problem,
             model=model,
@@ -108,10 +115,14 @@ class _Model:
             starts=starts,
             intervals=intervals,
             lot_nodes=lot_nodes,
+            is_lot_used=is_lot_used,
+            is_used=[model.new_bool_var(f"{pool.name} used") for pool in problem.pools],
         )
         built._add_jobs()
         for index, pool in enumerate(problem.pools):
             built._add_pool(index, pool)
+        for supply in problem.alternatives:
+            model.add_at_most_one(built.is_used[pool] for pool in supply)
         built._add_power()
         built._add_money()
         return built
@@ -163,7 +174,10 @@ class _Model:
             self.model.add_cumulative(intervals, demands, pool.max_nodes)
             return
         lots = self.lot_nodes[index]
-        self.model.add(sum(lots) <= pool.max_nodes)
+        self.model.add(sum(lots) <= pool.max_nodes * self.is_used[index])
+        self.model.add(sum(lots) >= pool.least_nodes * self.is_used[index])
+        for number in mine:
+            self.model.add_implication(self.is_taken[number], self.is_used[index])
         for start, end in pairwise(_changes_h(pool, self.problem.horizon_h)):
             there = [
                 nodes for lot, nodes in zip(pool.lots, lots, strict=True) if lot.start_h <= start < lot.end_h
@@ -175,11 +189,10 @@ class _Model:
             intervals.append(self.model.new_fixed_size_interval_var(start, end - start, away.name))
             demands.append(away)
         self.model.add_cumulative(intervals, demands, pool.max_nodes)
-        self._add_lots(pool, lots)
+        self._add_lots(pool, lots, self.is_lot_used[index])
         self._add_node_hours(mine, pool, lots)
 
-    def _add_lots(self, pool: Pool, lots: list[cp_model.IntVar]) -> None:
-        is_used = [self.model.new_bool_var(f"{nodes.name} used") for nodes in lots]
+    def _add_lots(self, pool: Pool, lots: list[cp_model.IntVar], is_used: list[cp_model.IntVar]) -> None:
         for nodes, used in zip(lots, is_used, strict=True):
             self.model.add(nodes <= pool.max_nodes * used)
         self.model.add(sum(is_used) <= pool.max_lots)
@@ -233,9 +246,8 @@ class _Model:
             for pool, variables in zip(problem.pools, self.lot_nodes, strict=True)
             for lot, nodes in zip(pool.lots, variables, strict=True)
         ]
-        cost = sum(lot.usd_per_node * nodes for lot, nodes in lots) + sum(
-            way.usd * taken for way, taken in zip(problem.ways, self.is_taken, strict=True)
-        )
+        runs = [way.usd * taken for way, taken in zip(problem.ways, self.is_taken, strict=True)]
+        cost = sum([*(lot.usd_per_node * nodes for lot, nodes in lots), *runs, *self._staff_usd()])
         if problem.budget_usd is not None:
             self.model.add(cost <= problem.budget_usd)
         if problem.capital_usd is not None:
@@ -243,6 +255,21 @@ class _Model:
                 sum(lot.capital_usd_per_node * nodes for lot, nodes in lots) <= problem.capital_usd
             )
         self.model.minimize(cost)
+
+    def _staff_usd(self) -> list[cp_model.IntVar]:
+        """Staff from the first delivery on: at least that of every lot with nodes, and no more where costs are least."""
+        staffed = [
+            (lot.staff_usd, used)
+            for pool, is_used in zip(self.problem.pools, self.is_lot_used, strict=True)
+            for lot, used in zip(pool.lots, is_used, strict=True)
+            if lot.staff_usd
+        ]
+        if not staffed:
+            return []
+        staff = self.model.new_int_var(0, max(usd for usd, _ in staffed), "staff")
+        for usd, used in staffed:
+            self.model.add(staff >= usd * used)
+        return [staff]
 
 
 def _changes_h(pool: Pool, horizon_h: int) -> list[int]:

@@ -1,7 +1,8 @@
 """What may be bought, reserved and rented for several jobs, and does a choice keep every rule? Whole hours, nodes, dollars.
 
 A *pool* is one kind of capacity: nodes that are bought and come in lots, nodes that are reserved for a term, or nodes that
-are rented while a job runs. A *way* is one design of one job in one pool. A choice takes one way for every job, the hour at
+are rented while a job runs. Nodes whose price depends on how many are bought are several pools, one for each price, of which
+one at most has nodes. A *way* is one design of one job in one pool. A choice takes one way for every job, the hour at
 which it starts, and the nodes of every lot. `broken_rules` checks a choice by playing it, not by the model that found it.
 """
 
@@ -26,6 +27,8 @@ class Lot:
     """What having a node from start to end costs, used or not."""
     capital_usd_per_node: int = 0
     """What has to be paid for a node at once."""
+    staff_usd: int = 0
+    """What staff costs from start to end, however many nodes there are; one staff looks after all lots."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,8 @@ class Pool:
     """Whether nodes are bought, reserved for a term, or rented while a job runs."""
     max_nodes: int
     """Nodes of all lots, or nodes that are rented at once."""
+    least_nodes: int = 0
+    """Nodes of all lots at least, where any has nodes."""
     lots: tuple[Lot, ...] = ()
     """When nodes may come; none for rent."""
     max_lots: int = 0
@@ -84,6 +89,8 @@ class PurchaseProblem:
     """When each job may run."""
     pools: tuple[Pool, ...]
     """What can be had."""
+    alternatives: tuple[tuple[int, ...], ...] = ()
+    """Positions of pools that are one supply at rising sizes: one of them at most has nodes."""
     ways: tuple[Way, ...]
     """Every design of every job in every pool that suits it."""
     power_w: int | None = None
@@ -92,6 +99,13 @@ class PurchaseProblem:
     """Most that everything may cost."""
     capital_usd: int | None = None
     """Most that purchases may take at once."""
+
+    @property
+    def supplies(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the pools of each supply: alternatives together, every other pool alone, by their first pool."""
+        paired = {pool for pools in self.alternatives for pool in pools}
+        alone = tuple((pool,) for pool in range(len(self.pools)) if pool not in paired)
+        return tuple(sorted((*self.alternatives, *alone)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,9 +121,14 @@ class Choice:
 
 
 def cost_usd(problem: PurchaseProblem, choice: Choice) -> int:
-    """Returns what a choice costs: lots, whether they are used or not, and runs."""
+    """Returns what a choice costs: lots, whether they are used or not, the staff for them, and runs."""
     lots = sum(lot.usd_per_node * nodes for _, lot, nodes in _lots(problem, choice))
-    return lots + sum(problem.ways[way].usd for way in choice.ways)
+    return lots + staff_usd(problem, choice) + sum(problem.ways[way].usd for way in choice.ways)
+
+
+def staff_usd(problem: PurchaseProblem, choice: Choice) -> int:
+    """Returns what staff costs that is there as soon as any lot is."""
+    return max((lot.staff_usd for _, lot, nodes in _lots(problem, choice) if nodes), default=0)
 
 
 def capital_usd(problem: PurchaseProblem, choice: Choice) -> int:
@@ -130,7 +149,8 @@ def fits_alone(problem: PurchaseProblem, way: Way) -> bool:
         return False
     first_h = max(window.start_h, min((lot.start_h for lot in lots), default=0))
     last_h = min(window.end_h, max((lot.end_h for lot in lots), default=problem.horizon_h))
-    least_usd = way.usd + nodes * min((lot.usd_per_node for lot in lots), default=0)
+    least_staff_usd = min((lot.staff_usd for lot in lots), default=0)
+    least_usd = way.usd + nodes * min((lot.usd_per_node for lot in lots), default=0) + least_staff_usd
     least_capital_usd = nodes * min((lot.capital_usd_per_node for lot in lots), default=0)
     return (
         nodes <= pool.max_nodes
@@ -162,7 +182,8 @@ def broken_rules(problem: PurchaseProblem, choice: Choice) -> tuple[str, ...]:
         ),
         "node_delivery": any(used > there for pool, _, used, there in held if not is_rented[pool]),
         "node_supply": any(used > problem.pools[pool].max_nodes for pool, _, used, _ in held)
-        or any(sum(choice.lot_nodes[pool]) > problem.pools[pool].max_nodes for pool in pools),
+        or any(not _is_supplied(problem.pools[pool], sum(choice.lot_nodes[pool])) for pool in pools)
+        or any(sum(any(choice.lot_nodes[pool]) for pool in supply) > 1 for supply in problem.alternatives),
         "num_lots": any(
             sum(nodes > 0 for nodes in choice.lot_nodes[pool]) > problem.pools[pool].max_lots
             for pool in pools
@@ -172,6 +193,10 @@ def broken_rules(problem: PurchaseProblem, choice: Choice) -> tuple[str, ...]:
         "capital_usd": problem.capital_usd is not None and capital_usd(problem, choice) > problem.capital_usd,
     }
     return tuple(name for name, is_broken in broken.items() if is_broken)
+
+
+def _is_supplied(pool: Pool, nodes: int) -> bool:
+    return nodes == 0 or pool.least_nodes <= nodes <= pool.max_nodes
 
 
 def _lots(problem: PurchaseProblem, choice: Choice) -> Iterator[tuple[Pool, Lot, int]]:

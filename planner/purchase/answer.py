@@ -13,16 +13,25 @@ from functools import cached_property
 from pathlib import Path
 
 from constraints.purchase_model import Solution, Status, cheapest
-from constraints.purchase_problem import Choice, PoolKind, PurchaseProblem, capital_usd, site_power_w
+from constraints.purchase_problem import (
+    Choice,
+    PoolKind,
+    PurchaseProblem,
+    capital_usd,
+    site_power_w,
+    staff_usd,
+)
 from planner import __version__
 from planner.input.arguments import check_kind, check_seed, path_given
 from planner.purchase.fleet import Fleet
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import Acquisition, BindingRule, PurchasePlan, ScheduledRun
-from planner.purchase.problem import NodePrices, PooledProblem, node_prices, pooled_problem
+from planner.purchase.prices import NodePrices, node_prices, prices_by_size
+from planner.purchase.problem import PooledProblem, pooled_problem
 from planner.purchase.rules import Rule, rules_of
 from planner.purchase.ways import Candidate, candidates_of, job_on
 from simulator.catalog import catalog_hash
+from simulator.domain.job import Job
 from simulator.units import DAY, HOUR
 
 EFFORT = 20.0
@@ -70,6 +79,7 @@ def plan_purchase(
         bound_usd=solution.bound_usd,
         gap_fraction=None if cost is None else (cost - solution.bound_usd) / max(1, cost),
         capital_usd=capital_usd(problem, choice) if choice else 0.0,
+        staff_usd=staff_usd(problem, choice) if choice else 0.0,
         peak_power_w=site_power_w(problem, choice) if choice else 0.0,
         carbon_kgco2e=sum([*(one.carbon_kgco2e for one in acquisitions), *(run.carbon_kgco2e for run in runs)]),
         acquisitions=acquisitions,
@@ -96,35 +106,41 @@ class _Question:
     folder: Path
 
     @cached_property
-    def _found(self) -> tuple[tuple[NodePrices, ...], tuple[Candidate, ...]]:
-        prices: list[NodePrices] = []
-        candidates: list[Candidate] = []
-        for number, offer in enumerate(self.fleet.offers):
-            jobs = [job_on(self.fleet, job, offer, self.folder) for job in self.fleet.jobs]
-            prices.append(node_prices(self.fleet, jobs[0], offer))
-            for index, job in enumerate(jobs):
-                candidates += candidates_of(job, (index, number), self.seed)
-        return tuple(prices), tuple(candidates)
+    def jobs(self) -> tuple[tuple[Job, ...], ...]:
+        """For each offer the jobs with this offer alone."""
+        return tuple(
+            tuple(job_on(self.fleet, job, offer, self.folder) for job in self.fleet.jobs)
+            for offer in self.fleet.offers
+        )
 
-    @property
-    def prices(self) -> tuple[NodePrices, ...]:
-        """What a node of each offer costs."""
-        return self._found[0]
-
-    @property
+    @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """Designs of all jobs on all offers."""
-        return self._found[1]
+        return tuple(
+            candidate
+            for number, jobs in enumerate(self.jobs)
+            for index, job in enumerate(jobs)
+            for candidate in candidates_of(job, (index, number), self.seed)
+        )
 
     @cached_property
     def pooled(self) -> PooledProblem:
         """The problem of the model."""
-        return pooled_problem(self.fleet, self.prices, self.candidates)
+        prices = [
+            prices_by_size(self.fleet, jobs[0], offer)
+            for offer, jobs in zip(self.fleet.offers, self.jobs, strict=True)
+        ]
+        return pooled_problem(self.fleet, prices, self.candidates)
+
+    def prices_among(self, pool: int, num_nodes: int) -> NodePrices:
+        """What a node of a pool costs and emits that is one of so many."""
+        offer = self.pooled.offers[pool]
+        return node_prices(self.fleet, self.jobs[offer][0], self.fleet.offers[offer], num_nodes)
 
     @cached_property
     def rules(self) -> list[Rule]:
         """Every constraint that can be left out."""
-        return rules_of(self.fleet, self.prices, self.pooled)
+        return rules_of(self.fleet, self.pooled)
 
 
 def _only(problem: PurchaseProblem, kind: str) -> PurchaseProblem:
@@ -195,9 +211,11 @@ def _acquisitions(question: _Question, choice: Choice) -> tuple[Acquisition, ...
     pooled, horizon = question.pooled, question.pooled.problem.horizon_h
     found = []
     for index, (pool, nodes_of_lots) in enumerate(zip(pooled.problem.pools, choice.lot_nodes, strict=True)):
-        used, price = _used_fraction(pooled.problem, choice, index), question.prices[pooled.offers[index]]
+        used = _used_fraction(pooled.problem, choice, index)
         for lot, nodes in zip(pool.lots, nodes_of_lots, strict=True):
             if nodes and pool.kind != "rented":
+                # Whoever reserves for several terms need not have the nodes of all of them at once.
+                price = question.prices_among(index, sum(nodes_of_lots) if pool.kind == "bought" else nodes)
                 found.append(
                     Acquisition(
                         kind=pool.kind,
@@ -242,22 +260,22 @@ def _run(
         kind=kind,
         accelerator=question.fleet.offers[candidate.offer].accelerator,
         num_nodes=candidate.num_nodes,
-        num_gpus=candidate.num_nodes * question.prices[candidate.offer].gpus,
+        num_gpus=candidate.num_nodes * question.pooled.prices[problem.ways[way].pool].gpus,
         start_day=_days(start_h),
         end_day=_days(start_h + candidate.duration_h),
         deadline_day=asked.deadline_day,
         cost_usd=usd,
         energy_kwh=candidate.energy_kwh,
-        carbon_kgco2e=_carbon_kgco2e(candidate, question.prices[candidate.offer], kind),
+        carbon_kgco2e=_carbon_kgco2e(candidate, kind),
         plan=candidate.plan,
     )
 
 
-def _carbon_kgco2e(candidate: Candidate, price: NodePrices, kind: PoolKind) -> float:
+def _carbon_kgco2e(candidate: Candidate, kind: PoolKind) -> float:
     """Greenhouse gases of a run; on nodes that the plan holds anyway, those that it adds to theirs."""
     if kind == "rented":
         return candidate.carbon_kgco2e
-    return candidate.used_up_kgco2e + price.above_idle_fraction(candidate) * candidate.operational_kgco2e
+    return candidate.used_up_kgco2e + candidate.above_idle_fraction * candidate.operational_kgco2e
 
 
 def _days(whole_hours: int) -> float:

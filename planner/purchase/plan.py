@@ -29,7 +29,8 @@ class Acquisition(Record):
     to_day: float
     """Day to which they are paid: the end of the term, or of the horizon."""
     cost_usd: float
-    """What having them costs, used or not: interest, depreciation, maintenance, building and idle power, or rent."""
+    """What having them costs, used or not, but for staff: interest, depreciation, maintenance, building and idle power, or
+    rent."""
     capital_usd: float
     """What has to be paid at once; 0 for reservations."""
     carbon_kgco2e: float
@@ -103,6 +104,8 @@ class PurchasePlan(Record):
     """By which share of its cost the plan may be above the cheapest one; 0 where it is proven."""
     capital_usd: float
     """What purchases take at once."""
+    staff_usd: float = 0.0
+    """Staff for all that is bought, from the first delivery to the end of the horizon."""
     peak_power_w: float
     """Most that what is bought draws."""
     carbon_kgco2e: float

@@ -1,71 +1,25 @@
 """What does everything cost that a fleet can have? Offers and candidates become the whole hours, nodes and dollars of a model.
 
-A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance, staff,
-building, and the electricity of an idle node with its share of the network, which never rests; a run adds the electricity
-above that. Electricity is at the flat price of the site. A reservation costs its whole term; rent on demand costs the hours
-of the run. Storage that is bought for a run is part of its cost wherever it runs. Greenhouse gases are shared out alike.
+A bought node costs from its delivery to the end of the horizon, used or not, as `planner.purchase.prices` says, by the tiers
+of switches that all bought nodes of its kind need: each number of tiers is a pool of its own. One staff looks after all bought
+nodes from the first delivery on. A run adds the electricity above that of idle nodes. Electricity is at the flat price of the
+site. A reservation costs its whole term; rent on demand costs the hours of the run. Storage that is bought for a run is part
+of its cost wherever it runs. Greenhouse gases are shared out alike.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-import numpy as np
-
 from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Way, Window, fits_alone
-from objectives.carbon import embodied_parts
-from objectives.cost import MONTH, owned_parts, purchase
-from objectives.usage import Usage
 from planner.purchase.fleet import Buy, Fleet, FleetOffer, Reserve
+from planner.purchase.prices import NodePrices
 from planner.purchase.sizes import thinned
-from planner.purchase.ways import Candidate, used_always
-from simulator.domain.hardware import Storage
-from simulator.domain.job import Job
-from simulator.domain.plan import Plan, PlanTable
-from simulator.machine.offer_table import OfferTable
-from simulator.machine.power import phase_power, power_levels
+from planner.purchase.ways import Candidate
 from simulator.units import DAY, HOUR, KILO
-
-OWNED_PARTS = ("capital_usd", "maintenance_usd", "staff_usd", "facility_usd")
-"""Costs of owning that do not depend on what runs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodePrices:
-    """What one node of an offer costs and draws, in a cluster of all that can be bought."""
-
-    gpus: int
-    """Accelerators in it."""
-    owned_usd: Callable[[float], float]
-    """Cost of owning it for some hours, without electricity; economic depreciation takes most in the first of them."""
-    capital_usd: float
-    """Price with its share of network and installation."""
-    idle_w: float
-    """Facility power when nothing runs, with its share of network and cooling."""
-    usd_per_kwh: float
-    """Price of electricity."""
-    usd_per_w_month: float
-    """Demand charge."""
-    made_kgco2e: Callable[[float], float]
-    """Share of its making, network and building that some hours of its life use up."""
-    kgco2e_per_kwh: float
-    """Greenhouse gases of electricity."""
-
-    def electricity_usd(self, energy_kwh: float, peak_w: float, hours: float) -> float:
-        """Electricity with the demand charge for its peak."""
-        return self.usd_per_kwh * energy_kwh + self.usd_per_w_month * peak_w * hours * HOUR / MONTH
-
-    def held_kgco2e(self, hours: float) -> float:
-        """Greenhouse gases of holding it for some hours in which nothing runs."""
-        return self.made_kgco2e(hours) + self.kgco2e_per_kwh * self.idle_w / KILO * hours
-
-    def above_idle_fraction(self, candidate: Candidate) -> float:
-        """Share of the energy of a run that its nodes would not draw when idle."""
-        idle_kwh = self.idle_w * candidate.num_nodes / KILO * candidate.wall_s / HOUR
-        return max(0.0, 1.0 - idle_kwh / candidate.energy_kwh)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,59 +29,34 @@ class PooledProblem:
     problem: PurchaseProblem
     offers: tuple[int, ...]
     """Offer of each pool."""
+    prices: tuple[NodePrices, ...]
+    """What a node of each pool costs; of nodes that are not bought, in the largest cluster that can be."""
     candidates: tuple[Candidate, ...]
     """Candidate of each way."""
 
 
-def node_prices(fleet: Fleet, job: Job, offer: FleetOffer) -> NodePrices:
-    """Returns what a node costs, from a job that has this offer alone, with the fleet's site and terms of ownership."""
-    node = job.offers[0].node
-    buy = offer.buy
-    size = node.num_accelerators * (buy.max_nodes if buy else offer.max_nodes)
-    whole = Plan(offer=0, num_gpus=size, data_parallel=size)
-    plans = PlanTable.from_plans([whole])
-    # The storage of a job is that of its run, whatever nodes there are.
-    bare = used_always(job).model_copy(update={"storage": Storage()})
-    offers = OfferTable.from_job(bare).take(plans.offer)
-    peak_power_w = power_levels(bare, plans, offers).peak_power_w
-    num_nodes = size / node.num_accelerators
-    site = job.site_of(job.offers[0])
-    price = np.array([buy.usd_per_node if buy else 0.0])
-
-    def usage(hours: float) -> Usage:
-        return Usage(wall_s=np.array([hours * HOUR]), energy_j=np.zeros(1), peak_power_w=peak_power_w)
-
-    def owned_usd(hours: float) -> float:
-        parts = owned_parts(bare, plans, usage(hours), price)
-        return sum(float(parts[name][0]) for name in OWNED_PARTS) / num_nodes
-
-    def made_kgco2e(hours: float) -> float:
-        parts = embodied_parts(bare, plans, usage(hours))
-        return sum(float(part[0]) for part in parts.values()) / num_nodes
-
-    bought = purchase(bare, plans, usage(fleet.horizon_days * DAY / HOUR), price)
-    return NodePrices(
-        gpus=node.num_accelerators,
-        owned_usd=owned_usd,
-        capital_usd=float(bought.at_once[0]) / num_nodes,
-        idle_w=float(phase_power(bare, plans, offers).idle_w[0]) / num_nodes,
-        usd_per_kwh=site.electricity_usd_per_kwh,
-        usd_per_w_month=site.demand_usd_per_w_month,
-        made_kgco2e=made_kgco2e,
-        kgco2e_per_kwh=site.grid_kgco2e_per_kwh,
-    )
-
-
 def pooled_problem(
-    fleet: Fleet, prices: Sequence[NodePrices], candidates: Sequence[Candidate]
+    fleet: Fleet, prices: Sequence[Sequence[NodePrices]], candidates: Sequence[Candidate]
 ) -> PooledProblem:
-    """Returns the problem of the model for a fleet."""
+    """Returns the problem of the model for a fleet.
+
+    Args:
+        fleet: jobs and offers.
+        prices: of a node of each offer, by rising size of the cluster.
+        candidates: designs of all jobs on all offers.
+    """
     pools: list[Pool] = []
     offers: list[int] = []
-    for index, (offer, price) in enumerate(zip(fleet.offers, prices, strict=True)):
-        for pool in _pools(fleet, offer, price):
-            pools.append(pool)
-            offers.append(index)
+    pool_prices: list[NodePrices] = []
+    alternatives: list[tuple[int, ...]] = []
+    for index, (offer, by_size) in enumerate(zip(fleet.offers, prices, strict=True)):
+        bought = _bought_pools(fleet, offer, by_size)
+        if len(bought) > 1:
+            alternatives.append(tuple(range(len(pools), len(pools) + len(bought))))
+        others = _other_pools(fleet, offer, by_size[-1])
+        pools += [*bought, *others]
+        pool_prices += [*by_size[: len(bought)], *(by_size[-1] for _ in others)]
+        offers += [index] * (len(bought) + len(others))
     limits = fleet.limits
     bare = PurchaseProblem(
         horizon_h=_whole_h(fleet.horizon_days),
@@ -136,6 +65,7 @@ def pooled_problem(
             for job in fleet.jobs
         ),
         pools=tuple(pools),
+        alternatives=tuple(alternatives),
         ways=(),
         power_w=_whole(limits.power_w),
         budget_usd=_whole(limits.budget_usd),
@@ -145,11 +75,14 @@ def pooled_problem(
     chosen: list[Candidate] = []
     for job, index in product(range(len(fleet.jobs)), range(len(pools))):
         mine = [one for one in candidates if (one.job, one.offer) == (job, offers[index])]
-        for candidate, way in _considered(fleet, bare, index, mine, prices[offers[index]]):
+        for candidate, way in _considered(fleet, bare, index, mine, pool_prices[index]):
             chosen.append(candidate)
             ways.append(way)
     return PooledProblem(
-        problem=replace(bare, ways=tuple(ways)), offers=tuple(offers), candidates=tuple(chosen)
+        problem=replace(bare, ways=tuple(ways)),
+        offers=tuple(offers),
+        prices=tuple(pool_prices),
+        candidates=tuple(chosen),
     )
 
 
@@ -166,21 +99,27 @@ def _considered(
         yield from (alike[place] for place in thinned([way for _, way in alike]))
 
 
-def _pools(fleet: Fleet, offer: FleetOffer, price: NodePrices) -> list[Pool]:
-    """What one offer has: bought nodes, reserved ones, rented ones."""
-    pools = []
-    if buy := offer.buy:
-        lots = tuple(bought_lot(fleet, price, start) for start in _days(fleet, buy))
-        pools.append(
-            Pool(
-                name=f"{offer.accelerator} bought",
-                kind="bought",
-                max_nodes=buy.max_nodes,
-                lots=lots,
-                max_lots=buy.max_lots,
-                idle_w_per_node=math.ceil(price.idle_w),
-            )
+def _bought_pools(fleet: Fleet, offer: FleetOffer, by_size: Sequence[NodePrices]) -> list[Pool]:
+    """What can be bought of one offer: a pool for each number of tiers that as many nodes need."""
+    if not (buy := offer.buy):
+        return []
+    return [
+        Pool(
+            name=f"{offer.accelerator} bought",
+            kind="bought",
+            least_nodes=fewer + 1,
+            max_nodes=price.most_nodes,
+            lots=tuple(bought_lot(fleet, price, start) for start in _days(fleet, buy)),
+            max_lots=buy.max_lots,
+            idle_w_per_node=math.ceil(price.idle_w),
         )
+        for fewer, price in zip([0, *(price.most_nodes for price in by_size)], by_size, strict=False)
+    ]
+
+
+def _other_pools(fleet: Fleet, offer: FleetOffer, price: NodePrices) -> list[Pool]:
+    """What one offer has that is not bought: reserved nodes and rented ones."""
+    pools = []
     if reserve := offer.reserve:
         pools.append(
             Pool(
@@ -217,6 +156,7 @@ def bought_lot(fleet: Fleet, price: NodePrices, start_day: float) -> Lot:
         end_h=end,
         usd_per_node=round(price.owned_usd(held) + idle),
         capital_usd_per_node=round(price.capital_usd),
+        staff_usd=round(price.staff_usd(held)),
     )
 
 
@@ -236,9 +176,8 @@ def _way(fleet: Fleet, candidate: Candidate, pool_index: int, pool: Pool, price:
     hours = candidate.wall_s / HOUR
     match pool.kind:
         case "bought":
-            idle_w = price.idle_w * candidate.num_nodes
-            above_w = max(0.0, candidate.peak_power_w - idle_w)
-            above_kwh = price.above_idle_fraction(candidate) * candidate.energy_kwh
+            above_w = max(0.0, candidate.peak_power_w - candidate.idle_power_w)
+            above_kwh = candidate.above_idle_fraction * candidate.energy_kwh
             usd += price.electricity_usd(above_kwh, above_w, hours)
         case "rented":
             rent = fleet.offers[candidate.offer].rent

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from constraints.purchase_problem import Lot, Pool, PurchaseProblem, Window
 from planner.purchase.fleet import Fleet
-from planner.purchase.problem import NodePrices, PooledProblem, bought_lot
+from planner.purchase.problem import PooledProblem, bought_lot
 
 WIDER = 10
 """By how much more nodes can be had where it is asked whether their number binds."""
 
 Change = Callable[[PurchaseProblem], PurchaseProblem]
+PoolChange = Callable[[int, Pool], Pool]
+"""Returns the pool at a position otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Rule:
         return f"{self.constraint}: {self.subject}" if self.subject else self.constraint
 
 
-def rules_of(fleet: Fleet, prices: Sequence[NodePrices], pooled: PooledProblem) -> list[Rule]:
+def rules_of(fleet: Fleet, pooled: PooledProblem) -> list[Rule]:
     """Returns every constraint of a fleet that could bind: deadlines, what pools have, power and money."""
     problem = pooled.problem
     rules = [
@@ -38,10 +40,13 @@ def rules_of(fleet: Fleet, prices: Sequence[NodePrices], pooled: PooledProblem) 
         for index, job in enumerate(fleet.jobs)
         if problem.windows[index].end_h < problem.horizon_h
     ]
-    for index, pool in enumerate(problem.pools):
-        at_once = bought_lot(fleet, prices[pooled.offers[index]], 0.0)
-        for constraint, change in _changes_of(pool, at_once):
-            rules.append(Rule(constraint=constraint, subject=pool.name, leave_out=_on_pool(index, change)))
+    for supply in problem.supplies:
+        largest = problem.pools[supply[-1]]
+        at_once = {index: bought_lot(fleet, pooled.prices[index], 0.0) for index in supply}
+        rules += [
+            Rule(constraint=constraint, subject=largest.name, leave_out=_on_pools(supply, change))
+            for constraint, change in _changes_of(supply, largest, at_once)
+        ]
     money_and_power = (
         ("site_power_w", problem.power_w, _any_power),
         ("fleet_budget_usd", problem.budget_usd, _any_budget),
@@ -54,19 +59,25 @@ def rules_of(fleet: Fleet, prices: Sequence[NodePrices], pooled: PooledProblem) 
     ]
 
 
-def _changes_of(pool: Pool, at_once: Lot) -> Iterator[tuple[str, Callable[[Pool], Pool]]]:
-    """What could be otherwise in a pool."""
-    yield "node_supply", lambda pool: replace(pool, max_nodes=WIDER * pool.max_nodes)
-    if pool.kind == "bought" and pool.lots and pool.lots[0].start_h > 0:
-        yield "node_delivery", lambda pool: replace(pool, lots=(at_once, *pool.lots))
-    if pool.max_lots < len(pool.lots):
-        yield "num_lots", lambda pool: replace(pool, max_lots=len(pool.lots))
+def _changes_of(
+    supply: Sequence[int], largest: Pool, at_once: Mapping[int, Lot]
+) -> Iterator[tuple[str, PoolChange]]:
+    """What could be otherwise in the pools of a supply."""
+    yield (
+        "node_supply",
+        lambda index, pool: replace(pool, max_nodes=WIDER * pool.max_nodes) if index == supply[-1] else pool,
+    )
+    if largest.kind == "bought" and largest.lots and largest.lots[0].start_h > 0:
+        yield "node_delivery", lambda index, pool: replace(pool, lots=(at_once[index], *pool.lots))
+    if largest.max_lots < len(largest.lots):
+        yield "num_lots", lambda _, pool: replace(pool, max_lots=len(pool.lots))
 
 
-def _on_pool(index: int, change: Callable[[Pool], Pool]) -> Change:
+def _on_pools(supply: Sequence[int], change: PoolChange) -> Change:
     def changed(problem: PurchaseProblem) -> PurchaseProblem:
         pools = list(problem.pools)
-        pools[index] = change(pools[index])
+        for index in supply:
+            pools[index] = change(index, pools[index])
         return replace(problem, pools=tuple(pools))
 
     return changed

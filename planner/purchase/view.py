@@ -39,6 +39,8 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
         grid(console, _acquisition_rows(plan))
     else:
         sentences(console, ["Nothing: all runs rent on demand."])
+    if plan.staff_usd:
+        sentences(console, [f"Staff for what is bought costs {human.dollars(plan.staff_usd)} more."])
     title(console, "Which job runs when")
     grid(console, _run_rows(plan))
     title(console, "Beside other ways")

@@ -15,11 +15,14 @@ from objectives.usage import Usage, num_held_gpus
 from planner.input.yaml_text import read_document
 from planner.job.file import parse_job
 from planner.purchase.fleet import Fleet, FleetJob, FleetOffer
+from simulator.domain.hardware import Storage
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import GpuRange
-from simulator.domain.plan import Plan
+from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError, Problem
-from simulator.units import HOUR, JOULES_PER_KWH
+from simulator.machine.offer_table import OfferTable
+from simulator.machine.power import phase_power
+from simulator.units import HOUR, JOULES_PER_KWH, KILO
 from studies.study import searched_front
 
 OBJECTIVES = (Objective.TIME, Objective.COST, Objective.ENERGY)
@@ -48,6 +51,8 @@ class Candidate:
     """Energy of the facility."""
     peak_power_w: float
     """Most that the facility draws."""
+    idle_power_w: float
+    """What the facility draws for its nodes and their network when nothing runs."""
     carbon_kgco2e: float
     """Greenhouse gases, as for the job alone."""
     operational_kgco2e: float
@@ -63,6 +68,12 @@ class Candidate:
     def duration_h(self) -> int:
         """Whole hours that the run takes."""
         return math.ceil(self.wall_s / HOUR)
+
+    @property
+    def above_idle_fraction(self) -> float:
+        """Share of the energy that its nodes would not draw when idle."""
+        idle_kwh = self.idle_power_w / KILO * self.wall_s / HOUR
+        return max(0.0, 1.0 - idle_kwh / self.energy_kwh)
 
 
 def job_on(fleet: Fleet, job: FleetJob, offer: FleetOffer, folder: Path) -> Job:
@@ -186,9 +197,17 @@ def _candidate(job: Job, front: Evaluation, row: int, place: tuple[int, int]) ->
         wall_s=float(scores.time_to_train_s[row]),
         energy_kwh=float(scores.energy_j[row]) / JOULES_PER_KWH,
         peak_power_w=float(front.outcomes.summary.peak_power_w[row]),
+        idle_power_w=_idle_power_w(job, front.plans.plan(row)),
         carbon_kgco2e=float(scores.carbon_kgco2e[row]),
         operational_kgco2e=float(scores.operational_kgco2e[row]),
         used_up_kgco2e=float((scores.embodied_storage_kgco2e + scores.embodied_replacements_kgco2e)[row]),
         storage_usd=float(storage_usd(used_always(job), Usage.of(front.outcomes))[row]),
         plan=front.plans.plan(row),
     )
+
+
+def _idle_power_w(job: Job, plan: Plan) -> float:
+    """What a design's nodes, spares too, and their network draw when idle; storage is the run's own."""
+    bare, plans = job.model_copy(update={"storage": Storage()}), PlanTable.from_plans([plan])
+    power = phase_power(bare, plans, OfferTable.from_job(bare).take(plans.offer))
+    return float((power.idle_w + power.spares_w)[0])

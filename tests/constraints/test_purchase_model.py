@@ -52,18 +52,29 @@ def cheapest_by_trying(problem: PurchaseProblem) -> int | None:
 def problems(draw: st.DrawFn) -> PurchaseProblem:
     dollars = st.integers(0, 20)
     starts = draw(st.sampled_from([(0,), (1,), (0, 2), (1, 3)]))
-    bought = Pool(
-        name="bought",
-        kind="bought",
-        max_nodes=2,
-        lots=tuple(
-            Lot(
-                start_h=start, end_h=HORIZON_H, usd_per_node=draw(dollars), capital_usd_per_node=draw(dollars)
-            )
-            for start in starts
-        ),
-        max_lots=draw(st.integers(0, 2)),
-        idle_w_per_node=draw(st.integers(0, 3)),
+    staff = draw(st.integers(0, 5))
+    max_lots = draw(st.integers(0, 2))
+    # One node costs otherwise than each of two.
+    one, two = (
+        Pool(
+            name="bought",
+            kind="bought",
+            least_nodes=size,
+            max_nodes=size,
+            lots=tuple(
+                Lot(
+                    start_h=start,
+                    end_h=HORIZON_H,
+                    usd_per_node=draw(dollars),
+                    capital_usd_per_node=draw(dollars),
+                    staff_usd=staff * (HORIZON_H - start),
+                )
+                for start in starts
+            ),
+            max_lots=max_lots,
+            idle_w_per_node=draw(st.integers(0, 3)),
+        )
+        for size in (1, 2)
     )
     reserved = Pool(
         name="reserved",
@@ -84,16 +95,17 @@ def problems(draw: st.DrawFn) -> PurchaseProblem:
             num_nodes=draw(st.integers(1, 2)),
             duration_h=draw(st.integers(1, 3)),
             usd=draw(dollars),
-            above_idle_w=draw(st.integers(0, 5)) if pool == 0 else 0,
+            above_idle_w=draw(st.integers(0, 5)) if pool < 2 else 0,
         )
         for job in range(2)
-        for pool in range(3)
+        for pool in range(4)
     )
     limit = st.none() | st.integers(0, 30)
     return PurchaseProblem(
         horizon_h=HORIZON_H,
         windows=windows,
-        pools=(bought, reserved, rented),
+        pools=(one, two, reserved, rented),
+        alternatives=((0, 1),),
         ways=ways,
         power_w=draw(st.none() | st.integers(0, 12)),
         budget_usd=draw(limit),
@@ -174,6 +186,48 @@ def test_what_is_cheapest_is_bought_late_and_in_time() -> None:
     assert solution.choice.starts_h == (50,)  # as early as the nodes that were bought allow
 
 
+# The same nodes, of which one alone costs 30 USD without a network; staff costs 1 USD an hour.
+SIZES = replace(
+    PROBLEM,
+    pools=(
+        replace(POOLS[0], max_nodes=1, max_lots=2, lots=tuple(
+            replace(lot, usd_per_node=30, staff_usd=lot.end_h - lot.start_h) for lot in POOLS[0].lots
+        )),
+        replace(POOLS[0], least_nodes=2, max_lots=2, lots=tuple(
+            replace(lot, staff_usd=lot.end_h - lot.start_h) for lot in POOLS[0].lots
+        )),
+    ),
+    alternatives=((0, 1),),
+    ways=(
+        Way(job=0, pool=0, num_nodes=1, duration_h=30, usd=7, above_idle_w=500),
+        Way(job=0, pool=1, num_nodes=1, duration_h=30, usd=7, above_idle_w=500),
+        Way(job=0, pool=1, num_nodes=2, duration_h=10, usd=7, above_idle_w=1000),
+    ),
+)  # fmt: skip
+
+
+def test_one_staff_looks_after_all_lots_from_the_first_on() -> None:
+    choice = Choice(ways=(2,), starts_h=(60,), lot_nodes=((0, 0), (1, 1)))
+    assert cost_usd(SIZES, choice) == (90 + 50) + (100 - 10) + 7
+
+
+@pytest.mark.parametrize("lot_nodes", [((1, 0), (2, 0)), ((0, 0), (1, 0)), ((1, 1), (0, 0))])
+def test_nodes_have_the_price_of_as_many_as_are_bought(lot_nodes: tuple[tuple[int, ...], ...]) -> None:
+    assert "node_supply" in broken_rules(SIZES, Choice(ways=(0,), starts_h=(50,), lot_nodes=lot_nodes))
+
+
+def test_one_node_is_bought_at_the_price_of_one() -> None:
+    solution = cheapest(SIZES, effort=EFFORT)
+    assert solution.choice is not None
+    assert (solution.status, solution.cost_usd) == ("optimal", 30 + (100 - 50) + 7)
+    assert solution.choice.lot_nodes == ((0, 1), (0, 0))
+
+
+def test_supplies_are_alternatives_together_and_every_other_pool_alone() -> None:
+    assert SIZES.supplies == ((0, 1),)
+    assert PROBLEM.supplies == ((0,), (1,))
+
+
 def test_what_cannot_be_bought_is_rented() -> None:
     solution = cheapest(replace(PROBLEM, capital_usd=999, budget_usd=None), effort=EFFORT)
     assert solution.choice is not None
@@ -193,7 +247,7 @@ def test_two_jobs_share_what_is_bought_one_after_the_other() -> None:
 @settings(max_examples=200, deadline=None)
 @given(problems())
 def test_a_way_that_some_choice_takes_fits_alone(problem: PurchaseProblem) -> None:
-    alone = replace(problem, windows=problem.windows[:1], ways=problem.ways[:3])
+    alone = replace(problem, windows=problem.windows[:1], ways=problem.ways[:4])
     for choice in every_choice(alone):
         if not broken_rules(alone, choice):
             assert fits_alone(problem, alone.ways[choice.ways[0]])

@@ -22,7 +22,8 @@ from planner.purchase.answer import SIDE_EFFORT, plan_purchase
 from planner.purchase.fleet import Fleet, load_fleet
 from planner.purchase.notes import notes_of, slack_notes
 from planner.purchase.plan import PurchasePlan
-from planner.purchase.problem import NodePrices, bought_lot, node_prices
+from planner.purchase.prices import NodePrices, node_prices, prices_by_size
+from planner.purchase.problem import bought_lot
 from planner.purchase.view import show_purchase
 from planner.purchase.ways import candidates_of, job_on
 from simulator.domain.job import Job
@@ -117,14 +118,15 @@ def test_the_same_fleet_gives_the_same_plan() -> None:
 def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour() -> None:
     terms = {"lifetime_years": 4, "capital_cost_fraction_per_year": 0.0, "facility_usd_per_w": 0.0}
     fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms)
-    price = node_prices(fleet, job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), fleet.offers[0])
+    price = prices_of(fleet)
     # One node has no network outside it: 250,000 USD over 4 years of 8,766 hours, and 5 % upkeep a year.
     assert price.owned_usd(1.0) == pytest.approx(250e3 * (1 / 4 + 0.05) / 8766, rel=1e-9)
     assert price.capital_usd == pytest.approx(250e3)
 
 
 def prices_of(fleet: Fleet) -> NodePrices:
-    return node_prices(fleet, job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), fleet.offers[0])
+    """Of the largest cluster that can be had."""
+    return prices_by_size(fleet, alone_in(fleet), fleet.offers[0])[-1]
 
 
 def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -> None:
@@ -180,7 +182,7 @@ def test_cheap_nodes_are_bought_and_dear_ones_are_not() -> None:
 
 def test_limits_keep_the_plan_from_buying_and_are_said_to_bind() -> None:
     almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
-    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free), limits={"capital_usd": 1e4}))
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free), limits={"capital_usd": 9e3}))
     assert {run.kind for run in plan.runs} != {"bought"}
     free = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free)))
     saving = {rule.constraint: rule.saving_usd for rule in plan.binding}
@@ -285,9 +287,9 @@ LARGE = {
 
 
 def with_nodes_on_sale(max_nodes: int, limits: dict[str, float] | None = None, **more: object) -> Fleet:
-    """A fleet with the large run; up to 8 nodes have the same network."""
+    """A fleet with the large run and a little staff; 2 to 8 nodes have one tier of switches, 9 to 256 two."""
     sale = offer(buy={**BUY, "first_delivery_day": 0, "max_nodes": max_nodes}, **more)
-    return fleet_with(sale, jobs=[LARGE], limits=limits or {})
+    return fleet_with(sale, jobs=[LARGE], limits=limits or {}, ownership={"staff_usd_per_year": 1e4})
 
 
 @pytest.mark.parametrize(
@@ -306,9 +308,40 @@ def test_a_way_more_to_have_nodes_costs_no_more(more: dict[str, object]) -> None
 def test_more_nodes_on_sale_cost_no_more_and_limits_that_few_keep_can_be_kept(
     limits: dict[str, float],
 ) -> None:
-    few, many = (plan_purchase(with_nodes_on_sale(most, limits)) for most in (2, 8))
-    assert (many.status, many.cost_usd) == ("optimal", few.cost_usd)
-    assert [run.num_nodes for run in many.runs] == [2]
+    few, *more = (plan_purchase(with_nodes_on_sale(most, limits)) for most in (2, 8, 64))
+    for many in more:
+        assert (many.status, many.cost_usd) == ("optimal", few.cost_usd)
+        assert [run.num_nodes for run in many.runs] == [2]
+        assert (many.capital_usd, many.staff_usd) == (few.capital_usd, few.staff_usd)
+        assert many.carbon_kgco2e == few.carbon_kgco2e
+
+
+def test_bought_nodes_pay_for_the_network_that_they_need_and_for_all_of_the_staff() -> None:
+    plan = plan_purchase(with_nodes_on_sale(64))
+    (held,) = plan.acquisitions
+    assert (held.num_nodes, held.from_day) == (2, 80)
+    # One tier: one port of 2,100 USD for each accelerator.
+    assert plan.capital_usd == 2 * (250e3 + GPUS_PER_NODE * 2100)
+    assert plan.staff_usd == pytest.approx(1e4 * 20 / 365.25, abs=0.5)
+    parts = [held.cost_usd, plan.staff_usd, *(run.cost_usd for run in plan.runs)]
+    assert plan.cost_usd == pytest.approx(sum(parts))
+
+
+@pytest.mark.parametrize("tokens", [2e10, 4e11, 1.2e12])
+def test_no_number_of_nodes_is_cheaper_at_its_own_price(tokens: float) -> None:
+    once = {"first_delivery_day": 0, "delivery_every_days": 100, "max_nodes": 64}
+    fleet = fleet_with(offer(buy={**BUY, **once}), jobs=[job("only", tokens, 0, 60)])
+    alone = alone_in(fleet)
+    costs = []
+    for found in candidates_of(alone, (0, 0), seed=0):
+        price = node_prices(fleet, alone, fleet.offers[0], found.num_nodes)
+        held = price.owned_usd(2400) + price.usd_per_kwh * price.idle_w / 1e3 * 2400
+        above = found.energy_kwh - found.idle_power_w / 1e3 * found.wall_s / 3600
+        if found.duration_h <= 60 * 24:
+            costs.append(found.num_nodes * held + price.usd_per_kwh * above)
+    assert plan_purchase(fleet).cost_usd == pytest.approx(
+        min(costs), abs=40
+    )  # dollars of 64 nodes and a run are rounded
 
 
 MADE = ("accelerators", "hosts", "network", "building")
