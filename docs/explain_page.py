@@ -76,16 +76,16 @@ plan = plan_purchase(load_fleet("examples/fleet.yaml"))
    there; running jobs and idle nodes never exceed the site's power.
 3. Each figure of the answer is counted again from the choice, and a choice that breaks a rule is an error of capplan.
 
-**Costs.** A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest, maintenance,
-its share of network and building (with the formulas of [the model](model.md#cost), at a utilization of 1, since every hour is
-counted), and the electricity of an idle node with its share of the network and of cooling that never rests. The network has
-the tiers of switches that all bought nodes of an offer need together, so that each node is dearer where one more makes one more
-tier necessary; every number of tiers is a choice of the plan. `ownership.staff_usd_per_year` is paid once, from the first
-delivery of any node on, however many are bought. A run adds the electricity above what its own nodes and network draw when
-idle, at the site's flat price with its demand charge, and the storage that is bought for it. What a bought node is worth at the
-end of the horizon is not part of the cost, as only the use until then is; `capital_usd` is what has to be paid at once: nodes,
-network and installation, without the building. A reservation costs its whole term; rent costs the run's whole hours. Durations
-are expected ones: leave slack before a hard deadline, or give the job a `deadline_probability` of its own.
+**Costs.** A bought node costs from its delivery to the end of the horizon, used or not: depreciation and interest,
+maintenance, its share of network and building (with the formulas of [the model](model.md#cost), at a utilization of 1, since
+every hour is counted), and the electricity of an idle node with its share of the network and of cooling that never rests. The
+network has the tiers of switches that all bought nodes of an offer need together, so that each node is dearer where one more
+makes one more tier necessary; every number of tiers is a choice of the plan. `ownership.staff_usd_per_year` is paid once, from
+the first delivery of any node on, however many are bought. A run adds the electricity above what its own nodes and network
+draw when idle, at the site's flat price with its demand charge, and the storage that is bought for it. What a bought node is
+worth at the end of the horizon is not part of the cost, as only the use until then is; `capital_usd` is what has to be paid at
+once: nodes, network and installation, without the building. A reservation costs its whole term; rent costs the run's whole
+hours. Durations are expected ones: leave slack before a hard deadline, or give the job a `deadline_probability` of its own.
 
 **Carbon** is shared out as costs are. Nodes that are bought or reserved emit for as long as they are held, used or not: their
 share of making nodes, network and building, by hours held over hours of life, and the electricity of idle nodes. A run adds
@@ -99,10 +99,11 @@ that contradict each other. `undecided` names what the effort did not suffice fo
 neither found nor proven to be impossible, and constraints of the set that are perhaps not needed in it. The same fleet,
 version, seed and effort give the same plan (one worker, deterministic time).
 
-*Stops holding:* a job runs on one kind of capacity and in one piece; of several designs for as many nodes the fastest is taken,
-though another one may draw less; rented and reserved nodes stand elsewhere and do not count for the site's power; they emit as
-if they stood at the site, though; `node_supply` is tried ten times as wide with the designs and the network that were found for
-`max_nodes`; a demand charge on what a run draws above idle nodes is paid for its own hours, where tariffs bill whole months.
+*Stops holding:* a job runs on one kind of capacity and in one piece; of several designs for as many nodes the fastest is
+taken, though another one may draw less; rented and reserved nodes stand elsewhere and do not count for the site's power; they
+emit as if they stood at the site, though; `node_supply` is tried ten times as wide with the designs and the network that were
+found for `max_nodes`; a demand charge on what a run draws above idle nodes is paid for its own hours, where tariffs bill whole
+months.
 
 This page is generated from the types: `python -m docs.generate`.
 """
