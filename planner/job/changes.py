@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.record import Record
 
@@ -30,12 +31,31 @@ def scaling(place: tuple[str | int, ...], names: tuple[str, ...]) -> Change:
     return change
 
 
+def scaling_profile(*path: str | int) -> Change:
+    """Returns a change that multiplies every hour of the profile at a path by a factor."""
+
+    def scaled(profile: object, factor: float) -> HourlyProfile:
+        assert isinstance(profile, HourlyProfile), f"{path} is no profile"
+        return HourlyProfile(per_hour=tuple(value * factor for value in profile.per_hour))
+
+    return lambda job, factor: _with_value(job, path, lambda profile: scaled(profile, factor))
+
+
 def _replaced(job: Job, path: tuple[str | int, ...], new: Callable[[float], float]) -> Job:
+    """Returns the job with one number changed."""
+
+    def number(value: object) -> float:
+        assert isinstance(value, (int, float)), f"{path} is no number"
+        return new(value)
+
+    return _with_value(job, path, number)
+
+
+def _with_value(job: Job, path: tuple[str | int, ...], new: Callable[[object], object]) -> Job:
     """Returns the job with one value changed."""
 
     def walk(value: object, rest: tuple[str | int, ...]) -> object:
         if not rest:
-            assert isinstance(value, (int, float)), f"{path} is no number"
             return new(value)
         step, *later = rest
         if isinstance(step, int):

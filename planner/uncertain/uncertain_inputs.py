@@ -7,12 +7,12 @@ sources document; where nobody does, they say that they are estimates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from objectives.unsure_inputs import straggler_excess_factors
-from planner.job.changes import Change, scaling, setting
+from planner.job.changes import Change, scaling, scaling_profile, setting
 from planner.text.human import percent
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.hardware import Site
@@ -180,12 +180,41 @@ def _of_site(job: Job, offer: int) -> Iterator[Lever]:
     path = f"offers[{offer}].site" if job.offers[offer].site else "site"
     site = job.site_of(job.offers[offer])
     yield _cooling(job, site, path, place)
-    for name, factor, unit in (
-        ("grid_kgco2e_per_kwh", "grid", "kgCO2e/kWh"),
-        ("electricity_usd_per_kwh", "electricity_price", "USD/kWh"),
-    ):
-        value, change = getattr(site, name), setting(*place, name)
-        yield _field_lever(job, f"{path}.{name}", factor, value, change, unit=unit, moves=Moved.WORTH)
+    yield _grid(job, site, path, place)
+    yield _electricity(job, site, path, place)
+
+
+def _grid(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
+    """The intensity of the grid, in every hour where the site has them."""
+    field = "grid_kgco2e_per_kwh"
+    if site.grid_profile is not None:
+        hourly = scaling_profile(*place, "grid_profile")
+        return _factor_lever(job, "grid, hour by hour", "grid", hourly, moves=Moved.WORTH)
+    value, change = site.grid_kgco2e_per_kwh, setting(*place, field)
+    return _field_lever(job, f"{path}.{field}", "grid", value, change, unit="kgCO2e/kWh", moves=Moved.WORTH)
+
+
+def _electricity(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
+    """The price of electricity, in every hour where the site has them, with the demand charge where there is one."""
+    field, factor = "electricity_usd_per_kwh", "electricity_price"
+    is_hourly, has_demand = site.electricity_profile is not None, site.demand_usd_per_w_month > 0.0
+    if is_hourly or has_demand:
+        changes = [scaling(place, (field, "demand_usd_per_w_month"))]
+        if is_hourly:
+            changes.append(scaling_profile(*place, "electricity_profile"))
+        words = ["electricity", *["hour by hour"] * is_hourly, *["demand charge included"] * has_demand]
+        return _factor_lever(job, ", ".join(words), factor, _one_after_another(changes), moves=Moved.WORTH)
+    value, change = site.electricity_usd_per_kwh, setting(*place, field)
+    return _field_lever(job, f"{path}.{field}", factor, value, change, unit="USD/kWh", moves=Moved.WORTH)
+
+
+def _one_after_another(changes: Sequence[Change]) -> Change:
+    def change(job: Job, value: float) -> Job:
+        for each in changes:
+            job = each(job, value)
+        return job
+
+    return change
 
 
 def _cooling(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:

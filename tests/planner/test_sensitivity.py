@@ -243,3 +243,37 @@ def test_the_site_that_matters_is_that_of_the_offer() -> None:
     assert found.sensitivities is not None
     names = {name for name in found.sensitivities.model_dump_json().split('"') if "grid_kgco2e" in name}
     assert names == {"offers[1].site.grid_kgco2e_per_kwh"}
+
+
+@pytest.mark.parametrize("demand", [0.0, 0.02])
+def test_grids_and_tariffs_by_the_hour_are_as_unsure_as_flat_ones(demand: float) -> None:
+    steady = [f"site.demand_usd_per_w_month={demand}", "site.electricity_usd_per_kwh=0.08"]
+    hourly = ["site.grid_profile={mean: 0.4}", "site.electricity_profile={mean: 0.08}"]
+    flat = found_of(load_job(BOUGHT, [*steady, "site.grid_kgco2e_per_kwh=0.4"]), BOUGHT_PLAN)
+    by_hour = found_of(load_job(BOUGHT, [*steady[:1], *hourly]), BOUGHT_PLAN)
+    electricity = ", demand charge included" if demand else ""
+    names = {
+        "carbon_kgco2e": ("site.grid_kgco2e_per_kwh", "grid, hour by hour"),
+        "cost_usd": (
+            f"electricity{electricity}" if demand else "site.electricity_usd_per_kwh",
+            f"electricity, hour by hour{electricity}",
+        ),
+    }
+    for result, (name, hourly_name) in names.items():
+        one, other = swing_of(flat, result, name), swing_of(by_hour, result, hourly_name)
+        assert (one.at_low, one.at_high) == pytest.approx((other.at_low, other.at_high), rel=1e-9)
+        assert one.swing_fraction is not None
+        assert one.swing_fraction > 0.0
+
+
+def test_a_demand_charge_is_as_unsure_as_the_electricity() -> None:
+    job = load_job(BOUGHT, ["site.demand_usd_per_w_month=0.02"])
+    found = simulate_plan(job, read_plan(BOUGHT_PLAN))
+    assert found.design is not None
+    assert found.sensitivities is not None
+    parts = found.design.cost_parts_usd
+    swing = swing_of(found.sensitivities, "cost_usd", "electricity, demand charge included")
+    assert swing.swing_fraction is not None
+    # From 0.7 to 1.5 of the price.
+    paid = parts["electricity_usd"] + parts["demand_usd"]
+    assert swing.swing_fraction * found.design.cost_usd == pytest.approx(0.8 * paid, rel=1e-9)
