@@ -19,6 +19,7 @@ from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.offer import Estimate
 from simulator.domain.options import Factors, InputFactors
+from simulator.domain.ownership import Depreciation
 from simulator.record import Record, meanings
 
 STEP_TIME = "time of a step"
@@ -242,6 +243,11 @@ def _of_ownership(job: Job) -> Iterator[Lever]:
         "maintenance_fraction_per_year": ("maintenance", ""),
         "facility_usd_per_w": ("facility_price", "USD/W"),
     }
+    # What nodes lose in value, where it is not by their life alone.
+    if job.ownership.depreciation is Depreciation.ECONOMIC:
+        terms["economic_loss_per_year"] = ("economic_loss", "")
+    elif job.ownership.residual_fraction > 0.0:
+        terms["residual_fraction"] = ("residual_value", "")
     for name, (factor, unit) in terms.items():
         most = 1.0 if name.endswith(("_fraction", "_fraction_per_year")) else math.inf
         value, change = getattr(job.ownership, name), setting("ownership", name)

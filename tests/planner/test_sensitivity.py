@@ -277,3 +277,24 @@ def test_a_demand_charge_is_as_unsure_as_the_electricity() -> None:
     # From 0.7 to 1.5 of the price.
     paid = parts["electricity_usd"] + parts["demand_usd"]
     assert swing.swing_fraction * found.design.cost_usd == pytest.approx(0.8 * paid, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("terms", "field", "ends"),
+    [
+        (["ownership.depreciation=economic"], "economic_loss_per_year", (0.7 * 0.32, 1.4 * 0.32)),
+        (["ownership.residual_fraction=0.2"], "residual_fraction", (0.1, 0.3)),
+    ],
+)
+def test_what_nodes_lose_in_value_is_moved_where_it_is_not_by_their_life_alone(
+    terms: list[str], field: str, ends: tuple[float, float]
+) -> None:
+    swing = swing_of(found_of(load_job(BOUGHT, terms), BOUGHT_PLAN), "cost_usd", f"ownership.{field}")
+    for value, end in zip(ends, (swing.at_low, swing.at_high), strict=True):
+        design = simulate_plan(
+            load_job(BOUGHT, [*terms, f"ownership.{field}={value}"]), read_plan(BOUGHT_PLAN)
+        ).design
+        assert design is not None
+        assert end == pytest.approx(design.cost_usd, rel=1e-9)
+    assert swing.swing_fraction is not None
+    assert swing.swing_fraction > 0.05
