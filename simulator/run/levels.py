@@ -12,13 +12,14 @@ commits counts with its Laplace transform at b, as what matters is how often an 
 
 Inner, with live replicas: with g the share of work in the up-time of a run without failures, an up-time loses
 g (1 - exp(-a lag/g))/a of work, and the pause after it is cut short by the next interruption. Announced interruptions keep all
-work: per up-time the gain is the whole work in their share, else what was committed. The outer process has the same with those
-that the fast level does not outlive, as they save durably.
+work: per up-time the gain is the whole work in their share, else what was committed (`simulator.run.announced` has the ends of
+runs). The outer process has the same with those that the fast level does not outlive, as they save durably.
 
 Exact where a run has one level, no replica and nothing planned. Else measured against the event loop's mean wall
 time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean
 up-time: 0.02 % on average for planned interruptions, 0.05 % for two levels (at most 0.7 %), 0.1 % for replicas (at
-most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile.
+most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile, and where
+announced interruptions, which the fast level outlives, come so often that few saves are due for the durable one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Self
 import numpy as np
 
 from simulator.run import renewal
+from simulator.run.announced import Announced, announced_up_time_s
 from simulator.run.columns import FOREVER_S, Interruption, Runs
 from simulator.run.up_time import TIE_FRACTION
 from simulator.run.way_back import WayBack
@@ -96,26 +98,35 @@ class UpTime(Table):
             calm_s=renewal.calm_s(cycle, ends),
         )
         if np.any(shares.planned > 0.0):
-            up_time = up_time.with_planned(runs, shares)
+            up_time = up_time.with_planned(runs, shares, inner, cycle)
         if np.any(runs.has_live_replicas):
             up_time = up_time.with_replicas(runs, shares)
         if np.any(shares.durable > 0.0):
             up_time = up_time.times(_outer_factor(runs, shares, up_time.total_s))
         return up_time
 
-    def with_planned(self, runs: Runs, shares: Shares) -> Self:
-        """Returns the up-time as interruptions that keep all work change it in a long run."""
+    def with_planned(self, runs: Runs, shares: Shares, inner: Runs, cycle: renewal.Cycle) -> Self:
+        """Returns the up-time as interruptions that keep all work change it, its parts as in a long run.
+
+        Args:
+            runs: the runs.
+            shares: of their interruptions.
+            inner: the runs with those alone that lose work since the newest save.
+            cycle: of the saves of these.
+        """
         has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
-        keeping, losing = _PerWork.of(runs, shares), _PerWork.of(runs, _without_planned(shares))
+        losing = _PerWork.of(inner, cycle, np.zeros(len(runs)))
+        ended = replace(runs, mtbf_s=_mean_s(runs, shares.fast + shares.planned))
+        planned = shares.planned / np.maximum(_LEAST_SHARE, shares.fast + shares.planned)
+        keeping = _PerWork.of(ended, renewal.Cycle.of(ended), planned)
         names = self.names()[1:4]
         parts = {
             name: getattr(self, name) * _ratio(getattr(keeping, name), getattr(losing, name), has_any)
             for name in names
         }
-        not_working_s = np.sum([getattr(self, name) for name in names], axis=0)
-        lost_s = np.maximum(0.0, self.total_s - runs.work_s - not_working_s)
-        lost_s = lost_s * _ratio(keeping.lost_work_s, losing.lost_work_s, has_any)
-        total_s = runs.work_s + np.sum(list(parts.values()), axis=0) + lost_s
+        announced = Announced.of(runs, shares.planned, keeping.up_time_s)
+        total_s = announced_up_time_s(inner, cycle, renewal.Ends.of(inner, cycle), announced)
+        total_s = np.maximum(total_s, runs.work_s + np.sum(list(parts.values()), axis=0))
         return replace(self, **parts, total_s=np.where(has_any, total_s, self.total_s))
 
     def with_replicas(self, runs: Runs, shares: Shares) -> Self:
@@ -158,22 +169,19 @@ class _PerWork(Table):
     checkpoint_stall_s: Floats
     checkpoint_tax_s: Floats
     backpressure_wait_s: Floats
-    lost_work_s: Floats
+    up_time_s: Floats
 
     @classmethod
-    def of(cls, runs: Runs, shares: Shares) -> Self:
-        """Returns the means of runs whose up-times end in a roll-back or, if planned, without one."""
-        ended = replace(runs, mtbf_s=_mean_s(runs, shares.fast + shares.planned))
-        cycle = renewal.Cycle.of(ended)
-        stall_s, tax_s, wait_s = renewal.per_up_time_s(ended, cycle)
-        work_s = ended.mtbf_s - stall_s - tax_s - wait_s
-        planned = shares.planned / np.maximum(_LEAST_SHARE, shares.fast + shares.planned)
-        gain_s = planned * work_s + (1.0 - planned) * ended.mtbf_s / cycle.up_time_per_work(ended)
+    def of(cls, runs: Runs, cycle: renewal.Cycle, planned: Floats) -> Self:
+        """Returns the means of runs whose up-times end in a roll-back or, with this probability, without one."""
+        stall_s, tax_s, wait_s = renewal.per_up_time_s(runs, cycle)
+        work_s = runs.mtbf_s - stall_s - tax_s - wait_s
+        gain_s = planned * work_s + (1.0 - planned) * runs.mtbf_s / cycle.up_time_per_work(runs)
         return cls(
             checkpoint_stall_s=stall_s / gain_s,
             checkpoint_tax_s=tax_s / gain_s,
             backpressure_wait_s=wait_s / gain_s,
-            lost_work_s=(work_s - gain_s) / gain_s,
+            up_time_s=runs.mtbf_s / gain_s,
         )
 
 
@@ -191,28 +199,25 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
         tax_fraction=none_s,
     )
     cycle = renewal.Cycle.regular(outer, np.minimum(clock.cycle_s, FOREVER_S))
-    losing_s = renewal.up_time_s(outer, cycle, renewal.Ends.of(outer, cycle))
-    up_time_s = _with_durable_stops(runs, shares, outer, cycle, losing_s)
+    ends = renewal.Ends.of(outer, cycle)
+    up_time_s = renewal.up_time_s(outer, cycle, ends)
+    saved = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
+    if np.any(saved > 0.0):
+        announced = Announced.of(runs, saved, _up_time_per_saved_work(outer, cycle, saved / runs.mtbf_s))
+        keeping_s = announced_up_time_s(outer, cycle, ends, announced)
+        up_time_s = np.where((saved > 0.0) & (shares.durable > 0.0), keeping_s, up_time_s)
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
     # In a run shorter than its first save the inner clock of a long run is too fast.
     return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
 
 
-def _with_durable_stops(
-    runs: Runs, shares: Shares, outer: Runs, cycle: renewal.Cycle, losing_s: Floats
-) -> Floats:
-    """Returns the outer up-time, `(n,)`, where announced stops that the fast level does not outlive save durably."""
-    saved = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
-    keeps = saved / np.maximum(_LEAST_SHARE, saved + shares.durable)
-    ended = replace(outer, mtbf_s=_mean_s(runs, saved + shares.durable))
+def _up_time_per_saved_work(outer: Runs, cycle: renewal.Cycle, saved_per_s: Floats) -> Floats:
+    """Returns outer up-time per work of a long run, `(n,)`, in which so many announced stops per second save durably."""
+    either_per_s = saved_per_s + 1.0 / outer.mtbf_s
+    ended = replace(outer, mtbf_s=1.0 / either_per_s)
     committed = 1.0 / renewal.Cycle.regular(ended, cycle.length_s).up_time_per_work(ended)
-    lost = (1.0 - keeps) * (1.0 - committed) / (keeps + (1.0 - keeps) * committed)
-    losing = cycle.up_time_per_work(outer) - 1.0
-    # What a short run loses is to what a long one loses as without these stops.
-    work_s = np.divide(
-        losing_s - outer.work_s, losing, out=outer.work_s.copy(), where=(losing > 0.0) & np.isfinite(losing_s)
-    )
-    return np.where((saved > 0.0) & (shares.durable > 0.0), outer.work_s + work_s * lost, losing_s)
+    keeps = saved_per_s / either_per_s
+    return 1.0 / (keeps + (1.0 - keeps) * committed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,10 +300,6 @@ def _outer_clock_s(part_s: Floats, again_s: Floats, inner: Floats, outer: Floats
 def _mean_s(runs: Runs, share: Floats) -> Floats:
     """Returns the mean up-time between the interruptions of a share, `(n,)`."""
     return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(share, 1e-300))
-
-
-def _without_planned(shares: Shares) -> Shares:
-    return replace(shares, planned=np.zeros(len(shares)))
 
 
 def _ratio(new: Floats, old: Floats, matters: Booleans) -> Floats:

@@ -174,6 +174,12 @@ def up_time_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
     return runs.mtbf_s * (base + _if(ends.is_only_rest, step) + _steady_failures(cycle, ends))
 
 
+def num_steps(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
+    """Returns how many cycles of a long run the saves add to the up-time, `(n,)`; the last one may be a part of one."""
+    step = np.expm1(-ends.step_s / runs.mtbf_s) / np.expm1(-cycle.length_s / runs.mtbf_s)
+    return ends.num_steady + _if(ends.is_only_rest, step)
+
+
 def calm_s(cycle: Cycle, ends: Ends) -> Floats:
     """Returns the length of a run that nothing interrupts, `(n,)`."""
     steady_s = _if(ends.num_steady > 0, ends.num_steady * cycle.length_s)

@@ -173,6 +173,35 @@ class TestPlannedInterruptions:
         runs, ledger = play(kind_share=[1 - share, 0, 0, share])
         assert_near(runs, ledger, share=1e-4)
 
+    @pytest.mark.parametrize("share", [1e-4, 0.02, 0.3])
+    @pytest.mark.parametrize(
+        ("work", "interval"), [(3.0, 9.0), (6.0, 5.0), (12.0, 5.0), (40.0, 2.0), (0.8, 0.3)]
+    )
+    def test_intervals_may_be_as_long_as_an_up_time(self, work: float, interval: float, share: float) -> None:
+        # Each stop saves all work and begins an interval; without them nine up-times of work are done in 8,100 tries.
+        mtbf_s = 1e4
+        runs, ledger = play(
+            work_s=work * mtbf_s, mtbf_s=mtbf_s, interval_s=interval * mtbf_s, stall_s=20.0, commit_s=100.0, restart_s=300.0,
+            kind_share=[1 - share, 0, 0, share], num_replications=4000,
+        )  # fmt: skip
+        error_s = 4.0 * runs.wall_s.std() / math.sqrt(4000)
+        assert wall_s(ledger)[0] == pytest.approx(runs.wall_s.mean(), abs=error_s + 0.01 * runs.wall_s.mean())
+
+    def test_a_run_without_a_save_has_the_up_time_that_solves_its_renewal_equation(self) -> None:
+        # f(F) = ln((p exp(q F) + a) / q) / p with a failures, p stops and q both per second.
+        mtbf_s, share, length_s = 1000.0, 0.2, 4000.0
+        ledger = expected_ledger(
+            **columns(
+                work_s=length_s,
+                mtbf_s=mtbf_s,
+                interval_s=1e5,
+                **NO_SAVES,
+                kind_share=[1 - share, 0, 0, share],
+            )
+        )
+        up_s = math.log(share * math.exp(length_s / mtbf_s) + 1 - share) / (share / mtbf_s)
+        assert wall_s(ledger)[0] == pytest.approx(up_s)
+
     def test_they_do_not_interrupt_restarts(self) -> None:
         runs, _ = play(kind_share=PLANNED, fails_during_restart=True, restart_s=1e5)
         assert runs.restart_s == pytest.approx(1e5 * runs.num_planned)
