@@ -5,8 +5,10 @@ unplanned interruptions, a part of length x that begins with probability b takes
 and the next begins with probability b exp(-r x). A failed attempt is followed by another one with the longest
 restart of all kinds that have struck on this way back: what a planned stop takes is not over because a process failed
 meanwhile. Once the fast level of saves is lost it stays so until the run is back. Nodes on their way come all the same.
-With one kind and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by Gauss-Hermite quadrature.
-A kind with a longer restart that strikes during the wait for a node begins an attempt of the shorter one.
+A kind with a longer restart may also strike during the wait for a node, which then goes before that restart. With one kind
+and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by Gauss-Hermite quadrature. Of 798 random
+runs whose kinds restart in a thousandth of an up-time to a whole one, with waits for nodes, three are off the mean of the
+event loop by more than 2 % and four standard errors, at most 5 %.
 """
 
 from __future__ import annotations
@@ -135,44 +137,82 @@ def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
     loses_fast = rate * over_kinds(next_share, 1.0 - runs.kind_fast_survival)[:, None]
     survival = runs.kind_fast_survival * np.exp(-loses_fast * fast_wait_s)
     order = np.argsort(-runs.kind_restart_s, axis=1, kind="stable")
+    # Kinds are taken one by one from here on, which is quick where the runs of each lie next to each other.
     share, next_share, wait_s, fast_wait_s, survival, restart_s, restarts = (
-        np.take_along_axis(column, order, axis=1)
+        np.asfortranarray(np.take_along_axis(column, order, axis=1))
         for column in (runs.kind_share, next_share, wait_s, fast_wait_s, survival, *_restart(runs, rate))
     )
     fast = _Attempts.of(rate, fast_wait_s, (restart_s, restarts), runs.fast_load_s)
     durable = _Attempts.of(rate, wait_s, (restart_s, restarts), runs.durable_load_s)
     survives = survival[:, None, :]
-    fast_ends = 1.0 - survives + survives * fast.success
+    chain = _Chain.of(next_share, rate * wait_s, durable.success)
+    fast_chain = _Chain.of(next_share, rate * fast_wait_s, 1.0 - survives + survives * fast.success)
     columns = {}
     for name in WayBack.names()[:4]:
-        all_durable = _until_back(next_share, getattr(durable, name), durable.success)
-        value = survives * getattr(fast, name) + (1.0 - survives) * all_durable
-        columns[name] = over_kinds(share, _first(_until_back(next_share, value, fast_ends)))
+        all_durable = chain.until_back(getattr(durable, name))
+        found = fast_chain.until_back(survives * getattr(fast, name), (1.0 - survives) * all_durable)
+        columns[name] = over_kinds(share, _first(found))
     columns["num_failures"] += unplanned
-    kept = _first(_until_back(next_share, survives * fast.success, fast_ends))
+    kept = _first(fast_chain.until_back(survives * fast.success))
     return columns | _shares(runs, np.take_along_axis(kept, np.argsort(order, axis=1), axis=1))
 
 
-def _until_back(next_share: Floats, value: Floats, ends: Floats) -> Floats:
-    """Returns what attempts add up to until the run is back, `(n, m, k)`.
+@dataclass(frozen=True, kw_only=True)
+class _Chain(Table):
+    """Attempts on one level, one after another; m has had the longest restart, k >= m begins the attempt, `(n, m, k)`."""
 
-    Args:
-        next_share: of the kinds that begin a way back anew, `(n, k)`, that with the longest restart first.
-        value: what one attempt adds, `(n, m, k)`, where m has had the longest restart so far and k begins it.
-        ends: the probability that no other one follows on the same level, `(n, m, k)`.
-    """
-    found = np.empty((*next_share.shape, NUM_KINDS))
-    value, ends = (np.broadcast_to(each, found.shape) for each in (value, ends))
-    for m in range(NUM_KINDS):
-        # Kinds before m have longer restarts, and m is no more the longest from then on.
-        longer, others = next_share[:, :m], next_share[:, m:]
-        follows = over_kinds(others, value[:, m, m:])
-        is_over = over_kinds(others, ends[:, m, m:])
-        if m:
-            follows = follows + over_kinds(longer, _first(found)[:, :m])
-            is_over = is_over + over_kinds(longer, np.ones(longer.shape))
-        found[:, m] = value[:, m] + (1.0 - ends[:, m]) * (follows / is_over)[:, None]
-    return found
+    share: Floats
+    """Of the kinds that begin a way back anew, that with the longest restart first, `(n, k)`."""
+    stays: Floats
+    """Probability that no kind before m, whose restarts are longer, strikes during the wait after k."""
+    fails: Floats
+    """Probability that another attempt follows on this level."""
+    is_over: Floats
+    """Probability that the next attempt is the last one in which m has had the longest restart, `(n, m)`."""
+
+    @classmethod
+    def of(cls, share: Floats, failures: Floats, ends: Floats) -> Self:
+        """Returns the attempts.
+
+        Args:
+            share: see above.
+            failures: mean number of them during the wait after k, `(n, k)`.
+            ends: the probability that no other attempt follows on this level, `(n, m, k)`.
+        """
+        longer = np.cumsum(share, axis=1) - share
+        stays = np.exp(-longer[:, :, None] * failures[:, None, :])
+        ends = np.broadcast_to(ends, stays.shape)
+        is_over = np.empty(share.shape, order="F")
+        for m in range(NUM_KINDS):
+            at_last = 1.0 - stays[:, m, m:] + stays[:, m, m:] * ends[:, m, m:]
+            is_over[:, m] = longer[:, m] + over_kinds(share[:, m:], at_last)
+        return cls(share=share, stays=stays, fails=1.0 - ends, is_over=is_over)
+
+    def until_back(self, value: Floats, before: Floats | None = None) -> Floats:
+        """Returns what attempts add up to until the run is back, `(n, m, k)`.
+
+        Args:
+            value: what one attempt adds, where m has had the longest restart by the end of its wait.
+            before: what it adds beside that, where m has had the longest restart when it begins.
+        """
+        found, risen = np.zeros(self.stays.shape, order="F"), np.zeros(self.share.shape, order="F")
+        value = np.broadcast_to(value, found.shape)
+        for m in range(NUM_KINDS):
+            # Kinds before m have longer restarts, and m is no more the longest from then on.
+            longer, others = self.share[:, :m], self.share[:, m:]
+            stays = self.stays[:, m, m:]
+            at_once = risen[:, m:] + stays * value[:, m, m:]
+            if before is not None:
+                at_once += before[:, m, m:]
+            follows = over_kinds(others, at_once)
+            if m:
+                follows = follows + over_kinds(longer, _first(found)[:, :m])
+            again = self.fails[:, m, m:] * (follows / self.is_over[:, m])[:, None]
+            found[:, m, m:] = at_once + stays * again
+            if m + 1 < NUM_KINDS:
+                rises = stays[:, 1:] - self.stays[:, m + 1, m + 1 :]
+                risen[:, m + 1 :] += rises * (value[:, m, m + 1 :] + again[:, 1:])
+        return found
 
 
 def _first(found: Floats) -> Floats:

@@ -235,6 +235,27 @@ class TestLongestOfAWayBack:
             found = getattr(ledger, part)[0]
             assert found == pytest.approx(getattr(runs, part).mean(), rel=0.01), part
 
+    @pytest.mark.parametrize("survival", [1.0, 0.5, 0.0])
+    @pytest.mark.parametrize(
+        "live", [{}, {"live_lag_s": 1.0}, {"live_lag_s": 1.0, "reduced_capacity_s": 10.0}]
+    )
+    def test_a_longer_restart_that_begins_during_a_wait_is_the_one_that_follows(
+        self, live: dict[str, float], survival: float
+    ) -> None:
+        # Faults of processes take 0.9 of the up-time to restart, and a seventh of the waits for a node meets one.
+        mtbf_s = 1000.0
+        runs, ledger = play(
+            work_s=40 * mtbf_s, mtbf_s=mtbf_s, interval_s=1.0, stall_s=0.0, commit_s=0.0, fails_during_restart=True,
+            kind_share=[0.5, 0.5, 0.0, 0.0], kind_restart_s=[0.9 * mtbf_s, 0.05 * mtbf_s, 0.0, 0.0], kind_nodes=NODE_FAULTS,
+            kind_fast_survival=[1.0, survival, 1.0, 1.0], spare_wait_s=0.3 * mtbf_s, num_replications=1000, **live,
+        )  # fmt: skip
+        for part in ("restart_s", "replacement_wait_s", "num_failures"):
+            values = getattr(runs, part)[0]
+            error = 4.0 * values.std() / math.sqrt(1000)
+            assert getattr(ledger, part)[0] == pytest.approx(
+                values.mean(), abs=error + 0.01 * values.mean()
+            ), part
+
     @given(st.lists(st.floats(0.01, 1.0), min_size=4, max_size=4), st.integers(0, 2))
     def test_more_failures_never_shorten_a_run(self, rates: list[float], more: int) -> None:
         walls_s = []
