@@ -208,8 +208,8 @@ def come_back(
     nodes_at_s = mean_restart_s = state.num_awaited = 0.0
     while True:
         serial = num_interruptions(state) - 1
-        # Other replicas go on without the nodes, whose capacity is missing instead.
-        goes_on = state.is_live and design.reduced_capacity_s > 0.0
+        # Other replicas go on without the nodes, whose capacity is missing instead; not if they have gone back to a save.
+        goes_on = state.is_live and design.kind_goes_on[kind] > 0.0
         num_nodes = 0.0 if goes_on else design.kind_nodes[kind]
         wait_s = replacement_wait_s(design, num_nodes, state.wall_s, state, returns_s)
         wait_s = max(wait_s, nodes_at_s - state.wall_s)

@@ -169,7 +169,7 @@ def _come_back(
     unplanned = 1.0 - design.kind_share[PLANNED]
     kind = kind_of(design, luck, serial, 1.0)
     state.num_awaited = 0.0
-    goes_on = design.has_live_replicas and design.reduced_capacity_s > 0.0 and kind != PLANNED
+    goes_on = design.kind_goes_on[kind] > 0.0
     while True:
         goes_on = goes_on and fast_survives(design, luck, serial, kind)
         first, start_s = kind, state.wall_s

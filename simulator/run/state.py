@@ -48,6 +48,8 @@ class RunDesign(Protocol):
     kind_restart_s: Sequence[float]
     kind_nodes: Sequence[float]
     kind_fast_survival: Sequence[float]
+    kind_goes_on: Sequence[float]
+    """1 where a live replica that outlasts a kind of interruption goes on without the nodes that it takes, 0 elsewhere."""
     has_one_level: bool
     has_live_replicas: bool
     durable_every: float

@@ -136,6 +136,18 @@ class TestReplicas:
         )  # fmt: skip
         assert_near(runs, ledger, share=0.003)
 
+    @pytest.mark.parametrize("num_spares", [1, 4])
+    def test_nodes_that_replicas_go_on_without_are_taken_from_no_pool(self, num_spares: int) -> None:
+        # Nothing is ever saved, so that replicas go on at announced stops, too; with so long a queue the pool is played.
+        row = columns(
+            work_s=6e3, mtbf_s=1000.0, interval_s=np.inf, **NO_SAVES, live_lag_s=1.0, reduced_capacity_s=20.0,
+            kind_share=[0.0, 0.3, 0.0, 0.7], kind_fast_survival=[1.0, 0.0, 1.0, 1.0], num_spares=num_spares, repair_s=1e4,
+            queue_wait_s=2e3, spare_wait_s=10.0,
+        )  # fmt: skip
+        taken, spared = (play(20, **row | {"kind_nodes": [0, 1, 0, nodes]}) for nodes in (2, 0))
+        assert taken[0].wall_s.tobytes() == spared[0].wall_s.tobytes()
+        assert taken[1].replacement_wait_s[0] == spared[1].replacement_wait_s[0]
+
     @pytest.mark.parametrize(("slots", "interval_s"), [(1, 200.0), (4, 12.5)])
     def test_an_interruption_ends_the_waits_for_slots(self, slots: int, interval_s: float) -> None:
         # Saves queue for a slot; a replica that goes on ends those under way, and the next ones find all slots free. Waits that
