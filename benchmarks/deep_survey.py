@@ -1,19 +1,24 @@
 """How far are the two depths apart on plans that nobody chose?
 
-    python -m benchmarks.deep_survey
+    python -m benchmarks.deep_survey            prints the tables of docs/deep.md
+    python -m benchmarks.deep_survey --page     writes them into that page
 
-Draws layouts of real models at random, keeps those that can run and fit, plays each at both depths, and prints how the
-differences spread, and which plans are furthest apart: figures of docs/deep.md. The same seed gives the same plans.
+Draws layouts of real models at random, keeps those that can run and fit, and plays each at both depths: how the
+differences spread, and which plans are furthest apart. The same seed gives the same plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from benchmarks.deep_plans import difference, row
+from benchmarks.deep_plans import PAGE, difference
+from benchmarks.sheets import markdown_row
+from docs.readme import replaced
 from planner.deep.answer import checked_plan
 from simulator.deep.plans.plan_step import PlanStep, plan_step
 from simulator.domain.job import Job
@@ -22,6 +27,7 @@ from tests.simulator.builders import job_of, rented, training
 
 SEED = 0
 NUM_PLANS = 240
+NUM_FURTHEST = 6
 MOST_GPUS = 1_024
 MOST_MICRO_BATCHES = 64
 """Of a stage; more take longer to play, and bring the depths closer."""
@@ -46,44 +52,61 @@ class Drawn:
         return self.step.step_time_s / float(self.step.fast.step_time_s[0]) - 1.0
 
 
-def drawn() -> Iterator[Drawn]:
-    """Yields plans that can run and fit."""
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """What is drawn, whether it can run or not."""
+
+    model: str
+    accelerator: str
+    sequence_length: int
+    batch: int
+    plan: dict[str, str | int]
+
+    @property
+    def name(self) -> str:
+        """As the second table names it."""
+        short = ",".join(f"{key}={value}" for key, value in self.plan.items() if value not in (1, "1f1b"))
+        return f"{self.model}, {self.accelerator}, sequence {self.sequence_length:,}, batch {self.batch}: {short}"
+
+    def played(self) -> Drawn | None:
+        """Returns it at both depths; `None` where it cannot run or does not fit."""
+        workload = training(self.model, sequence_length=self.sequence_length, global_batch_size=self.batch)
+        step = _step(job_of(workload, rented(self.accelerator)), self.plan)
+        if step is None:
+            return None
+        return Drawn(
+            name=self.name,
+            zero_stage=int(self.plan["zero_stage"]),
+            num_stages=int(self.plan["pp"]),
+            step=step,
+        )
+
+
+def layouts() -> Iterator[Layout]:
+    """Yields layouts without end, the same ones each time."""
     random = np.random.default_rng(SEED)
-    num_found = 0
-    while num_found < NUM_PLANS:
-        if (found := _played(random)) is not None:
-            num_found += 1
-            yield found
-
-
-def _played(random: np.random.Generator) -> Drawn | None:
-    """Plays the next random layout; `None` for one that cannot run."""
 
     def one_of(*choices: str | int) -> str | int:
         return choices[int(random.integers(len(choices)))]
 
-    model, accelerator = str(one_of(*MODELS)), str(one_of(*ACCELERATORS))
-    sequence, batch = int(one_of(4096, 8192, 32_768)), int(one_of(32, 64, 128, 256))
-    plan = {
-        "tp": one_of(1, 2, 4, 8),
-        "cp": one_of(1, 1, 2),
-        "pp": one_of(1, 1, 2, 4),
-        "dp": one_of(4, 8, 16, 32, 64),
-        "ep": one_of(1, 8) if model == "mixtral-8x7b" else 1,
-        "zero_stage": one_of(0, 1, 2, 3),
-        "pipeline_schedule": one_of("1f1b", "gpipe"),
-    }
-    job = job_of(training(model, sequence_length=sequence, global_batch_size=batch), rented(accelerator))
-    step = _step(job, plan)
-    if step is None:
-        return None
-    short = ",".join(f"{key}={value}" for key, value in plan.items() if value not in (1, "1f1b"))
-    return Drawn(
-        name=f"{model}, {accelerator}, sequence {sequence:,}, batch {batch}: {short}",
-        zero_stage=int(plan["zero_stage"]),
-        num_stages=int(plan["pp"]),
-        step=step,
-    )
+    while True:
+        model, accelerator = str(one_of(*MODELS)), str(one_of(*ACCELERATORS))
+        sequence, batch = int(one_of(4096, 8192, 32_768)), int(one_of(32, 64, 128, 256))
+        plan = {
+            "tp": one_of(1, 2, 4, 8),
+            "cp": one_of(1, 1, 2),
+            "pp": one_of(1, 1, 2, 4),
+            "dp": one_of(4, 8, 16, 32, 64),
+            "ep": one_of(1, 8) if model == "mixtral-8x7b" else 1,
+            "zero_stage": one_of(0, 1, 2, 3),
+            "pipeline_schedule": one_of("1f1b", "gpipe"),
+        }
+        yield Layout(model=model, accelerator=accelerator, sequence_length=sequence, batch=batch, plan=plan)
+
+
+def drawn() -> Iterator[Drawn]:
+    """Yields plans that can run and fit."""
+    return islice((found for layout in layouts() if (found := layout.played()) is not None), NUM_PLANS)
 
 
 def _step(job: Job, plan: dict[str, str | int]) -> PlanStep | None:
@@ -98,42 +121,60 @@ def _step(job: Job, plan: dict[str, str | int]) -> PlanStep | None:
     return None if broken else plan_step(job, checked)
 
 
-def _spread(name: str, plans: list[Drawn]) -> None:
-    if plans:
-        apart = np.sort([each.apart for each in plans])
-        low, middle, high = (f"{share:+.2%}" for share in np.quantile(apart, (0.05, 0.5, 0.95)))
-        row(name, len(plans), f"{apart[0]:+.2%}", low, middle, high, f"{apart[-1]:+.2%}")
+def _spread(name: str, plans: Sequence[Drawn]) -> list[str]:
+    apart = np.sort([each.apart for each in plans])
+    low, middle, high = (f"{share:+.2%}" for share in np.quantile(apart, (0.05, 0.5, 0.95)))
+    return [markdown_row(name, len(plans), f"{apart[0]:+.2%}", low, middle, high, f"{apart[-1]:+.2%}")]
 
 
-def main() -> None:
-    """Prints both tables."""
-    plans = list(drawn())
-    row("plans", "number", "least", "5 %", "median", "95 %", "most")
-    row(*["---"] * 7)
+def survey(plans: Sequence[Drawn]) -> str:
+    """Returns how the differences spread, as a table."""
+    lines = [
+        markdown_row("plans", "number", "least", "5 %", "median", "95 %", "most"),
+        markdown_row(*["---"] * 7),
+    ]
     for zero in range(4):
         for is_pipeline in (False, True):
             like = [
                 each for each in plans if each.zero_stage == zero and (each.num_stages > 1) == is_pipeline
             ]
-            _spread(f"ZeRO-{zero}, {'several stages' if is_pipeline else 'one stage'}", like)
-    _spread(
-        f"steps below {SHORT_S:g} s",
-        [each for each in plans if each.step.fast.step_time_s[0] < SHORT_S],
+            lines += _spread(f"ZeRO-{zero}, {'several stages' if is_pipeline else 'one stage'}", like)
+    short = [each for each in plans if each.step.fast.step_time_s[0] < SHORT_S]
+    return "\n".join([*lines, *_spread(f"steps below {SHORT_S:g} s", short), *_spread("all", plans)])
+
+
+def plan_line(each: Drawn) -> str:
+    """Returns a plan at both depths, as a line of the second table."""
+    fast_s, deep_s = float(each.step.fast.step_time_s[0]), each.step.step_time_s
+    num_gpus = f"{each.step.cluster.num_gpus:,}"
+    return markdown_row(each.name, num_gpus, f"{fast_s:.4g}", f"{deep_s:.4g}", difference(each.step))
+
+
+def furthest(plans: Sequence[Drawn]) -> str:
+    """Returns the plans that are furthest apart, each once, as a table."""
+    lines = dict.fromkeys(plan_line(each) for each in sorted(plans, key=lambda each: -abs(each.apart)))
+    head = [
+        markdown_row("plan", "accelerators", "fast, s", "deep, s", "difference"),
+        markdown_row(*["---"] * 5),
+    ]
+    return "\n".join([*head, *islice(lines, NUM_FURTHEST)])
+
+
+def main() -> None:
+    """Prints both tables, or writes them."""
+    parser = argparse.ArgumentParser(description="Compare the depths on random plans.")
+    parser.add_argument(
+        "--page", action="store_true", help="write the tables into docs/deep.md; print nothing"
     )
-    _spread("all", plans)
-    print()
-    row("plan", "accelerators", "fast, s", "deep, s", "difference")
-    row(*["---"] * 5)
-    furthest = sorted(plans, key=lambda each: -abs(each.apart))[:12]
-    for each in furthest:
-        fast_s = float(each.step.fast.step_time_s[0])
-        row(
-            each.name,
-            f"{each.step.cluster.num_gpus:,}",
-            f"{fast_s:.4g}",
-            f"{each.step.step_time_s:.4g}",
-            difference(each.step),
-        )
+    is_page = parser.parse_args().page
+    plans = list(drawn())
+    if not is_page:
+        print(survey(plans), furthest(plans), sep="\n\n")
+        return
+    text = PAGE.read_text(encoding="utf-8")
+    for name, table in (("survey", survey(plans)), ("furthest", furthest(plans))):
+        text = replaced(text, name, table)
+    PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""Are the plans that are furthest apart played as docs/deep.md has them, and do its words say what its tables do?"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from benchmarks.deep_plans import PAGE
+from benchmarks.deep_survey import layouts, plan_line
+from tests.test_told_figures import words_of
+
+TEXT = PAGE.read_text(encoding="utf-8")
+MOST_DRAWN = 10_000
+
+
+def table(name: str) -> list[str]:
+    """Returns the lines of a table of the page without its head."""
+    return TEXT.partition(f"<!-- {name} -->\n")[2].partition("\n<!-- end -->")[0].splitlines()[2:]
+
+
+@pytest.mark.parametrize("line", table("furthest"))
+def test_a_plan_that_is_far_apart_is_played_as_the_page_has_it(line: str) -> None:
+    named = line.removeprefix("| ").partition(" | ")[0]
+    layout = next(each for each in islice(layouts(), MOST_DRAWN) if each.name == named)
+    found = layout.played()
+    assert found is not None
+    assert plan_line(found) == line
+
+
+def test_words_say_what_the_last_line_does() -> None:
+    (line,) = [line for line in table("survey") if line.startswith("| all |")]
+    number, least, low, _, high, most = line.removeprefix("| all | ").removesuffix(" |").split(" | ")
+    lowest, low_5, high_95, highest = (cell.strip("+-%") for cell in (least, low, high, most))
+    words = words_of(PAGE)
+    assert f"keeps {number} that can run and fit" in words
+    assert f"The step is {lowest} % shorter to {highest} % longer than at the fast depth" in words
+    assert f"for nine of ten {low_5} % shorter to {high_95} % longer" in words
