@@ -46,7 +46,8 @@ INSIDE_FRACTION = 0.8
 """Expected share of measurements in the interval; of the others half are on either side."""
 NEW_SOURCE_RATIOS = Sides(below=1.0, above=2.5)
 """The same for a row of a source that is not among the shipped ones, with whatever software: under it lie nine of ten errors
-on either side, each source being left out in turn and counting the same, and one more having to fit (the same script)."""
+on either side, each source being left out in turn and counting the same (the same script); with one more having to fit,
+upwards a little fewer do."""
 FEWEST_SOURCES = 2
 """Sources of an architecture in a number format of which one can be left out; with fewer, nothing tells how sure it is."""
 
