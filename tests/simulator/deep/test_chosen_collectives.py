@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.deep_choice import drawn
+from benchmarks.deep_choice import MARK, drawn
+from benchmarks.deep_plans import PAGE
 from simulator.deep.collectives.chosen_collectives import CANDIDATES, ChosenCollectives
 from simulator.deep.collectives.collective_forms import Algorithm, Operation
 from simulator.deep.collectives.schedules import Collectives
@@ -212,3 +213,16 @@ def test_of_random_collectives_what_is_chosen_is_hardly_slower_than_the_fastest(
     for case in drawn(60):
         for name, algorithms in CANDIDATES.items():
             assert case.played_s[case.chosen[name]] <= 1.4 * case.fastest_s(algorithms)
+
+
+def test_of_random_collectives_estimates_are_as_near_as_the_page_says() -> None:
+    lines = PAGE.read_text(encoding="utf-8").partition(f"<!-- {MARK} -->\n")[2].splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines[2:7]]
+    told = {Algorithm(name.strip("`")): (float(least), float(most)) for name, _, _, least, most in cells}
+    cases = list(drawn(60))
+    assert {algorithm for case in cases for algorithm in case.played_s} == told.keys()
+    for case in cases:
+        for algorithm, played_s in case.played_s.items():
+            least, most = told[algorithm]
+            # The page has two decimals.
+            assert least - 0.005 <= case.estimated_s[algorithm] / played_s <= most + 0.005
