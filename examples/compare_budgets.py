@@ -20,7 +20,7 @@ def main() -> None:
             limits = job.limits.model_copy(update={"budget_usd": budget_usd})
             question = job.model_copy(update={"limits": limits, "offers": (offer,)})
             answer = recommend(question, seed=1, tracking=False)
-            table.add_row(f"${budget_usd / 1e6:.1f} M", offer.accelerator.id, *cells(answer))
+            table.add_row(f"${budget_usd / 1e6:.2f} M", offer.accelerator.id, *cells(answer))
     Console().print(table)
 
 
@@ -29,9 +29,11 @@ def cells(answer: Recommendation) -> list[str]:
     if best := answer.best:
         figures = f"{best.plan.num_gpus:,}", f"{best.time_to_train_days:.1f}", f"${best.cost_usd / 1e6:.2f} M"
         return [*figures, f"{best.carbon_kgco2e / 1e3:.0f}", ""]
-    assert answer.infeasibility  # without a design there is a reason
-    changes = answer.infeasibility.relaxations[0].limits
-    return ["-"] * 4 + [", ".join(f"{name} = {value:,.0f}" for name, value in changes.items())]
+    found = answer.infeasibility
+    changes = found.relaxations[0].limits if found and found.relaxations else {}
+    return ["-"] * 4 + [
+        ", ".join(f"{name} = {value:,.0f}" for name, value in changes.items()) or "no single change"
+    ]
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ def main() -> None:
     if chosen(job, LOWEST_USD) != CHALLENGER:
         console.print(f"not even {LOWEST_USD:.2f} USD/GPU-hour would change that")
         return
+    if chosen(job, HIGHEST_USD) == CHALLENGER:
+        console.print(f"{CHALLENGER} is chosen even at {HIGHEST_USD:.2f} USD/GPU-hour")
+        return
     low, high = LOWEST_USD, HIGHEST_USD
     while high - low > CLOSE_ENOUGH_USD:
         middle = (low + high) / 2
