@@ -35,7 +35,7 @@ def embedding_passes(rank: Rank) -> PartPasses:
 def _look_up(rank: Rank, times: PartTimes) -> PartPasses:
     ends = TensorEnds.of(rank)
     is_trained = rank.workload.lora is None
-    backward = (*ends.leaving[1], *work("embedding", float(times.backward_compute_s[0])))
+    backward = (*ends.leaving[1], *work("embedding", float(times.backward_compute_s[0]), has_weights=True))
     return PartPasses(
         forward=(*work("embedding", float(times.forward_compute_s[0])), *ends.leaving[0]),
         backward=backward if is_trained else (),
@@ -48,7 +48,7 @@ def output_passes(rank: Rank) -> PartPasses:
     times, ends = output_layer(rank), TensorEnds.of(rank)
     number = rank.workload.model.num_predicted_tokens
     forward = (*ends.entering[0], *work(OUTPUT, float(times.forward_compute_s[0]) / number))
-    products = work(OUTPUT, float(times.backward_compute_s[0]) / number)
+    products = work(OUTPUT, float(times.backward_compute_s[0]) / number, has_weights=True)
     backward = with_sums(rank, products, OUTPUT, [entered_in_output(rank)], ends.entering[1])
     return PartPasses(
         forward=number * forward,
@@ -73,7 +73,10 @@ def _projection_passes(rank: Rank) -> PartPasses:
     """Returns the passes through what a module of multi-token prediction does in front of its layer, and its norms."""
     found, ends = _look_up(rank, look_up_of_module(rank)), TensorEnds.of_projection(rank)
     forward, backward = (
-        {name: work(name, float(seconds[way][0])) for name, seconds in projection_operators(rank).items()}
+        {
+            name: work(name, float(seconds[way][0]), has_weights=way == 1 and name == PROJECTION)
+            for name, seconds in projection_operators(rank).items()
+        }
         for way in (0, 1)
     )
     again = (*forward[JOINT], *ends.entering[0], *forward[PROJECTION], *ends.leaving[0])

@@ -26,7 +26,7 @@ from simulator.deep.plans.plan_items import (
     Items,
     Work,
     cover_s,
-    stretched,
+    work,
 )
 from simulator.deep.plans.plan_pairs import behind, leaving, meet, paired_batches
 from simulator.deep.plans.plan_parts import PlanParts
@@ -165,11 +165,9 @@ class PlanGraph:
             return passes.forward
         if num_directions(self.shape.pipeline.schedule) == len(DIRECTIONS) - 1:
             return passes.backward
-        later_s = passes.weight_gradient_s
         if direction == WEIGHT_GRADIENT:
-            return (Work(label="products", duration_s=later_s),) if later_s > 0.0 else ()
-        whole_s = passes.backward_work_s
-        return stretched(passes.backward, max(0.0, 1.0 - later_s / whole_s)) if whole_s else passes.backward
+            return work("products", passes.weight_gradient_s)
+        return passes.input_gradient
 
     def _add_item(
         self,

@@ -26,6 +26,8 @@ class Work:
     duration_s: float
     in_pairs: bool = False
     """Whether it is done in pairs of a forward and a backward alone (`simulator.pipeline.dual_pipe`)."""
+    has_weights: bool = False
+    """Whether gradients of weights are among what it computes backward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +54,17 @@ class PartPasses:
     """What of the backward pass zero-bubble schedules compute later."""
 
     @property
-    def backward_work_s(self) -> float:
-        """All operators of a backward pass that is not one of a pair."""
-        return sum(each.duration_s for each in works_of(self.backward) if not each.in_pairs)
+    def input_gradient(self) -> Items:
+        """The backward pass without that: shorter products, and all else as it is, such as the core behind which rings hide."""
+        whole_s = sum(each.duration_s for each in works_of(self.backward) if each.has_weights)
+        left = max(0.0, 1.0 - self.weight_gradient_s / whole_s) if whole_s else 1.0
+        return stretched(self.backward, left, has_weights=True)
 
 
-def work(label: str, duration_s: float, *, in_pairs: bool = False) -> Items:
+def work(label: str, duration_s: float, *, in_pairs: bool = False, has_weights: bool = False) -> Items:
     """Returns an operator, or nothing where it takes no time."""
-    return (Work(label=label, duration_s=duration_s, in_pairs=in_pairs),) if duration_s > 0.0 else ()
+    found = Work(label=label, duration_s=duration_s, in_pairs=in_pairs, has_weights=has_weights)
+    return (found,) if duration_s > 0.0 else ()
 
 
 def moves(*traffic: Collective) -> tuple[Collective, ...]:
@@ -148,16 +153,17 @@ def cover_s(items: Items) -> float:
     return seconds_of(items) + sum(each.alone_s for each in collectives_of(items))
 
 
-def stretched(items: Items, factor: float) -> Items:
-    """Returns the same items with operators that take `factor` times as long, but for what is done in pairs alone."""
-    return tuple(_stretched(item, factor) for item in items)
+def stretched(items: Items, factor: float, *, has_weights: bool = False) -> Items:
+    """Returns the same items with operators that take `factor` times as long: all, or those that have weights."""
+    return tuple(_stretched(item, factor, has_weights=has_weights) for item in items)
 
 
-def _stretched(item: Item, factor: float) -> Item:
+def _stretched(item: Item, factor: float, *, has_weights: bool) -> Item:
     match item:
         case Work():
-            return item if item.in_pairs else replace(item, duration_s=factor * item.duration_s)
+            is_longer = item.has_weights or not has_weights
+            return replace(item, duration_s=factor * item.duration_s) if is_longer else item
         case Beside():
-            return replace(item, items=stretched(item.items, factor))
+            return replace(item, items=stretched(item.items, factor, has_weights=has_weights))
         case Collective():
             return item

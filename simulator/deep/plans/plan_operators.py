@@ -62,6 +62,9 @@ PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
 """How they call operators among which the first product of a block is."""
 CORE = "attention core"
 """How they call the kernel that hides what context-parallel ranks exchange."""
+OUTPUT_PRODUCT, ROUTER = "attention output product", "router"
+PRODUCTS = (PROJECTIONS, OUTPUT_PRODUCT, FEED_FORWARD, ROUTED_EXPERTS, ROUTER, SHARED_EXPERTS)
+"""Operators that have weights."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
 """How they call the memory-bound operators of a layer."""
 
@@ -114,7 +117,7 @@ class _Layer:
         found = {
             PROJECTIONS: _summed(before, slowdown),
             CORE: _pair(core_s, slowdown),
-            "attention output product": _pair(behind, slowdown),
+            OUTPUT_PRODUCT: _pair(behind, slowdown),
             NORMS: moved_s,
         }
         products = feed_forward_operators(rank, is_expert=self.is_expert)
@@ -127,7 +130,10 @@ class _Layer:
 
     def _work(self, way: int, *names: str) -> Items:
         return tuple(
-            item for name in names if name in self.operators for item in work(name, self.operators[name][way])
+            item
+            for name in names
+            if name in self.operators
+            for item in work(name, self.operators[name][way], has_weights=way == 1 and name in PRODUCTS)
         )
 
     def _total_s(self, way: int) -> float:
@@ -282,7 +288,7 @@ class _Layer:
         return (*first, *items)
 
     def _attention(self, way: int) -> Items:
-        names = (PROJECTIONS, "attention output product")
+        names = (PROJECTIONS, OUTPUT_PRODUCT)
         before, behind = (self._work(way, name) for name in (names if way == 0 else reversed(names)))
         return (*before, *self._core(way), *behind)
 
@@ -296,7 +302,7 @@ class _Layer:
         sent, returned = expert_traffic(self.rank, way)
         if way == 1:
             sent, returned = returned, sent
-        routing, shared = self._work(way, "router", "permutation"), self._work(way, SHARED_EXPERTS)
+        routing, shared = self._work(way, ROUTER, "permutation"), self._work(way, SHARED_EXPERTS)
         if self.rank.workload.overlaps_shared_experts and shared:
             maps = map_traffic(self.rank, way)
             hidden = tuple(each for each in (*sent, *returned) if each not in maps)

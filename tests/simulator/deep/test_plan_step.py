@@ -19,8 +19,9 @@ from simulator.deep.playing.waits import waits
 from simulator.domain.blocks import LatentAttention
 from simulator.domain.hardware import Precision
 from simulator.domain.model import ModelShape
-from simulator.domain.plan import TO_AND_FRO, Schedule
+from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Schedule
 from simulator.errors import InputError
+from simulator.layers.weight_gradients import dense_layer_weight_gradients_s
 from simulator.step.model_parts import part_times
 from simulator.step.parts import Part
 from simulator.step.step import step_parts
@@ -193,6 +194,30 @@ class TestDepths:
             plan=plan_of(pipeline=stages, virtual=chunks, zero=0, schedule=schedule),
         )
         assert _difference(_step(case)) == pytest.approx(0.0, abs=1e-6)
+
+    @pytest.mark.parametrize("schedule", SPLIT_BACKWARD)
+    def test_a_ring_hides_behind_a_whole_core_where_weight_gradients_come_later(
+        self, schedule: Schedule
+    ) -> None:
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=128)
+        workload = changed(workload, copies_shared_heads=True)
+        plan = plan_of(
+            context=2,
+            pipeline=4,
+            virtual=2 if schedule in TO_AND_FRO else 1,
+            data=8,
+            zero=0,
+            schedule=schedule,
+        )
+        case = Case(job=job_of(workload, rented("mi300x")), plan=plan)
+        assert abs(_difference(_step(case))) < LARGE_DIFFERENCE
+        parts, _ = parts_and_shape(case.job, case.plan)
+        layer = parts.passes[Part.DENSE]
+        whole, left = (_inner(items) for items in (layer.backward, layer.input_gradient))
+        assert whole
+        assert left == whole
+        later_s = seconds_of(layer.backward) - seconds_of(layer.input_gradient)
+        assert later_s == pytest.approx(float(dense_layer_weight_gradients_s(parts.rank)[0]))
 
     @pytest.mark.parametrize("group_size", [None, 6, 11, 16])
     def test_the_same_in_interleaved_groups_of_any_size(self, group_size: int | None) -> None:
