@@ -31,9 +31,8 @@ def cells(answer: Recommendation) -> list[str]:
         return [*figures, f"{best.carbon_kgco2e / 1e3:.0f}", ""]
     found = answer.infeasibility
     changes = found.relaxations[0].limits if found and found.relaxations else {}
-    return ["-"] * 4 + [
-        ", ".join(f"{name} = {value:,.0f}" for name, value in changes.items()) or "no single change"
-    ]
+    helps = ", ".join(f"{name} = {value:,.0f}" for name, value in changes.items())
+    return ["-"] * 4 + [helps or "no single change"]
 
 
 if __name__ == "__main__":
