@@ -26,7 +26,7 @@ from benchmarks.sheets import markdown_row
 from simulator.domain.plan import PlanTable
 from simulator.domain.search_options import Algorithm
 from simulator.table import Floats, Integers
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.archive import Archive
 from studies.designs.knobs import Knobs
 from studies.searchers.estimates import Estimator

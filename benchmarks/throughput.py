@@ -34,7 +34,7 @@ from constraints.space import pruned_space
 from planner.job.file import parse_job
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable, distinct_layouts
-from simulator.layout.work_parts import equal_parts
+from simulator.work_parts import equal_parts
 
 NUM_DESIGNS = 8_192
 NUM_REPETITIONS = 3

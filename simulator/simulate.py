@@ -19,7 +19,6 @@ from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable, distinct_layouts
 from simulator.layout.chunks import split_layers
 from simulator.layout.trained_weights import trained_flop_per_token
-from simulator.layout.work_parts import equal_parts
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import power_levels
 from simulator.machine.rank import Rank
@@ -31,6 +30,7 @@ from simulator.run.wall_time import RunTable, expected_run, replicate_runs
 from simulator.step.step import StepTable, simulate_step
 from simulator.table import Floats, Table, TableGroup
 from simulator.threads import on_threads
+from simulator.work_parts import equal_parts
 
 LAYOUTS_PER_BLOCK = 4096
 """Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from constraints.space import Space
 from simulator.domain.plan import PlanTable
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.blocks import BlockPart, block_parts
 from studies.designs.reduction import Reduction
 from studies.search import Searcher

@@ -10,7 +10,7 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.archive import Archive
 from studies.designs.plan_keys import plan_keys
 from studies.designs.reduction import Reduction

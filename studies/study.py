@@ -10,7 +10,7 @@ from constraints.evaluation import Evaluation
 from constraints.space import Space
 from simulator.domain.job import Job
 from simulator.domain.search_options import Algorithm
-from studies.designs.algorithm import SearchAlgorithm
+from studies.algorithm import SearchAlgorithm
 from studies.designs.archive import Archive
 from studies.designs.knobs import Knobs
 from studies.designs.reduction import Reduction, kept_of

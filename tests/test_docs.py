@@ -108,7 +108,7 @@ NO_MODEL = {
     "simulator.simulate": "size of a batch",
     "simulator.accuracy.step_error.Z_80": "a quantile of the normal distribution",
     "simulator.table": "size of a number",
-    "simulator.layout.work_parts": "size of a part",
+    "simulator.work_parts": "size of a part",
     "simulator.units": "units",
     "constraints.answers": "which values refinement tries",
     "constraints.bounds": "rounding",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.table import Floats
-from studies.designs.algorithm import Results
+from studies.algorithm import Results
 from studies.designs.key_index import KeyIndex, with_room
 from studies.designs.plan_keys import Keys
 

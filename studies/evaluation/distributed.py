@@ -23,8 +23,8 @@ from constraints.space import PrunedBlock
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.errors import EngineError
-from simulator.layout.work_parts import equal_parts
 from simulator.simulate import Outcomes, simulate
+from simulator.work_parts import equal_parts
 from studies.designs.blocks import BlockPart
 from studies.designs.payload import from_bytes
 from studies.designs.reduction import Reduction, read_reduction

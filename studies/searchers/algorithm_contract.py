@@ -17,7 +17,7 @@ from constraints.evaluation import evaluate
 from constraints.layout import is_valid_layout
 from constraints.space import Space
 from simulator.domain.plan import PlanTable
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.plan_keys import are_same, plan_keys
 
 NUM_ROUNDS = 4

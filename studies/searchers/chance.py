@@ -8,7 +8,7 @@ import numpy as np
 
 from constraints.space import Space
 from simulator.domain.plan import PlanTable
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 
 
 @final

@@ -22,7 +22,7 @@ from simulator.domain.plan import PlanTable
 from simulator.table import Booleans, Floats
 from simulator.threads import on_threads
 from simulator.units import DAY
-from studies.designs.algorithm import Results
+from studies.algorithm import Results
 from studies.designs.knobs import Knobs
 from studies.designs.plan_keys import Keys, plan_keys
 from studies.searchers.ratio_model import RatioModel, features_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from simulator.domain.plan import PlanTable
 from simulator.table import Integers
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.knobs import Knobs
 from studies.searchers.mating import Mating
 from studies.searchers.nsga2 import Nsga2

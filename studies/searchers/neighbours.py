@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.domain.plan import PlanTable
 from simulator.table import Integers
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.archive import Archive
 from studies.designs.knobs import Knobs
 from studies.searchers.estimates import Estimator

@@ -16,7 +16,7 @@ import numpy as np
 from simulator.domain.plan import PlanTable
 from simulator.errors import StudyError
 from simulator.table import Floats, Integers
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.knobs import Knobs
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.simulate import simulate
 from simulator.table import Floats
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 
 if TYPE_CHECKING:
     import optuna

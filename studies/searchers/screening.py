@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from constraints.lattice import cross_run_knobs
 from constraints.space import Space
 from simulator.domain.plan import PlanTable
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.searchers.estimates import Estimator
 from studies.searchers.starts import first_designs, least_rows
 from studies.searchers.tuning import Tuning

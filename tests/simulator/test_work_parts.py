@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from numba import get_num_threads, set_num_threads
 
-import simulator.layout.work_parts as parts_module
 import simulator.simulate as module
 import simulator.threads as threads_module
+import simulator.work_parts as parts_module
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from simulator.domain.plan import LAYOUT_COLUMNS, PlanTable
 from simulator.errors import StudyError
-from simulator.layout.work_parts import equal_parts
 from simulator.simulate import simulate
 from simulator.threads import on_threads
+from simulator.work_parts import equal_parts
 from tests.support import H100_RENTED, job_with
 
 JOB = job_with({**H100_RENTED, "num_gpus": {"min": 8, "max": 64}})

@@ -14,7 +14,7 @@ from simulator.domain.job import Job, Objective
 from simulator.domain.offer import GpuRange
 from simulator.domain.search_options import Algorithm
 from simulator.errors import StudyError
-from studies.designs.algorithm import Results, SearchAlgorithm
+from studies.algorithm import Results, SearchAlgorithm
 from studies.designs.archive import Archive
 from studies.designs.knobs import Knobs
 from studies.designs.plan_keys import plan_keys

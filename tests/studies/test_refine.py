@@ -12,7 +12,7 @@ from constraints.space import pruned_space
 from simulator.domain.job import Job
 from simulator.domain.plan import LAYOUT_COLUMNS, CheckpointScheme, PlanTable
 from simulator.run.interruptions import sufficient_spare_nodes
-from studies.designs.algorithm import Results
+from studies.algorithm import Results
 from studies.searchers.refine import Refinement
 from tests.studies.study_jobs import small_job
 

@@ -13,7 +13,7 @@ from constraints.space import Space, pruned_space
 from objectives.pareto import front_rows
 from simulator.table import Floats
 from simulator.units import DAY
-from studies.designs.algorithm import Results
+from studies.algorithm import Results
 from studies.designs.knobs import Knobs
 from studies.designs.plan_keys import plan_keys
 from studies.searchers.estimates import Estimator, bounds_of

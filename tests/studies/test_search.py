@@ -15,7 +15,7 @@ from constraints.space import pruned_space
 from objectives.pareto import hypervolume
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from studies.designs.algorithm import Results
+from studies.algorithm import Results
 from studies.designs.archive import Archive
 from studies.designs.plan_keys import plan_keys
 from studies.designs.seen_designs import SeenDesigns
