@@ -98,22 +98,25 @@ class UpTime(Table):
             calm_s=renewal.calm_s(cycle, ends),
         )
         if np.any(shares.planned > 0.0):
-            up_time = up_time.with_planned(runs, shares, inner, cycle)
+            up_time = up_time.with_planned(runs, shares, inner, (cycle, ends))
         if np.any(runs.has_live_replicas):
             up_time = up_time.with_replicas(runs, shares)
         if np.any(shares.durable > 0.0):
             up_time = up_time.times(_outer_factor(runs, shares, up_time.total_s))
         return up_time
 
-    def with_planned(self, runs: Runs, shares: Shares, inner: Runs, cycle: renewal.Cycle) -> Self:
+    def with_planned(
+        self, runs: Runs, shares: Shares, inner: Runs, saves: tuple[renewal.Cycle, renewal.Ends]
+    ) -> Self:
         """Returns the up-time as interruptions that keep all work change it, its parts as in a long run.
 
         Args:
             runs: the runs.
             shares: of their interruptions.
             inner: the runs with those alone that lose work since the newest save.
-            cycle: of the saves of these.
+            saves: of these.
         """
+        cycle, ends = saves
         has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
         losing = _PerWork.of(inner, cycle, np.zeros(len(runs)))
         ended = replace(runs, mtbf_s=_mean_s(runs, shares.fast + shares.planned))
@@ -125,7 +128,7 @@ class UpTime(Table):
             for name in names
         }
         announced = Announced.of(runs, shares.planned, keeping.up_time_s)
-        total_s = announced_up_time_s(inner, cycle, renewal.Ends.of(inner, cycle), announced)
+        total_s = announced_up_time_s(inner, cycle, ends, announced)
         total_s = np.maximum(total_s, runs.work_s + np.sum(list(parts.values()), axis=0))
         return replace(self, **parts, total_s=np.where(has_any, total_s, self.total_s))
 
