@@ -10,6 +10,7 @@ Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a sta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,11 +55,36 @@ class PlanTraffic(Protocol):
 
 
 @dataclass(kw_only=True)
-class FoldedTraffic:
-    """Traffic of one accelerator for each role."""
+class _PlayedTraffic(ABC):
+    """What folded traffic and single messages have in common."""
 
     graph: TaskGraphBuilder
     network: PlanNetwork
+
+    @abstractmethod
+    def send(
+        self, message: Message, stages: tuple[int, int], after: After, label: str = SEND
+    ) -> tuple[Integers, Integers]:
+        """Adds messages to the counterparts in another stage; returns when they have left and when they arrived."""
+
+    def tied(
+        self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
+    ) -> tuple[Integers, Integers]:
+        """Adds messages in both directions, which begin when both ends are ready."""
+        there, back = (self.send(message, ways, ready, TIED)[1] for ways in (stages, (stages[1], stages[0])))
+        both = self.graph.add("tied gradients", after=[there, back]).reshape(there.shape)
+        return both, both
+
+    def norm(self, complete: list[Integers]) -> list[Integers]:
+        """Adds one join: the number itself is too small to take time."""
+        joined = self.graph.join("gradient norm", np.concatenate(complete, axis=1).ravel())
+        return [np.full(each.shape, joined) for each in complete]
+
+
+@dataclass(kw_only=True)
+class FoldedTraffic(_PlayedTraffic):
+    """Traffic of one accelerator for each role."""
+
     _crossings: dict[tuple[object, ...], Crossing] = field(default_factory=dict)
 
     def collective(self, traffic: Collective, stage: int, after: After) -> After:
@@ -100,16 +126,6 @@ class FoldedTraffic:
         ).reshape(after[0].shape)
         return sent, sent
 
-    def tied(
-        self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
-    ) -> tuple[Integers, Integers]:
-        """Adds messages in both directions."""
-        return _both_ways(self, self.graph, message, stages, ready)
-
-    def norm(self, complete: list[Integers]) -> list[Integers]:
-        """Adds one join: the number itself is too small to take time."""
-        return _joined_norm(self.graph, complete)
-
     def _ways(self, traffic: Collective, stage: int) -> Iterator[tuple[Integers, float]]:
         """Ways of the played accelerators of a stage, `(R,)`, and what moves on each."""
         num_roles = self.network.roles.ranks.shape[1]
@@ -148,11 +164,8 @@ class FoldedTraffic:
 
 
 @dataclass(kw_only=True)
-class MessageTraffic:
+class MessageTraffic(_PlayedTraffic):
     """Every message of every accelerator."""
-
-    graph: TaskGraphBuilder
-    network: PlanNetwork
 
     def collective(self, traffic: Collective, stage: int, after: After) -> After:
         """Adds the messages of a collective of all groups of a stage."""
@@ -180,16 +193,6 @@ class MessageTraffic:
             after=after,
         ).reshape(after[0].shape)
         return sent, sent
-
-    def tied(
-        self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
-    ) -> tuple[Integers, Integers]:
-        """Adds messages in both directions."""
-        return _both_ways(self, self.graph, message, stages, ready)
-
-    def norm(self, complete: list[Integers]) -> list[Integers]:
-        """Adds one join: the number itself is too small to take time."""
-        return _joined_norm(self.graph, complete)
 
     def _own(self, stage: int) -> Integers:
         size = self.network.cluster.ranks.shape[1]
@@ -269,21 +272,3 @@ class MessageTraffic:
     def _between(self, source: Integers, target: Integers) -> Integers:
         is_near = self._is_near(source, target)
         return np.where(is_near, self.network.near(source, target), self.network.far(source, target))
-
-
-def _both_ways(
-    traffic: PlanTraffic,
-    graph: TaskGraphBuilder,
-    message: Message,
-    stages: tuple[int, int],
-    ready: tuple[Integers, Integers],
-) -> tuple[Integers, Integers]:
-    """Messages between two stages in both directions, which begin when both are ready."""
-    there, back = (traffic.send(message, ways, ready, TIED)[1] for ways in (stages, (stages[1], stages[0])))
-    both = graph.add("tied gradients", after=[there, back]).reshape(there.shape)
-    return both, both
-
-
-def _joined_norm(graph: TaskGraphBuilder, complete: list[Integers]) -> list[Integers]:
-    joined = graph.join("gradient norm", np.concatenate(complete, axis=1).ravel())
-    return [np.full(each.shape, joined) for each in complete]
