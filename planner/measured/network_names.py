@@ -12,32 +12,40 @@ from dataclasses import dataclass
 
 from planner.input.problems import shown
 from planner.measured.machine_names import machine_of
+from planner.measured.words import affirmed
 from simulator import catalog
 from simulator.errors import InputError, Problem
 from simulator.units import GIGA, KILO, gigabits_per_s
 
 _SLOW = r"(?<![\d.])[1-5]?\d(?:\.\d{1,6})?\s?(?-i:[Gg]b)(?:it)?(?:/s|ps)"
 """Less than 60 Gb/s, which one card of Ethernet has, or a virtual machine."""
+_ETHERNET = "roce|ethernet|spectrum-?x"
+_ALONE = r"(?:(?<!\w)|(?<=\d[xX]))"
+"""Before a rate that is no part of another name, as of an A800, but may be one of several cards."""
+_GENERATIONS_GBIT_PER_S = {"xdr": 800.0, "ndr": 400.0, "hdr": 200.0, "edr": 100.0}
+"""Rate of a port of InfiniBand; a number behind the name (`HDR100`) is that of a split one."""
+
+
+def _infiniband(gbit_per_s: float) -> str:
+    """Returns how people write InfiniBand of a rate: `400 Gb/s InfiniBand`, `IB 400G`."""
+    words = r"(?:infiniband|\bib\b)"
+    return rf"{_ALONE}{gbit_per_s:.0f}\s?G?\W*(gb?(it)?(/s|ps) )?{words}|{words}\W*{gbit_per_s:.0f}\s?g"
+
+
 _FABRICS = (
     ("omni-?path", "omni-path"),
     ("slingshot", "slingshot-11"),
     (r"\befa", "efa-400g"),
-    (r"\bxdr(800)?\b", "infiniband-xdr"),
-    (r"\bndr(200|400)?\b", "infiniband-ndr"),
+    (r"\bxdr(800)?\b|quantum[- ]?x800", "infiniband-xdr"),
+    (r"\bndr(200|400)?\b|quantum[- ]?2\b", "infiniband-ndr"),
     (r"\bhdr(100|200)?\b", "infiniband-hdr"),
     (r"\bedr(100)?\b", "infiniband-edr"),
-    (r"(?<!\w)800G?\W*(gb(/s|ps) )?infiniband|infiniband\W*800\s?g", "infiniband-xdr"),
-    (r"(?<!\w)400G?\W*(gb(/s|ps) )?infiniband|infiniband\W*400\s?g", "infiniband-ndr"),
-    (r"(?<!\w)200G?\W*(gb(/s|ps) )?infiniband|infiniband\W*200\s?g", "infiniband-hdr"),
-    (r"(?<!\w)100G?\W*(gb(/s|ps) )?infiniband|infiniband\W*100\s?g", "infiniband-edr"),
-    (r"(?<!\w)800G?.*(roce|ethernet)", "ethernet-roce-800g"),
-    (rf"^(?!.*infiniband).*(roce|ethernet|tcpx|gbe\b|{_SLOW})", "ethernet-roce-400g"),
+    *((_infiniband(rate), f"infiniband-{name}") for name, rate in _GENERATIONS_GBIT_PER_S.items()),
+    (rf"{_ALONE}800G?.*({_ETHERNET})", "ethernet-roce-800g"),
+    (rf"^(?!.*infiniband).*({_ETHERNET}|tcpx|gbe\b|{_SLOW})", "ethernet-roce-400g"),
     ("tpu|jupiter|dcn", "tpu-dcn"),
 )
 """Fabrics by what their descriptions contain; what is not told apart is the usual fabric of the accelerator."""
-_GENERATIONS_GBIT_PER_S = {"edr": 100.0, "hdr": 200.0, "ndr": 400.0, "xdr": 800.0}
-"""Rate of a port of InfiniBand; a number behind the name (`HDR100`) is that of a split one."""
-
 _PARTS = re.compile(r"[+;,()&]|\band\b", re.IGNORECASE)
 _SCALE_UP = re.compile(r"nv-?link|nv-?switch|xgmi|infinity fabric|\bici\b|neuron-?link", re.IGNORECASE)
 _RATE = (
@@ -64,8 +72,15 @@ _COUNTED = (
     ),
 )
 """Cards and the rate of one: `8x400G`, `8x CX7 400G`, `4 HDR HCAs`, `400G x8`."""
-_BARE = re.compile(r"\b(\d{1,2})\s*[xX\u00d7]\s*(100|200|400|800)\b(?!\s*[GTMgtm])")
+_BARE = re.compile(r"(?<![\w.])(\d{1,2})\s*[xX\u00d7]\s*(100|200|400|800)\b(?!\s*[GTMgtm])")
 """Cards whose rate has no unit."""
+_OF_TWO_PORTS = re.compile(
+    r"(?<![\w.])(\d{1,2})\s*(?:[xX\u00d7]\s*\(?|\()\s*2\s*[xX\u00d7]\s*(50|100|200|400)\s*(?:[Gg](?:b(?:it)?(?:/s(?:ec)?|ps)?)?)?\b\)?"
+)
+"""Cards of two ports, whose rates add up: `8x2x200G` of Oracle's machines."""
+_RATE_BEHIND = re.compile(rf"(\d\s*[xX\u00d7]\s*(?:{_KINDS_OF_CARDS}[ -]*)+)\(\s*({_RATE})[^()]*\)")
+"""Cards whose rate stands in brackets: `8 x ConnectX-7 (400G)`."""
+_OVERSUBSCRIBED = re.compile(r"over-?subscri\w*", re.IGNORECASE)
 _OF_ONE = re.compile(rf"(?<![\w.]){_RATE}")
 _EACH_GPU = re.compile(
     r"(?:\bper|/|\ba|\beach)\s*(?:gpu|accelerator|device|chip|hpu|tpu|gcd|gaudi ?\d?)\b", re.IGNORECASE
@@ -111,17 +126,19 @@ def network_of(description: str, accelerator: str, *, gpus_per_node: int | None 
     words = next((kind for words, kind in _FABRICS if re.search(words, description, re.IGNORECASE)), None)
     node = catalog.default_node(accelerator)
     node_bytes_per_s, num_cards = _rate_of_node(description, gpus_per_node or node.num_accelerators)
-    remark, machine = "", None
-    if node_bytes_per_s is None:
-        machine = machine_of(description, accelerator)
+    machine = machine_of(description, accelerator)
+    remark = ""
+    if node_bytes_per_s is None and machine:
+        node_bytes_per_s, num_cards = gigabits_per_s(machine.gigabits_per_s), machine.num_cards
+        remark = f"taken as {machine.name}, with {machine.gigabits_per_s:g} Gb/s for each node"
+    elif node_bytes_per_s is None:
         remark = _unread_rate(
             description,
             node.network_bytes_per_s_per_accelerator,
             is_usual=words in (None, catalog.default_fabric(accelerator).kind),
         )
-    if machine:
-        node_bytes_per_s, num_cards = gigabits_per_s(machine.gigabits_per_s), machine.num_cards
-        remark = f"taken as {machine.name}, with {machine.gigabits_per_s:g} Gb/s for each node"
+    if affirmed(_OVERSUBSCRIBED, description):
+        remark = "; ".join(filter(None, [remark, "links that are fewer further up are left out"]))
     domain = _domain(description, accelerator)
     has_scale_up = bool(_SCALE_UP.search(description)) or _is_pcie(description, accelerator)
     usual = machine.fabric if machine else catalog.default_fabric(accelerator).kind
@@ -171,7 +188,7 @@ def _domain(description: str, accelerator: str) -> int | None:
 
 def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None]:
     """Returns the rate of a node and its cards, from the first part of the description that says so."""
-    counted = _NO_COUNT.sub(r"\1\2", description)
+    counted = _OF_TWO_PORTS.sub(_as_one_port, _RATE_BEHIND.sub(r"\1\2", _NO_COUNT.sub(r"\1\2", description)))
     for part in _PARTS.split(_BARE.sub(r"\1x\2G", counted)):
         is_scale_up = bool(_SCALE_UP.search(part))
         for_each_gpu = gpus if _EACH_GPU.search(part) else 1
@@ -187,6 +204,11 @@ def _rate_of_node(description: str, gpus: int) -> tuple[float | None, int | None
         if _PLAIN_ETHERNET.search(part):
             return _bytes_per_s(rate), 1
     return None, None
+
+
+def _as_one_port(cards: re.Match[str]) -> str:
+    """Returns cards of two ports as cards of one that is twice as fast."""
+    return f"{cards[1]}x{2 * int(cards[2])}G"
 
 
 def _rate_in(part: str) -> re.Match[str] | None:

@@ -117,6 +117,17 @@ class TestHardware:
             ("400G NIC, PCIe x16", "infiniband-ndr", None),
             ("8x ConnectX-7 400G", "infiniband-ndr", 400e9),
             ("2x CX7 400G per node", "infiniband-ndr", 100e9),
+            ("8 x ConnectX-7 (400G)", "infiniband-ndr", 400e9),
+            ("8x CX7 (NDR)", "infiniband-ndr", 400e9),
+            # Oracle's BM.GPU.H100.8: 8x2x200 Gb/s, eight cards of two ports.
+            ("OCI 8x 2x200", "infiniband-ndr", 400e9),
+            ("8x2x200Gb/sec RDMA", "infiniband-ndr", 400e9),
+            ("cluster network 8x(2x200G) RoCE", "ethernet-roce-400g", 400e9),
+            ("2x200G HDR", "infiniband-hdr", 50e9),
+            ("8x400G + 2x200 storage", "infiniband-ndr", 400e9),
+            ("8x200G IB", "infiniband-hdr", 200e9),
+            ("Spectrum-X 8x400G", "ethernet-roce-400g", 400e9),
+            ("Quantum-X800", "infiniband-xdr", None),
         ],
     )
     def test_descriptions_of_networks_are_understood(
@@ -154,6 +165,7 @@ class TestHardware:
             ("EFAv2 3200 Gbps", "h100-sxm5-80gb", "efa-400g", 3200, ""),
             ("EFA", "h100-sxm5-80gb", "efa-400g", 3200, "taken as p5.48xlarge"),
             ("a3-megagpu-8g", "h100-sxm5-80gb", "ethernet-roce-400g", 1600, "taken as a3-megagpu-8g"),
+            ("GCP A3 Mega 1600 Gbps", "h100-sxm5-80gb", "ethernet-roce-400g", 1600, ""),
             ("Azure ND H100 v5", "h100-sxm5-80gb", "infiniband-ndr", 3200, "taken as ND H100 v5"),
             ("4x100G EFA (p4d)", "a100-sxm4-40gb", "efa-400g", 400, ""),
             (
@@ -174,6 +186,14 @@ class TestHardware:
         rate = gigabits and gigabits_per_s(gigabits)
         assert (found.fabric, found.node_bytes_per_s) == (fabric, rate)
         assert (remark in found.remark, bool(remark)) == (True, bool(found.remark))
+
+    def test_links_that_are_fewer_further_up_are_told(self) -> None:
+        found = network_of("8x400G RoCE, 1:7 oversubscription", "h100-sxm5-80gb")
+        assert (found.node_bytes_per_s, found.remark) == (
+            400e9,
+            "links that are fewer further up are left out",
+        )
+        assert network_of("8x400G, no oversubscription", "h100-sxm5-80gb").remark == ""
 
     def test_generations_of_cards_are_no_numbers_of_them(self) -> None:
         found = network_of("NVL72 + 800 Gb/s CX8 per GPU", "gb300")
