@@ -61,3 +61,13 @@ def shards_by_itself(framework: str) -> bool:
 def is_torchtitan(framework: str) -> bool:
     """Returns whether a run is one of torchtitan, perhaps below another name."""
     return "torchtitan" in framework.lower()
+
+
+def is_automodel(framework: str) -> bool:
+    """Returns whether a run is one of NeMo Automodel."""
+    return "automodel" in framework.lower()
+
+
+def is_maxtext(framework: str) -> bool:
+    """Returns whether a run is one of MaxText."""
+    return "maxtext" in framework.lower()

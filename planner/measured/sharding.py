@@ -8,7 +8,7 @@ from math import lcm
 
 from planner.input.problems import shown
 from planner.measured.file import Cells
-from planner.measured.framework_names import is_torchtitan
+from planner.measured.framework_names import is_automodel, is_torchtitan
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from simulator.domain.model import ShardedCopies
@@ -36,7 +36,7 @@ _STAGES = (
     (rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
     (r"hybrid[- _]?zero", 1),
     (r"no_shard", 0),
-    (r"fsdp|gemini|full_shard|fully[- _]shard|hsdp|hybrid|\bmics\b|dp_shard", 3),
+    (r"fsdp|gemini|full(y)?[- _]shard|hsdp|hybrid|\bmics\b|dp_(shard|replicate)", 3),
     (rf"distributed|dist[- _]?opt|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}", 1),
     (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|0)(\W*\(.*\))?$", 0),
 )
@@ -48,17 +48,25 @@ _SOME_STAGE = re.compile(
     r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
 )
 """Words for sharding that leave open what is sharded."""
+_IN_GROUPS = r"(?:shard(?:ing|ed)?(?:[- ]groups?(?: of)?|[- ]size)?|\bmics|hybrid[- _]?zero)"
 _GROUP_RANKS = re.compile(
-    r"(?:shard|\bmics|hybrid[- _]?zero)(?![ _=:]*-1)[ _=:-]*(\d+)|hsdp\W{0,3}\d+ ?x ?(\d+)"
-    r"|\bfsdp(?:[ -]axis)?[ =:(]+([4-9]|\d{2,})\b|zero[- _]?1[ ,]*(?:=|:|size)[ =:]*([2-9]|\d{2,})\b"
+    rf"{_IN_GROUPS}(?![ _=:]*-1)[ _=:(-]*(\d+)\b(?!\.\d| ?nodes?\b)|hsdp\W{{0,3}}\d+ ?x ?(\d+)"
+    r"|(?<![a-z])(?<!dcn_)fsdp(?:[- _]?[12])?(?:[- ]axis|[- ]size|_parallelism)?[ =:(]+([4-9]|\d{2,})\b(?!\.\d| ?nodes?\b)"
+    r"|\b(\d+)-way (?:fsdp|shard)"
+    r"|zero[- _]?1[ ,]*(?:[=:(]|size)(?:[ =:(]|dict|size)*([2-9]|\d{2,})\b(?!\.\d|[- ]?(?:bits?|bytes?|x|nodes?)\b)"
 )
 """Ranks of a shard group; `-1` is PyTorch's word for all that are left, a mesh is written as groups times ranks, a number
 behind FSDP is that of its ranks unless it is a version, and that behind `zero1` InternEvo's size of its groups."""
+_ACROSS_GROUPS = re.compile(r"dcn_fsdp\w*[ =:]+(?!1\b)")
+"""MaxText's word for sharding over the network, too."""
 _TENSOR = re.compile(r"(?<![a-z])(?:tp|tensor(?:[-_ ]parallel\w*)?)[ =:_x-]*(\d{1,3})\b", re.IGNORECASE)
-_GROUPS = re.compile(r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b")
+_GROUPS = re.compile(
+    r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b|dcn_data\w*[ =:]+(\d+)|\b(\d+) slices\b"
+)
+"""Groups that keep copies; those of MaxText are slices, between which it replicates."""
 _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(
-    r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)(?!\d*b\b)|(?:zero|stage)[- _=:]*([0-3])\b|^(\d+)(?:\.0+)?$"
+    r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)(?!\d*b\b)|(?:zero|stage)[- _=:]*([0-3])\b|\bz-?([0-3])\b|^(\d+)(?:\.0+)?$"
 )
 _FSDP_2 = re.compile(
     r"^(?!.*(megatron|simple_?fsdp)).*(fsdp[- _]?2\b(?!\.)|fully_shard\b|torchtitan|torchtune|automodel|\blingua\b|olmo-?core)"
@@ -147,7 +155,8 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     """
     text = written.lower()
     ranks, groups = _number(_GROUP_RANKS, text) or None, _number(_GROUPS, text) or None  # 0 says nothing
-    if ranks is None and groups is None and not affirmed("hsdp|hybrid|mics", text):
+    is_grouped = ranks or groups or affirmed("hsdp|hybrid|mics", text)
+    if not is_grouped or _ACROSS_GROUPS.search(text):
         return None
     if ranks is None:
         ranks, rest = (node_ranks, 0) if groups is None else divmod(replicas, groups)
@@ -156,6 +165,12 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     if 0 < ranks < replicas and replicas % ranks:
         raise ValueError(f"{replicas} replicas do not make up shard groups of {ranks}")
     return ranks if 0 < ranks < replicas else None
+
+
+def counts_shards(written: str) -> bool:
+    """Returns whether a cell gives a number of shard groups or of their ranks, or shards across all of them."""
+    text = written.lower()
+    return any(affirmed(words, text) for words in (_GROUP_RANKS, _GROUPS, _ACROSS_GROUPS))
 
 
 def with_tensor_degree(cells: Cells) -> Cells:
@@ -171,7 +186,7 @@ def with_tensor_degree(cells: Cells) -> Cells:
 def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:
     """Returns the ranks of a row's shard groups, which hold whole sequences; `None` where all replicas are one group.
 
-    torchtitan counts them without the ranks that share a sequence, which shard beside them (its mesh `dp_shard_cp`).
+    torchtitan and Automodel count them without the ranks that share a sequence, which shard beside them (mesh `dp_shard_cp`).
 
     Args:
         told: the row.
@@ -187,11 +202,12 @@ def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int
         return None
     if ranks is None:
         return None
-    if not (affirmed(_GROUP_RANKS, written.lower()) or affirmed(_GROUPS, written.lower())):
+    if not counts_shards(written):
         told.assumed.append(SHARD_GROUPS)
     if context == 1:
         return ranks
-    is_beside = is_torchtitan(told.framework) and affirmed(_GROUP_RANKS, written.lower())
+    shards_beside = is_torchtitan(told.framework) or is_automodel(told.framework)
+    is_beside = shards_beside and affirmed(_GROUP_RANKS, written.lower())
     whole = ranks * context if is_beside else lcm(ranks, context)
     if whole == ranks:
         return ranks

@@ -12,6 +12,7 @@ from planner.measured.adapters import adapter_cells
 from planner.measured.experts import expert_habits
 from planner.measured.file import BYTES_OF_A_WEIGHT
 from planner.measured.framework_habits import in_pipeline, outside_pipeline, reducing_in_pipeline
+from planner.measured.framework_names import is_maxtext
 from planner.measured.habits import Habits
 from planner.measured.hardware import MeasuredNode
 from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
@@ -20,6 +21,9 @@ from planner.measured.recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomp
 from planner.measured.sequences import counts_ranks
 from planner.measured.shape import has_experts
 from planner.measured.sharding import (
+    LAST_STAGE,
+    SHARD_GROUPS,
+    counts_shards,
     keeps_weights,
     says_to_shard_again,
     told_shard_ranks,
@@ -29,6 +33,8 @@ from planner.measured.sharding import (
 from planner.measured.told import Told
 from planner.measured.told_habits import GATHERED_CASTS, UNTOLD_HABITS
 from simulator.domain.model import ModelShape
+
+_BETWEEN_SLICES = "tpu-dcn"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +113,31 @@ class Software:
         }
 
     def _shard_cells(self, layout: dict[str, int], habits: Habits, stage: int | None) -> dict[str, object]:
-        told = self.told
-        return {
-            "zero_stage": told.default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage,
-            "shard_ranks": told_shard_ranks(
-                told,
-                replicas=layout["data_parallel"] * layout["context_parallel"],
-                node_ranks=self.node.num_accelerators // layout["tensor_parallel"],
-                context=layout["context_parallel"],
-            ),
-        }
+        told, replicas = self.told, layout["data_parallel"] * layout["context_parallel"]
+        simulated_stage = told.default("zero_stage_or_fsdp", habits.zero_stage) if stage is None else stage
+        ranks = told_shard_ranks(
+            told,
+            replicas=replicas,
+            node_ranks=self.node.num_accelerators // layout["tensor_parallel"],
+            context=layout["context_parallel"],
+        )
+        if ranks is None and simulated_stage == LAST_STAGE:
+            ranks = self._slice_ranks(replicas, layout["tensor_parallel"])
+        return {"zero_stage": simulated_stage, "shard_ranks": ranks}
+
+    def _slice_ranks(self, replicas: int, tensor: int) -> int | None:
+        """Returns the ranks of a shard group of MaxText on several slices of TPUs; `None` where all replicas are one group.
+
+        It shards within a slice and keeps copies on the others (`ici_fsdp_parallelism: -1`, `dcn_data_parallelism: -1` in
+        `base.yml`).
+        """
+        ranks, is_slice = self.node.link_domain_size // tensor, self.node.cells["fabric"] == _BETWEEN_SLICES
+        is_told = counts_shards(self.told.text("zero_stage_or_fsdp"))
+        if not is_maxtext(self.told.framework) or not is_slice or is_told:
+            return None
+        if not 0 < ranks < replicas or replicas % ranks:
+            return None
+        return self.told.default(SHARD_GROUPS, ranks)
 
     def _recompute_cells(self, layout: dict[str, int], num_layers: int) -> dict[str, object]:
         num_chunks = layout["pipeline_parallel"] * layout["virtual_pipeline"]

@@ -321,6 +321,7 @@ class TestGroups:
         [
             ({"cp": 8, "framework": "torchtitan", "zero_stage_or_fsdp": "HSDP (shard 4)"}, "32"),
             ({"cp": 2, "framework": "torchtitan", "zero_stage_or_fsdp": "HSDP (shard 8)"}, "16"),
+            ({"cp": 2, "framework": "NeMo Automodel", "zero_stage_or_fsdp": "FSDP 8"}, "16"),
             ({"cp": 16, "framework": "InternEvo", "zero_stage_or_fsdp": "zero1 (hybrid zero 8)"}, "16"),
             ({"cp": 64, "zero_stage_or_fsdp": "HSDP"}, ""),
             ({"cp": 2, "zero_stage_or_fsdp": "HSDP"}, "8"),

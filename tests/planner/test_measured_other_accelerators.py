@@ -44,6 +44,25 @@ class TestTpus:
         row = simulated_row(tmp_path, {**TPU, "framework": framework})
         assert (row["kernel_launch"], row["zero_stage"], row["pipeline_parallel"]) == ("graph", "3", "1")
 
+    @pytest.mark.parametrize(
+        ("framework", "sharding", "ranks"),
+        [
+            ("MaxText", "FSDP", "256"),  # `dcn_data_parallelism: -1`: copies between slices
+            ("MaxText", "", "256"),
+            ("MaxText", "FSDP 1024", ""),
+            ("MaxText", "dcn_fsdp_parallelism=4", ""),
+            ("MaxText", "zero1", ""),
+            ("AXLearn", "FSDP", ""),
+        ],
+    )
+    def test_maxtext_shards_within_a_slice(
+        self, tmp_path: Path, framework: str, sharding: str, ranks: str
+    ) -> None:
+        cells = {**TPU, "gpu": "TPU v5e", "n_gpus": 1024, "global_batch": 2048, "framework": framework}
+        row = simulated_row(tmp_path, {**cells, "zero_stage_or_fsdp": sharding})
+        assert row["shard_ranks"] == ranks
+        assert ("shard_ranks" in row["assumed"].split()) is bool(ranks)
+
     @pytest.mark.parametrize(("batch", "tensor"), [(512, "1"), (256, "1"), (128, "2"), (96, "4")])
     def test_fewer_sequences_than_accelerators_split_products(
         self, tmp_path: Path, batch: int, tensor: str
