@@ -59,7 +59,8 @@ _WORDS: Mapping[str, tuple[tuple[str, float], ...]] = {
 }
 """Words that are numbers of a column."""
 _OWN_NAMES: Mapping[str, str] = {
-    **{name: name for name in ("tp", "pp", "cp", "ep", "etp", "dp")},
+    **{name: name for name in ("tp", "pp", "ep", "etp", "dp")},
+    "cp": "cp|ulysses|ring",
     "vpp": "vpp?",
     "micro_batch": "mbs",
     "global_batch": "gbs",

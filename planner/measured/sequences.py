@@ -11,23 +11,31 @@ from collections.abc import Mapping
 from planner.input.problems import shown
 from planner.measured.habits import Habits
 from planner.measured.told import Told
-from planner.measured.words import NO, NOTHING_SAID, YES, affirmed, is_yes
+from planner.measured.words import NO, NOTHING_SAID, YES, affirmed, first_affirmed, is_yes
 from simulator.domain.model import ContextExchange, ModelShape
 from simulator.errors import InputError, Problem
 
 _DEGREE = r"(?:[- ]attention)?(?:[- ]degree)?[ =:]*\d*"
 _TIMES = r" *(?:x|\N{MULTIPLICATION SIGN}|\*|\+|&|/|and|with|over) *"
-_OF_CONTEXT = r"\b(?:cp|context[- ]parallel(?:ism)?)[ _=:(]*(?:comm[ _]type)?[ _=:(]*(?:(?:with|by|via|as|uses) )?(?:an? )?"
+_CONTEXT = r"(?:cp|context[- ]parallel(?:ism)?)"
+_OF_CONTEXT = (
+    rf"\b{_CONTEXT}(?:[ =]?\d+)?[ _=:(]*(?:comm(?:unication)?s?(?:[-_ ]type)?)?[ _=:(\['\"]*"
+    r"(?:(?:with|by|via|as|is|uses) )?(?:an? )?"
+)
+_ALL_TO_ALL = r"(?:a2a|all[-_ ]?to[-_ ]?all)"
 _ROTATES = r"rotate[ _]method[ _=:'\"]*"
 _EXCHANGES: tuple[tuple[str, ContextExchange], ...] = (
     (
-        rf"\ba2a[ +&/_-]+p2p\b|hybrid (cp|context)|{_OF_CONTEXT}hybrid|\busp\b|loong-?train|2d[- ]attention",
+        rf"\ba2a[ +&/_-]+p2p\b|(hybrid|hierarchical)[ _](cp|context)|{_OF_CONTEXT}hybrid|\busp\b|loong-?train|2d[- ]attention",
         "hybrid",
     ),
     (rf"\bulysses{_DEGREE}{_TIMES}ring\b|\bring{_DEGREE}{_TIMES}ulysses\b", "hybrid"),
     (rf"{_ROTATES}all[-_ ]?to[-_ ]?all", "ring"),
     (rf"{_ROTATES}all[-_ ]?gather|\bgathered[-_ ]ring\b", "gathered_ring"),
-    (rf"ulysses|{_OF_CONTEXT}(?:a2a|all[-_ ]?to[-_ ]?all)\b", "all_to_all"),
+    (
+        rf"ulysses|{_OF_CONTEXT}{_ALL_TO_ALL}\b(?![- _]*(?:dispatch|overlap))|\b{_ALL_TO_ALL}[- ](?:based[- ])?{_CONTEXT}\b",
+        "all_to_all",
+    ),
     (rf"{_OF_CONTEXT}all[-_ ]?gather|\ball[-_ ]?gather[- ](?:based[- ])?(?:cp|context)\b", "all_gather"),
     (rf"\bring[- ]?attention|zig-?zag|{_OF_CONTEXT}(?:p2p|ring)\b", "ring"),
 )
@@ -46,7 +54,16 @@ _SCHEME = re.compile(rf"{_RING.pattern}|^(cp|context)\b", re.IGNORECASE)
 _SEQUENCE_ONLY = re.compile(r"\bisp\b", re.IGNORECASE)
 _OF_TENSOR_RANKS = (
     *("megatron", "msp", "fsp", "tp", "tensor", "tensor parallel", "sp", "sequence parallel"),
-    *("tp-sp", "tp+sp", "tp/sp", "tp sp", "megatron-sp", "megatron sp", "megatron sequence parallel"),
+    *(
+        "with tp",
+        "tp-sp",
+        "tp+sp",
+        "tp/sp",
+        "tp sp",
+        "megatron-sp",
+        "megatron sp",
+        "megatron sequence parallel",
+    ),
 )
 _OF_NO_RANKS = ("none", "mtp")
 _RANKS = re.compile(r"[2-9]|[1-9]\d{1,3}")
@@ -149,15 +166,12 @@ def context_exchange(told: Told, habits: Habits, *, has_window: bool) -> tuple[C
         rule = "is not understood; write p2p, all_gather, gathered_ring, a2a or a2a+p2p, or leave it empty"
         raise InputError([Problem(path="cp_comm_type", value=shown(column), rule=rule)])
     written = told.text("sp")
-    if _exchange(written) == "hybrid":
-        return "hybrid", False
-    if _exchanges_heads(written):
-        return "all_to_all", False
-    if _RING.search(written):
-        return _meant_under(habits, "ring", written), False
-    notes = told.text("notes")
-    if found := _exchange(notes):
-        return _meant_under(habits, found, notes), False
+    scheme: ContextExchange | None = "ring" if _RING.search(written) else None
+    if found := _exchange(written) or ("all_to_all" if _exchanges_heads(written) else scheme):
+        return _meant_under(habits, found, written), False
+    for said in (f"CP {told.text('cp')}", told.text("notes")):
+        if found := _exchange(said):
+            return _meant_under(habits, found, said), False
     return ("all_gather" if has_window else habits.context_exchange), True
 
 
@@ -195,7 +209,7 @@ def _meant_under(habits: Habits, found: ContextExchange, said: str) -> ContextEx
 
 
 def _exchange(said: str) -> ContextExchange | None:
-    return next((meaning for words, meaning in _EXCHANGES if re.search(words, said, re.IGNORECASE)), None)
+    return first_affirmed(_EXCHANGES, said)
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -110,6 +110,17 @@ class TestContextParallelism:
             ({"notes": "zigzag ring"}, "ring"),
             ({"notes": "CP with all-gather"}, "all_gather"),
             ({"notes": "all-gather based CP"}, "all_gather"),
+            ({"notes": "CP comm a2a"}, "all_to_all"),
+            ({"notes": "context parallel communication: all-to-all"}, "all_to_all"),
+            ({"notes": "CP=4 (a2a)"}, "all_to_all"),
+            ({"notes": "A2A-based CP"}, "all_to_all"),
+            ({"notes": "cp_comm_type=['a2a']"}, "all_to_all"),
+            ({"notes": "hierarchical_context_parallel_sizes 2 2"}, "hybrid"),
+            ({"cp": "4 (a2a)"}, "all_to_all"),
+            ({"cp": "Ulysses 4"}, "all_to_all"),
+            ({"sp": "CP all-gather"}, "all_gather"),
+            ({"sp": "TP-SP, CP a2a"}, "all_to_all"),
+            ({"cp_comm_type": '["p2p"]'}, "ring"),
             ({"framework": "torchtitan", "notes": "AsyncTP; CP ring"}, "gathered_ring"),
             ({"framework": "torchtitan", "notes": "CP ring; all-to-all dispatcher"}, "gathered_ring"),
             ({"framework": "torchtitan", "sp": "ring"}, "gathered_ring"),
@@ -133,6 +144,10 @@ class TestContextParallelism:
             ({"framework": "torchtitan"}, "gathered_ring"),
             ({"window": 4096}, "all_gather"),
             ({"notes": "all-to-all dispatcher"}, "ring"),  # of experts
+            ({"notes": "CP=4, all-to-all dispatcher"}, "ring"),
+            ({"notes": "CP 4 all-to-all dispatcher"}, "ring"),
+            ({"notes": "no CP a2a"}, "ring"),
+            ({"notes": "without Ulysses"}, "ring"),
         ],
     )
     def test_otherwise_it_is_a_habit_of_the_framework_that_a_window_breaks(
