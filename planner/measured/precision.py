@@ -25,13 +25,17 @@ _MOVED = (
 )
 _NOT_COMPUTED = re.compile(rf"{_NARROW}[- ]+{_MOVED}|\b{_MOVED}\s*(?:in|at|:|=)\s*{_NARROW}", re.IGNORECASE)
 """Numbers of 8 bits that are sent or kept, not multiplied."""
+_GATHERED = re.compile(
+    rf"{_NARROW}[-_ ]+(?:(?:param\w*?|weights?)[-_ ])?(?:all[-_ ]?)?gathers?\b", re.IGNORECASE
+)
+"""Weights that are gathered in 8 bits, which those of 8-bit products are simulated to be (`gathers_cast_weights`)."""
 _SOME_PRODUCTS = re.compile(
     rf"{_NARROW}\w*[- (]+(?:(?:for|in|the|routed|only)[- ]+)*(?:experts?|grouped[- ]gemms?|moe|mlps?|ffn|attention)\b",
     re.IGNORECASE,
 )
 _SOME_LAYERS = re.compile(
     r"\b(?:first|last|final|some|few)\b[^;]{0,40}?(?:bf16|fp16|16[- ]?bit|fp8|high(?:er)? precision)"
-    r"|\b(?:bf16|fp16|16[- ]?bit|fp8)\b[^;]{0,20}?\b(?:first|last|final|some|few)\b[^;]{0,20}?layers?",
+    r"|\b(?:bf16|fp16|16[- ]?bit|(?:mx)?fp8)\b[^;]{0,20}?\b(?:first|last|final|(?:some|few)\b[^;]{0,20}?layers?)\b",
     re.IGNORECASE,
 )
 """Layers that a run in a narrow format keeps in a wider one."""
@@ -79,26 +83,35 @@ def number_format(written: str) -> str:
 def _computed(written: str) -> str:
     """Returns what a cell says of products, where it says anything of them."""
     text = written.lower()
-    rest = _NOT_COMPUTED.sub("", text)
+    rest = _GATHERED.sub("", _NOT_COMPUTED.sub("", text))
     return rest if first_affirmed(_FORMATS, rest) else text
 
 
 def _remarks_on(written: str) -> list[str]:
     """Returns what is simulated in another way than a cell says."""
-    remarks = []
+    remarks, products = [], number_format(written)
     if scales_rows(written):
         remarks.append("scales of rows are simulated as scales of whole tensors")
     if affirmed("mxfp4", written):
         remarks.append("blocks of 32 are simulated as those of NVFP4")
-    if number_format(written) == "fp8" and affirmed(_INTEGERS, _computed(written)):
+    if products == "fp8" and affirmed(_INTEGERS, _computed(written)):
         remarks.append("8-bit integers are simulated as 8-bit floating point")
-    if _computed(written) != written.lower():
-        remarks.append("8 bits of what is sent or kept are not read here; products in the other format")
-    elif number_format(written) == "fp8" and affirmed(_SOME_PRODUCTS, written):
+    if _leaves_moved_out(written, products):
+        remarks.append(f"8 bits of what is sent or kept are not read here; products in {products}")
+    elif products == "fp8" and affirmed(_SOME_PRODUCTS, written):
         remarks.append("all products of layers are simulated in 8 bits, not some of them alone")
-    if number_format(written) in ("fp4", "fp8") and affirmed(_SOME_LAYERS, written):
+    if products in ("fp4", "fp8") and affirmed(_SOME_LAYERS, written):
         remarks.append("all layers are simulated in the narrow format, also those that keep a wider one")
+    elif products == "fp4" and affirmed("fp8|float8", _computed(written)):
+        remarks.append("all products of layers are simulated in 4 bits, not some of them alone")
     return remarks
+
+
+def _leaves_moved_out(written: str, products: str) -> bool:
+    """Returns whether a cell says that something is sent or kept in 8 bits which is simulated otherwise."""
+    if _computed(written) == written.lower():
+        return False
+    return bool(affirmed(_NOT_COMPUTED, written) or (products != "fp8" and affirmed(_GATHERED, written)))
 
 
 def fp8_recipe(written: str) -> str:

@@ -91,7 +91,9 @@ class Software:
         told = {
             "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
             "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
-            "gathers_cast_weights": measured_notes.gathers_cast_weights(notes),
+            "gathers_cast_weights": measured_notes.gathers_cast_weights(
+                f"{notes}; {self.told.text('precision')}"
+            ),
         }
         numbers = self.told.cells.numbers
         return {

@@ -769,6 +769,13 @@ class TestPrecision:
             ("BF16 + MXFP8 experts", "fp8", "all products"),
             ("bf16, int8 (AQT)", "fp8", "8-bit integers"),
             ("bf16, int8 gradients", "bf16", "sent or kept"),
+            ("bf16, fp8 all-gather", "bf16", "sent or kept"),
+            ("bf16 (float8 allgather)", "bf16", "sent or kept"),
+            ("float8 (fp8 all-gather)", "fp8", ""),
+            ("fp8_param_gather", "fp8", ""),
+            ("nvfp4, fp8 attention", "fp4", "in 4 bits"),
+            ("NVFP4 (mxfp8 for last layers)", "fp4", "keep a wider one"),
+            ("nvfp4 + bf16 first/last", "fp4", "keep a wider one"),
         ],
     )
     def test_only_products_count(self, tmp_path: Path, written: str, precision: str, remark: str) -> None:
@@ -779,6 +786,13 @@ class TestPrecision:
             bool(row["remarks"]),
         )
         assert ("precision" in row["assumed"].split()) is (written == "mixed")
+
+    @pytest.mark.parametrize(
+        ("written", "is_gathered"), [("fp8, fp8 all-gather", "true"), ("fp8, no fp8 all-gather", "false")]
+    )
+    def test_weights_may_be_gathered_in_8_bits(self, tmp_path: Path, written: str, is_gathered: str) -> None:
+        row = row_of(tmp_path, precision=written, framework="PyTorch FSDP2")
+        assert row["gathers_cast_weights"] == is_gathered
 
 
 class TestWhatIsLeftOut:
