@@ -39,7 +39,11 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
         batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
     local = _share(batch, data_parallel)
     if num_stages > 1 and software_family(told.framework) == PYTORCH:
-        micro_batch = _of_pytorch(told, micro_batch, local, num_stages)
+        runs = steps or _accumulated_runs(told, micro_batch, local, num_stages)
+        micro_batch = _of_pytorch(
+            told, micro_batch, local // runs if local % runs == 0 else local, num_stages
+        )
+        _remark_runs(told, runs)
     elif steps is not None and micro_batch is None:
         micro_batch = _of_accumulation(told, local, steps)
     elif micro_batch is None:
@@ -63,6 +67,23 @@ def _of_accumulation(told: Told, local: int, steps: int) -> int:
     meaning = f"{steps} micro-batches do not share out the {local} sequences of a rank; taken as {local // size} of {size}"
     told.remark("notes", meaning)
     return told.default(DERIVED, size)
+
+
+def _accumulated_runs(told: Told, given: int | None, local: int, num_stages: int) -> int:
+    """Returns how often a step of torchtitan runs its pipeline, where what is given can only be the batch of one run.
+
+    It is too large to be what goes through the pipeline at a time: less of that than stages would be in a step, but as a batch
+    it fills them.
+    """
+    if given is None or not is_torchtitan(told.framework) or local % given:
+        return 1
+    return local // given if local // given < num_stages <= given else 1
+
+
+def _remark_runs(told: Told, runs: int) -> None:
+    if runs > 1:
+        meaning = f"gradients are accumulated over {runs} runs of the pipeline, which is simulated to fill and empty once"
+        told.remark("micro_batch", meaning)
 
 
 def _of_pytorch(told: Told, given: int | None, local: int, num_stages: int) -> int:

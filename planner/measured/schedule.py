@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from planner.measured import notes as measured_notes
 from planner.measured.framework_names import is_torchtitan
 from planner.measured.layout import GROUP_SIZE, SCHEDULE_COLUMNS, can_split, told_group_size
+from planner.measured.software_families import PYTORCH, software_family
 from planner.measured.told import Told
 from planner.measured.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
 from simulator.domain.plan import TO_AND_FRO, Schedule
@@ -141,12 +142,27 @@ def interleaved_group(told: Told, layout: Mapping[str, int], schedule: Schedule 
         schedule: where it is not 1F1B.
     """
     size = told_group_size(told)
+    if size is None and layout["virtual_pipeline"] > 1 and schedule is None:
+        size = _round_of_pytorch(told, layout)
     if size is None or size == layout["pipeline_parallel"]:
         return None
     if layout["virtual_pipeline"] == 1 or schedule is not None:
         told.remark(GROUP_SIZE, f"{size} left out; the pipeline is not interleaved")
         return None
     return size
+
+
+def _round_of_pytorch(told: Told, layout: Mapping[str, int]) -> int | None:
+    """Returns the micro-batches of a group in PyTorch's interleaved pipelines; `None` of others, or if it refuses them.
+
+    Where stages do not divide the micro-batches, its groups are as few as stages fill, and larger (`number_of_rounds` and
+    `microbatches_per_round` of `ScheduleInterleaved1F1B`), with the warm-up of Megatron Core's.
+    """
+    micro_batches, stages = _micro_batches(layout), layout["pipeline_parallel"]
+    if software_family(told.framework) != PYTORCH or micro_batches < stages:
+        return None
+    size, rest = divmod(micro_batches, micro_batches // stages)
+    return None if rest else size
 
 
 def _chunks(schedule: Schedule) -> int:
@@ -213,7 +229,8 @@ def _interleaved(told: Told, column: str, layout: Mapping[str, int], num_layers:
     """Returns the least chunks that interleaving has, where a row does not say how many."""
     if "vpp" in told.cells.numbers or layout["virtual_pipeline"] > 1:
         return _USUAL
-    is_whole = _micro_batches(layout) % layout["pipeline_parallel"] == 0 or told_group_size(told)
+    is_whole = _micro_batches(layout) % layout["pipeline_parallel"] == 0
+    is_whole = is_whole or bool(told_group_size(told) or _round_of_pytorch(told, layout))
     if not (is_whole and can_split(num_layers, layout, _LEAST_CHUNKS)):
         told.remark(column, "two chunks on a stage do not fit layers or batch; give vpp. Taken as 1F1B")
         return _USUAL

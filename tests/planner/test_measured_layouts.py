@@ -266,6 +266,55 @@ class TestLayout:
         assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
 
     @pytest.mark.parametrize(
+        ("framework", "written", "notes", "micro_batch"),
+        [
+            ("torchtitan 2025", 16, "", "1"),  # 32 sequences of a replica in two runs of 16
+            ("torchtitan 2024", 16, "", "2"),
+            ("torchtitan 2025", 4, "", "4"),  # eight micro-batches, as many as stages
+            ("torchtitan 2025", 2, "", "2"),
+            ("torchtitan 2025", 16, "gradient accumulation 2", "1"),
+            ("NeMo Automodel 25.11", 1, "LBS 16, GA 2", "1"),
+            ("NeMo Automodel 25.11", 16, "GA 2", "1"),
+            ("NeMo Automodel 25.11", 16, "", "16"),
+        ],
+    )
+    def test_pipelines_of_pytorch_run_once_for_every_local_batch(
+        self, tmp_path: Path, framework: str, written: int, notes: str, micro_batch: str
+    ) -> None:
+        cells = {
+            "micro_batch": written,
+            "framework": framework,
+            "zero_stage_or_fsdp": "FSDP2",
+            "notes": notes,
+        }
+        row = simulated_row(tmp_path, {**FSDP_405B, **cells})
+        assert row["micro_batch_size"] == micro_batch
+        runs_twice = (written == 16 and "torchtitan" in framework) or "2" in notes
+        assert ("over 2 runs of the pipeline" in row["remarks"]) is runs_twice
+
+    @pytest.mark.parametrize(
+        ("framework", "batch", "size"),
+        [
+            # ScheduleInterleaved1F1B: max(1, m // p) rounds of m over that many, refused where they leave any over
+            ("torchtitan 2025", 80, "10"),
+            ("torchtitan 2025", 96, "12"),
+            ("torchtitan 2025", 160, "10"),
+            ("torchtitan 2025", 64, ""),
+            ("torchtitan 2025", 136, ""),
+            ("torchtitan 2025", 48, ""),
+            ("NeMo Automodel 25.11", 80, "10"),
+            ("Megatron-LM 2024", 80, ""),
+        ],
+    )
+    def test_interleaved_groups_of_pytorch_share_what_stages_do_not_divide(
+        self, tmp_path: Path, framework: str, batch: int, size: str
+    ) -> None:
+        cells = {"micro_batch": 1, "global_batch": batch, "vpp": 2, "framework": framework}
+        row = row_of(tmp_path, **{**FSDP_405B, **cells})
+        assert row.get("interleaved_group_size", "") == size
+        assert (reason_against(row) == "") is (bool(size) or batch == 64)
+
+    @pytest.mark.parametrize(
         ("notes", "micro_batch", "remark"),
         [
             ("", "16", ""),
