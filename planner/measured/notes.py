@@ -38,7 +38,9 @@ _RECOMPUTED_LAYERS = re.compile(
     r"recompute[sd]?(?: of)? (\d+) layers|\blayers recomputed:? (\d+)|(\d+) layers (?:are )?recomputed",
     re.IGNORECASE,
 )
-_LORA_RANK = re.compile(r"\b(?:(?<=lora )rank|rank(?! 0\b)|r|dim)[ =:]+(-?\d{1,9})\b", re.IGNORECASE)
+_LORA_RANK = re.compile(
+    r"\b(?:(?<=lora )rank|(?:lora[-_])?(?:rank(?! 0\b)|r|dim))[ =:]+(-?\d{1,9})\b", re.IGNORECASE
+)
 """`rank 0` alone is the first process."""
 _ACCUMULATION = re.compile(
     r"\b(?:gradient[-_ ]accumulation(?:[-_ ]steps)?|grad[-_ ]accum(?:ulation)?(?:[-_ ]steps)?|accumulation[-_ ]steps|gas?)"

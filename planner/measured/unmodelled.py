@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from planner.measured.adapters import keeps_frozen_weights
 from planner.measured.offload import leaves_memory_open
 from planner.measured.sequences import splits_sequence, splits_sequence_only
 from planner.measured.sharding import COLUMN as SHARDING
@@ -89,7 +90,12 @@ def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
         meaning = "weights are simulated whole on every rank, which ISP may share out: memory is not judged"
         told.remark("sp", meaning)
         return False
-    if not keeps_as_zero_3(told) or leaves_memory_open(told):
+    has_frozen = bool(cells.get("lora_rank"))
+    if (
+        not keeps_as_zero_3(told)
+        or leaves_memory_open(told)
+        or (has_frozen and not keeps_frozen_weights(told))
+    ):
         return False
     is_whole = cells["tensor_parallel"] != 1 and not cells["has_sequence_parallel"]
     columns = [

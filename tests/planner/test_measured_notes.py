@@ -51,6 +51,23 @@ class TestOtherRuns:
             ({"notes": "full SFT; the LoRA row of this table is faster"}, "lora_rank", None),
             ({"notes": "full fine-tuning, LoRA elsewhere"}, "lora_rank", None),
             ({"notes": "LoRA r=16"}, "lora_rank", "16"),
+            ({"notes": "LoRA, lora_r 8"}, "lora_rank", "8"),
+            ({"metric_kind": "LoRA step", "notes": "lora_dim=16, lora_alpha=64"}, "lora_rank", "16"),
+            (
+                {"metric_kind": "LoRA step", "framework": "NeMo Automodel"},
+                "lora_rank",
+                "16",
+            ),  # its recipes for dense networks
+            ({"notes": "LoRA, target_modules=[q_proj, v_proj]"}, "lora_targets", "linear_qkv"),
+            ({"notes": "LoRA on linear_qkv, linear_proj"}, "lora_targets", "linear_qkv linear_proj"),
+            ({"notes": "LoRA targets attention only"}, "lora_targets", "linear_qkv linear_proj"),
+            (
+                {"notes": "LoRA rank 8; recompute mla_up_proj"},
+                "lora_targets",
+                "linear_qkv linear_proj linear_fc1 linear_fc2",
+            ),
+            ({"notes": "QLoRA, nf4"}, "has_memory_verdict", "false"),
+            ({"notes": "LoRA"}, "has_memory_verdict", "true"),
             ({"framework": "Unsloth (QLoRA)"}, "lora_rank", "32"),
             ({"model": "llama2_70b_lora", "tp": 4, "pp": 1}, "lora_rank", "16"),  # as in MLPerf's rules
             (

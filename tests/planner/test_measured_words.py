@@ -470,7 +470,7 @@ class TestSharding:
             ),
             ({"zero_stage_or_fsdp": "zero1", "notes": "ZeRO-Infinity has more room"}, "", True),
             (
-                {"zero_stage_or_fsdp": "zero3", "notes": "quantized weights (QLoRA); checkpoints on NVMe"},
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized weights (int4); checkpoints on NVMe"},
                 "",
                 True,
             ),
