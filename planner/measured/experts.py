@@ -18,7 +18,9 @@ _DROPS_TOKENS = re.compile(
     r"tokens?[- ]?drop(?![^;]*\bnot stated)|drop(?:s|ped|ping)?[- ]tokens?|tokens (?:is |are |were )?dropped",
     re.IGNORECASE,
 )
-_CAPACITY = re.compile(r"capacity[-_ ]factor(?: of)?[ =:]*(\d{1,4}(?:\.\d{1,6})?)", re.IGNORECASE)
+_CAPACITY = re.compile(
+    r"(?:capacity[-_ ]factor(?: of)?|\bcf(?=[ =:]*\d\.\d))[ =:]*(\d{1,4}(?:\.\d{1,6})?)", re.IGNORECASE
+)
 
 
 def expert_habits(

@@ -6,6 +6,7 @@ import csv
 import difflib
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,10 @@ from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
 """What people write into a cell of numbers that has none."""
-WORDS_FOR_USUAL = {"kv_heads": ("mha", "mla", "same", "as heads")}
+WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads")}
 """Words of a column that mean what is taken for an empty cell."""
+_LATENT = re.compile(r"\bmla\b|\blatent\b", re.IGNORECASE)
+"""Latent attention, whose numbers beside it are ranks or queries, not key-value heads."""
 LARGEST = 1e15
 
 COUNTS = {
@@ -203,7 +206,9 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
     problems, remarks = [], []
     for column in (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT):
         cell = text.get(column, "")
-        if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())):
+        if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())) or says_latent(
+            column, cell
+        ):
             continue
         number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
         if number is None and column == "global_batch":
@@ -218,6 +223,11 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
             if not number.is_exact:
                 remarks.append((column, f"taken as {number.value:.10g}"))
     return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
+
+
+def says_latent(column: str, cell: str) -> bool:
+    """Returns whether a cell says latent attention in the place of key-value heads."""
+    return column == "kv_heads" and bool(_LATENT.search(cell))
 
 
 def _broken_rule(column: str, value: float | None) -> str:

@@ -8,7 +8,7 @@ from planner.measured.notes import CHUNKED_LOSS
 from planner.measured.told import Told
 from planner.measured.words import affirmed
 
-_GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?\b", re.IGNORECASE)
+_GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?(?![a-z])", re.IGNORECASE)
 _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(

@@ -74,12 +74,16 @@ _GRADIENTS_BESIDE = (
     r"\b(?:dp|data[- ]parallel|grad(?:ient)?s?(?:[ _-](?:reduce|sync|reduction))?)[ _-](?:comm\w*[ _-])?overlap"
     r"|\boverlap(?:s|ped|ping)?[ _-](?:of[ _-])?(?:the[ _-])?(?:dp\b|data[- ]parallel|grad)"
 )
+_PARAMETERS_BESIDE = (
+    r"\boverlap(?:s|ped|ping)?[-_ ](?:of[-_ ])?param(?:eter)?s?[-_ ](?:all[-_ ]?)?gathers?(?![a-z])"
+    r"|\bparam(?:eter)?s?[-_ ](?:all[-_ ]?)?gather[-_ ]overlap"
+)
 _CAST_GATHERS = (
     r"\b(?:fp8|float8|8[- ]?bit)[-_ ](?:(?:param(?:eter)?s?|weights?)[-_ ])?(?:all)?[-_ ]?gather"
     r"|\benable_fsdp_float8_all_gather\b"
 )
 _WHOLE_GRAPHS = (
-    r"\bcuda[-_ ]?graphs?(?: (?!off|no|none|disabled)\w+)? ?[\[(]?full[-_ ]iteration\b"
+    r"\bcuda[-_ ]?graphs?(?:[-_ ](?!off|no|none|disabled)[a-z]+)?[ =:\[(]*full[-_ ]iteration\b"
     r"|\bfull[-_ ]iteration (?:cuda[-_ ]?)?graphs?\b"
 )
 _CHUNKS = re.compile(
@@ -126,6 +130,11 @@ def hides_tensor_traffic(notes: str) -> bool | None:
 def hides_gradient_traffic(notes: str) -> bool | None:
     """Returns whether replicas send gradients beside the backward pass; `None` where nothing is said."""
     return _is_on(_GRADIENTS_BESIDE, notes)
+
+
+def waits_for_weights(notes: str) -> bool:
+    """Returns whether the weights that replicas gather once per step are all there before the first forward pass."""
+    return is_denied(_PARAMETERS_BESIDE, notes)
 
 
 def gathers_cast_weights(notes: str) -> bool | None:

@@ -52,6 +52,7 @@ from planner.measured.told_habits import told_habits
 from planner.measured.unmodelled import (
     leave_out_unknown_words,
     refuse_unlike_a_decoder,
+    remark_chosen_tokens,
     remark_packing,
     remark_window,
     simulates_memory,
@@ -143,6 +144,7 @@ class _Translation:
         self.kind = self._known_kind()
         is_sequence_split = splits_sequence(self.told.text("sp"))
         self._refuse_what_is_no_pretraining_of_a_decoder()
+        remark_chosen_tokens(self.told)
         self.accelerator = accelerator_of(self.told)
         self.node = node_of(cells, self.accelerator)
         self.told.assumed += self.node.assumed

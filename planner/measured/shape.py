@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from planner.measured.file import says_latent
 from planner.measured.model_names import expert_layer_step, gates_blocks, norms_heads, ties_embeddings
 from planner.measured.told import CannotModelError, Told
 from planner.measured.words import affirmed, is_denied
@@ -45,6 +46,7 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
     head_dim = told.cells.count("head_dim")
     usual_heads = max(1, hidden // (head_dim or USUAL_HEAD_DIM))
     heads = told.count("heads", fields.get("num_heads"), usual_heads)
+    _remark_latent(told, known)
     plain = PLAIN_FFN_RATIO * hidden
     ffn = told.count("ffn_hidden", fields.get("ffn_hidden_size"), plain)
     is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or _is_gated(told, ffn, plain))
@@ -59,6 +61,12 @@ def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
         "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
         "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.name("model"))),
     }
+
+
+def _remark_latent(told: Told, known: ModelShape | None) -> None:
+    """Says that latent attention is left out of models that are not known for it, as its ranks have no columns."""
+    if says_latent("kv_heads", told.text("kv_heads")) and not (known and known.latent_attention):
+        told.remark("kv_heads", "latent attention is left out, but of models of the catalogue that have it")
 
 
 def _is_gated(told: Told, ffn: int, plain: int) -> bool:

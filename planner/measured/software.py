@@ -91,6 +91,7 @@ class Software:
         told = {
             "overlaps_tensor_comm": measured_notes.hides_tensor_traffic(notes),
             "overlaps_gradient_sync": measured_notes.hides_gradient_traffic(notes),
+            "overlaps_parameter_gather": False if measured_notes.waits_for_weights(notes) else None,
             "gathers_cast_weights": measured_notes.gathers_cast_weights(
                 f"{notes}; {self.told.text('precision')}"
             ),

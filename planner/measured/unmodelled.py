@@ -30,7 +30,7 @@ _PARTITIONED = re.compile(
 _WITH_STATES = (
     "mamba|jamba|zamba|bamba|hymba|rwkv|retnet|hyena|xlstm|griffin|recurrent-gemma|hunyuan-turbo|state-space",
     r"\bsamba\b|\blfm-?\d|\bssm\b|linear-attention|(kimi|ring)\b.*-linear|jet-nemotron|phi-4-mini-flash",
-    r"nemotron-?\d?-?h\b|nemotron-?3(?!-?(8|22|43)b)\b|nemotron\b.*nano.*-v2|falcon-?h1|granite-?4.*-(h|tiny)\b",
+    r"nemotron-?\d?-?h\b|nemotron\b.*hybrid|nemotron-?3(?!-?(8|22|43)b)\b|nemotron\b.*nano.*-v2|falcon-?h1|granite-?4.*-(h|tiny)\b",
     r"qwen-?3(\.5|-?(coder-?)?next)|minimax-?(text-?|vl-?)?(01|m1)\b",
 )
 """Networks with state spaces or linear attention, whose layers are no attention over all tokens."""
@@ -39,6 +39,10 @@ _OTHER_NETWORKS = (
     r"\b(m|flan-?|u?m?)t5\b|bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
     r"\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
 )
+_OF_ODD_LAYERS = re.compile(r"llama\b.*nemotron\b.*\b(super|ultra|(49|51|253)b)\b|decilm")
+"""Networks whose layers a search made unlike one another, some without attention (arXiv 2411.19146)."""
+_CHOOSES_TOKENS = re.compile(r"deepseek-?v3\.2|\bdsv3\.2|\bglm-?5\b")
+"""Networks whose attention only sees the tokens that an indexer chooses."""
 _UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, *_OTHER_NETWORKS)))
 
 
@@ -46,10 +50,23 @@ def refuse_unlike_a_decoder(model: str) -> None:
     """Refuses networks whose layers are not those of a decoder-only transformer.
 
     Raises:
-        CannotModelError: the model's name is that of one.
+        CannotModelError: the model's name is that of one, or of one whose layers differ.
     """
-    if _UNLIKE_A_DECODER.search(re.sub(r"[\s_/]+", "-", model.lower())):
+    name = _joined(model)
+    if _UNLIKE_A_DECODER.search(name):
         raise CannotModelError(f"model {model}: only decoder-only transformers are modelled")
+    if _OF_ODD_LAYERS.search(name):
+        raise CannotModelError(f"model {model}: its layers are unlike one another, which is not modelled")
+
+
+def remark_chosen_tokens(told: Told) -> None:
+    """Says of attention that only sees chosen tokens that it is simulated over all."""
+    if _CHOOSES_TOKENS.search(_joined(told.name("model"))):
+        told.remark("model", "attention is simulated over all tokens, not over those that an indexer chooses")
+
+
+def _joined(name: str) -> str:
+    return re.sub(r"[\s_/]+", "-", name.lower())
 
 
 def leave_out_unknown_words(told: Told) -> None:

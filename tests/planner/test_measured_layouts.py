@@ -498,6 +498,7 @@ class TestWhatIsNotSimulated:
     ("notes", "factor"),
     [
         ("capacity factor 1.25", "1.25"),
+        ("cf=1.25", "1.25"),
         ("moe_expert_capacity_factor=2", "2.0"),
         ("tokens are dropped", "1.0"),
         ("variant: tokendrop", "1.0"),

@@ -346,6 +346,7 @@ class TestOtherNetworks:
             "NVIDIA-Nemotron-Nano-9B-v2",
             "Nemotron5-H",
             "Nemotron_H 47B",
+            "Nemotron 5 hybrid 8B",
             "DeepSeek V4",
             "Qwen3-Next-80B-A3B",
             "Qwen3.5-397B",
@@ -368,9 +369,28 @@ class TestOtherNetworks:
             refuse_unlike_a_decoder(model)
 
     @pytest.mark.parametrize(
+        "model", ["Llama-3.1-Nemotron-Ultra-253B", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", "DeciLM-7B"]
+    )
+    def test_networks_of_unlike_layers_are_left_out_too(self, model: str) -> None:
+        with pytest.raises(CannotModelError, match="unlike one another"):
+            refuse_unlike_a_decoder(model)
+
+    @pytest.mark.parametrize(
+        ("model", "is_remarked"),
+        [("DeepSeek-V3.2-Exp", True), ("DeepSeek V3", False), ("DeepSeek-V3.1", False)],
+    )
+    def test_attention_to_chosen_tokens_is_told(
+        self, tmp_path: Path, model: str, *, is_remarked: bool
+    ) -> None:
+        cells = {**RUN, "model": model, "n_gpus": 256, "tp": 1, "pp": 8, "ep": 32, "global_batch": 256}
+        row = simulated_row(tmp_path, cells)
+        assert ("that an indexer chooses" in row["remarks"]) is is_remarked
+
+    @pytest.mark.parametrize(
         "model",
         [
             "Nemotron-4 340B",
+            "Llama-3.1-Nemotron-70B-Instruct",
             "Nemotron-3-8B",
             "Nemotron 15B",
             "Llama-3.1-Nemotron-Nano-8B",

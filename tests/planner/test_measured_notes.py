@@ -66,6 +66,8 @@ class TestOtherRuns:
                 "lora_targets",
                 "linear_qkv linear_proj linear_fc1 linear_fc2",
             ),
+            ({"notes": "overlap_param_gather=False"}, "overlaps_parameter_gather", "false"),
+            ({"notes": "overlap_param_gather=True"}, "overlaps_parameter_gather", ""),
             ({"notes": "QLoRA, nf4"}, "has_memory_verdict", "false"),
             ({"notes": "LoRA"}, "has_memory_verdict", "true"),
             ({"framework": "Unsloth (QLoRA)"}, "lora_rank", "32"),

@@ -732,7 +732,17 @@ class TestNumbers:
         cells = {"heads": written, "sp": written, "recompute": written, "interconnect": written}
         assert row_of(tmp_path, **cells) == row_of(tmp_path, **dict.fromkeys(cells, ""))
 
-    @pytest.mark.parametrize("written", ["MHA", "MLA"])
+    @pytest.mark.parametrize("written", ["MLA", "MLA (kv_lora_rank 512)", "latent", "512 (MLA)"])
+    def test_latent_attention_is_told_of_models_that_are_not_known_for_it(
+        self, tmp_path: Path, written: str
+    ) -> None:
+        sizes = {"model": "Foo", "layers": 8, "hidden": 4096, "heads": 32}
+        row = row_of(tmp_path, kv_heads=written, **sizes)
+        assert (row["num_kv_heads"], "latent attention is left out" in row["remarks"]) == ("32", True)
+        layout = {"n_gpus": 256, "tp": 1, "pp": 8, "ep": 32, "global_batch": 256}
+        assert row_of(tmp_path, model="DeepSeek-V3", kv_heads=written, **layout)["remarks"] == ""
+
+    @pytest.mark.parametrize("written", ["MHA", "same"])
     def test_kinds_of_attention_leave_the_heads_as_usual(self, tmp_path: Path, written: str) -> None:
         assert row_of(tmp_path, kv_heads=written) == row_of(tmp_path, kv_heads="")
 
@@ -880,6 +890,8 @@ class TestNotes:
         [
             ("CUDA graphs local [full_iteration] (recipe at repo HEAD, layout matches)", "graph", False),
             ("CUDA graphs full_iteration []", "graph", False),
+            ("cuda_graph_scope=full_iteration", "graph", False),
+            ("cuda_graph_impl=local, cuda_graph_scope=attn", "eager", True),
             ("full-iteration CUDA graph", "graph", False),
             ("CUDA graphs transformer_engine [attn, moe_router]", "eager", True),
             ("CUDA graphs", "eager", True),
