@@ -211,7 +211,7 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
         ):
             continue
         number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
-        if number is None and column == "global_batch":
+        if number is None and column in ("global_batch", "micro_batch"):
             number = sequences_in(cell, numbers.get("seq_len"))
         rule = _broken_rule(column, None if number is None else number.value)
         if rule and column == PEAK_MEMORY:

@@ -207,7 +207,9 @@ def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: i
     if scheduled := next(filter(None, map(measured_notes.scheduled_chunks, cells)), None):
         told.remark("vpp", f"{scheduled}, as the schedule says")
         return scheduled
-    noted = measured_notes.virtual_pipeline(told.text("notes"))
+    notes = told.text("notes")
+    layers = measured_notes.layers_of_a_chunk(notes)
+    noted = measured_notes.virtual_pipeline(notes) or (layers and -(-num_layers // (layers * num_stages)))
     if noted:
         told.remark("vpp", f"{noted}, as the notes say")
         return told.default("vpp", noted)

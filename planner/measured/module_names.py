@@ -15,10 +15,10 @@ MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
     "core_attn": CORE_WORDS,
     "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),
     "layernorm": re.compile(r"(layer|rms)[ _-]?norms?\b|\bnorms?\b"),
-    "moe_act": re.compile(r"\bmoe[ _-]?act|swi-?glu\b"),
+    "moe_act": re.compile(r"\b(?:moe|experts?)[ _-]?act|swi-?glu\b"),
     "shared_experts": re.compile(r"shared[ _-]?experts?"),
-    "mlp": re.compile(r"\bmlps?\b|\bffn\b|feed[ _-]?forward"),
-    "moe": re.compile(r"\bmoe(?![ _-]?act)"),
+    "mlp": re.compile(r"(?<!expert[ _-])(?<!experts[ _-])(?:\bmlps?\b|\bffn\b)|feed[ _-]?forward"),
+    "moe": re.compile(r"\bmoe(?![ _-]?act)|(?<!shared[ _-])\bexperts?\b(?![ _-]?act)"),
 }
 """Modules of a layer by the words that mean them."""
 _NO_MODULE = re.compile(

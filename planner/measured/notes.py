@@ -95,6 +95,11 @@ _CHUNKS_OF_SCHEDULE = re.compile(
     re.IGNORECASE,
 )
 """The same beside the name of a schedule: `interleaved (v=5)`, `interleaved 1F1B, 5 chunks`."""
+_LAYERS_OF_A_CHUNK = re.compile(
+    r"\b(?:num[-_]layers[-_]per[-_]virtual[-_]pipeline|layers[-_]per)[-_]stage[ =:]+([1-9]\d?)\b",
+    re.IGNORECASE,
+)
+"""Options of Megatron Core and of NeMo Automodel."""
 _GROUP_SIZE = re.compile(
     r"\bmicro-?batch[-_ ]group[-_ ]size[-_ ]per[-_ ](?:vpp?|virtual[-_ ]pipeline)[-_ ]stage[ =:]+([1-9]\d{0,5})\b",
     re.IGNORECASE,
@@ -145,6 +150,12 @@ def gathers_cast_weights(notes: str) -> bool | None:
 def virtual_pipeline(notes: str) -> int | None:
     """Returns the chunks of a pipeline stage."""
     found = affirmed(_CHUNKS, notes)
+    return int(found[1]) if found else None
+
+
+def layers_of_a_chunk(notes: str) -> int | None:
+    """Returns the layers of a chunk of a pipeline stage."""
+    found = affirmed(_LAYERS_OF_A_CHUNK, notes)
     return int(found[1]) if found else None
 
 

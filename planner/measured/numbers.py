@@ -31,7 +31,7 @@ _UNITS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "window": _TOKENS,
     "mean_document": _TOKENS,
     "global_batch": _SEQUENCES,
-    "micro_batch": _SEQUENCES,
+    "micro_batch": ((r"(seqs?|sequences?|samples?)?\s*((per|a|/) ?(gpu|device|rank|replica))?", 1.0),),
     **dict.fromkeys(("tp", "cp", "ep", "etp", "dp"), _WAYS),
     "pp": (*_WAYS, ("(pipeline )?stages?", 1.0)),
     "vpp": (("((model|virtual) )?chunks?( (per|a) (stage|rank))?|virtual stages?|stages (per|a) rank", 1.0),),

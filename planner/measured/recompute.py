@@ -25,8 +25,8 @@ _EITHER = re.compile(
     r"|(full|selective|yes|on|true)\s*(/|,|;|or\b|and\b)\s*(none|no|off|false)"
 )
 _FULL = re.compile(
-    r"full|\b(yes|y|true|on|enabled|1|all|half)\b|every layer|block|uniform|\d+ layers?|num[-_ ]layers|checkpoint|\bckpt|\bac\b"
-    r"|\bgc\b|\bremat\b|nothing[_ ]saveable|save_nothing|decoder_layer_input",
+    r"full|\b(yes|y|true|on|enabled|all|half)\b|(^|[=: ])1$|(every|each) layer|block(?!s? \d+ ?-)|uniform|\d+ layers?"
+    r"|num[-_ ]layers|checkpoint|\bckpt|\bac\b|\bgc\b|\bremat\b|nothing[_ ]saveable|save_nothing|decoder_layer_input",
     re.IGNORECASE,
 )
 _ATTENTION = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
@@ -218,7 +218,7 @@ def _selective(text: str) -> Recomputed | None:
     if modules := named_modules(text):
         unread = unread_modules(text)
         return Recomputed(kind="selective", modules=modules, unread=unread, is_exact=not unread)
-    has_others = bool(affirmed(_OTHER_MODULES, text))
+    has_others = bool(affirmed(_OTHER_MODULES, text)) and not affirmed(CORE_WORDS, text)
     return (
         Recomputed(kind="selective", is_exact=not has_others)
         if has_others or affirmed(_ATTENTION, text)
@@ -303,9 +303,9 @@ def _count(text: str) -> tuple[int | None, int | None]:
         number = int(next(filter(None, found.groups())))
         return (None if number == 1 and "uniform" in text else number), None
     share = _OF_LAYERS.sub("", _HALF.sub("50 %", text))
-    is_share = re.search(r"full|partial|selective|block|ratio|checkpoint|\bac\b", text) or _SHARE.fullmatch(
-        share
-    )
+    is_share = re.search(
+        r"full|partial|selective|block|ratio|checkpoint|\bckpt|\bremat|\bac\b", text
+    ) or _SHARE.fullmatch(share)
     if is_share and (found := _SHARE.search(share)):
         per_cent = found[3] or (found[4] and found[4].ljust(2, "0"))
         part, whole = int(found[1] or per_cent), int(found[2] or 100)

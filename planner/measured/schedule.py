@@ -129,8 +129,9 @@ def remark_unknown_chunks(told: Told, layout: Mapping[str, int]) -> None:
 def says_nothing_of_chunks(told: Told) -> bool:
     """Returns whether a row tells neither the schedule of its pipeline nor the chunks of a stage, and denies none."""
     _, name = _named(told)
-    is_told = "vpp" in told.cells.numbers or measured_notes.virtual_pipeline(told.text("notes"))
-    return not (name or is_told or is_denied(_INTERLEAVED, told.text("notes")))
+    notes = told.text("notes")
+    is_noted = measured_notes.virtual_pipeline(notes) or measured_notes.layers_of_a_chunk(notes)
+    return not (name or is_noted or "vpp" in told.cells.numbers or is_denied(_INTERLEAVED, notes))
 
 
 def interleaved_group(told: Told, layout: Mapping[str, int], schedule: Schedule | None) -> int | None:

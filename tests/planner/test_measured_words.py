@@ -141,6 +141,9 @@ class TestRecomputation:
             ("32 of 32 layers", {"pp": 4}, "", ""),
             ("32 layers", {"pp": 4}, "", ""),
             ("4 of 32 layers", {"pp": 8, "vpp": 2}, "1", "taken as 1 in each of 16 chunks"),
+            ("ckpt 16/32", {"pp": 4}, "4", ""),
+            ("remat 50%", {"pp": 4}, "4", ""),
+            ("each layer", {"pp": 4}, "", ""),
         ],
     )
     def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(
@@ -181,6 +184,11 @@ class TestRecomputation:
             ("selected_modules: blocks.*.feed_forward", ("mlp",)),
             ("save_dot_except_mlp", ("core_attn", "mlp")),
             ("minimal_with_context", ()),
+            ("experts", ("moe",)),
+            ("expert MLP", ("moe",)),
+            ("shared experts", ("shared_experts",)),
+            ("expert activation", ("moe_act",)),
+            ('recompute_modules=["core_attn"]', ()),
             ("partial (mlp)", ("mlp",)),
             ("partial: mlp", ("mlp",)),
             ("partial (mla_up_proj)", ("mla_up_proj",)),
@@ -289,6 +297,11 @@ class TestRecomputation:
         row = row_of(tmp_path, recompute="", notes=notes)
         assert row["recompute"] == (kind or "none")
         assert ("recompute" in row["assumed"].split()) is (kind is None)
+
+    @pytest.mark.parametrize("written", ["blocks 1-10", "stage 1 only"])
+    def test_numbers_of_other_things_are_no_yes(self, tmp_path: Path, written: str) -> None:
+        row = row_of(tmp_path, recompute=written)
+        assert (row["recompute"], "is not understood" in row["remarks"]) == ("none", True)
 
     def test_an_empty_cell_is_an_assumption(self, tmp_path: Path) -> None:
         assert "recompute" in row_of(tmp_path, recompute="")["assumed"].split()
@@ -681,6 +694,8 @@ class TestNumbers:
             ("topk", "top-8", 8, False),
             ("topk", "8 + 1 shared", 8, True),
             ("global_batch", "GBS 1024", 1024, False),
+            ("micro_batch", "2 per GPU", 2, False),
+            ("micro_batch", "2 seqs/rank", 2, False),
             ("step_time_s", "2100 ms", 2.1, False),
             ("tokens_per_s_per_gpu", "3.4k", 3400, True),
             ("seq_len", "131K", 131_072, True),
@@ -726,6 +741,10 @@ class TestNumbers:
         row = row_of(tmp_path, seq_len=4096, global_batch=written, tp=1, pp=1)
         assert row["global_batch_size"] == sequences
         assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
+
+    def test_micro_batches_of_tokens_are_too(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, seq_len=4096, micro_batch="8192 tokens", tp=1, pp=1)
+        assert (row["micro_batch_size"], row["remarks"]) == ("2", "micro_batch = '8192 tokens': taken as 2")
 
     @pytest.mark.parametrize("written", ["\N{EN DASH}", "\N{EM DASH}", "n.a.", "not reported"])
     def test_dashes_and_words_for_nothing_are_empty_cells(self, tmp_path: Path, written: str) -> None:
@@ -904,6 +923,14 @@ class TestNotes:
     ) -> None:
         row = row_of(tmp_path, notes=notes)
         assert (row["kernel_launch"], bool(row["remarks"])) == (kernel_launch, is_remarked)
+
+    @pytest.mark.parametrize(
+        "notes", ["num_layers_per_virtual_pipeline_stage=2", "--num-layers-per-virtual-pipeline-stage 2"]
+    )
+    def test_layers_of_a_chunk_say_how_many_chunks_there_are(self, tmp_path: Path, notes: str) -> None:
+        row = row_of(tmp_path, tp=1, pp=4, vpp="", notes=notes)  # 32 layers, 8 on a stage
+        assert row["virtual_pipeline"] == "4"
+        assert "4, as the notes say" in row["remarks"]
 
     def test_chunks_and_overlap_are_read(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, tp=1, pp=4, vpp="", notes="vpp=2, no overlap of DP", framework="NeMo 25.02")
