@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 
+from planner.measured.fitting_modules import restored_modules
 from planner.measured.layout import MOST_UNSPLIT_GPUS
-from planner.measured.recompute import restored_modules
 from planner.measured.runs import Comparison, Row, compare, is_untold, reasons_against, whole_share
 from planner.measured.sharding import SHARD_GROUPS
 from simulator.domain.calibration import Calibration

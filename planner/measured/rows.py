@@ -16,6 +16,7 @@ from pathlib import Path
 from planner.measured import notes as measured_notes
 from planner.measured.dies import counted_by_rank
 from planner.measured.file import Cells, read_cells
+from planner.measured.fitting_modules import in_model
 from planner.measured.habits import Habits
 from planner.measured.hardware import accelerator_of, node_of
 from planner.measured.layout import OpenLayoutError, layout_cells, split_layers
@@ -24,7 +25,6 @@ from planner.measured.model_names import known_shape
 from planner.measured.named import remark_named
 from planner.measured.precision import precision_of
 from planner.measured.predicted import cut_around_modules, num_mtp_layers
-from planner.measured.recompute import in_model
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.measured.schedule import (
     Order,

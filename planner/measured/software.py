@@ -17,7 +17,8 @@ from planner.measured.habits import Habits
 from planner.measured.hardware import MeasuredNode
 from planner.measured.offload import activation_offload_fraction, optimizer_offload_fraction
 from planner.measured.precision import fp8_recipe, scales_rows
-from planner.measured.recompute import NOT_GIVEN, Recomputed, of_a_chunk, recomputed
+from planner.measured.recompute import recomputed
+from planner.measured.recomputed import NOT_GIVEN, Recomputed, of_a_chunk
 from planner.measured.sequences import counts_ranks
 from planner.measured.shape import has_experts
 from planner.measured.sharding import (

@@ -10,7 +10,8 @@ import pytest
 
 from planner.measured.hardware_names import accelerator_id
 from planner.measured.numbers import number_in
-from planner.measured.recompute import Recomputed, recomputed
+from planner.measured.recompute import recomputed
+from planner.measured.recomputed import Recomputed
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, job_of, known_reason, reason_against
 from planner.measured.sharding import zero_stage

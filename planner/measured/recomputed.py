@@ -1,0 +1,70 @@
+"""What does a run compute again? The record of what its row says, and what that comes to on each chunk of a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from simulator.domain.model import RecomputeMethod, RecomputeModule, SelectiveRecompute
+from simulator.domain.recompute_modules import RESTORED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputed:
+    """What is computed again, in the words of `Plan.recompute` and its neighbours."""
+
+    kind: Literal["none", "selective", "full"]
+    num_layers: int | None = None
+    """`Plan.recompute_num_layers`."""
+    method: RecomputeMethod | None = None
+    """`Workload.recompute_method`, where layers are counted."""
+    is_implied: bool = False
+    """Whether groups of layers are what `full` means beside a number; where that is all of a chunk, it only counts them."""
+    of_layers: int | None = None
+    """Layers of the whole network among which they are counted, 100 where they are per cent; left out: those of a chunk."""
+    modules: tuple[RecomputeModule, ...] = ()
+    """`Workload.recompute_modules`, where modules are named."""
+    is_exact: bool = True
+    """Whether this is all that was written; modules without a name, and some layers, may be any."""
+    unread: tuple[str, ...] = ()
+    """What is named beside known modules and is none of them."""
+    is_some: bool = False
+    """Whether something is computed again, which does not say what."""
+    is_understood: bool = True
+    """Whether it says anything of recomputation that is known."""
+
+    def keeps_inputs(self, habit: SelectiveRecompute) -> bool:
+        """Returns whether inputs of all products wait for weight gradients, selective recomputation being as is habit."""
+        if self.kind != "selective":
+            return self.kind == "none"
+        return RESTORED.issuperset(self.modules) if self.modules else habit == "attention"
+
+
+NOTHING = Recomputed(kind="none")
+EVERY_LAYER = Recomputed(kind="full")
+NOT_GIVEN = Recomputed(kind="none", is_exact=False)
+"""What is assumed where nothing is said."""
+ANYTHING = replace(NOT_GIVEN, is_some=True)
+"""What is assumed where something is computed again, but nothing says what."""
+
+
+def of_a_chunk(again: Recomputed, *, num_layers: int, num_chunks: int) -> Recomputed:
+    """Returns the same with the layers of one chunk, rounded up; all of the network are full recomputation.
+
+    Args:
+        again: what was written.
+        num_layers: layers of the network.
+        num_chunks: those of the whole pipeline, which all compute the same number again.
+    """
+    if again.num_layers is None:
+        return again
+    if again.of_layers is not None:
+        total = max(1, round(num_layers * again.num_layers / again.of_layers))
+        each = -(-total // num_chunks)
+        return replace(again, num_layers=each, is_exact=again.is_exact and each * num_chunks == total)
+    most = -(-num_layers // num_chunks)
+    if again.is_implied and again.num_layers >= most:
+        return EVERY_LAYER
+    if again.method == "uniform":
+        return replace(again, num_layers=min(again.num_layers, most))
+    return EVERY_LAYER if again.num_layers > most else again
