@@ -44,8 +44,13 @@ def _parts(sizes: Mapping[str, object]) -> Parts:
         latent_attention=_is_some(sizes.get("key_value_rank")),
         experts=has_experts,
         shared_experts=has_experts and _is_some(sizes.get("shared_ffn_hidden_size")),
-        dense_layers=not has_experts or _is_some(sizes.get("num_dense_layers")),
+        dense_layers=not has_experts or _is_some(sizes.get("num_dense_layers")) or _has_layers_between(sizes),
     )
+
+
+def _has_layers_between(sizes: Mapping[str, object]) -> bool:
+    """Whether layers without experts stand between those that have some, as in Llama 4 Maverick."""
+    return sizes.get("layer_step") not in (None, "", 1, "1")
 
 
 def _is_some(value: object) -> bool:

@@ -195,6 +195,15 @@ class TestExperts:
         assert (experts.num_dense_layers, experts.layer_step) == order
         assert ("dense_layers" in row["assumed"].split()) == is_assumed
 
+    @pytest.mark.parametrize(("model", "has_them"), [("Llama 4 Maverick", True), ("Foo", False)])
+    def test_feed_forward_blocks_between_them_can_be_computed_again(
+        self, tmp_path: Path, model: str, *, has_them: bool
+    ) -> None:
+        shape = {"layers": 36, "hidden": 5120, "heads": 40, "experts": 128, "topk": 1}
+        row = simulated_row(tmp_path, {**GPT_OSS, **shape, "model": model, "recompute": "mlp"})
+        assert row["recompute"] == ("selective" if has_them else "none")
+        assert ("mlp needs layers without experts" in row["remarks"]) is not has_them
+
     @pytest.mark.parametrize("changes", [{"etp": 2}, {"notes": "ETP=2"}, {"notes": "EP 8, ETP 2"}])
     def test_ranks_that_share_an_expert_are_a_column_or_in_the_notes(
         self, tmp_path: Path, changes: Mapping[str, object]
