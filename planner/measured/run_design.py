@@ -1,0 +1,142 @@
+"""How was a measured run laid out, and what did it compute? From its setting to the cells of a design that can be simulated.
+
+Layouts come before what they change: the order of the pipeline decides on its chunks, these on how layers are cut, and the
+degrees on what software does by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from planner.measured.fitting_modules import in_model
+from planner.measured.layout import layout_cells, split_layers
+from planner.measured.predicted import cut_around_modules, num_mtp_layers
+from planner.measured.run_setting import RunSetting
+from planner.measured.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
+from planner.measured.sequences import (
+    context_exchange,
+    document_cells,
+    exchanged_heads,
+    splits_for_context,
+    window_cells,
+)
+from planner.measured.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
+from planner.measured.unmodelled import remark_packing, remark_window
+
+PADDED_VOCABULARY = 128
+"""Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDesign:
+    """What ran and how."""
+
+    cells: dict[str, object]
+    """Fields of the network, the workload, the plan and the node."""
+    global_batch_size: int
+    """Sequences of a step."""
+    has_memory: bool
+    """Whether what the pipeline keeps is simulated, too."""
+
+
+def design_of(setting: RunSetting) -> RunDesign:
+    """Returns the design of a run.
+
+    Raises:
+        CannotModelError: a column is missing that has no default.
+        OpenLayoutError: the layout of a run on several nodes is.
+    """
+    told, known, software = setting.told, setting.known, setting.software
+    shape = shape_cells(told, known)
+    experts = expert_cells(told, known, shape["ffn_hidden_size"])
+    layout = layout_cells(told, setting.habits, shape["num_layers"], experts["num_experts"])
+    if setting.habits.pads_vocabulary:
+        unit = PADDED_VOCABULARY * layout["tensor_parallel"]
+        shape["vocabulary_size"] = unit * math.ceil(shape["vocabulary_size"] / unit)
+    habits, stage = software.sharding(layout)
+    order = _order(setting, layout, shape["num_layers"], habits.zero_stage if stage is None else stage)
+    layout = order.simulated(layout)
+    schedule_cells = _schedule_cells(setting, layout, order)
+    if order.schedule is None and not habits.picks_chunks:
+        remark_unknown_chunks(told, layout)
+    software.remark_whole_gradients(habits, stage)
+    cut_cells = _cut_cells(setting, shape["num_layers"], layout)
+    shape["num_layers"] = _cut_layers(setting, shape["num_layers"], layout, cut_cells)
+    habit_cells = software.cells(layout, shape["num_layers"], habits, stage)
+    sequences = _sequence_cells(setting, layout)
+    shape["num_kv_heads"] = exchanged_heads(
+        told, sequences, heads=shape["num_heads"], kv_heads=shape["num_kv_heads"], layout=layout
+    )
+    sizes = {
+        **shape,
+        **experts,
+        "parallel_block": parallel_block(told, known),
+        "qk_norm": qk_norm(told, known),
+        **cut_cells,
+        **layout,
+        **setting.node.cells,
+        **habit_cells,
+    }
+    return RunDesign(
+        cells={**sizes, **in_model(told, software.recomputed(), sizes), **schedule_cells, **sequences},
+        global_batch_size=layout["global_batch_size"],
+        has_memory=order.has_memory,
+    )
+
+
+def _order(setting: RunSetting, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
+    """Returns schedule and chunks of the pipeline where they are not the usual ones."""
+    is_kept = setting.software.recomputed().keeps_inputs(setting.habits.selective_recompute)
+    return ordered(
+        setting.told,
+        setting.habits.expert_schedule if has_experts(setting.told, setting.known) else None,
+        layout,
+        num_layers,
+        keeps_inputs=is_kept and zero_stage <= 1,
+    )
+
+
+def _schedule_cells(setting: RunSetting, layout: dict[str, int], order: Order) -> dict[str, object]:
+    """Returns the schedule, and the micro-batches of an interleaved group, where they are not the usual ones."""
+    group = interleaved_group(setting.told, layout, order.schedule)
+    return {
+        **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
+        **({"interleaved_group_size": group} if group else {}),
+    }
+
+
+def _cut_cells(setting: RunSetting, num_layers: int, layout: dict[str, int]) -> dict[str, object]:
+    """Returns modules of multi-token prediction, and the layers of every chunk where they are cut around these."""
+    modules = num_mtp_layers(setting.told, setting.habits)
+    cut = cut_around_modules(num_layers, modules, layout)
+    return {
+        **({"num_mtp_layers": modules} if modules else {}),
+        **({"stage_layers": " ".join(map(str, cut))} if cut else {}),
+    }
+
+
+def _cut_layers(
+    setting: RunSetting, num_layers: int, layout: dict[str, int], cut_cells: dict[str, object]
+) -> int:
+    """Returns the layers, or a few more where no cut is told and they do not split evenly."""
+    return num_layers if "stage_layers" in cut_cells else split_layers(setting.told, num_layers, layout)
+
+
+def _sequence_cells(setting: RunSetting, layout: dict[str, int]) -> dict[str, object]:
+    """Returns windows, packed documents, and the exchange of context-parallel ranks where there are several."""
+    told = setting.told
+    window = window_cells(told, setting.known)
+    remark_window(told, has_window=bool(window))
+    documents = document_cells(told)
+    remark_packing(told, has_documents=bool(documents))
+    found = {**window, **documents}
+    if layout["context_parallel"] == 1:
+        if splits_for_context(told.text("sp")):
+            told.remark("sp", "no ranks share the sequence; say in cp how many do")
+        return found
+    exchange, is_assumed = context_exchange(told, setting.habits, has_window="window_tokens" in found)
+    return {
+        **found,
+        "context_exchange": told.default("context_exchange", exchange) if is_assumed else exchange,
+    }

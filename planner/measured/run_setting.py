@@ -1,0 +1,141 @@
+"""What was measured, on what, and by which software? What has to be known of a row before its layout can be read.
+
+The steps build on one another: what a row counts as an accelerator decides on its node and its number formats, and these on the
+habits of its framework. A row that cannot be modelled is refused at the first step that shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from planner.measured.dies import counted_by_rank
+from planner.measured.file import Cells
+from planner.measured.habits import Habits
+from planner.measured.hardware import MeasuredNode, accelerator_of, node_of
+from planner.measured.model_names import known_shape
+from planner.measured.named import remark_named
+from planner.measured.precision import precision_of
+from planner.measured.sequences import splits_sequence
+from planner.measured.sharding import with_tensor_degree
+from planner.measured.software import Software
+from planner.measured.told import CannotModelError, Told
+from planner.measured.told_habits import told_habits
+from planner.measured.unmodelled import (
+    leave_out_unknown_words,
+    refuse_unlike_a_decoder,
+    remark_chosen_tokens,
+)
+from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
+from simulator import catalog
+from simulator.domain.model import ModelShape
+
+_PARTLY_TRAINED = re.compile(r"inference|single-layer|forward only", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSetting:
+    """A run without its layout."""
+
+    told: Told
+    """The row; collects what has to be assumed."""
+    model: str
+    """Name of the network; empty where none is named."""
+    kind: str
+    """What was measured; empty where that is an ordinary step."""
+    node: MeasuredNode
+    """What it ran on."""
+    precision: str
+    """Number format of the products."""
+    habits: Habits
+    """Of the framework, whatever the layout."""
+    known: ModelShape | None
+    """Catalogue model of that name and size."""
+    software: Software
+    """What ran it."""
+
+
+def setting_of(written: Cells) -> RunSetting:
+    """Returns the setting of a row.
+
+    Raises:
+        CannotModelError: it is broken, no pretraining of a decoder, or in a number format without constants.
+        InputError: words are not understood without which it could pass for something else.
+    """
+    cells = counted_by_rank(with_tensor_degree(written))
+    told = Told(cells)
+    leave_out_unknown_words(told)
+    _refuse_broken(cells)
+    model, kind = told.name("model"), _kind_of(told)
+    is_sequence_split = splits_sequence(told.text("sp"))
+    _refuse_other_work(told, model, kind)
+    remark_chosen_tokens(told)
+    accelerator = accelerator_of(told)
+    node = _told_node(told, accelerator)
+    precision = precision_of(told, accelerator)
+    habits = _habits_on(told, accelerator, precision)
+    known = known_shape(model, *(cells.count(size) for size in ("layers", "hidden", "heads")))
+    software = Software(
+        told=told,
+        habits=habits,
+        precision=precision,
+        kind=kind,
+        known=known,
+        node=node,
+        splits_sequence=is_sequence_split,
+    )
+    return RunSetting(
+        told=told,
+        model=model,
+        kind=kind,
+        node=node,
+        precision=precision,
+        habits=habits,
+        known=known,
+        software=software,
+    )
+
+
+def _refuse_broken(cells: Cells) -> None:
+    if cells.problems:
+        raise CannotModelError("; ".join(cells.problems))
+
+
+def _kind_of(told: Told) -> str:
+    """Returns what was measured; a time is not lost because of unknown words beside it."""
+    written = told.text("metric_kind")
+    if is_known_kind(written) or not told.cells.has_time:
+        return known_kind(written)
+    told.remark("metric_kind", "is not understood; the measured time is taken as that of a step")
+    return ""
+
+
+def _refuse_other_work(told: Told, model: str, kind: str) -> None:
+    """Refuses what is no whole step of training a decoder, and rows that are marked."""
+    refuse_unlike_a_decoder(model)
+    if _PARTLY_TRAINED.search(f"{kind} {model}"):
+        raise CannotModelError(f"metric_kind {kind or model}: only steps of training")
+    if not is_usable(told.text("usable")):
+        raise CannotModelError("usable: the row is marked as unusable")
+
+
+def _told_node(told: Told, accelerator: str) -> MeasuredNode:
+    """Returns the node of a row; says what was assumed of it, and what its words were taken for."""
+    node = node_of(told.cells, accelerator)
+    told.assumed += node.assumed
+    if node.node_remark:
+        told.remark("gpus_per_node", node.node_remark)
+    if told.text("interconnect").lower() in NOTHING_SAID:
+        return node
+    unknown = "is not understood; the usual links of the accelerator stand in"
+    if meaning := node.network_remark if node.is_network_understood else unknown:
+        told.remark("interconnect", meaning)
+    return node
+
+
+def _habits_on(told: Told, accelerator: str, precision: str) -> Habits:
+    """Returns the habits of a row's framework; says what its notes name that the simulation does not have."""
+    device = catalog.accelerator(accelerator)
+    habits = told_habits(told, device.family, precision)
+    remark_named(told, habits.kernel_launch, device.thermal_design_power_w)
+    return habits
