@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from benchmarks.convert_vtrain import converted, write_runs
 from planner.calibration.steps import MeasuredSteps
+from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
-from planner.measured.runs import Row, reason_against
+from planner.measured.runs import Row
 from simulator.machine.rank import Rank
 from simulator.machine.training import TrainingConstants
 from simulator.table import Floats

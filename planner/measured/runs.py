@@ -3,23 +3,21 @@
 A measured run is a row of text cells named as in `data/published_steps.csv`: fields of `ModelShape`, `MixtureOfExperts`,
 `Workload` and `Plan`, catalogue names of the hardware, what was measured (`step_time_s`, `peak_memory_bytes`) and its
 source. What a source leaves open and had to be assumed is named in the column `assumed`; rows that cannot be compared
-say why in `left_out_because`. `planner.measured.rows` makes such rows of files with other columns.
+say why in `left_out_because`. `planner.measured.rows` makes such rows of files with other columns, and
+`planner.measured.row_reasons` says which cannot be simulated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar, get_args
+from typing import get_args
 
 import numpy as np
-from pydantic import ValidationError
 
-from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.measured.framework_habits import habits_of
-from planner.measured.limits import format_reason, speed_reason
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts
@@ -32,12 +30,10 @@ from simulator.domain.offer import Estimate, GpuRange, Offer
 from simulator.domain.plan import Plan, PlanTable
 from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.domain.workload import Workload
-from simulator.errors import InputError
 from simulator.machine.training import training_constants
 from simulator.memory.peak import MemoryKind, memory_of_loss
 from simulator.shipped import shipped_rows
 from simulator.simulate import steps_and_memory
-from simulator.table import Booleans
 
 STEPS_FILE = "data/published_steps.csv"
 RELIABILITY = RELIABILITY_PRESETS["typical"]
@@ -45,14 +41,10 @@ NOWHERE = Site(region="any", grid_kgco2e_per_kwh=0, electricity_usd_per_kwh=0, p
 """Place and prices play no part in a step."""
 OUT_OF_MEMORY = "ran out of memory: no step time"
 """Why a row has no step time although its layout is known: it tests memory instead."""
-RULES_OF_LEASING = ("gpu_range", "whole_nodes")
-"""Layout rules that concern what may be rented; a measured run had the accelerators that it had."""
-MOST_PASSES = 4_000_000
-"""Micro-batches times chunks of one step, beyond which its play would not fit into memory; real steps have 1e5."""
 
 Row = Mapping[str, str]
-_JobCells = frozenset[tuple[str, str]]
-_Built = TypeVar("_Built")
+JobCells = frozenset[tuple[str, str]]
+"""Names and cells of a row that its job is made of, among others."""
 _OF_A_JOB = (Workload, ModelShape, MixtureOfExperts, LatentAttention, SlidingWindow, Documents, Node)
 _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     "precision",
@@ -187,10 +179,10 @@ def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list
         rows: measured configurations.
         calibration: constants of the cluster that they ran on; left out: published ones.
     """
-    written: dict[_JobCells, str] = {}
+    written: dict[JobCells, str] = {}
     keys = []
     for row in rows:
-        cells = _job_cells(row)
+        cells = job_cells(row)
         if cells not in written:
             written[cells] = job_of(row).model_dump_json()
         keys.append(written[cells])
@@ -203,67 +195,34 @@ def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list
     return [found[position] for position in range(len(rows))]
 
 
-def reason_against(row: Row) -> str:
-    """Returns why a configuration cannot be simulated; empty where it can."""
-    return reasons_against([row])[0]
+def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
+    job = job_of(rows[0]).model_copy(update={"calibration": calibration})
+    plans = PlanTable.from_plans([plan_of(row) for row in rows])
+    steps, memory = steps_and_memory(job, plans)
+    accelerator = job.offers[0].accelerator
+    peaks = memory.peak_on(accelerator.memory_bytes)
+    are_last = [row.get("memory_stage") == "last" for row in rows]
+    of_loss = memory_of_loss(job.workload, plans) if any(are_last) else memory
+    published = [of_loss if is_last else memory for is_last in are_last]
+    return [
+        Comparison(
+            row=row,
+            family=accelerator.family,
+            simulated_s=float(steps.step_time_s[position]),
+            simulated_memory_bytes=float(peaks[position]),
+            planned_memory_bytes=float(memory.peak_bytes[position]),
+            memory_kind=memory_kind(row),
+            comparable_memory_bytes=float(
+                published[position].peak_of(memory_kind(row), accelerator.memory_bytes)[position]
+            ),
+            capacity_bytes=accelerator.memory_bytes,
+        )
+        for position, row in enumerate(rows)
+    ]
 
 
-def reasons_against(rows: Sequence[Row]) -> list[str]:
-    """Returns the same of several, in order; the layouts of one job are checked as one batch."""
-    jobs: dict[_JobCells, Job | str] = {}
-    plans: dict[_JobCells, dict[int, Plan]] = {}
-    reasons: list[str] = []
-    for position, row in enumerate(rows):
-        cells = _job_cells(row)
-        if cells not in jobs:
-            jobs[cells] = _valid(job_of, row)
-        job, plan = jobs[cells], _valid(plan_of, row)
-        known = job if isinstance(job, str) else plan if isinstance(plan, str) else _run_reason(job, plan)
-        reasons.append(known)
-        if isinstance(plan, Plan) and not known:
-            plans.setdefault(cells, {})[position] = plan
-    for cells, batch in plans.items():
-        job = jobs[cells]
-        assert isinstance(job, Job)
-        broken = layout_excess(job, PlanTable.from_plans(list(batch.values()))) != 0.0
-        for (position, plan), of_plan in zip(batch.items(), broken, strict=True):
-            step_time_s = float(rows[position]["step_time_s"] or math.inf)
-            reasons[position] = _layout_reason(of_plan) or speed_reason(job, plan, step_time_s)
-    return reasons
-
-
-def _valid(build: Callable[[Row], _Built], row: Row) -> _Built | str:
-    """Returns what is built of a row, or why it cannot be."""
-    try:
-        return build(row)
-    except ValidationError as error:
-        return "; ".join(_rule_text(str(e["loc"][-1]) if e["loc"] else "", e["msg"]) for e in error.errors())
-    except InputError as error:
-        return "; ".join(str(problem) for problem in error.problems)
-
-
-def _run_reason(job: Job, plan: Plan) -> str:
-    passes = job.workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
-    if passes * plan.pipeline_parallel * plan.virtual_pipeline > MOST_PASSES:
-        return f"more than {MOST_PASSES:,} passes of micro-batches through chunks of the model in one step"
-    return format_reason(job, plan)
-
-
-def _layout_reason(broken: Booleans) -> str:
-    """Returns the rules that a layout breaks, of flags `(len(LAYOUT_RULES),)`."""
-    rules = zip(LAYOUT_RULES, broken, strict=True)
-    return "; ".join(
-        rule.sentence for rule, is_broken in rules if is_broken and rule.name not in RULES_OF_LEASING
-    )
-
-
-def _rule_text(field: str, message: str) -> str:
-    text = message.removeprefix("Value error, ")
-    return f"{field}: {text}" if field else text
-
-
-def _job_cells(row: Row) -> _JobCells:
-    """Returns the cells of a row that its job is made of, among others: rows in which they are alike have the same job."""
+def job_cells(row: Row) -> JobCells:
+    """Returns the cells of a row of which its job is made: rows in which they are alike have the same job."""
     return frozenset((name, cell) for name, cell in row.items() if name not in _OF_A_PLAN_ALONE)
 
 
@@ -321,21 +280,7 @@ def node_of_row(row: Row) -> Node:
 
 
 def _workload(row: Row) -> Workload:
-    experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
-    latent = (
-        LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
-    )
-    model = ModelShape.model_validate(
-        _filled(row, ModelShape)
-        | {"name": row["model"], "experts": experts, "latent_attention": latent, "source": "measured"}
-        | {"sliding_window": _filled(row, SlidingWindow) if row.get("window_tokens") else None}
-    )
-    documents = _filled(row, Documents) if row.get("mean_tokens") else None
-    given = _filled(row, Workload) | {
-        "precisions": (row["precision"],),
-        "model": model,
-        "documents": documents,
-    }
+    given = _filled(row, Workload)
     if row.get("lora_rank"):
         given["lora"] = {
             "rank": row["lora_rank"],
@@ -347,7 +292,28 @@ def _workload(row: Row) -> Workload:
     if row.get("recompute_modules"):
         given["recompute_modules"] = row["recompute_modules"].split()
     one_step = float(row["global_batch_size"]) * float(row["sequence_length"])
-    return Workload.model_validate(given | {"tokens": one_step})
+    return Workload.model_validate(
+        given
+        | {
+            "precisions": (row["precision"],),
+            "model": _network(row),
+            "documents": _filled(row, Documents) if row.get("mean_tokens") else None,
+            "tokens": one_step,
+        }
+    )
+
+
+def _network(row: Row) -> ModelShape:
+    """Returns the network of a row, with the records of its parts that it has."""
+    experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
+    latent = (
+        LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
+    )
+    window = _filled(row, SlidingWindow) if row.get("window_tokens") else None
+    parts = {"experts": experts, "latent_attention": latent, "sliding_window": window}
+    return ModelShape.model_validate(
+        _filled(row, ModelShape) | parts | {"name": row["model"], "source": "measured"}
+    )
 
 
 def _filled(
@@ -372,29 +338,3 @@ def memory_kind(row: Row) -> MemoryKind:
     family = catalog.accelerator(row["accelerator"]).family
     found = row.get("memory_kind") or habits_of(row["group"], family, row["precision"]).memory_kind
     return next(kind for kind in get_args(MemoryKind) if kind == found)
-
-
-def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
-    job = job_of(rows[0]).model_copy(update={"calibration": calibration})
-    plans = PlanTable.from_plans([plan_of(row) for row in rows])
-    steps, memory = steps_and_memory(job, plans)
-    accelerator = job.offers[0].accelerator
-    peaks = memory.peak_on(accelerator.memory_bytes)
-    are_last = [row.get("memory_stage") == "last" for row in rows]
-    of_loss = memory_of_loss(job.workload, plans) if any(are_last) else memory
-    published = [of_loss if is_last else memory for is_last in are_last]
-    return [
-        Comparison(
-            row=row,
-            family=accelerator.family,
-            simulated_s=float(steps.step_time_s[position]),
-            simulated_memory_bytes=float(peaks[position]),
-            planned_memory_bytes=float(memory.peak_bytes[position]),
-            memory_kind=memory_kind(row),
-            comparable_memory_bytes=float(
-                published[position].peak_of(memory_kind(row), accelerator.memory_bytes)[position]
-            ),
-            capacity_bytes=accelerator.memory_bytes,
-        )
-        for position, row in enumerate(rows)
-    ]

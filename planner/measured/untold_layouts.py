@@ -13,8 +13,9 @@ from typing import Final
 
 from planner.measured.fitting_choices import fastest, said_of, untold_designs
 from planner.measured.limits import reason_of_most
+from planner.measured.row_reasons import reasons_against
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import Row, compare, is_untold, reasons_against
+from planner.measured.runs import Row, compare, is_untold
 from simulator.domain.calibration import Calibration
 
 SLOWER_LOG_RATIO: Final = 0.13

@@ -15,17 +15,9 @@ import numpy as np
 
 from planner.calibration.steps import batches_of
 from planner.measured.fitting_choices import FAR, with_room
+from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import (
-    OUT_OF_MEMORY,
-    Comparison,
-    Row,
-    compare,
-    is_untold,
-    known_reason,
-    plan_of,
-    reason_against,
-)
+from planner.measured.runs import OUT_OF_MEMORY, Comparison, Row, compare, is_untold, known_reason, plan_of
 from planner.measured.untold_layouts import SLOWER_LOG_RATIO, has_told_layout, with_fastest_layouts
 from planner.validation.host_uncertainty import host_log_ratios
 from planner.validation.interval import (

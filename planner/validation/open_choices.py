@@ -16,7 +16,8 @@ from typing import get_args
 import numpy as np
 
 from planner.measured.hardware import LESS_POWERFUL_H100
-from planner.measured.runs import Comparison, Row, compare, reason_against, whole_share
+from planner.measured.row_reasons import reason_against
+from planner.measured.runs import Comparison, Row, compare, whole_share
 from simulator import catalog
 from simulator.domain.calibration import Calibration
 from simulator.domain.model import AttentionKernel, ContextExchange

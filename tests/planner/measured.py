@@ -6,13 +6,9 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
+from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
-from planner.measured.runs import (
-    Comparison,
-    Row,
-    read_rows,
-    reason_against,
-)
+from planner.measured.runs import Comparison, Row, read_rows
 from simulator.units import GIB
 
 RUN: Mapping[str, object] = {

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import Row, compare, plan_of, reason_against
+from planner.measured.runs import Row, compare, plan_of
 from planner.validation.comparison import verdicts_of
 from tests.planner.measured import LLAMA_8B, LLAMA_405B, RUN, simulated_row, the_row
 
