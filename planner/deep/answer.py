@@ -200,7 +200,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         is_drawn: whether there is to be a timeline.
 
     Raises:
-        InputError: the layout cannot run, has what this depth does not play, what is slow does not exist, or the step is too
+        InputError: the layout cannot run, what is slow does not exist, or the step is too
             large to be drawn.
 
     Example:

@@ -26,7 +26,7 @@ class StageTime(Record):
     shard_comm_s: float
     """Gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch that nothing hides."""
     host_copy_s: float
-    """Copies of activations to main memory and back that nothing hides."""
+    """Copies of activations and gradients to main memory and back that nothing hides."""
     pipeline_send_s: float
     """Sends to the neighbouring stages, as far as they hold the stage up."""
     gradient_sync_s: float

@@ -17,7 +17,7 @@ _NO_POWER_CAP = 1.0
 _PART_WORDS = {
     "expert_comm_s": "expert parallelism",
     "shard_comm_s": "gathering sharded weights",
-    "host_copy_s": "activations to and from hosts",
+    "host_copy_s": "copies to and from hosts",
     "pipeline_send_s": "pipeline transfers",
     "gradient_sync_s": "gradient synchronisation",
     "productive_s": "steps that count",

@@ -58,7 +58,7 @@ class StepTable(Table):
     shard_comm_s: Floats
     """Exposed gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch."""
     host_copy_s: Floats
-    """Exposed copies of activations to main memory and back."""
+    """Exposed copies of activations and gradients to main memory and back."""
     pipeline_send_s: Floats
     """Time in which sends between stages block."""
     gradient_sync_s: Floats
@@ -147,7 +147,7 @@ class _Made:
     shards_s: Directions
     """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
     copies_s: Directions
-    """Exposed copies of activations, `(n, C)` a way."""
+    """Exposed copies of activations and gradients to main memory and back, `(n, C)` a way."""
     pipeline: PipelineColumns
     lent_s: Floats
     """What the step takes longer because traffic of the replicas takes cores from passes, `(n,)`."""

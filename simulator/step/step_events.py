@@ -64,7 +64,7 @@ class StepEvents(Table):
     shard_comm_s: Floats
     """How much of a forward or backward is exposed collectives of ZeRO-2 and ZeRO-3."""
     host_copy_s: Floats
-    """How much of a forward or backward is exposed copying of activations to main memory and back."""
+    """How much of a forward or backward is exposed copying of activations and gradients to main memory and back."""
     is_background: Booleans
     """Whether the stage works on meanwhile."""
 

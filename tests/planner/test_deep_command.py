@@ -375,12 +375,6 @@ class TestRefusals:
     def test_a_layout_that_cannot_run_says_why(self, job: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert "tensor_parallel" in refused(capsys, job, "--depth", "deep", plan="tp=7,dp=8")
 
-    def test_what_the_depth_does_not_play_is_named(
-        self, job: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        offload = ("--set", "workload.activation_offload_fraction=0.5")
-        assert "main memory are not played" in refused(capsys, job, "--depth", "deep", *offload)
-
 
 class TestExport:
     @pytest.mark.parametrize("form", ["et", "json"])

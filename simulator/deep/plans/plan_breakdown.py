@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.deep.plans.plan_expert_traffic import ROUTING_MAPS
-from simulator.deep.plans.plan_graph import DIRECTIONS, LENT_TO_REPLICAS, OPTIMIZER
+from simulator.deep.plans.plan_graph import DIRECTIONS, HOST_COPIES, LENT_TO_REPLICAS, OPTIMIZER
 from simulator.deep.plans.plan_items import LENT
 from simulator.deep.plans.plan_shards import GATHERS_AGAIN, LENT_TO_SHARDS
 from simulator.deep.plans.plan_step import PlanStep
@@ -26,12 +26,13 @@ BUCKETS = (
     "tensor_comm_s",
     "expert_comm_s",
     "shard_comm_s",
+    "host_copy_s",
     "pipeline_send_s",
     "gradient_sync_s",
     "pipeline_bubble_s",
     "optimizer_s",
 )
-"""Columns of `simulator.step.step.StepTable`; copies of activations to main memory are not played."""
+"""Columns of `simulator.step.step.StepTable`."""
 _BUBBLE = BUCKETS.index("pipeline_bubble_s")
 _OF_REPLICAS = ("shard_comm_s", "gradient_sync_s")
 """Parts that are waited for by all stages together."""
@@ -42,9 +43,9 @@ class PlanBreakdown:
     """What r played accelerators did. A wait is for traffic, whose part it is, or for the computing of somebody."""
 
     seconds: Floats
-    """`(r, 8)` by `BUCKETS`; the rows sum to the step."""
+    """`(r, 9)` by `BUCKETS`; the rows sum to the step."""
     for_traffic_s: Floats
-    """`(r, 8)` waiting for traffic, by the part that it counts to: a bubble is for traffic inside other stages."""
+    """`(r, 9)` waiting for traffic, by the part that it counts to: a bubble is for traffic inside other stages."""
     waited_for_s: Floats
     """`(r, r)` how long the first waited for the computing of the second."""
     path_s: Floats
@@ -80,7 +81,7 @@ def _stage_of_traffic(step: PlanStep, stage: Integers) -> Integers:
 
 
 def _by_part(seconds: Floats, stage: Integers) -> Floats:
-    """Sums waits for traffic, `(r, 8, p)` by part and sending stage, to `(r, 8)`.
+    """Sums waits for traffic, `(r, 9, p)` by part and sending stage, to `(r, 9)`.
 
     Replicas wait for each other whichever stage is the last; any other traffic of another stage makes a bubble.
     """
@@ -96,6 +97,7 @@ def _bucket(label: str, step: PlanStep) -> int:
     starts = {
         OPTIMIZER: "optimizer_s",
         SEND: "pipeline_send_s",
+        HOST_COPIES: "host_copy_s",
         f"{LENT} expert": "expert_comm_s",
         LENT_TO_SHARDS: "shard_comm_s",
         LENT_TO_REPLICAS: "gradient_sync_s",

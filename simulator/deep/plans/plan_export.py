@@ -20,7 +20,7 @@ from simulator.deep.networks.topology import Topology
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_collectives import Collective, Message, Operation
 from simulator.deep.plans.plan_graph import PlanGraph
-from simulator.deep.plans.plan_step import parts_and_shape, refuse_uncovered
+from simulator.deep.plans.plan_step import parts_and_shape
 from simulator.deep.plans.plan_traffic import SEND, TIED, After
 from simulator.deep.playing.tasks import TaskGraph, TaskGraphBuilder
 from simulator.deep.traced_steps.chakra_export import ChakraExport, WholeTraffic, nodes_of
@@ -126,7 +126,7 @@ def export_plan(job: Job, plan: Plan) -> ChakraExport:
         plan: a plan with a valid layout (`constraints.layout`).
 
     Raises:
-        InputError: the plan has what the deep depth does not play, or makes too many nodes.
+        InputError: the plan makes too many nodes.
     """
     _refuse_too_many(job, plan)
     graph = TaskGraphBuilder()
@@ -163,7 +163,6 @@ def _refuse_too_many(job: Job, plan: Plan) -> None:
 def _add_plan(
     job: Job, plan: Plan, graph: TaskGraphBuilder, messenger: Messenger, faults: Faults | None = None
 ) -> TaskGraph:
-    refuse_uncovered(job)
     parts, shape = parts_and_shape(job, plan)
     cluster = PlanCluster.of(job, plan, faults)
     traffic = WholePlanTraffic(graph=graph, ranks=cluster.ranks, messenger=messenger)

@@ -46,6 +46,7 @@ from simulator.table import Booleans, Floats, Integers
 DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"
+HOST_COPIES = "copies to main memory"
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
 
@@ -122,7 +123,16 @@ class PlanGraph:
             for item in (*self._items(direction, kind), *lent[place]):
                 after = self._add_item(item, direction, stage, after, works, is_paired)
             after = self.shards.after_part(kind, after)
-        return Pass(begin=begin, done=self.shards.end_pass(after), works=works)
+        done = self._copy_to_host(direction, chunk, self.shards.end_pass(after))
+        return Pass(begin=begin, done=done, works=works)
+
+    def _copy_to_host(self, direction: int, chunk: int, done: After) -> After:
+        """Adds what copies to main memory and back take longer than a pass and its shards, beside which they travel."""
+        copied_s = 0.0 if direction == WEIGHT_GRADIENT else float(self.shape.host_copy_s[direction, chunk])
+        if copied_s == 0.0:
+            return done
+        label = f"{DIRECTIONS[direction]}: {HOST_COPIES}"
+        return (self._add_operator(label, copied_s, self._stage(chunk), done),)
 
     def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
         """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
@@ -199,13 +209,16 @@ class PlanGraph:
                 return (*sent, *inner)
 
     def _add_work(self, label: str, duration_s: Floats | float, stage: int, after: After) -> Integers:
+        return self._add_operator(label, duration_s / self.speed[stage][None, :], stage, after)
+
+    def _add_operator(self, label: str, duration_s: Floats | float, stage: int, after: After) -> Integers:
         shape = np.broadcast_shapes(*(each.shape for each in after))
         if label not in self._labels:
             numbers = range(shape[0])
             self._labels[label] = self.graph.names([f"{label} #{number}" for number in numbers])
         return self.graph.add(
             self._labels[label][:, None],
-            duration_s=duration_s / self.speed[stage][None, :],
+            duration_s=duration_s,
             resource=stage * self.speed.shape[1] + np.arange(self.speed.shape[1])[None, :],
             after=after,
         ).reshape(shape)

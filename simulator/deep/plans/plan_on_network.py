@@ -17,7 +17,6 @@ from simulator.deep.plans.plan_step import (
     PlanStep,
     parts_and_shape,
     reduces_often,
-    refuse_uncovered,
 )
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
@@ -43,9 +42,8 @@ def plan_on(
         algorithm: of collectives; left out: of each the one that is over first.
 
     Raises:
-        InputError: the plan has what this depth does not play, is too large for it or for the network.
+        InputError: the plan is too large for this depth or for the network.
     """
-    refuse_uncovered(job)
     most = min(topology.num_ranks, MOST_UNFOLDED)
     if plan.num_gpus > most:
         rule = (

@@ -15,7 +15,7 @@ from simulator.deep.networks.described_network import NodesNetwork
 from simulator.deep.networks.network_file import NetworkFile
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_parts import PlanParts
-from simulator.deep.plans.plan_step import PlanStep, folded_step, parts_and_shape, refuse_uncovered
+from simulator.deep.plans.plan_step import PlanStep, folded_step, parts_and_shape
 from simulator.domain.job import Job
 from simulator.domain.links import LinkConstants
 from simulator.domain.plan import Plan
@@ -47,9 +47,8 @@ def plan_on_nodes(job: Job, plan: Plan, network: NodesNetwork, *, faults: Faults
         faults: accelerators that are slow or fast.
 
     Raises:
-        InputError: the plan has what this depth does not play, or is too large for the network.
+        InputError: the plan is too large for the network.
     """
-    refuse_uncovered(job)
     most = network.num_nodes * network.gpus_per_node
     if plan.num_gpus > most:
         rule = f"must be at most {most:,}, the accelerators of the nodes"

@@ -9,6 +9,7 @@ import numpy as np
 from simulator.pipeline.groups import last_group_size
 from simulator.pipeline.shape import PipelineShape
 from simulator.step.gradient_buckets import Buckets
+from simulator.table import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,8 @@ class StepShape:
     zero_stage: int
     reduces_every: int
     """Micro-batches of a chunk after which ZeRO-2 and ZeRO-3 reduce its gradients."""
+    host_copy_s: Floats
+    """`(2, C)` forward and backward, how much longer than a pass and its shards copies to main memory and back take."""
     optimizer_s: float
 
     @property

@@ -94,9 +94,8 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
         is_folded: whether accelerators that do the same are played once; else every message of every one is.
 
     Raises:
-        InputError: the plan has what this depth does not play, is too large, or what is slow does not exist.
+        InputError: the plan is too large, or what is slow does not exist.
     """
-    refuse_uncovered(job)
     cluster = PlanCluster.of(job, plan, faults)
     if not is_folded and plan.num_gpus > MOST_UNFOLDED:
         rule = f"must be at most {MOST_UNFOLDED:,} to be played one by one; folded, any number is"
@@ -156,6 +155,7 @@ def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
         buckets=_buckets(fast),
         zero_stage=plan.zero_stage,
         reduces_every=int(reduced_together(workload, plans)[0]) if is_zero_2 else 1,
+        host_copy_s=np.concatenate([fast.forward.host_copy_s, fast.backward.host_copy_s]),
         optimizer_s=float(fast.optimizer_s[0]),
     )
     return PlanParts(rank=rank, chunks=chunks), shape
@@ -166,12 +166,3 @@ def _buckets(fast: StepParts) -> Buckets:
         np.asarray(fast.pipeline[name])[0] for name in ("num_overlap_buckets", "num_gather_buckets")
     )
     return Buckets(gradients=gradients, parameters=parameters)
-
-
-def refuse_uncovered(job: Job) -> None:
-    """Raises `InputError` where a job has what is not played at this depth."""
-    if job.workload.activation_offload_fraction > 0.0:
-        rule = "activations on their way to main memory are not played: set it to 0, or take --depth fast"
-        path = "workload.activation_offload_fraction"
-        value = f"{job.workload.activation_offload_fraction:g}"
-        raise InputError([Problem(path=path, value=value, rule=rule)], "deep depth")

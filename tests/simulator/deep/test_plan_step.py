@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.deep_plans import GRID, grid_line, size_cases, size_cells
+from simulator.deep.plans.plan_breakdown import BUCKETS, plan_breakdown
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_collectives import Group, Operation, ring
 from simulator.deep.plans.plan_expert_traffic import expert_traffic
@@ -26,6 +27,7 @@ from simulator.step.model_parts import part_times
 from simulator.step.parts import Part
 from simulator.step.step import step_parts
 from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, training
+from tests.simulator.checkpoint_jobs import with_node
 from tests.simulator.deep.plan_cases import FEW, LARGE, MIXTURE, SMALL, TWO_NODES, Case
 
 LARGE_DIFFERENCE = 0.01
@@ -124,6 +126,29 @@ class TestDepths:
         # What ZeRO-2 gathers once is in pieces here.
         apart = float(step.fast.gradient_sync_s[0] / step.fast.step_time_s[0]) if zero == 2 else 0.0
         assert _difference(step) == pytest.approx(0.0, abs=ROUNDING + apart)
+
+    @pytest.mark.parametrize(("zero", "overlaps"), [(1, True), (2, True), (2, False), (3, True), (3, False)])
+    @pytest.mark.parametrize(
+        "offload",
+        [
+            {"activation_offload_fraction": 0.75},
+            {"optimizer_offload_fraction": 1.0, "offloads_gradients": True},
+        ],
+        ids=["activations", "gradients"],
+    )
+    def test_copies_to_main_memory_hold_a_step_up_as_long_as_at_the_fast_depth(
+        self, offload: dict[str, object], zero: int, overlaps: bool
+    ) -> None:
+        workload = training(gpt(num_layers=12), sequence_length=512, global_batch_size=24)
+        job = job_of(changed(workload, overlaps_gradient_sync=overlaps, **offload), rented("a100-sxm4-80gb"))
+        job = with_node(job, host_copy_bytes_per_s=2e9)
+        step = plan_step(job, plan_of(data=8, zero=zero))
+        copied_s = float(step.fast.host_copy_s[0])
+        assert (copied_s > 0.0) is (zero > 1 or "activation_offload_fraction" in offload)
+        # What is exchanged once in a step is in pieces here.
+        assert _difference(step) == pytest.approx(0.0, abs=0.01 if zero < 3 else ROUNDING)
+        told_s = plan_breakdown(step).seconds[:, BUCKETS.index("host_copy_s")]
+        assert told_s == pytest.approx(copied_s)
 
     @pytest.mark.parametrize(
         ("chunks", "group_size", "apart"), [(1, None, 1e-6), (5, None, 0.01), (5, 8, 0.01)]
@@ -392,13 +417,6 @@ class TestNetwork:
 
 
 class TestRefusals:
-    def test_what_is_not_played_is_named(self) -> None:
-        workload = training("llama-3.1-8b").model_copy(update={"activation_offload_fraction": 0.5})
-        with pytest.raises(
-            InputError, match=r"activation_offload_fraction = 0.5: .* main memory are not played"
-        ):
-            plan_step(job_of(workload), plan_of(data=16))
-
     def test_too_many_accelerators_are_not_played_one_by_one(self) -> None:
         with pytest.raises(InputError, match="at most 1,024 to be played one by one"):
             plan_step(job_of(), plan_of(data=2048), is_folded=False)
