@@ -42,6 +42,14 @@ INNER_FLOORS = {
         ("traced_steps",),
         ("plans",),
     ),
+    "planner/measured": (
+        ("frameworks",),
+        ("cells",),
+        ("hardware", "recomputation"),
+        ("workload",),
+        ("layout",),
+        ("software",),
+    ),
     "studies": (("designs",), ("files",), ("evaluation", "tracking"), ("searchers",)),
 }
 """Packages of a room, lowest first; those of one floor may import each other. Modules beside them serve all or join all."""

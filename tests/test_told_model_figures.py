@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.deepspeed_habits import DEEPSPEED, INTERN_EVO
-from planner.measured.habits import Habits
+from planner.measured.frameworks.deepspeed_habits import DEEPSPEED, INTERN_EVO
+from planner.measured.frameworks.habits import Habits
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers

@@ -31,7 +31,7 @@ from planner.calibration.kernel_models import (
 from planner.calibration.layers import fit_layers
 from planner.calibration.table import FORMATS, KernelKind, KernelTable
 from planner.calibration.unknowns import MEASUREMENT_SCATTER
-from planner.measured.hardware_names import accelerator_id
+from planner.measured.hardware.accelerator_names import accelerator_id
 from planner.text.human import percent
 from simulator import catalog
 from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName

@@ -11,8 +11,8 @@ import numpy as np
 
 from planner.calibration.steps import MeasuredSteps, ideal_s
 from planner.input.problems import shown
-from planner.measured.file import unread_columns
-from planner.measured.hardware_names import accelerator_id
+from planner.measured.cells.file import unread_columns
+from planner.measured.hardware.accelerator_names import accelerator_id
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Row

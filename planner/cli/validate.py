@@ -117,6 +117,6 @@ def _rows(measured: Path | None) -> list[Row | Unmodelled]:
 def _unread_columns(measured: Path | None) -> Mapping[str, str | None]:
     if measured is None:
         return {}
-    from planner.measured.file import unread_columns
+    from planner.measured.cells.file import unread_columns
 
     return unread_columns(measured)

@@ -18,11 +18,11 @@ from typing import Final
 
 import numpy as np
 
-from planner.measured.fitting_modules import restored_modules
-from planner.measured.layout import MOST_UNSPLIT_GPUS
+from planner.measured.layout.degrees import MOST_UNSPLIT_GPUS
+from planner.measured.layout.sharding import SHARD_GROUPS
+from planner.measured.recomputation.fitting_modules import restored_modules
 from planner.measured.row_reasons import reasons_against
 from planner.measured.runs import Comparison, Row, compare, is_untold, whole_share
-from planner.measured.sharding import SHARD_GROUPS
 from simulator.domain.calibration import Calibration
 from simulator.domain.plan import SPLIT_BACKWARD
 from simulator.layout.chunks import can_split_evenly

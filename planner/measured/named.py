@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from planner.measured.notes import CHUNKED_LOSS
-from planner.measured.told import Told
-from planner.measured.words import affirmed
+from planner.measured.cells.notes import CHUNKED_LOSS
+from planner.measured.cells.told import Told
+from planner.measured.cells.words import affirmed
 
 _GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?(?![a-z])", re.IGNORECASE)
 _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (

@@ -14,16 +14,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.measured import notes as measured_notes
-from planner.measured.file import Cells, read_cells
-from planner.measured.layout import OpenLayoutError
+from planner.measured.cells import notes as measured_notes
+from planner.measured.cells.file import Cells, read_cells
+from planner.measured.cells.told import CannotModelError, Told
+from planner.measured.frameworks.families import software_family
+from planner.measured.layout.degrees import OpenLayoutError
+from planner.measured.layout.schedule import says_nothing_of_chunks
 from planner.measured.limits import reason_of_most
 from planner.measured.run_design import RunDesign, design_of
 from planner.measured.run_setting import RunSetting, setting_of
 from planner.measured.runs import OUT_OF_MEMORY, Row
-from planner.measured.schedule import says_nothing_of_chunks
-from planner.measured.software_families import software_family
-from planner.measured.told import CannotModelError, Told
 from planner.measured.unmodelled import simulates_memory
 from simulator.errors import InputError
 from simulator.units import GIB

@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from planner.measured.fitting_modules import in_model
-from planner.measured.layout import layout_cells, split_layers
-from planner.measured.predicted import cut_around_modules, num_mtp_layers
+from planner.measured.layout.degrees import layout_cells, split_layers
+from planner.measured.layout.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
+from planner.measured.recomputation.fitting_modules import in_model
 from planner.measured.run_setting import RunSetting
-from planner.measured.schedule import Order, interleaved_group, ordered, remark_unknown_chunks
-from planner.measured.sequences import (
+from planner.measured.unmodelled import remark_packing, remark_window
+from planner.measured.workload.predicted import cut_around_modules, num_mtp_layers
+from planner.measured.workload.sequences import (
     context_exchange,
     document_cells,
     exchanged_heads,
     splits_for_context,
     window_cells,
 )
-from planner.measured.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
-from planner.measured.unmodelled import remark_packing, remark_window
+from planner.measured.workload.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
 
 PADDED_VOCABULARY = 128
 """Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""

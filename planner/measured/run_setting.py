@@ -9,24 +9,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from planner.measured.dies import counted_by_rank
-from planner.measured.file import Cells
-from planner.measured.habits import Habits
-from planner.measured.hardware import MeasuredNode, accelerator_of, node_of
-from planner.measured.model_names import known_shape
+from planner.measured.cells.file import Cells
+from planner.measured.cells.told import CannotModelError, Told
+from planner.measured.cells.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
+from planner.measured.frameworks.habits import Habits
+from planner.measured.hardware.dies import counted_by_rank
+from planner.measured.hardware.nodes import MeasuredNode, accelerator_of, node_of
+from planner.measured.layout.sharding import with_tensor_degree
 from planner.measured.named import remark_named
-from planner.measured.precision import precision_of
-from planner.measured.sequences import splits_sequence
-from planner.measured.sharding import with_tensor_degree
-from planner.measured.software import Software
-from planner.measured.told import CannotModelError, Told
-from planner.measured.told_habits import told_habits
+from planner.measured.software.run_software import Software
+from planner.measured.software.told_habits import told_habits
 from planner.measured.unmodelled import (
     leave_out_unknown_words,
     refuse_unlike_a_decoder,
     remark_chosen_tokens,
 )
-from planner.measured.words import NOTHING_SAID, is_known_kind, is_usable, known_kind
+from planner.measured.workload.model_names import known_shape
+from planner.measured.workload.precision import precision_of
+from planner.measured.workload.sequences import splits_sequence
 from simulator import catalog
 from simulator.domain.model import ModelShape
 

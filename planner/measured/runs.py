@@ -17,7 +17,7 @@ from typing import get_args
 
 import numpy as np
 
-from planner.measured.framework_habits import habits_of
+from planner.measured.software.framework_habits import habits_of
 from simulator import catalog
 from simulator.domain.attention_span import SlidingWindow
 from simulator.domain.blocks import LatentAttention, MixtureOfExperts

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from planner.measured.adapters import keeps_frozen_weights
-from planner.measured.offload import leaves_memory_open
-from planner.measured.sequences import splits_sequence, splits_sequence_only
-from planner.measured.sharding import COLUMN as SHARDING
-from planner.measured.sharding import LAST_STAGE, zero_stage
-from planner.measured.told import CannotModelError, Told
-from planner.measured.words import affirmed
-from planner.measured.zero_variants import keeps_as_zero_3
+from planner.measured.cells.told import CannotModelError, Told
+from planner.measured.cells.words import affirmed
+from planner.measured.layout.sharding import COLUMN as SHARDING
+from planner.measured.layout.sharding import LAST_STAGE, zero_stage
+from planner.measured.software.offload import leaves_memory_open
+from planner.measured.software.zero_variants import keeps_as_zero_3
+from planner.measured.workload.adapters import keeps_frozen_weights
+from planner.measured.workload.sequences import splits_sequence, splits_sequence_only
 from simulator.errors import InputError
 
 SPLIT_SEQUENCE = "sp"

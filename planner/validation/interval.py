@@ -22,9 +22,9 @@ from functools import cache
 
 import numpy as np
 
+from planner.measured.frameworks.families import software_family
 from planner.measured.reach import reach_of_row
 from planner.measured.runs import Comparison, Row, compare, read_rows
-from planner.measured.software_families import software_family
 from simulator.accuracy.step_error import (
     ANY,
     UNMEASURED_RATIO,
@@ -82,7 +82,7 @@ class Residual:
     """ln(measured / simulated)."""
     reach: Reach
     software: str = ""
-    """Its family (`planner.measured.software_families`); empty: not known."""
+    """Its family (`planner.measured.frameworks.families`); empty: not known."""
 
 
 @cache

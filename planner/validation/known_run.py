@@ -12,8 +12,8 @@ from typing import cast
 
 from planner.input.plan_input import plan_of
 from planner.job.file import parse_job
-from planner.measured.framework_habits import habits_of
-from planner.measured.habits import Habits
+from planner.measured.frameworks.habits import Habits
+from planner.measured.software.framework_habits import habits_of
 from simulator import catalog
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
@@ -24,7 +24,7 @@ from simulator.run.interruptions import sufficient_spare_nodes
 TYPICAL = "typical"
 """The preset of a planner who knows no fleet of his own."""
 RULES: Mapping[str, str] = {
-    "software": "the habits of the framework (`planner.measured.framework_habits`), as for the steps of docs/validation.md",
+    "software": "habits of the framework (`planner.measured.software.framework_habits`), as for steps of docs/validation.md",
     "spare nodes": "as searches take them: 99 of 100 failures find one (`simulator.run.interruptions.sufficient_spare_nodes`)",
     "failures, restarts, stragglers": f"the preset `{TYPICAL}`",
     "saves": "the defaults of a plan: scheme `async`, at the interval that loses least",
@@ -67,7 +67,7 @@ class KnownRun:
     row: str
     """Its row in `data/published_runs.csv`."""
     framework: str
-    """What trained it, as `planner.measured.framework_habits` reads it."""
+    """What trained it, as `planner.measured.software.framework_habits` reads it."""
     inputs: tuple[Input, ...]
     """All that differs from `RULES`."""
     own_figures: str

@@ -15,7 +15,7 @@ from typing import get_args
 
 import numpy as np
 
-from planner.measured.hardware import LESS_POWERFUL_H100
+from planner.measured.hardware.nodes import LESS_POWERFUL_H100
 from planner.measured.row_reasons import reason_against
 from planner.measured.runs import Comparison, Row, compare, whole_share
 from simulator import catalog

@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from planner.measured.attention import told_kernel
-from planner.measured.file import Cells
-from planner.measured.framework_habits import habits_of
-from planner.measured.told import Told
-from planner.measured.told_habits import told_habits
+from planner.measured.cells.file import Cells
+from planner.measured.cells.told import Told
+from planner.measured.software.attention import told_kernel
+from planner.measured.software.framework_habits import habits_of
+from planner.measured.software.told_habits import told_habits
 from simulator.domain.model import AttentionKernel
 
 

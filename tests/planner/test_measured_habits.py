@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.framework_habits import habits_of
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare, job_of, memory_kind, plan_of
+from planner.measured.software.framework_habits import habits_of
 from planner.validation.comparison import entries_of, memory_verdicts
 from simulator.memory.peak import memory_by_stage
 from tests.planner.measured import LLAMA_405B, QWEN3_30B, shipped, simulated_row, written

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.framework_habits import habits_of
-from planner.measured.framework_names import spelt
-from planner.measured.framework_releases import exact_month, published_year, release_month, release_year
-from planner.measured.model_names import known_shape, norms_heads, ties_embeddings
+from planner.measured.cells.told import CannotModelError
+from planner.measured.frameworks.names import spelt
+from planner.measured.frameworks.releases import exact_month, published_year, release_month, release_year
 from planner.measured.rows import Unmodelled
-from planner.measured.told import CannotModelError
+from planner.measured.software.framework_habits import habits_of
 from planner.measured.unmodelled import refuse_unlike_a_decoder
+from planner.measured.workload.model_names import known_shape, norms_heads, ties_embeddings
 from simulator import catalog
 from tests.planner.measured import KORTHIKANTI_22B, LLAMA_405B, RUN, simulated_row, the_row
 

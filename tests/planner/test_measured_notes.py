@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.notes import hides_expert_exchange
-from planner.measured.words import of_this_run
+from planner.measured.cells.notes import hides_expert_exchange
+from planner.measured.cells.words import of_this_run
 from tests.planner.measured import RUN, simulated_row
 
 PIPELINED: Mapping[str, object] = {"n_gpus": 32, "tp": 2, "pp": 4, "global_batch": 256, "micro_batch": 1}

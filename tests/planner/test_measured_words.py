@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.hardware_names import accelerator_id
-from planner.measured.numbers import number_in
-from planner.measured.recompute import recomputed
-from planner.measured.recomputed import Recomputed
+from planner.measured.cells.numbers import number_in
+from planner.measured.hardware.accelerator_names import accelerator_id
+from planner.measured.layout.sharding import zero_stage
+from planner.measured.recomputation.cell import recomputed
+from planner.measured.recomputation.recomputed import Recomputed
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
 from planner.measured.runs import Row, job_of, known_reason
-from planner.measured.sharding import zero_stage
 from simulator.domain.model import RecomputeModule
 from simulator.errors import InputError
 from tests.planner.measured import RUN, the_row

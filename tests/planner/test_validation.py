@@ -13,7 +13,7 @@ import pytest
 
 import planner
 from planner.cli.commands import OK, main
-from planner.measured.file import BYTES_OF_A_WEIGHT, COUNTS, QUANTITIES, WORDS, unread_columns
+from planner.measured.cells.file import BYTES_OF_A_WEIGHT, COUNTS, QUANTITIES, WORDS, unread_columns
 from planner.measured.runs import (
     OUT_OF_MEMORY,
     Comparison,

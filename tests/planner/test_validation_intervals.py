@@ -12,11 +12,11 @@ import pytest
 
 from benchmarks.unseen_sources import ratios_of_one_more
 from planner.cli.validate import ROWS_AT_ONCE
+from planner.measured.frameworks.families import software_family
 from planner.measured.reach import reach_of_row
 from planner.measured.runs import (
     read_rows,
 )
-from planner.measured.software_families import software_family
 from planner.validation.comparison import timed
 from planner.validation.interval import (
     NEW_SOURCE_RATIOS,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.measured.framework_habits import habits_of
-from planner.measured.hardware_names import accelerator_id
-from planner.measured.network_names import network_of
+from planner.measured.hardware.accelerator_names import accelerator_id
+from planner.measured.hardware.network_names import network_of
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
+from planner.measured.software.framework_habits import habits_of
 from planner.validation.comparison import (
     Modelled,
     entries_of,

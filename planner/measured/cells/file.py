@@ -1,0 +1,245 @@
+"""Is this file a table of measured runs, and what stands in its cells? A broken cell breaks its row, not the file."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.input.problems import shown
+from planner.measured.cells.numbers import number_in, sequences_in
+from planner.measured.cells.words import NOTHING_SAID
+from simulator.errors import refusal
+
+WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
+"""What people write into a cell of numbers that has none."""
+WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads")}
+"""Words of a column that mean what is taken for an empty cell."""
+_LATENT = re.compile(r"\bmla\b|\blatent\b", re.IGNORECASE)
+"""Latent attention, whose numbers beside it are ranks or queries, not key-value heads."""
+LARGEST = 1e15
+
+COUNTS = {
+    "layers": 1,
+    "hidden": 1,
+    "heads": 1,
+    "kv_heads": 1,
+    "head_dim": 1,
+    "mlp_matrices": 2,
+    "ffn_hidden": 1,
+    "vocab": 1,
+    "experts": 0,
+    "topk": 0,
+    "moe_ffn_hidden": 0,
+    "shared_expert_ffn": 0,
+    "dense_layers": 0,
+    "mtp_num_layers": 0,
+    "seq_len": 1,
+    "global_batch": 1,
+    "micro_batch": 1,
+    "n_gpus": 1,
+    "gpus_per_node": 1,
+    "tp": 1,
+    "pp": 1,
+    "vpp": 0,
+    "microbatch_group_size_per_vp_stage": 0,
+    "cp": 0,
+    "ep": 0,
+    "dp": 1,
+    "etp": 0,
+    "window": 0,
+    "full_every": 0,
+    "mean_document": 0,
+}
+"""Columns of whole numbers with the smallest that makes sense; 0 stands for `not used`."""
+PEAK_MEMORY = "peak_mem_gib_per_gpu"
+QUANTITIES = ("step_time_s", "tokens_per_s_per_gpu", PEAK_MEMORY)
+"""Columns of positive numbers: what was measured."""
+BYTES_OF_A_WEIGHT = ("optimizer_bytes", "update_bytes")
+"""Columns of the bytes that an optimizer keeps for each weight; 0 is a number of them."""
+NEEDED = (
+    ("gpu",),
+    ("n_gpus",),
+    ("seq_len",),
+    ("global_batch", "micro_batch"),
+    ("layers", "model"),
+    ("hidden", "model"),
+)
+"""Columns without which no row can be modelled: of each group one must be there."""
+_IDENTITY = ("id", "source", "source_ref", "tier", "config_key", "usable")
+_HARDWARE = ("model", "gpu", "interconnect", "precision")
+_LAYOUT = ("schedule", "pp_schedule", "pipeline_schedule", "cp_comm_type", "sp", "zero_stage_or_fsdp")
+_SOFTWARE = ("recompute", "attention", "framework", "metric_kind", "notes")
+WORDS = (*_IDENTITY, *_HARDWARE, *_LAYOUT, *_SOFTWARE)
+"""Columns of text."""
+COLUMNS = (*WORDS, *COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT)
+"""All columns that are read."""
+LIKENESS = 0.7
+"""How much of two names must agree for one to be the other misspelt, as `difflib` counts it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """One row of a file: its cells as text, and as numbers where the column holds numbers."""
+
+    line: int
+    """Row of the file, the head being row 1."""
+    text: Mapping[str, str]
+    """Trimmed cells by column."""
+    numbers: Mapping[str, float]
+    """Numbers by column; columns without one are left out."""
+    problems: tuple[str, ...] = ()
+    """Cells that break the rule of their column, and the rule."""
+    remarks: tuple[tuple[str, str], ...] = ()
+    """Columns whose numbers are not quite what is written, and what they are taken for."""
+
+    def count(self, column: str) -> int | None:
+        """Returns a whole number; `None` where the cell or the column is missing or 0."""
+        return int(self.numbers.get(column, 0)) or None
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the time of a step was measured, or the tokens per second that it means."""
+        return bool({"step_time_s", "tokens_per_s_per_gpu"} & set(self.numbers))
+
+    def step_time_s(self, global_batch: int | None = None) -> float | None:
+        """Returns the measured step, or the one that the measured tokens per second mean; `None` where neither stands.
+
+        Args:
+            global_batch: sequences of a step where the row does not say how many.
+        """
+        return self.numbers.get("step_time_s") or self.step_time_of_rate_s(global_batch)
+
+    def step_time_of_rate_s(self, global_batch: int | None = None) -> float | None:
+        """Returns the step that the measured tokens per second mean; `None` where there are none."""
+        rate, batch = self.numbers.get("tokens_per_s_per_gpu"), self.count("global_batch") or global_batch
+        sequence, num_gpus = self.count("seq_len"), self.count("n_gpus")
+        if not (rate and batch and sequence and num_gpus):
+            return None
+        return batch * sequence / (rate * num_gpus)
+
+
+def read_cells(path: Path) -> list[Cells]:
+    """Returns the rows of a CSV file; one whose cells break a rule says so in its `problems`.
+
+    Raises:
+        InputError: the file cannot be read, is no table, or lacks a column.
+    """
+    records = _records(_text(path), path)
+    head = _head(records)
+    _check_head(head, path)
+    rows = [_cells(line, head, record) for line, record in enumerate(records[1:], 2) if any(record)]
+    if not rows:
+        raise refusal(path, "has a head but no row: give one measured run a row")
+    return rows
+
+
+def unread_columns(path: Path) -> dict[str, str | None]:
+    """Returns the columns of a file that nothing reads, each with the one that may be meant and that the file lacks."""
+    head = _head(_records(_text(path), path))
+    lacking = [name for name in COLUMNS if name not in head]
+    return {name: _meant(name, lacking) for name in head if name and name not in COLUMNS}
+
+
+def _head(records: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the names of the columns; those that are read may be written in capitals."""
+    names = [name.strip() for name in records[0]]
+    return [name.lower() if name.lower() in COLUMNS else name for name in names]
+
+
+def _meant(name: str, lacking: Sequence[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name.lower()[:100], lacking, n=1, cutoff=LIKENESS)), None)
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise refusal(path, f"cannot be read: {error.strerror or error}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise refusal(
+            path, f"is not a text file in UTF-8 (byte {error.start + 1}); save it as CSV in UTF-8"
+        ) from None
+    if "\0" in text:
+        raise refusal(path, "is not a text file: it holds a NUL character")
+    if not text.strip():
+        raise refusal(path, "is empty: give a CSV file with a head")
+    return text
+
+
+def _records(text: str, path: Path) -> list[list[str]]:
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise refusal(
+            path, f"is not a CSV file: {error}; quotation marks come in pairs, and twice inside quoted text"
+        ) from None
+
+
+def _check_head(head: Sequence[str], path: Path) -> None:
+    twice = sorted({name for name in head if name and head.count(name) > 1})
+    if twice:
+        raise refusal(path, f"names the column {twice[0]} twice; keep one")
+    missing = [" or ".join(group) for group in NEEDED if not set(group) & set(head)]
+    if missing:
+        found = shown(", ".join(name for name in head if name))
+        raise refusal(
+            path,
+            f"row 1 lacks the column {', '.join(dict.fromkeys(missing))}; found: {found}. Columns are separated by "
+            "commas; docs/measured-rows.md lists them",
+        )
+
+
+def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
+    text = {name: cell.strip() for name, cell in zip(head, record, strict=False)}
+    if len(record) != len(head):
+        rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
+        return Cells(line=line, text=text, numbers={}, problems=(rule,))
+    numbers: dict[str, float] = {}
+    problems, remarks = [], []
+    for column in (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT):
+        cell = text.get(column, "")
+        if cell.lower() in (*WORDS_FOR_NOTHING, *WORDS_FOR_USUAL.get(column, ())) or says_latent(
+            column, cell
+        ):
+            continue
+        number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
+        if number is None and column in ("global_batch", "micro_batch"):
+            number = sequences_in(cell, numbers.get("seq_len"))
+        rule = _broken_rule(column, None if number is None else number.value)
+        if rule and column == PEAK_MEMORY:
+            remarks.append((column, f"{rule}; memory is not compared"))
+        elif number is None or rule:
+            problems.append(f"{column} = {shown(cell)}: {rule}")
+        else:
+            numbers[column] = number.value
+            if not number.is_exact:
+                remarks.append((column, f"taken as {number.value:.10g}"))
+    return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
+
+
+def says_latent(column: str, cell: str) -> bool:
+    """Returns whether a cell says latent attention in the place of key-value heads."""
+    return column == "kv_heads" and bool(_LATENT.search(cell))
+
+
+def _broken_rule(column: str, value: float | None) -> str:
+    """Returns the rule that a number breaks; empty where it breaks none."""
+    if value is None:
+        return "must be a number, or empty"
+    if not math.isfinite(value) or abs(value) > LARGEST:
+        return f"must be a finite number up to {LARGEST:g}, or empty"
+    if column in QUANTITIES:
+        return "" if value > 0 else "must be greater than 0, or empty"
+    if column in BYTES_OF_A_WEIGHT:
+        return "" if value >= 0 else "must be at least 0, or empty"
+    if value != int(value):
+        return "must be a whole number, or empty"
+    return "" if value >= COUNTS[column] else f"must be at least {COUNTS[column]}, or empty"

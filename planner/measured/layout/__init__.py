@@ -1,0 +1,1 @@
+"""How was a measured run laid out? Degrees, batches, the order of its pipeline, and what replicas shard."""

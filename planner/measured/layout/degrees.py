@@ -1,0 +1,244 @@
+"""How was a measured run laid out over its accelerators? Degrees, chunks of the pipeline and batches, from a row's columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from planner.measured.cells import notes as measured_notes
+from planner.measured.cells.told import CannotModelError, Told
+from planner.measured.frameworks.habits import Habits
+from planner.measured.layout.batches import MOST_ADDED_FRACTION, batches
+from planner.measured.layout.sharding import LAST_STAGE, zero_stage
+from planner.measured.workload.sequences import splits_sequence_only
+from simulator.layout.chunks import can_split_evenly
+
+MOST_ADDED_LAYERS_FRACTION = 0.1
+"""Layers that a pipeline of uneven stages may be given on top, so that every stage is as full as the fullest."""
+TENSOR_DEGREES = (1, 2, 4, 8)
+"""Over how many ranks a run that does not say so may have split its products."""
+CONTEXT_DEGREES = (2, 4, 8, 16, 32, 64)
+"""Over how many ranks it may have split its sequences, where one each does not fit."""
+EXPERT_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+"""Over how many ranks it may have spread its experts."""
+MOST_STAGES = 256
+"""Into how many stages it may have split its layers."""
+LEAST_CONTEXT_TOKENS = 4096
+"""Tokens of a sequence that a rank has at least where context parallelism is what the other degrees leave."""
+MOST_UNSPLIT_GPUS = 8
+"""Accelerators up to which a run without degrees is taken to split nothing."""
+GROUP_SIZE = "microbatch_group_size_per_vp_stage"
+"""Column of the micro-batches of an interleaved group, by the name of Megatron Core's option."""
+
+SCHEDULE_COLUMNS = ("pipeline_schedule", "pp_schedule", "schedule")
+"""Columns that name the order of the pipeline; the first that says something counts."""
+
+
+class OpenLayoutError(CannotModelError):
+    """A run does not say how it splits products or layers over several nodes, or over how many ranks it spreads experts."""
+
+    def __init__(self, missing: Sequence[str], degrees: Sequence[Mapping[str, int]], of: str) -> None:
+        verb = "is" if len(missing) == 1 else "are"
+        super().__init__(f"{' and '.join(missing)} {verb} not given, of {of}")
+        self.degrees = degrees
+        """Degrees that it may have had, by column."""
+
+
+def layout_cells(
+    told: Told, habits: Habits, num_layers: int, num_experts: int | None = None
+) -> dict[str, int]:
+    """Returns the fields of a plan that say how the work is split, and the sizes of batches and sequences.
+
+    Raises:
+        CannotModelError: a column is missing that has no default.
+        OpenLayoutError: the degrees of a run on more than one node are, or those of experts.
+    """
+    num_gpus = told.count("n_gpus")
+    is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
+    is_split = is_sharded or num_gpus <= MOST_UNSPLIT_GPUS or told.cells.count("dp") == num_gpus
+    missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
+    if missing and not is_split:
+        possible = open_degrees(told, num_layers, num_experts)
+        raise OpenLayoutError(missing, possible, "a run on more than one node")
+    is_spread = not is_sharded or "deduplicated" in (
+        measured_notes.expert_dispatch(told.text("notes")),
+        habits.expert_dispatch,
+    )
+    if num_experts and is_spread and not told.cells.count("ep") and num_gpus > 1:
+        least = 2 if is_sharded else 1  # what sends tokens to other ranks has some
+        spreads = [{"ep": ranks} for ranks in EXPERT_DEGREES if num_experts % ranks == 0 and ranks >= least]
+        raise OpenLayoutError(("ep",), spreads, "a mixture of experts")
+    names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
+    usual = dict.fromkeys(names, 1)
+    if is_sharded:
+        usual["tp"] = _least_tensor(told, num_gpus)
+    elif num_experts is None:
+        usual["cp"] = _context_left(told, num_gpus)
+    degrees = {f"{name}_parallel": told.count(column, usual[column]) for column, name in names.items()}
+    is_split_by_sequence = splits_sequence_only(told.text("sp")) and degrees["tensor_parallel"] > 1
+    if is_split_by_sequence and degrees["context_parallel"] > 1:
+        told.remark("sp", "tp splits products here, as cp says which ranks share the sequence")
+    elif is_split_by_sequence:
+        degrees |= {
+            "tensor_parallel": 1,
+            "context_parallel": degrees["tensor_parallel"],
+        }
+    t, p, c, _ = degrees.values()
+    data = _replicas(told, t * p, c)
+    micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
+    batch = _whole_batch(told, batch, data, micro_batch)
+    return {
+        **degrees,
+        "num_gpus": num_gpus,
+        "virtual_pipeline": _chunks_per_stage(told, habits, p, num_layers),
+        "data_parallel": data,
+        "micro_batch_size": micro_batch,
+        "global_batch_size": batch,
+        "sequence_length": told.count("seq_len"),
+    }
+
+
+def _context_left(told: Told, num_gpus: int) -> int:
+    """Returns over how many ranks long sequences are split by what tensor and pipeline parallelism and replicas leave, or 1."""
+    given = [told.cells.count(column) for column in ("tp", "pp", "dp")]
+    if told.cells.count("cp") or None in given[:2]:
+        return 1
+    if given[2] is None:
+        return _context_of_rounds(told, num_gpus)
+    left, rest = divmod(num_gpus, math.prod(count for count in given if count))
+    if rest or left < 2 or not _keeps_long_shares(told, left):
+        return 1
+    told.remark("cp", f"tp, pp and dp leave {left} of {num_gpus} GPUs, which are taken to share sequences")
+    return left
+
+
+def _context_of_rounds(told: Told, num_gpus: int) -> int:
+    """Returns the fewest ranks that share a sequence with which a pipeline of chunks has whole rounds, or 1."""
+    names = ("tp", "pp", "vpp", "global_batch")
+    tensor, stages, chunks, batch = (told.cells.count(column) or 1 for column in names)
+    groups, rest = divmod(num_gpus, tensor * stages)
+    if chunks == 1 or stages == 1 or rest or groups == 0 or told_group_size(told):
+        return 1
+    size = told.cells.count("micro_batch") or 1
+    if -(-batch // (groups * size)) % stages == 0:
+        return 1
+    for context in (count for count in CONTEXT_DEGREES if groups % count == 0):
+        if batch % (groups // context * size * stages) == 0 and _keeps_long_shares(told, context):
+            meaning = f"with the batch and vpp {chunks} only shared sequences fit; {context} ranks are taken to share each"
+            told.remark("cp", meaning)
+            return context
+    return 1
+
+
+def _keeps_long_shares(told: Told, context: int) -> bool:
+    return (told.cells.count("seq_len") or 0) >= LEAST_CONTEXT_TOKENS * context
+
+
+def _least_tensor(told: Told, num_gpus: int) -> int:
+    """Returns over how many ranks products are split at least, where there are more accelerators than sequences."""
+    batch = told.cells.count("global_batch")
+    if batch is None or told.cells.count("tp") or told.cells.count("dp"):
+        return 1
+    most = batch * (told.cells.count("pp") or 1) * (told.cells.count("cp") or 1)
+    tensor = 1
+    while num_gpus > most * tensor:
+        tensor *= 2
+    if tensor > 1:
+        told.remark(
+            "global_batch", f"of fewer sequences than accelerators: tensor parallelism of {tensor} is assumed"
+        )
+    return tensor
+
+
+def open_degrees(told: Told, num_layers: int, num_experts: int | None) -> tuple[Mapping[str, int], ...]:
+    """Returns the degrees that a run may have had, by column, as far as it does not tell them."""
+    given = {column: told.cells.count(column) for column in ("tp", "pp", "cp", "ep", "dp")}
+    num_gpus, context, data = told.count("n_gpus"), given["cp"] or 1, given["dp"]
+    tensors = [given["tp"]] if given["tp"] else TENSOR_DEGREES
+    pipelines = [given["pp"]] if given["pp"] else range(1, min(num_layers, MOST_STAGES) + 1)
+    experts = EXPERT_DEGREES if num_experts and not given["ep"] else [given["ep"] or 1]
+    return tuple(
+        {"tp": t, "pp": p, "ep": e}
+        for t in tensors
+        for p in pipelines
+        if num_gpus % (t * p * context) == 0
+        and (data is None or num_gpus in (t * p * data, t * p * context * data))
+        and _even_layers(num_layers, p) is not None
+        for e in experts
+        if e == given["ep"] or (num_experts or 1) % e == 0
+    )
+
+
+def _whole_batch(told: Told, batch: int, replicas: int, micro_batch: int) -> int:
+    """Returns the batch, or a little more where replicas cannot share it evenly: those with most micro-batches set the pace."""
+    whole = -(-batch // (replicas * micro_batch)) * replicas * micro_batch
+    if whole == batch or whole > batch * (1.0 + MOST_ADDED_FRACTION):
+        return batch
+    meaning = f"{replicas} replicas with micro-batches of {micro_batch} do not divide it; taken as {whole}"
+    told.remark("global_batch", meaning)
+    return told.default("global_batch", whole)
+
+
+def _replicas(told: Told, ranks: int, context: int) -> int:
+    """Returns the replicas: as given, or what the other degrees leave, which also stands in where both do not fit together.
+
+    Some publishers count context-parallel ranks as replicas.
+    """
+    given, num_gpus = told.cells.count("dp"), told.count("n_gpus")
+    if given is None:
+        return max(1, num_gpus // (ranks * context))
+    if context > 1 and given * ranks == num_gpus and given % context == 0:
+        told.remark("dp", f"counts the {context} ranks of context parallelism; taken as {given // context}")
+        return given // context
+    if given * ranks * context != num_gpus and num_gpus % (ranks * context) == 0:
+        left = num_gpus // (ranks * context)
+        told.remark("dp", f"with the other degrees does not make up {num_gpus} GPUs; taken as {left}")
+        return told.default("dp", left)
+    return given
+
+
+def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: int) -> int:
+    """Returns the chunks of a stage: as given, or what the framework's usual chunks come to, embedding and output counted."""
+    if "vpp" in told.cells.numbers or num_stages == 1:
+        return told.cells.count("vpp") or 1
+    cells = (told.text(column) for column in SCHEDULE_COLUMNS)
+    if scheduled := next(filter(None, map(measured_notes.scheduled_chunks, cells)), None):
+        told.remark("vpp", f"{scheduled}, as the schedule says")
+        return scheduled
+    notes = told.text("notes")
+    layers = measured_notes.layers_of_a_chunk(notes)
+    noted = measured_notes.virtual_pipeline(notes) or (layers and -(-num_layers // (layers * num_stages)))
+    if noted:
+        told.remark("vpp", f"{noted}, as the notes say")
+        return told.default("vpp", noted)
+    if habits.chunk_layers is None:
+        return told.default("vpp", 1)
+    chunks, rest = divmod(num_layers + 2, num_stages * habits.chunk_layers)
+    return told.default("vpp", 1 if rest else chunks)
+
+
+def told_group_size(told: Told) -> int | None:
+    """Returns the micro-batches of an interleaved group that a row names, in its column or its notes."""
+    return told.cells.count(GROUP_SIZE) or measured_notes.interleaved_group_size(told.text("notes"))
+
+
+def can_split(num_layers: int, layout: Mapping[str, int], chunks_per_stage: int) -> bool:
+    """Returns whether stages can have so many chunks, with a few more layers at most."""
+    chunks = layout["pipeline_parallel"] * chunks_per_stage
+    return chunks_per_stage == 1 or _even_layers(num_layers, chunks) is not None
+
+
+def split_layers(told: Told, num_layers: int, layout: Mapping[str, int]) -> int:
+    """Returns the layers, or a few more where they do not split evenly: the fullest stage sets the pace."""
+    layers = _even_layers(num_layers, layout["pipeline_parallel"] * layout["virtual_pipeline"]) or num_layers
+    return layers if layers == num_layers else told.default("layers", layers)
+
+
+def _even_layers(num_layers: int, chunks: int) -> int | None:
+    """Returns the fewest layers from those that there are which split evenly; `None` where too many would be added."""
+    most = int(num_layers * (1.0 + MOST_ADDED_LAYERS_FRACTION))
+    counts = np.arange(num_layers, most + 1)
+    even: list[int] = counts[can_split_evenly(counts, np.array(chunks))].tolist()
+    return next(iter(even), None)

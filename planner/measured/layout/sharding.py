@@ -1,0 +1,223 @@
+"""What do the replicas of a measured run shard, and within which groups? From what people write in one cell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from math import lcm
+
+from planner.input.problems import shown
+from planner.measured.cells.file import Cells
+from planner.measured.cells.told import Told
+from planner.measured.cells.words import NOTHING_SAID, affirmed, first_affirmed, is_denied
+from planner.measured.frameworks.names import is_automodel, is_torchtitan
+from simulator.domain.model import ShardedCopies
+from simulator.errors import InputError, Problem
+
+COLUMN = "zero_stage_or_fsdp"
+SHARD_GROUPS = "shard_ranks"
+"""What `assumed` says of shard groups whose ranks are not told: those of a node."""
+LAST_STAGE = 3
+"""Of ZeRO: optimizer states, gradients and weights."""
+
+_KEEPS_WEIGHTS = (
+    r"reshard(ing|_after_forward| after forward)?[\s=:('\"]*(false|never|no\b|off\b|0)"
+    r"|\b(no|not|never|without)[- _]reshard(ed|ing)?(?!\w)"
+)
+"""PyTorch's `reshard_after_forward=False`."""
+_SHARDED_OPTIMIZER = (
+    r"(shard|partition)(ed|s|ing)?[- ]optim|optim\w*[- ](states? )?(shard|partition)"
+    r"|weight[- ]update[- ]shard|\bwus\b"
+)
+_BEYOND_STAGES = r"zero[- _]?(infinity|\+\+|plus[- _]?plus|pp\b)|\b(qwz|hpz|qgz)\b"
+_STAGES = (
+    (_BEYOND_STAGES, 3),
+    (r"\b(p_?)?os ?\+ ?g ?\+ ?p\b", 3),
+    (rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
+    (r"hybrid[- _]?zero", 1),
+    (r"no_shard", 0),
+    (r"fsdp|gemini|full(y)?[- _]shard|hsdp|hybrid|\bmics\b|dp_(shard|replicate)", 3),
+    (rf"distributed|dist[- _]?opt|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}", 1),
+    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|0)(\W*\(.*\))?$", 0),
+)
+"""Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
+MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of InternEvo its states within groups, fairscale's
+OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
+what its strategy names. ZeRO-Infinity and ZeRO++ shard what stage 3 does (arXiv 2104.07857, 2306.10209)."""
+_SOME_STAGE = re.compile(
+    r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
+)
+"""Words for sharding that leave open what is sharded."""
+_IN_GROUPS = r"(?:shard(?:ing|ed)?(?:[- ]groups?(?: of)?|[- ]size)?|\bmics|hybrid[- _]?zero)"
+_GROUP_RANKS = re.compile(
+    rf"{_IN_GROUPS}(?![ _=:]*-1)[ _=:(-]*(\d+)\b(?!\.\d| ?nodes?\b)|hsdp\W{{0,3}}\d+ ?x ?(\d+)"
+    r"|(?<![a-z])(?<!dcn_)fsdp(?:[- _]?[12])?(?:[- ]axis|[- ]size|_parallelism)?[ =:(]+([4-9]|\d{2,})\b(?!\.\d| ?nodes?\b)"
+    r"|\b(\d+)-way (?:fsdp|shard)"
+    r"|zero[- _]?1[ ,]*(?:[=:(]|size)(?:[ =:(]|dict|size)*([2-9]|\d{2,})\b(?!\.\d|[- ]?(?:bits?|bytes?|x|nodes?)\b)"
+)
+"""Ranks of a shard group; `-1` is PyTorch's word for all that are left, a mesh is written as groups times ranks, a number
+behind FSDP is that of its ranks unless it is a version, and that behind `zero1` InternEvo's size of its groups."""
+_ACROSS_GROUPS = re.compile(r"dcn_fsdp\w*[ =:]+(?!1\b)")
+"""MaxText's word for sharding over the network, too."""
+_TENSOR = re.compile(r"(?<![a-z])(?:tp|tensor(?:[-_ ]parallel\w*)?)[ =:_x-]*(\d{1,3})\b", re.IGNORECASE)
+_GROUPS = re.compile(
+    r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b|dcn_data\w*[ =:]+(\d+)|\b(\d+) slices\b"
+)
+"""Groups that keep copies; those of MaxText are slices, between which it replicates."""
+_SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
+_DIGIT = re.compile(
+    r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)(?!\d*b\b)|(?:zero|stage)[- _=:]*([0-3])\b|\bz-?([0-3])\b|^(\d+)(?:\.0+)?$"
+)
+_FSDP_2 = re.compile(
+    r"^(?!.*(megatron|simple_?fsdp)).*(fsdp[- _]?2\b(?!\.)|fully_shard\b|torchtitan|torchtune|automodel|\blingua\b|olmo-?core)"
+)
+"""PyTorch's `fully_shard` and frameworks of it; what torchtitan calls SimpleFSDP is another, and so is Megatron's FSDP."""
+_DIGIT_OF_A_NAME = re.compile(r"zero[- _]?([1-3])\b")
+
+
+def zero_stage(written: str) -> int | None:
+    """Returns what the replicas shard; `None` where nothing is said, or not what.
+
+    Raises:
+        InputError: the cell says something else.
+    """
+    text = written.lower()
+    if re.sub(r"\s*\([^()]*\)$", "", text) in NOTHING_SAID:
+        return None
+    stage = _written_stage(text)
+    if stage is None and _leaves_stage_open(text):
+        return None
+    if stage is None or stage > LAST_STAGE:
+        rule = "is not understood; write none, zero1, zero2, zero3, FSDP, HSDP or distributed optimizer"
+        raise InputError([Problem(path=COLUMN, value=shown(written), rule=rule)])
+    return stage
+
+
+def _leaves_stage_open(written: str) -> bool:
+    """Returns whether a cell says that replicas shard something, but not what."""
+    text = written.lower()
+    return bool(affirmed(_SOME_STAGE, text)) and _written_stage(text) is None
+
+
+def told_stage(told: Told, habit: int) -> int | None:
+    """Returns the stage that a row tells; `None` where the framework's habit holds, which has to shard if the row does."""
+    written = told.text(COLUMN)
+    if not _leaves_stage_open(written):
+        return zero_stage(written)
+    told.remark(
+        COLUMN, "does not say what is sharded; taken as usual for the framework, at least the optimizer"
+    )
+    return told.default(COLUMN, 1) if habit == 0 else None
+
+
+def named_stage(name: str) -> int | None:
+    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
+    return _first_stage(name, _DIGIT_OF_A_NAME, (("fsdp", LAST_STAGE), (_BEYOND_STAGES, LAST_STAGE)))
+
+
+def sharded_copies(written: str) -> ShardedCopies:
+    """Returns the copies of sharded weights that go with the name of a framework or with what a cell says."""
+    return "fsdp-2" if _FSDP_2.search(written.lower()) else "none"
+
+
+def says_to_shard_again(written: str) -> bool:
+    """Returns whether a cell asks for weights to be let go of behind every pass, whatever the framework's default."""
+    return bool(affirmed(r"zero[- _]?3|stage[- _]?3|reshard\w*[ _=:]*(true|always)", written))
+
+
+def keeps_weights(written: str) -> bool:
+    """Returns whether a cell asks FSDP2 to keep gathered weights from the forward to the backward pass."""
+    return bool(re.search(_KEEPS_WEIGHTS, written.lower()))
+
+
+def _written_stage(text: str) -> int | None:
+    stage = _first_stage(text, _DIGIT, _STAGES)
+    is_none = stage is None and (is_denied(_SHARDING, text) or is_denied(_DIGIT, text))
+    return 0 if is_none else stage
+
+
+def _first_stage(text: str, digit: re.Pattern[str], words: tuple[tuple[str, int], ...]) -> int | None:
+    """Returns the stage that a digit gives, else words; `None` where neither does."""
+    stage = _number(digit, text)
+    return first_affirmed(words, text) if stage is None else stage
+
+
+def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
+    """Returns the ranks of a shard group, as written or those of a node; `None` where all replicas are one group.
+
+    Args:
+        written: such as `megatron-fsdp shard 8`, `HSDP`, `HSDP 2x32` or `FSDP2, dp_replicate=2`.
+        replicas: ranks that hold the same weights without sharding.
+        node_ranks: those of them that share a node.
+
+    Raises:
+        ValueError: the replicas do not make up such groups.
+    """
+    text = written.lower()
+    ranks, groups = _number(_GROUP_RANKS, text) or None, _number(_GROUPS, text) or None  # 0 says nothing
+    is_grouped = ranks or groups or affirmed("hsdp|hybrid|mics", text)
+    if not is_grouped or _ACROSS_GROUPS.search(text):
+        return None
+    if ranks is None:
+        ranks, rest = (node_ranks, 0) if groups is None else divmod(replicas, groups)
+        if rest or (groups is None and ranks == 1 < replicas):
+            raise ValueError(f"{replicas} replicas do not make up such shard groups")
+    if 0 < ranks < replicas and replicas % ranks:
+        raise ValueError(f"{replicas} replicas do not make up shard groups of {ranks}")
+    return ranks if 0 < ranks < replicas else None
+
+
+def counts_shards(written: str) -> bool:
+    """Returns whether a cell gives a number of shard groups or of their ranks, or shards across all of them."""
+    text = written.lower()
+    return any(affirmed(words, text) for words in (_GROUP_RANKS, _GROUPS, _ACROSS_GROUPS))
+
+
+def with_tensor_degree(cells: Cells) -> Cells:
+    """Returns a row with the tensor parallelism that stands beside its sharding, where no column says it (`FSDP 64, TP 4`)."""
+    written = cells.text.get(COLUMN, "")
+    found = affirmed(_TENSOR, written)
+    if found is None or "tp" in cells.numbers or not int(found[1]):
+        return cells
+    remark = (COLUMN, f"tensor parallelism of {found[1]}, as it says")
+    return replace(cells, numbers={**cells.numbers, "tp": float(found[1])}, remarks=(*cells.remarks, remark))
+
+
+def told_shard_ranks(told: Told, *, replicas: int, node_ranks: int, context: int) -> int | None:
+    """Returns the ranks of a row's shard groups, which hold whole sequences; `None` where all replicas are one group.
+
+    torchtitan and Automodel count them without the ranks that share a sequence, which shard beside them (mesh `dp_shard_cp`).
+
+    Args:
+        told: the row.
+        replicas: ranks that hold the same weights without sharding.
+        node_ranks: those of them that share a node.
+        context: those that share a sequence.
+    """
+    written = told.text(COLUMN)
+    try:
+        ranks = shard_ranks(written, replicas=replicas, node_ranks=node_ranks)
+    except ValueError as error:
+        told.remark(COLUMN, f"{error}; taken as sharded over all of them")
+        return None
+    if ranks is None:
+        return None
+    if not counts_shards(written):
+        told.assumed.append(SHARD_GROUPS)
+    if context == 1:
+        return ranks
+    shards_beside = is_torchtitan(told.framework) or is_automodel(told.framework)
+    is_beside = shards_beside and affirmed(_GROUP_RANKS, written.lower())
+    whole = ranks * context if is_beside else lcm(ranks, context)
+    if whole == ranks:
+        return ranks
+    told.remark(
+        COLUMN, f"groups of {ranks} with {context} ranks to a sequence are taken as groups of {whole}"
+    )
+    return whole if whole < replicas and replicas % whole == 0 else None
+
+
+def _number(words: re.Pattern[str], text: str) -> int | None:
+    """Returns the first number that words name."""
+    found = affirmed(words, text)
+    return int(next(filter(None, found.groups()))) if found else None

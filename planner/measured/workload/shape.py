@@ -1,0 +1,172 @@
+"""Which network did a measured run train? From the columns of its shape, and from a known model of the same name and size."""
+
+from __future__ import annotations
+
+import re
+
+from planner.measured.cells.file import says_latent
+from planner.measured.cells.told import CannotModelError, Told
+from planner.measured.cells.words import affirmed, is_denied
+from planner.measured.workload.model_names import (
+    expert_layer_step,
+    gates_blocks,
+    norms_heads,
+    ties_embeddings,
+)
+from simulator.domain.model import ModelShape, ParallelBlock, QueryKeyNorm
+
+USUAL_VOCABULARY = 51_200
+"""GPT-2's vocabulary, padded as Megatron-LM pads it."""
+USUAL_HEAD_DIM = 128
+_OF_KNOWN_EXPERTS = "num_groups", "groups_per_token", "has_biases"
+"""Fields of experts for which rows have no columns."""
+MOST_SHARED_EXPERTS = 8
+"""Up to this, what stands for the width of shared experts is their number."""
+PLAIN_FFN_RATIO = 4
+"""Feed-forward width over hidden size of a block without gate; one of another width is taken to have one."""
+ROUNDED_WIDTH = 256
+"""Widths are rounded to multiples of this."""
+
+_PARALLEL_BLOCK = re.compile(
+    r"(?<!tensor[- ])(?<!data[- ])(?<!context[- ])(?<!sequence[- ])(?<!pipeline[- ])(?<!expert[- ])(?<!model[- ])"
+    r"\bparallel[-_ ](?:transformer[- ])?(?:blocks?\b|attention\b|attn\b|residual)|\bptb\b|gpt[-_]j[-_]residual",
+    re.IGNORECASE,
+)
+"""Attention and feed-forward network of a block that work on the same input (arXiv 2204.02311)."""
+_QK_NORM = re.compile(r"\bqk[-_ ]?(?:layer[-_ ]?)?norm", re.IGNORECASE)
+_MEGASCALE = re.compile(r"\bmegascale\b(?![- ]?(?:moe|infer|.*baseline))", re.IGNORECASE)
+_OF_MEGASCALE = re.compile(r"^gpt|megascale", re.IGNORECASE)
+"""Networks of the runs that MegaScale's paper compares with Megatron-LM (arXiv 2402.15627, sections 3.1 and 6.1)."""
+
+
+def shape_cells(told: Told, known: ModelShape | None) -> dict[str, int]:
+    """Returns the fields of `ModelShape`, without experts; a known model fills what the row leaves open.
+
+    Raises:
+        CannotModelError: there are neither layers nor a hidden size.
+    """
+    fields = known.model_dump() if known else {}
+    _check_size(told, known)
+    hidden = told.count("hidden", fields.get("hidden_size"))
+    head_dim = told.cells.count("head_dim")
+    usual_heads = max(1, hidden // (head_dim or USUAL_HEAD_DIM))
+    heads = told.count("heads", fields.get("num_heads"), usual_heads)
+    _remark_latent(told, known)
+    plain = PLAIN_FFN_RATIO * hidden
+    ffn = told.count("ffn_hidden", fields.get("ffn_hidden_size"), plain)
+    is_gated = fields.get("is_gated", bool(told.cells.count("experts")) or _is_gated(told, ffn, plain))
+    return {
+        "num_layers": told.count("layers", fields.get("num_layers")),
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "num_kv_heads": told.count("kv_heads", fields.get("num_kv_heads"), heads),
+        "head_dim": told.count("head_dim", fields.get("head_dim"), max(1, hidden // heads)),
+        "ffn_hidden_size": ffn,
+        "is_gated": told.count("mlp_matrices", 3 if is_gated else 2) == 3,
+        "vocabulary_size": told.count("vocab", fields.get("vocabulary_size"), USUAL_VOCABULARY),
+        "has_tied_embeddings": fields.get("has_tied_embeddings", ties_embeddings(told.name("model"))),
+    }
+
+
+def _remark_latent(told: Told, known: ModelShape | None) -> None:
+    """Says that latent attention is left out of models that are not known for it, as its ranks have no columns."""
+    if says_latent("kv_heads", told.text("kv_heads")) and not (known and known.latent_attention):
+        told.remark("kv_heads", "latent attention is left out, but of models of the catalogue that have it")
+
+
+def _is_gated(told: Told, ffn: int, plain: int) -> bool:
+    """Returns whether a feed-forward network has a gate, by the model's family or else by its width.
+
+    Args:
+        told: the row; of one that gives no width, `plain` is taken without a gate.
+        ffn: its width.
+        plain: that of one without a gate, not rounded.
+    """
+    if not told.cells.count("ffn_hidden"):
+        return False
+    by_family = gates_blocks(told.name("model"))
+    is_plain = ffn == plain or (ffn % ROUNDED_WIDTH == 0 and abs(ffn - plain) < ROUNDED_WIDTH)
+    return not is_plain if by_family is None else by_family
+
+
+def _check_size(told: Told, known: ModelShape | None) -> None:
+    missing = [column for column in ("hidden", "layers") if not told.cells.count(column)]
+    if missing and not known and (name := told.name("model")):
+        raise CannotModelError(
+            f"{missing[0]} is not given, and the catalogue has no model {name} (`capplan catalog models`)"
+        )
+
+
+def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None:
+    """Returns whether attention and feed-forward network of a block work on the same input, and behind how many norms.
+
+    Notes, framework or model say it, or a known model; the dense ones of MegaScale's paper do where nothing is said.
+    """
+    said = "; ".join(told.text(column) for column in ("notes", "framework", "model"))
+    usual = known.parallel_block if known else None
+    if is_denied(_PARALLEL_BLOCK, said):
+        return None
+    if affirmed(_PARALLEL_BLOCK, said):
+        return usual or "one_norm"
+    is_of_megascale = affirmed(_MEGASCALE, told.framework) and _OF_MEGASCALE.search(told.name("model"))
+    return told.default("notes", "one_norm") if is_of_megascale and not has_experts(told, known) else usual
+
+
+def qk_norm(told: Told, known: ModelShape | None) -> QueryKeyNorm | None:
+    """Returns the norms of queries and keys: those of a known model or its family, unless notes or model say otherwise."""
+    said = "; ".join(told.text(column) for column in ("notes", "model"))
+    if is_denied(_QK_NORM, said) or (known and known.latent_attention):
+        return None
+    usual = known.qk_norm if known else norms_heads(told.name("model"))
+    return usual or ("per_head" if affirmed(_QK_NORM, said) else None)
+
+
+def has_experts(told: Told, known: ModelShape | None) -> bool:
+    """Returns whether a row has routed experts; 0 says that it has none, an empty cell as little as no column."""
+    is_known = bool(known and known.experts) and "experts" not in told.cells.numbers
+    return bool(told.cells.count("experts")) or is_known
+
+
+def expert_cells(told: Told, known: ModelShape | None, ffn_hidden_size: int) -> dict[str, int | None]:
+    """Returns the fields of `MixtureOfExperts` and of `LatentAttention`, as far as the network has either.
+
+    Raises:
+        CannotModelError: nothing says how many experts there are, or how many a token goes to.
+    """
+    experts, latent = (known.experts, known.latent_attention) if known else (None, None)
+    parts: dict[str, int | None] = dict(latent.model_dump()) if latent else {}
+    if not has_experts(told, known):
+        return {**parts, "num_experts": None}
+    fields = experts.model_dump() if experts else {}
+    width = told.count("moe_ffn_hidden", fields.get("expert_ffn_hidden_size", ffn_hidden_size))
+    return {
+        **parts,
+        "num_experts": told.count("experts", fields.get("num_experts")),
+        "experts_per_token": told.count("topk", fields.get("experts_per_token")),
+        "expert_ffn_hidden_size": width,
+        "shared_ffn_hidden_size": _shared_width(told, fields.get("shared_ffn_hidden_size"), width),
+        **_order_of_layers(told, fields.get("num_dense_layers")),
+        **{name: fields[name] for name in _OF_KNOWN_EXPERTS if name in fields},
+    }
+
+
+def _shared_width(told: Told, known: int | None, width: int) -> int:
+    """Returns the width of all shared experts, each as wide as a routed one where the row gives their number."""
+    given = told.or_known("shared_expert_ffn", known)
+    if not 0 < given <= MOST_SHARED_EXPERTS < width:
+        return given
+    told.remark(
+        "shared_expert_ffn", f"taken as {given} x {width}: a width of all shared experts belongs here"
+    )
+    return given * width
+
+
+def _order_of_layers(told: Told, known_leading: int | None) -> dict[str, int]:
+    """Returns which layers have experts: those behind the leading ones, or every other one where the model is known for it."""
+    step, num_dense = expert_layer_step(told.name("model")), told.or_known("dense_layers", known_leading)
+    num_between = told.cells.count("layers") or 0
+    num_between -= num_between // step
+    is_told = "dense_layers" in told.cells.numbers
+    if step == 1 or (is_told and num_dense != num_between):
+        return {"num_dense_layers": num_dense, "layer_step": 1}
+    return {"num_dense_layers": 0, "layer_step": step if is_told else told.default("dense_layers", step)}
