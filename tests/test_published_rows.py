@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.published_rows import SHIPPED_FILE, as_csv, difference, read_twice, renewed
 from planner.measured.runs import Row, compare, read_rows
-from tests.planner.measured import KORTHIKANTI_22B
+from tests.planner.measured_rows import KORTHIKANTI_22B
 
 # NeMo, performance summary: GPT-3 5B in fp8 on 64 H100.
 NEMO_5B = {

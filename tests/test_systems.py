@@ -10,7 +10,7 @@ import click
 import pytest
 
 from planner.cli.commands import commands
-from tests.planner.test_survey_table import SURVEYED
+from tests.planner.views.test_survey_table import SURVEYED
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "systems.md"

@@ -90,7 +90,8 @@ exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides 
 of DualPipe are simulated as their equal, 8 of `dual_pipe_v` with twice the replicas ([model.md](model.md#the-pipeline)), whose
 pairs are five of six passes; in the others the exchange shows. This was chosen with the error of this run in view:
 as DualPipeV on its 16 stages it comes out 16 % too slow. The equality needs no constant, and a test plays both
-(`tests/simulator/test_dual_pipe.py`). With the cut that is assumed, the stage with both ends of the model is the slowest one.
+(`tests/simulator/pipeline/test_dual_pipe.py`). With the cut that is assumed, the stage with both ends of the model is the
+slowest one.
 The layout is given {needed:.0f} GiB of {capacity:.0f}, as inputs of SwiGLU count as 16 bits: with 8, as the run kept them, it
 would be {_in_8_bits(run) / GIB:.0f} less.
 Searches leave this schedule out unless it is asked for, and find slower layouts on the same 2,048 H800: their answer may be too

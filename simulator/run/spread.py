@@ -52,7 +52,7 @@ def wall_time_quantile_s(
     """Returns the wall time that a run stays below with a probability, `(n,)`; infinite without progress.
 
     Against replays of the event kernel it is within 2 % of the median, the 90th and the 95th percentile of runs with some
-    ten failures or more, and within 3 % where causes of stragglers are given (tests/simulator/test_run_spread.py). It holds
+    ten failures or more, and within 3 % where causes of stragglers are given (tests/simulator/run/test_run_spread.py). It holds
     as far as `LEAST_RISK`; drawn fleets say little beyond their 95th percentile.
 
     Args:

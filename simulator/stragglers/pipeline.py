@@ -187,7 +187,7 @@ class MicroBatchNoise:
         """Returns by how much the slowest replica exceeds the mean one.
 
         Its last stage differs whatever the gap; what waiting adds to that shrinks with the fourth root of waiting (by eye, on
-        the grid of `tests/simulator/test_straggler_play.py`).
+        the grid of `tests/simulator/stragglers/test_straggler_play.py`).
         """
         alone = _slowest_of(self.slowest_alone, num_replicas)
         added = np.maximum(0.0, _slowest_of(self.slowest, num_replicas) - alone) * self._share(gap) ** 0.25

@@ -1,0 +1,406 @@
+"""Are the constants of a cluster found again, are bad rows refused, and do all commands use a calibration?"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.calibration_example import (
+    ACCELERATOR,
+    NOISE,
+    TRUE_CONSTANTS,
+    made_up_rows,
+)
+from constraints.evaluation import evaluate
+from objectives.unsure_inputs import step_error_of
+from planner import calibrate, load_calibration
+from planner.calibration.answer import CalibrationAnswer
+from planner.calibration.file import calibration_text, write_calibration
+from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
+from planner.cli.commands import BROKEN_INPUT, OK, main
+from planner.job.file import parse_job
+from planner.measured.rows import Unmodelled, read_measured
+from planner.report.front import errors_of
+from planner.uncertain.uncertainty import accuracy_of
+from planner.validation.comparison import Modelled, entries_of
+from simulator.domain.calibration import Calibration, ConstantName
+from simulator.errors import InputError
+from simulator.machine.training import training_constants
+from simulator.simulate import simulate
+from studies.files.identity import Identity
+from tests.planner.hand_made import recommended
+from tests.support import A100_RENTED, H100_RENTED, job_with, plans_with
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "calibration" / "steps.csv"
+Rows = Sequence[Mapping[str, object]]
+
+
+def written(folder: Path, rows: Rows) -> Path:
+    path = folder / "steps.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, object]]:
+    return made_up_rows()
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory, rows: Rows) -> CalibrationAnswer:
+    return calibrate(written(tmp_path_factory.mktemp("measured"), rows), date="2026-05-01")
+
+
+@pytest.fixture
+def file(tmp_path: Path, answer: CalibrationAnswer) -> Path:
+    path = tmp_path / "calibration.yaml"
+    write_calibration(answer.calibration, path)
+    return path
+
+
+def test_the_constants_of_a_made_up_cluster_are_found_again(answer: CalibrationAnswer) -> None:
+    found = {one.name: one for one in answer.calibration.constants}
+    assert found.keys() == TRUE_CONSTANTS.keys()
+    for name, truth in TRUE_CONSTANTS.items():
+        # log_deviation is for steps that are off by 5 %; these are off by 2 %, but the expectation pulls as well.
+        assert abs(math.log(found[name].value / truth)) < 2.0 * found[name].log_deviation
+        assert abs(found[name].value - truth) < abs(found[name].published - truth) / 3
+
+
+def test_configurations_that_were_left_out_are_simulated_as_well_as_noise_allows(
+    answer: CalibrationAnswer,
+) -> None:
+    found = answer.calibration
+    mean_of_noise = NOISE * math.sqrt(2.0 / math.pi)  # of the size of a normal deviate
+    assert found.error_before_fraction > 0.1
+    assert found.error_after_fraction <= found.error_left_out_fraction < 2.0 * mean_of_noise
+    (residuals,) = found.residuals
+    assert residuals.num_configurations == len(answer.rows) == 16
+    assert residuals.own_log_deviation == pytest.approx(REPEAT_DEVIATION, rel=0.3)
+
+
+def test_what_the_steps_cannot_tell_stays_as_published_and_is_named(answer: CalibrationAnswer) -> None:
+    held = {one.name: one for one in answer.held}
+    assert held.keys() == {f"{ACCELERATOR} memory_fraction", "host_launch_s"}
+    assert held["host_launch_s"].value == training_constants().launch_s
+
+
+def test_the_shipped_example_is_found_again_as_its_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["calibrate", "--measured", str(EXAMPLE), "--json", "--quiet"]) == OK
+    found = json.loads(capsys.readouterr().out)["calibration"]
+    assert found["error_left_out_fraction"] < 0.03
+    assert found["error_before_fraction"] > 0.1
+    values = {one["name"]: one["value"] for one in found["constants"]}
+    for name, truth in TRUE_CONSTANTS.items():
+        assert values[name.value] == pytest.approx(truth, rel=0.1)
+
+
+def test_the_rows_that_the_page_shows_are_those_of_the_shipped_example() -> None:
+    page = (EXAMPLE.parents[2] / "docs" / "calibrate.md").read_text(encoding="utf-8")
+    shown = [
+        line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| id |", "| run-"))
+    ]
+    with EXAMPLE.open(encoding="utf-8") as file:
+        shipped = {row["id"]: row for row in csv.DictReader(file)}
+    head, *rows = shown
+    assert len(rows) == 2
+    for row in rows:
+        assert dict(zip(head, row, strict=True)) == {name: shipped[row[0]][name] for name in head}
+
+
+def test_steps_that_are_as_published_move_nothing_far(tmp_path: Path, rows: Rows) -> None:
+    some = rows[::2]
+    path = written(tmp_path, some)
+    entries = [entry for entry in entries_of(read_measured(path)) if isinstance(entry, Modelled)]
+    as_published = [
+        {**row, "step_time_s": entry.comparison.simulated_s} for row, entry in zip(some, entries, strict=True)
+    ]
+    found = calibrate(written(tmp_path, as_published)).calibration
+    for one in found.constants:
+        assert one.value == pytest.approx(one.published, rel=1e-3)
+    assert found.error_left_out_fraction < 1e-3
+
+
+def test_the_file_of_a_calibration_reads_back_the_same(answer: CalibrationAnswer, file: Path) -> None:
+    assert load_calibration(file) == answer.calibration
+    assert answer.calibration.date == "2026-05-01"
+    with pytest.raises(InputError, match="never overwritten"):
+        write_calibration(answer.calibration, file)
+
+
+def refuses(folder: Path, rows: Rows, match: str, accelerator_name: str | None = None) -> None:
+    with pytest.raises(InputError, match=match):
+        calibrate(written(folder, rows), accelerator=accelerator_name)
+
+
+def test_too_few_rows_are_refused_with_the_way_out(tmp_path: Path, rows: Rows) -> None:
+    refuses(tmp_path, rows[:2], r"at least 3 distinct configurations .* usable: 2 of h100-sxm5-80gb")
+
+
+def test_rows_of_another_accelerator_are_refused(tmp_path: Path, rows: Rows) -> None:
+    refuses(
+        tmp_path,
+        rows,
+        r"usable: none \(16 x measured on h100-sxm5-80gb, not on a100",
+        accelerator_name="A100-80GB",
+    )
+
+
+def test_rows_without_a_time_are_refused(tmp_path: Path, rows: Rows) -> None:
+    refuses(tmp_path, [{**row, "step_time_s": ""} for row in rows], "16 x no step time")
+
+
+def test_measurements_that_contradict_each_other_are_refused_by_name(tmp_path: Path, rows: Rows) -> None:
+    again = {**rows[0], "id": "again", "step_time_s": 2.0 * float(str(rows[0]["step_time_s"]))}
+    refuses(tmp_path, [*rows[:4], again], r"again and run-01 .*contradict each other")
+
+
+def test_measurements_that_differ_little_are_one_configuration_with_a_warning(
+    tmp_path: Path, rows: Rows
+) -> None:
+    again = {**rows[0], "id": "again", "step_time_s": 1.2 * float(str(rows[0]["step_time_s"]))}
+    found = calibrate(written(tmp_path, [*rows[:6], again]))
+    assert (found.calibration.num_rows, found.calibration.num_configurations) == (7, 6)
+    assert any("again and run-01" in note and "20.0 %" in note for note in found.warnings)
+    assert any("only 6 configurations" in note for note in found.warnings)
+
+
+def test_a_row_that_the_others_do_not_explain_is_named(tmp_path: Path, rows: Rows) -> None:
+    odd = {**rows[2], "step_time_s": 3.0 * float(str(rows[2]["step_time_s"]))}
+    found = calibrate(written(tmp_path, [odd if row is rows[2] else row for row in rows]))
+    assert any("do not explain run-03 (-6" in note for note in found.warnings)
+    # Soft L1 damps it: the clocks stay within a tenth of the truth.
+    (clocks,) = [one for one in found.calibration.constants if one.name is ConstantName.SUSTAINED_FRACTION]
+    assert clocks.value == pytest.approx(TRUE_CONSTANTS[ConstantName.SUSTAINED_FRACTION], rel=0.1)
+
+
+def test_a_second_accelerator_with_too_few_rows_is_left_out_and_said(tmp_path: Path, rows: Rows) -> None:
+    slower = 4.0 * float(str(rows[0]["step_time_s"]))  # an A100 has less than a third of the peak of an H100
+    other = {**rows[0], "id": "other", "gpu": "A100-80GB", "step_time_s": slower}
+    found = calibrate(written(tmp_path, [*rows[:8], other]))
+    assert found.calibration.accelerators == (ACCELERATOR,)
+    assert any("a100-sxm4-80gb is not calibrated" in note for note in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"schema_version": 2}, "schema_version = 2: must be 1"),
+        ({"source_sha256": "x"}, "source_sha256"),
+        ({"nonsense": 1}, "nonsense = 1: unknown field; known: schema_version, source"),
+        ({"constants": [{"name": "warp"}]}, r"constants\[0\].name = 'warp'"),
+        ({"error_after_fraction": -1}, "error_after_fraction"),
+        ({"idle_power_w": math.nan}, "idle_power_w = nan: must be a finite number"),
+    ],
+)
+def test_a_broken_file_is_one_error_with_its_field(
+    tmp_path: Path, answer: CalibrationAnswer, change: dict[str, object], rule: str
+) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps({**answer.calibration.model_dump(mode="json"), **change}))
+    with pytest.raises(InputError, match=rule):
+        load_calibration(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value", "rule"),
+    [
+        ("constants", "value", 1e-6, r"constants\[0\]: sustained_fraction \(1e-06\) must be from 0.001 to 1"),
+        ("constants", "log_deviation", 1e300, r"constants\[0\].log_deviation = 1e\+300: must be at most 50"),
+        (
+            "residuals",
+            "interval_log_half_width",
+            800.0,
+            r"residuals\[0\].interval_log_half_width = 800: must be",
+        ),
+    ],
+)
+def test_a_figure_that_no_cluster_has_is_refused_where_it_stands(
+    tmp_path: Path, answer: CalibrationAnswer, part: str, name: str, value: float, rule: str
+) -> None:
+    values = answer.calibration.model_dump(mode="json")
+    values[part][0][name] = value
+    path = tmp_path / "impossible.json"
+    path.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=rule):
+        load_calibration(path)
+
+
+def test_a_constant_named_twice_is_refused(answer: CalibrationAnswer) -> None:
+    values = answer.calibration.model_dump()
+    values["constants"] = [*values["constants"], values["constants"][0]]
+    with pytest.raises(ValueError, match=r"sustained_fraction .* twice"):
+        Calibration.model_validate(values)
+
+
+def test_a_slower_cluster_takes_longer_steps_and_is_another_study(answer: CalibrationAnswer) -> None:
+    job = job_with(H100_RENTED)
+    calibrated = job_with(H100_RENTED, calibration=answer.calibration)
+    plans = plans_with({"tensor_parallel": 2, "num_gpus": 16})
+    slower, published = (simulate(one, plans).steps.step_time_s[0] for one in (calibrated, job))
+    assert slower > 1.1 * published
+    one, other = Identity.of(calibrated, 0), Identity.of(job, 0)
+    assert (one.simulation, one.job) != (other.simulation, other.job)
+    assert one.simulation != other.simulation
+
+
+def test_intervals_come_from_the_errors_of_the_calibration(answer: CalibrationAnswer) -> None:
+    job = job_with(H100_RENTED, calibration=answer.calibration)
+    plans = plans_with({"tensor_parallel": 2, "num_gpus": 16})
+    (residuals,) = answer.calibration.residuals
+    error = step_error_of(job, plans, 0)
+    assert (error.shared_log_deviation, error.own_log_deviation) == (
+        residuals.shared_log_deviation,
+        residuals.own_log_deviation,
+    )
+    accuracy = accuracy_of(job, evaluate(job, plans))
+    assert accuracy.mean_absolute_error_fraction == residuals.mean_absolute_error_fraction
+    assert accuracy.compared_with == "runs of the calibration (steps.csv)"
+    assert set(errors_of(job, recommended()).values()) == {residuals.mean_absolute_error_fraction}
+
+
+def test_measured_rows_are_validated_with_their_own_intervals(
+    tmp_path: Path, rows: Rows, answer: CalibrationAnswer
+) -> None:
+    read = read_measured(written(tmp_path, rows))
+    entries = [one for one in entries_of(read, answer.calibration) if isinstance(one, Modelled)]
+    (residuals,) = answer.calibration.residuals
+    for entry in entries:
+        half = math.log(entry.interval.high_s / entry.comparison.expected_s)
+        assert half == pytest.approx(residuals.interval_log_half_width)
+    assert 12 <= sum(entry.is_inside for entry in entries) <= 16
+
+
+def test_the_half_width_is_the_order_statistic_of_the_errors(rows: Rows, tmp_path: Path) -> None:
+    read = [row for row in read_measured(written(tmp_path, rows)) if not isinstance(row, Unmodelled)][:9]
+    errors = np.array([0.01, -0.02, 0.03, -0.04, 0.05, -0.06, 0.07, -0.08, 0.09])
+    (found,) = residuals_of(read, errors)
+    assert found.interval_log_half_width == 0.08  # ceil(0.8 * 10) = 8 of nine sizes
+    mean, spread = errors.mean(), errors.std(ddof=1)
+    assert found.own_log_deviation == pytest.approx(spread, rel=1e-3)
+    assert found.shared_log_deviation == pytest.approx(math.hypot(mean, spread / 3.0), rel=1e-3)
+
+
+def test_a_calibration_of_nothing_on_offer_is_refused_and_one_of_a_part_is_said(
+    answer: CalibrationAnswer, tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match="is of h100-sxm5-80gb, and the job offers a100-sxm4-80gb"):
+        job_with(A100_RENTED, calibration=answer.calibration)
+    job = {
+        "workload": {
+            "model": "llama-3.1-8b",
+            "tokens": 5e10,
+            "sequence_length": 8192,
+            "global_batch_size": 64,
+        },
+        "offers": [H100_RENTED, A100_RENTED],
+        "site": "us-iowa",
+    }
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    plan = "offer=1,tp=2,dp=8,mbs=1"
+    asked = [
+        "simulate",
+        str(tmp_path / "job.json"),
+        "--plan",
+        plan,
+        "--calibration",
+        str(file),
+        "--no-sensitivities",
+    ]
+    assert main([*asked, "--json", "--quiet"]) == OK
+    told = " ".join(json.loads(capsys.readouterr().out)["warnings"])
+    assert "Constants are calibrated: 3 from 16 configurations in steps.csv (2026-05-01" in told
+    assert parse_job({**job, "calibration": file.name}, folder=tmp_path).calibration == answer.calibration
+    assert (
+        main(["goodput", "--job", str(tmp_path / "job.json"), "--plan", plan, "--calibration", str(file)])
+        == OK
+    )
+    assert "Constants are calibrated" in capsys.readouterr().out
+
+
+def test_a_sweep_takes_a_calibration_and_says_so(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = {
+        "job": {
+            "workload": {
+                "model": "llama-3.1-8b",
+                "tokens": 5e10,
+                "sequence_length": 8192,
+                "global_batch_size": 64,
+            },
+            "offers": [H100_RENTED],
+            "site": "us-iowa",
+            "search": {"micro_batch_sizes": [1], "tensor_parallel": [2], "pipeline_parallel": [1]},
+        },
+        "num_gpus": [16],
+        "checkpoint_schemes": ["async"],
+    }
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(sweep))
+
+    def step_s(*options: str) -> float:
+        assert main(["sweep", str(path), "--json", "--quiet", *options]) == OK
+        return float(json.loads(capsys.readouterr().out)["rows"][0]["step_time_s"])
+
+    assert step_s("--calibration", str(file)) > 1.1 * step_s()
+    assert main(["sweep", str(path), "--quiet", "--calibration", str(file)]) == OK
+    assert "With the constants of" in capsys.readouterr().out
+
+
+def test_validation_says_where_the_constants_were_fitted_on_the_very_rows(
+    tmp_path: Path, rows: Rows, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["validate", "--quiet", "--calibration", str(file), "--measured"]
+    assert main([*asked, str(written(tmp_path, rows))]) == OK
+    assert "fitted on these very rows" in " ".join(capsys.readouterr().out.split())
+    assert main([*asked, str(written(tmp_path, rows[:2]))]) == OK
+    assert "fitted on these" not in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_missing_calibration_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = Path(__file__).parents[3] / "examples" / "bloom-176b.yaml"
+    absent = str(tmp_path / "no.yaml")
+    assert (
+        main(["simulate", str(example), "--plan", "tp=4,pp=12,dp=8", "--calibration", absent]) == BROKEN_INPUT
+    )
+    assert "cannot be read" in capsys.readouterr().err
+    assert main(["validate", "--measured", str(EXAMPLE), "--calibration", str(EXAMPLE)]) == BROKEN_INPUT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "exactly one of"),
+        (["--device", "--measured", "x.csv"], "exactly one of"),
+        (["--measured", "x.csv", "--output", "out.txt"], "must end in .yaml"),
+        (["--measured", "x.csv", "--output", "out.csv"], "must end in .yaml"),
+        (["--measured", "x.csv"], "cannot be read"),
+        (["--kernels", "x.csv"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", *arguments]) == BROKEN_INPUT
+    assert message in capsys.readouterr().err
+
+
+def test_a_goodput_of_numbers_takes_no_calibration(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["goodput", "--mtbf-s", "10980", "--calibration", str(file)]) == BROKEN_INPUT
+    assert "--calibration needs --job" in capsys.readouterr().err
+
+
+def test_the_text_of_a_file_says_what_it_is(answer: CalibrationAnswer) -> None:
+    text = calibration_text(answer.calibration)
+    assert text.startswith("# Constants of a cluster")
+    assert "schema_version: 1" in text

@@ -1,0 +1,291 @@
+"""Is the command line what people expect? Help, examples, completion, colours, verbosity, interrupts, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from planner.cli import commands as cli
+from planner.cli import exit_codes
+from planner.cli.completion import SHELLS, VARIABLE
+from planner.cli.help import CODES, SECTIONS
+from simulator.catalog import Kind, names
+
+ROOT = Path(__file__).parents[3]
+BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
+PLAN = "tp=4,pp=12,dp=8,mbs=2,recompute=full"
+SWEEP = """\
+job: {workload: {model: llama-3.1-8b, tokens: 5e10, sequence_length: 8192, global_batch_size: 64},
+      offers: [{accelerator: h100-sxm5-80gb, num_gpus: 16, rent_usd_per_gpu_hour: 2.5}], site: us-iowa}
+num_gpus: [16, 32, 64]
+checkpoint_schemes: [async]
+"""
+
+
+def commands(
+    group: click.Group = cli.commands, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+COMMANDS = dict(commands())
+LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
+
+
+def examples_of(command: click.Command) -> list[str]:
+    return [
+        line.strip() for line in (command.epilog or "").splitlines() if line.strip().startswith("capplan ")
+    ]
+
+
+class TestHelp:
+    @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+    def test_every_command_says_what_it_does_and_has_examples(
+        self, path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        command = COMMANDS[path]
+        assert command.short_help
+        assert cli.main([*path, "--help"]) == 0
+        out = capsys.readouterr().out
+        assert "Examples:\n" in out
+        assert f"capplan {' '.join(path)}" in out.partition("Examples:")[2]
+        assert max(len(line) for line in out.splitlines()) <= cli.WIDTH
+        assert "\\b" not in out
+
+    @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+    def test_examples_are_accepted_by_the_command(self, path: tuple[str, ...]) -> None:
+        for line in examples_of(LEAVES[path]):
+            words = shlex.split(line.partition(" > ")[0], comments=True)
+            assert tuple(words[1 : 1 + len(path)]) == path
+            LEAVES[path].make_context("capplan", words[1 + len(path) :])  # raises where options are wrong
+
+    @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+    def test_every_option_has_help(self, path: tuple[str, ...]) -> None:
+        options = [each for each in LEAVES[path].params if isinstance(each, click.Option)]
+        assert [option.name for option in options if not option.help] == []
+
+    def test_the_first_page_lists_every_command_under_a_heading(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["--help"]) == 0
+        out = capsys.readouterr().out
+        headings = [heading for heading, _ in SECTIONS]
+        positions = [out.index(f"\n{heading}:\n") for heading in headings]
+        assert positions == sorted(positions)
+        named = {name for _, group in SECTIONS for name in group}
+        assert set(cli.commands.commands) <= named
+        assert all(f"\n  {name} " in out for name in cli.commands.commands)
+
+
+class TestExitCodes:
+    def test_the_first_page_and_the_page_on_exit_codes_have_those_of_the_program(self) -> None:
+        codes = {code for code in vars(exit_codes).values() if isinstance(code, int)}
+        page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+        assert {int(code) for code in re.findall(r"^  (\d+) ", CODES, re.MULTILINE)} == codes
+        assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == codes
+
+
+class TestCompletion:
+    @pytest.mark.parametrize("shell", SHELLS)
+    def test_the_script_of_a_shell_names_the_program(
+        self, shell: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["completion", shell]) == 0
+        out = capsys.readouterr().out
+        assert "capplan" in out
+        assert f"{VARIABLE}={shell}_complete" in out
+
+    @staticmethod
+    def completed(words: str, position: int) -> list[str]:
+        environment = {
+            **os.environ,
+            VARIABLE: "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(position),
+        }
+        code = "import sys; from planner.cli.commands import main; sys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    def test_commands_options_choices_and_names_are_completed(self) -> None:
+        assert self.completed("capplan ti", 1) == ["timeline"]
+        assert "--replay" in self.completed("capplan timeline --re", 2)
+        assert self.completed("capplan recommend job.yaml --format p", 4) == ["parquet"]
+        assert self.completed("capplan catalog accelerators h200", 3) == [
+            name for name in names(Kind.ACCELERATORS) if name.startswith("h200")
+        ]
+
+
+def on_a_terminal(*arguments: str, **variables: str) -> bytes:
+    """Runs a command with a terminal as its output and returns what is shown."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "planner.cli", *arguments],
+        cwd=ROOT,
+        env={
+            **{name: text for name, text in os.environ.items() if name != "NO_COLOR"},
+            "TERM": "xterm",
+            **variables,
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65_536):
+            shown += chunk
+    except OSError:  # the other end is closed: Linux says so by an error
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait() == 0
+    return shown
+
+
+class TestColours:
+    COMMAND = ("goodput", "--mtbf-s", "10980", "--stall-s", "5", "--replications", "20")
+    COLOUR = re.compile(rb"\x1b\[[0-9;]*3[1-7]")
+
+    def test_a_terminal_gets_them(self) -> None:
+        assert self.COLOUR.search(on_a_terminal(*self.COMMAND))
+
+    def test_no_color_turns_them_off(self) -> None:
+        assert not self.COLOUR.search(on_a_terminal(*self.COMMAND, NO_COLOR="1"))
+
+    def test_a_pipe_gets_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main([*self.COMMAND]) == 0
+        assert "\x1b" not in capsys.readouterr().out
+
+
+class TestProgress:
+    def test_verbose_tells_every_stage_on_stderr_and_leaves_stdout_to_the_answer(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["simulate", BLOOM, "--plan", PLAN, "--verbose", "--no-sensitivities", "--json"]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out)["is_feasible"]
+        assert re.fullmatch(r"\[ +\d+\.\d s\] simulating the plan \(0\)\n", err)
+
+    def test_the_line_of_a_terminal_has_rate_and_remaining_time(self) -> None:
+        import io
+
+        from rich.console import Console
+
+        from planner.cli.progress_line import progress_line
+        from studies.progress import Progress
+
+        stream = io.StringIO()
+        with progress_line(Console(file=stream, force_terminal=True, width=150)) as report:
+            for done in (0, 1_000, 2_000, 3_000):
+                report(Progress(stage="searching", num_done=done, num_total=4_000))
+        assert re.search(r"[\d,]+/s", stream.getvalue())
+        assert re.search(r"1\.00 s left", stream.getvalue())
+
+    def test_a_new_stage_begins_anew(self) -> None:
+        import io
+
+        from rich.console import Console
+
+        from planner.cli.progress_line import progress_line
+        from studies.progress import Progress
+
+        stream = io.StringIO()
+        with progress_line(Console(file=stream, force_terminal=True, width=150)) as report:
+            report(Progress(stage="first", num_done=4_000, num_total=4_000))
+            report(Progress(stage="second", num_done=0, num_total=10))
+        assert "0/10" in stream.getvalue()
+
+    @pytest.mark.parametrize(
+        "path", [("simulate",), ("sweep",), ("validate",), ("compare",), ("study", "run")]
+    )
+    def test_what_takes_long_can_be_quiet_or_verbose(self, path: tuple[str, ...]) -> None:
+        options = {option for parameter in LEAVES[path].params for option in parameter.opts}
+        assert {"--quiet", "--verbose"} <= options
+
+
+class TestClosedStreams:
+    @staticmethod
+    def closing(stream: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = shlex.join([sys.executable, "-m", "planner.cli", *arguments])
+        shell = ["/bin/sh", "-c", f"{command} {stream}"]
+        return subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    def test_an_answer_that_nobody_wants_is_no_error(self) -> None:
+        done = self.closing(">&-", "catalog")
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_an_answer_does_without_progress(self) -> None:
+        done = self.closing("2>&-", "simulate", BLOOM, "--plan", PLAN, "--json")
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["is_feasible"]
+
+    def test_a_refusal_has_its_code(self) -> None:
+        assert self.closing(">&- 2>&-", "simulate", BLOOM, "--plan", "tp=x").returncode == 2
+
+
+class TestInterrupts:
+    def test_a_sweep_keeps_the_rows_until_then(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        from planner.sweep import table as sweep_table
+
+        file, rows = tmp_path / "sweep.yaml", tmp_path / "rows.csv"
+        file.write_text(SWEEP, encoding="utf-8")
+        made, kept = sweep_table.point_rows, []
+
+        def interrupted(*arguments: object) -> object:
+            kept.append(made(*arguments))  # type: ignore[arg-type]
+            if len(kept) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return kept[-1]
+
+        monkeypatch.setattr(sweep_table, "point_rows", interrupted)
+        assert cli.main(["sweep", str(file), "--output", str(rows), "--json"]) == 130
+        out, err = capfd.readouterr()
+        assert [row["num_gpus"] for row in json.loads(out)["rows"]] == [16, 32]
+        assert len(rows.read_text(encoding="utf-8").splitlines()) == 3
+        assert "what was evaluated will be shown" in err
+
+    def test_what_keeps_nothing_says_so(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("planner.one_design.simulate_plan", interrupted)
+        assert cli.main(["simulate", BLOOM, "--plan", PLAN]) == 130
+        out, err = capsys.readouterr()
+        assert (out, err.strip()) == ("", "Error: interrupted; nothing is kept")
+
+    def test_a_study_says_how_it_goes_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def interrupted(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("planner.study.durable.run_study_of", interrupted)
+        assert cli.main(["study", "run", BLOOM, "--store", str(tmp_path), "--no-tracking"]) == 130
+        assert "capplan study resume goes on with what was simulated" in capsys.readouterr().err

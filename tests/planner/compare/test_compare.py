@@ -1,0 +1,462 @@
+"""Does a comparison find every difference, and do the causes sum to the whole?"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from planner import recommend, simulate_plan
+from planner.cli import commands as cli
+from planner.cli.output import rendered
+from planner.compare.comparison import Comparison, compare
+from planner.compare.inputs import differences, with_input
+from planner.compare.page import comparison_page
+from planner.compare.sides import Side, read_side
+from planner.compare.view import figure_rows, show_comparison
+from planner.input.plan_input import plan_of
+from planner.output import SINGLE_FIGURES
+from planner.study.durable import run_study_of
+from simulator.domain.job import Job
+from simulator.errors import InputError, StudyError
+from studies.files.store import StudyStore
+from tests.support import A100_RENTED, H100_BOUGHT, H100_RENTED, job_with
+
+ROOT = Path(__file__).parents[3]
+BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
+PLAN = {"tp": 2, "dp": 16, "recompute": "full"}
+
+
+def side(job: Job, plan: dict[str, object] | None = None, name: str = "side") -> Side:
+    return Side(name=name, job=job, plan=plan_of(job, {**PLAN, **(plan or {})})[0])
+
+
+def values_of(found: Comparison, metric: str) -> tuple[float, float]:
+    (row,) = [row for row in found.metrics if row.metric == metric]
+    first, second = row.values
+    assert first is not None
+    assert second is not None
+    return first, second
+
+
+CASES: dict[str, tuple[Job, Job, dict[str, object]]] = {
+    "several inputs": (
+        job_with(limits={"budget_usd": 1e6}),
+        job_with(
+            {**H100_RENTED, "rent_usd_per_gpu_hour": 3.0},
+            workload={"tokens": 8e10},
+            site="sweden",
+            limits={"budget_usd": 2e6},
+        ),
+        {},
+    ),
+    "bought instead of rented": (job_with(), job_with(H100_BOUGHT), {}),
+    "another design": (job_with(), job_with(workload={"tokens": 8e10}), {"tp": 4, "dp": 4}),
+    "another accelerator": (job_with(H100_RENTED), job_with(A100_RENTED, site="sweden"), {}),
+    "another model": (job_with(), job_with(workload={"model": "llama-2-13b"}), {}),
+    "other failures": (
+        job_with(),
+        job_with(reliability={"preset": "typical", "failures_per_1000_node_days": 30}),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_causes_interaction_and_design_sum_to_the_difference_of_every_figure(name: str) -> None:
+    first, second, plan = CASES[name]
+    found = compare([side(first), side(second, plan)])
+    (explained,) = found.explanations
+    for metric in SINGLE_FIGURES:
+        before, after = values_of(found, metric)
+        parts = [*(cause.effects for cause in explained.causes), explained.interaction, explained.design]
+        total = sum(part.get(metric, 0.0) for part in parts)
+        # Parts that only rounding makes are left out.
+        assert total == pytest.approx(after - before, abs=1e-9 * abs(before))
+        assert explained.total[metric] == after - before
+
+
+def test_a_price_alone_changes_the_rent_by_its_share_and_nothing_else() -> None:
+    dear = job_with({**H100_RENTED, "rent_usd_per_gpu_hour": 3.0})
+    found = compare([side(job_with()), side(dear)])
+    (explained,) = found.explanations
+    (cause,) = explained.causes
+    assert cause.input == "offers[h100-sxm5-80gb].price"
+    rent_usd = values_of(found, "cost_parts_usd.rent_usd")[0]
+    # 2.5 dollars became 3.0.
+    assert cause.effects["cost_parts_usd.rent_usd"] == pytest.approx(0.2 * rent_usd, rel=1e-9)
+    assert "time_to_train_days" not in cause.effects
+    assert explained.interaction.get("cost_usd", 0.0) == pytest.approx(0.0, abs=1e-6)
+    assert explained.design == {}
+
+
+def test_figures_are_those_of_the_simulation_of_each_plan() -> None:
+    first, second = job_with(), job_with(site="sweden")
+    found = compare([side(first), side(second)])
+    for position, job in enumerate((first, second)):
+        design = simulate_plan(job, PLAN, with_sensitivities=False).design
+        assert design is not None
+        for metric in SINGLE_FIGURES:
+            assert values_of(found, metric)[position] == getattr(design, metric)
+
+
+def test_two_inputs_that_multiply_have_an_interaction() -> None:
+    found = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}, site="sweden"))])
+    (explained,) = found.explanations
+    effects = {cause.input: cause.effects for cause in explained.causes}
+    operation = "carbon_parts_kgco2e.operational_kgco2e"
+    before, after = values_of(found, operation)
+    # Twice the tokens, and the grid of Sweden: carbon is energy times the factor of the grid.
+    grid = 1.0 + effects["site"][operation] / before
+    energy = 1.0 + effects["workload.tokens"][operation] / before
+    assert after == pytest.approx(before * grid * energy, rel=1e-6)
+    assert explained.interaction[operation] == pytest.approx(before * (grid - 1.0) * (energy - 1.0), rel=1e-6)
+
+
+def test_inputs_that_only_choose_are_marked_and_cause_nothing() -> None:
+    tight = job_with(
+        {**H100_RENTED, "num_gpus": {"min": 16, "max": 32}},
+        limits={"budget_usd": 1e6},
+        objectives=["cost", "carbon"],
+    )
+    found = compare([side(job_with()), side(tight)])
+    marked = {row.input: row.decides_choice_only for row in found.inputs}
+    assert marked == {
+        "limits.budget_usd": True,
+        "objectives": True,
+        "offers[h100-sxm5-80gb].num_gpus": True,
+    }
+    assert found.explanations[0].causes == ()
+    assert "Those marked as choice only" in comparison_page(found)
+    other = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}))])
+    assert "marked" not in comparison_page(other)
+    assert "marked" not in rendered(lambda console: show_comparison(other, console))
+
+
+def test_changes_of_figures_have_a_sign_where_there_is_one() -> None:
+    found = compare([side(job_with()), side(job_with(workload={"tokens": 1e11}))])
+    before, after = values_of(found, "cost_usd")
+    rows = {name: text for name, _, text in figure_rows(found, ["cost_usd", "peak_power_w"])}
+    assert rows["cost"].endswith(f"  +{100.0 * (after / before - 1.0):.1f} %")
+    assert rows["peak power"].endswith("  0.0 %")
+
+
+def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() -> None:
+    found = compare([side(job_with(H100_RENTED)), side(job_with(A100_RENTED))])
+    rows = {row.input: row.values for row in found.inputs}
+    assert rows["offers[h100-sxm5-80gb]"] == ("on offer", "not on offer")
+    assert rows["offers[a100-sxm4-80gb]"] == ("not on offer", "on offer")
+    (explained,) = found.explanations
+    assert any("h100-sxm5-80gb is not on offer there" in note for note in explained.notes)
+    assert explained.design["time_to_train_days"] == explained.total["time_to_train_days"]
+
+
+def test_offers_are_matched_by_name_not_by_place() -> None:
+    first, second = job_with(H100_RENTED, A100_RENTED), job_with(A100_RENTED, H100_RENTED)
+    assert differences(first, second) == []
+    found = compare([side(first, {"offer": 0}), side(second, {"offer": 1})])
+    assert all(row.is_same for row in found.decisions)
+    assert set(found.explanations[0].total.values()) == {0.0}
+
+
+RESERVED = {**H100_RENTED, "rent_usd_per_gpu_hour": 1.5, "commitment_days": 365}
+
+
+def test_of_several_offers_with_one_accelerator_each_is_matched_with_its_own() -> None:
+    cheaper = {**H100_RENTED, "rent_usd_per_gpu_hour": 2.0}
+    first, second = job_with(RESERVED, H100_RENTED), job_with(RESERVED, cheaper)
+    assert [each.name for each in differences(first, second)] == ["offers[h100-sxm5-80gb #2].price"]
+    found = compare([side(first, {"offer": 1}), side(second, {"offer": 1})])
+    (explained,) = found.explanations
+    (cause,) = explained.causes
+    assert cause.input == "offers[h100-sxm5-80gb #2].price"
+    # 2.5 dollars became 2.0; nothing is committed.
+    assert cause.effects["cost_usd"] == pytest.approx(-0.2 * values_of(found, "cost_usd")[0], rel=1e-9)
+    assert explained.interaction.get("cost_usd", 0.0) == pytest.approx(0.0, abs=1e-6)
+    assert explained.design == {}
+
+
+def test_which_of_several_offers_a_design_takes_is_a_decision() -> None:
+    job = job_with(RESERVED, H100_RENTED)
+    found = compare([side(job, {"offer": 0}), side(job, {"offer": 1})])
+    row = found.decisions[0]
+    assert (row.decision, row.is_same) == ("offer", False)
+    assert row.values == (
+        "h100-sxm5-80gb #1, rent 1.5 USD/GPU-hour",
+        "h100-sxm5-80gb #2, rent 2.5 (2 to 4) USD/GPU-hour",
+    )
+    assert found.explanations[0].causes == ()
+    alone = compare([side(job_with(H100_RENTED, A100_RENTED), {"offer": 0}), side(job_with())])
+    assert "offer" not in [row.decision for row in alone.decisions]
+
+
+def test_a_second_offer_that_only_one_side_has_is_counted_and_said() -> None:
+    both, one = job_with(RESERVED, H100_RENTED), job_with(RESERVED)
+    (found,) = differences(both, one)
+    assert (found.name, found.before, found.after) == ("offers[h100-sxm5-80gb]", "2 offers", "1 offer")
+    assert with_input(both, found, one).offers == one.offers
+    (back,) = differences(one, both)
+    assert with_input(one, back, both).offers == both.offers
+    (explained,) = compare([side(both, {"offer": 1}), side(one, {"offer": 0})]).explanations
+    assert any("there are fewer offers of h100-sxm5-80gb there" in note for note in explained.notes)
+
+
+def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_whole() -> None:
+    # 40 heads do not split into sixteen.
+    found = compare(
+        [
+            side(job_with(), {"tp": 16, "dp": 2}),
+            side(job_with(workload={"model": "llama-2-13b"}), {"tp": 4, "dp": 8}),
+        ]
+    )
+    (explained,) = found.explanations
+    assert explained.interaction == {}
+    assert any("cannot be run with the inputs of" in note for note in explained.notes)
+    assert explained.design["cost_usd"] == pytest.approx(explained.total["cost_usd"])
+
+
+def test_a_design_over_a_limit_is_named() -> None:
+    found = compare([side(job_with()), side(job_with(limits={"budget_usd": 10.0}), name="tight")])
+    assert any(warning.startswith("tight breaks a limit: ") for warning in found.warnings)
+
+
+def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
+    answer = recommend(
+        job_with(limits={"budget_usd": 10.0}), tracking=False, with_report=False, output=tmp_path / "none"
+    )
+    assert answer.infeasibility is not None
+    none = read_side(str(tmp_path / "none"), StudyStore(tmp_path))
+    note = compare([side(job_with()), none]).warnings[0]
+    assert note.startswith(f"{tmp_path / 'none'} has no design: its limits cannot be kept. budget_usd = 10 ")
+    assert note.endswith(answer.infeasibility.reasons[-1])
+
+
+def test_fewer_than_two_are_refused() -> None:
+    with pytest.raises(InputError, match="needs two or more"):
+        compare([side(job_with())])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study, and the folder of an answer."""
+    place = tmp_path_factory.mktemp("compared")
+    recommend(job_with(name="cheap"), tracking=False, with_report=False, output=place / "answer")
+    run_study_of(job_with(name="green", site="sweden"), store=StudyStore(place / "studies"))
+    return place
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    """Two answers to jobs that differ in the price and in how many GPUs may be taken."""
+    place, store = tmp_path_factory.mktemp("grown"), StudyStore()
+    few = {**H100_RENTED, "num_gpus": {"min": 16, "max": 32}, "rent_usd_per_gpu_hour": 2.5}
+    more = {**H100_RENTED, "num_gpus": {"min": 16, "max": 64}, "rent_usd_per_gpu_hour": 3.0}
+    for name, offer in (("few", few), ("more", more)):
+        job = job_with(offer, objectives=["time_to_train", "cost"], preference={"time_to_train": 2.0})
+        recommend(job, tracking=False, with_report=False, output=place / name)
+    return compare([read_side(str(place / name), store) for name in ("few", "more")])
+
+
+class TestChoices:
+    def test_an_input_that_only_chooses_is_told_by_the_design_that_it_chooses(
+        self, grown: Comparison
+    ) -> None:
+        (explained,) = grown.explanations
+        assert explained.design["time_to_train_days"] < 0.0
+        chosen = {cause.input: cause for cause in explained.choices}
+        # Time counts for more than cost, so that more GPUs are taken once they can be had. A price multiplies the cost of
+        # every design alike, so that it chooses none.
+        gpus = chosen["offers[h100-sxm5-80gb].num_gpus"]
+        assert gpus.effects["time_to_train_days"] == explained.total["time_to_train_days"]
+        assert gpus.note.startswith("alone, it chooses 64 x h100-sxm5-80gb")
+        assert chosen["offers[h100-sxm5-80gb].price"].effects == {}
+
+    def test_choices_and_what_inputs_choose_together_sum_to_the_other_design(self, grown: Comparison) -> None:
+        (explained,) = grown.explanations
+        for metric in SINGLE_FIGURES:
+            parts = [*(cause.effects for cause in explained.choices), explained.choice_interaction]
+            before, _ = values_of(grown, metric)
+            # Parts that only rounding makes are left out.
+            assert sum(part.get(metric, 0.0) for part in parts) == pytest.approx(
+                explained.design.get(metric, 0.0), abs=1e-9 * abs(before)
+            )
+        # The other design costs more the dearer a GPU is: 0.5 of 2.5 USD, for what the number alone makes.
+        (gpus,) = [cause for cause in explained.choices if cause.effects]
+        alone_usd, together_usd = (part["cost_usd"] for part in (gpus.effects, explained.choice_interaction))
+        assert together_usd == pytest.approx(0.2 * alone_usd, rel=1e-6)
+
+    def test_the_terminal_names_the_input_that_chooses(self, grown: Comparison) -> None:
+        text = rendered(lambda console: show_comparison(grown, console))
+        assert re.search(r"another design by GPUs of h100-sxm5-80gb +-", text)
+        assert "  another design  " not in text
+
+    def test_inputs_that_choose_only_together_are_named(self, tmp_path: Path) -> None:
+        # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
+        # with either, and not with both.
+        asked = {"objectives": ["time_to_train", "cost"], "preference": {"time_to_train": 2.0}}
+        first = recommend(job_with(**asked), tracking=False, with_report=False, output=tmp_path / "first")
+        assert first.best is not None
+        dear = {**H100_RENTED, "rent_usd_per_gpu_hour": {"low": 2.0, "mid": 2.51, "high": 4.0}}
+        tight = {"budget_usd": first.best.cost_usd * 1.002}
+        recommend(
+            job_with(dear, limits=tight, **asked),
+            tracking=False,
+            with_report=False,
+            output=tmp_path / "other",
+        )
+        sides = [read_side(str(tmp_path / name), StudyStore()) for name in ("first", "other")]
+        (explained,) = compare(sides).explanations
+        assert all(cause.effects == {} for cause in explained.choices)
+        assert explained.choice_interaction["time_to_train_days"] == explained.total["time_to_train_days"]
+        assert explained.total["time_to_train_days"] > 0.0
+        together = "chosen only with limits: budget and price of h100-sxm5-80gb"
+        assert any(note.endswith(together) for note in explained.notes)
+
+    def test_a_given_design_is_nobodys_choice(self) -> None:
+        found = compare([side(job_with()), side(job_with(H100_BOUGHT))])
+        assert found.explanations[0].choices == ()
+
+    def test_an_accelerator_that_is_on_offer_on_one_side_only_chooses(self, tmp_path: Path) -> None:
+        cheap = {**A100_RENTED, "rent_usd_per_gpu_hour": 0.5}
+        for name, offers in (("one", [H100_RENTED]), ("both", [H100_RENTED, cheap])):
+            recommend(
+                job_with(*offers, objectives=["cost"]),
+                tracking=False,
+                with_report=False,
+                output=tmp_path / name,
+            )
+        sides = [read_side(str(tmp_path / name), StudyStore()) for name in ("one", "both", "one")]
+        there, back = compare(sides[:2]), compare(sides[1:])
+        for found in (there, back):
+            ((cause,), total) = found.explanations[0].choices, found.explanations[0].total
+            assert cause.input == "offers[a100-sxm4-80gb]"
+            assert cause.effects["cost_usd"] == pytest.approx(total["cost_usd"], rel=1e-12)
+        assert there.explanations[0].total["cost_usd"] == -back.explanations[0].total["cost_usd"]
+        assert there.explanations[0].total["cost_usd"] < 0.0
+
+
+def test_the_interval_between_saves_is_the_one_that_is_used() -> None:
+    found = compare([side(job_with()), side(job_with(), {"checkpoint_scheme": "none"})])
+    (row,) = [row for row in found.decisions if row.decision == "checkpoint_interval_s"]
+    design = simulate_plan(job_with(), PLAN, with_sensitivities=False).design
+    assert design is not None
+    assert row.values[0] is not None
+    assert float(row.values[0]) == pytest.approx(design.checkpoint_interval_s, rel=1e-3)
+    assert row.values[1] == "never"
+
+
+class TestSides:
+    def test_a_study_and_an_answer_are_compared_by_their_recommendations(self, folder: Path) -> None:
+        store = StudyStore(folder / "studies")
+        (study,) = store.paths()
+        sides = [read_side(str(folder / "answer"), store), read_side(study.stem, store)]
+        found = compare(sides)
+        for position, one in enumerate(sides):
+            assert one.recorded is not None
+            assert values_of(found, "cost_usd")[position] == pytest.approx(one.recorded.cost_usd, rel=1e-9)
+        assert [row.input for row in found.inputs] == ["site"]
+        assert [[grid.words for grid in grids] for grids in found.grids] == [
+            ["combustion, 2020"],
+            ["life cycle, 2025"],
+        ]
+        (warning,) = found.warnings
+        assert warning.startswith("Grids are counted by unlike conventions")
+        assert "A2: OWID and Ember" in rendered(lambda console: show_comparison(found, console))
+
+    @pytest.mark.parametrize("name", ["answer/recommendation.json", "answer/job.json"])
+    def test_files_of_an_answer_are_read_as_what_they_are(self, name: str, folder: Path) -> None:
+        one = read_side(str(folder / name), StudyStore(folder))
+        assert one.job.name == "cheap"
+        assert one.plan is not None
+
+    def test_an_answer_without_its_job_is_refused(self, folder: Path, tmp_path: Path) -> None:
+        copy = tmp_path / "recommendation.json"
+        copy.write_bytes((folder / "answer" / "recommendation.json").read_bytes())
+        with pytest.raises(InputError, match="is missing: an answer is compared with the job"):
+            read_side(str(copy), StudyStore(folder))
+
+    def test_what_is_no_answer_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "recommendation.json").write_text('{"recommendation": 1}', encoding="utf-8")
+        with pytest.raises(InputError, match="is no answer of this version"):
+            read_side(str(tmp_path), StudyStore(tmp_path))
+
+    def test_an_unknown_study_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(StudyError, match="there is no such study"):
+            read_side("nobody", StudyStore(tmp_path))
+
+    @pytest.mark.parametrize(
+        ("plan", "message"),
+        [
+            ("tp=3,pp=12", "must divide num_heads"),
+            ("tp=4,dp=8,num_gpus=33", "must equal num_gpus"),
+            ("tp=x", "must be a whole number"),
+            ("tp", "tp"),
+        ],
+    )
+    def test_a_plan_that_cannot_be_run_is_refused_with_its_reason(self, plan: str, message: str) -> None:
+        with pytest.raises(InputError, match=message) as caught:
+            read_side(f"{BLOOM}@{plan}", StudyStore())
+        # One of several sides: the message says which.
+        assert str(caught.value).startswith(f"{BLOOM}@{plan}: ")
+
+
+class TestCommand:
+    SIDES = (f"{BLOOM}@tp=4,pp=12,dp=8,mbs=2,recompute=full", f"{BLOOM}@tp=8,pp=6,dp=8,mbs=2,recompute=full")
+
+    def test_the_json_reads_back_and_has_every_figure(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["compare", *self.SIDES, "--json"]) == 0
+        found = Comparison.model_validate(json.loads(capsys.readouterr().out))
+        assert found.sides == self.SIDES
+        assert {row.metric for row in found.metrics} >= set(SINGLE_FIGURES)
+        assert found.schema_version == 1
+
+    def test_the_terminal_shows_sides_designs_figures_and_causes(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["compare", *self.SIDES]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "Compared: A, B"
+        assert "  All inputs are the same." in lines
+        assert any(re.match(r"  tensor parallel +4 +8", line) for line in lines)
+        assert any(line.startswith("  another design") for line in lines)
+        assert max(len(line) for line in lines) <= cli.WIDTH
+
+    def test_the_page_opens_offline_and_holds_the_figures(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "page.html"
+        for _ in range(2):  # an older page is replaced
+            assert cli.main(["compare", *self.SIDES, "--html", str(file)]) == 0
+        text = file.read_text(encoding="utf-8")
+        assert re.findall(r"<(?:script|link|img|iframe)|(?:src|href)=|url\(", text) == []
+        assert "http" not in text
+        (shown,) = re.findall(r"time to train +(\S+ days)", capsys.readouterr().out)[:1]
+        assert f">{shown}<" in text
+
+    def test_another_page_is_never_overwritten(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "page.html"
+        file.write_text("<p>precious</p>", encoding="utf-8")
+        assert cli.main(["compare", *self.SIDES, "--html", str(file)]) == 2
+        assert file.read_text(encoding="utf-8") == "<p>precious</p>"
+        assert "is no comparison of capplan" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("place", "rule"),
+        [("/proc/page.html", "the folder /proc cannot be written to"), ("/dev/zero", "is no comparison")],
+    )
+    def test_a_page_that_cannot_be_written_is_refused_before_anything_is_shown(
+        self, place: str, rule: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(["compare", *self.SIDES, "--html", place]) == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"--html = {place}: " in shown.err
+        assert rule in shown.err
+
+    def test_one_side_is_not_enough(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["compare", BLOOM]) == 2
+        assert "give two or more of" in capsys.readouterr().err

@@ -1,0 +1,408 @@
+"""Are the names of frameworks and models known however they are spelt, and are other networks left out?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.measured.cells.told import CannotModelError
+from planner.measured.frameworks.names import spelt
+from planner.measured.frameworks.releases import exact_month, published_year, release_month, release_year
+from planner.measured.rows import Unmodelled
+from planner.measured.software.framework_habits import habits_of
+from planner.measured.unmodelled import refuse_unlike_a_decoder
+from planner.measured.workload.model_names import known_shape, norms_heads, ties_embeddings
+from simulator import catalog
+from tests.planner.measured_rows import KORTHIKANTI_22B, LLAMA_405B, RUN, simulated_row, the_row
+
+
+class TestFrameworks:
+    @pytest.mark.parametrize(
+        ("written", "spelling"),
+        [
+            *(
+                (name, "Megatron-DeepSpeed")
+                for name in (
+                    "Megatron DeepSpeed",
+                    "Megatron_DeepSpeed",
+                    "Megatron/DeepSpeed",
+                    "Megatron + DeepSpeed",
+                    "Megatron-LM with DeepSpeed",
+                    "DeepSpeed-Megatron",
+                )
+            ),
+            *(
+                (name, "Megatron-LM")
+                for name in ("Megatron LM", "Megatron_LM", "Megatron", "NVIDIA Megatron")
+            ),
+            ("Megatron LM 2021", "Megatron-LM 2021"),
+            ("Megatron (2021)", "Megatron-LM (2021)"),
+            ("Megatron-style", "Megatron-LM-style"),
+            ("Megatron Bridge 25.09", "Megatron-Bridge 25.09"),
+            ("NeMo Megatron_Bridge", "NeMo Megatron-Bridge"),
+            ("megatron core 0.12", "Megatron-Core 0.12"),
+            ("GPT NeoX", "GPT-NeoX"),
+            ("Intern Evo", "InternEvo"),
+            ("Megatron-LM/DeepSpeed-Ulysses", "Megatron-LM/DeepSpeed-Ulysses"),
+            ("Megatron FSDP", "Megatron FSDP"),
+            ("NVIDIA NeMo Megatron 23.05", "NVIDIA NeMo Megatron 23.05"),
+        ],
+    )
+    def test_words_are_joined_as_their_authors_do(self, written: str, spelling: str) -> None:
+        assert spelt(written) == spelling
+
+    @pytest.mark.parametrize(
+        ("written", "hyphenated"),
+        [
+            ("Megatron + DeepSpeed", "Megatron-DeepSpeed"),
+            ("Megatron LM", "Megatron-LM"),
+            ("NeMo Megatron Bridge 25.09", "NeMo Megatron-Bridge 25.09"),
+        ],
+    )
+    def test_rows_have_the_same_habits_either_way(
+        self, tmp_path: Path, written: str, hyphenated: str
+    ) -> None:
+        changes = {"gpu": "A100-80GB", "seq_len": 2048, "zero_stage_or_fsdp": "", "recompute": "full"}
+        cells = {**LLAMA_405B, **changes}
+        row = simulated_row(tmp_path, {**cells, "framework": written})
+        assert row == simulated_row(tmp_path, {**cells, "framework": hyphenated})
+        assert row["attention"] == habits_of(hyphenated, "ampere", "bf16").attention
+
+
+class TestSources:
+    """Rows of one A100 node unless they say otherwise."""
+
+    EARLY: Mapping[str, object] = {**KORTHIKANTI_22B, "interconnect": "4x200G HDR InfiniBand"}
+
+    @pytest.mark.parametrize(
+        ("source", "attention"),
+        [
+            ("Megatron-LM (May 2022)", "unfused"),
+            ("MosaicML llm-foundry 2024", "flash-2"),
+            ("a blog", "flash"),
+        ],
+    )
+    def test_a_row_without_a_framework_has_that_of_its_source_and_tells_it(
+        self, tmp_path: Path, source: str, attention: str
+    ) -> None:
+        row = simulated_row(tmp_path, {**self.EARLY, "framework": "", "source": source})
+        assert row["attention"] == attention
+        assert "framework" in row["assumed"].split()
+
+    @pytest.mark.parametrize(
+        "framework", ["", "vTrain", "Megatron-LM", "Megatron-style", "Megatron + DeepSpeed"]
+    )
+    def test_rows_of_vtrain_have_its_habits_whatever_a_table_calls_them(
+        self, tmp_path: Path, framework: str
+    ) -> None:
+        told = {**self.EARLY, "vocab": 50257, "source": "VIA-Research/vTrain", "framework": framework}
+        one_node = simulated_row(tmp_path, told)
+        assert (one_node["kernel_launch"], one_node["vocabulary_size"]) == ("eager-2022", "50257")
+        nodes = simulated_row(tmp_path, {**told, "n_gpus": 64, "pp": 8})
+        assert (nodes["kernel_launch"], nodes["vocabulary_size"]) == ("eager-2022", "51200")
+        assert nodes["step_bytes"]  # those of DeepSpeed
+
+    def test_other_software_in_a_comparison_with_vtrain_stays_what_it_is(self, tmp_path: Path) -> None:
+        told = {**self.EARLY, "source": "compared with vTrain", "framework": "MosaicML Composer 2024"}
+        assert simulated_row(tmp_path, told)["attention"] == "flash-2"
+
+    @pytest.mark.parametrize(("stages", "launch"), [(1, "eager-2022"), (2, "blocking-2022")])
+    def test_hosts_of_deepspeed_wait_in_pipelines_only(
+        self, tmp_path: Path, stages: int, launch: str
+    ) -> None:
+        told = {**self.EARLY, "framework": "Megatron-DeepSpeed 2022", "n_gpus": 16, "pp": stages, "dp": ""}
+        assert simulated_row(tmp_path, {**told, "global_batch": 16})["kernel_launch"] == launch
+
+
+class TestReleasesThatNobodyNamed:
+    @pytest.mark.parametrize(
+        ("source", "reference", "year"),
+        [
+            ("Narayanan et al. SC'21 Table 2", "", 2021),
+            ("Megatron-LM README table, January 2021", "arXiv 2104.04473", 2021),
+            ("Jiang et al. 2024 (MegaScale), runs of 2023", "", 2023),
+            ("DGX Cloud recipes 24.11", "", 2024),
+            ("MegaScale", "arXiv 2402.15627", 2024),
+            ("MegaScale", "arXiv 2402.15627, seen 2026-01-03", 2024),
+            ("torchtitan", "benchmarks/llama3_h100_202412_torchtitan.md", 2024),
+            ("torchtitan", "docs/performance.md", None),
+            ("a table of 20480 tokens", "figure 2048", None),
+            ("", "", None),
+        ],
+    )
+    def test_a_publication_tells_its_year(self, source: str, reference: str, year: int | None) -> None:
+        assert published_year(source, reference) == year
+
+    def test_they_are_taken_as_of_the_year_of_their_publication_and_tell_it(self, tmp_path: Path) -> None:
+        cells = {**KORTHIKANTI_22B, "step_time_s": 10}
+        untold = simulated_row(tmp_path, {**cells, "framework": "Megatron-LM"})
+        told = simulated_row(tmp_path, {**cells, "framework": "Megatron-LM (2022)"})
+        assert "names no release; taken as of 2022" in untold["remarks"]
+        assert "names no release" not in told["remarks"]
+        assert {**untold, "remarks": ""} == {**told, "remarks": ""}
+
+    def test_a_release_that_is_named_counts_and_not_the_publication(self, tmp_path: Path) -> None:
+        cells = {**RUN, "tp": 2, "framework": "Megatron-LM 2023", "step_time_s": 10}
+        surveyed = simulated_row(tmp_path, {**cells, "source": "A survey of 2026"})
+        alone = simulated_row(tmp_path, cells)
+        assert "names no release" not in surveyed["remarks"]
+        names = ("group", "config_key")
+        assert {**surveyed, **dict.fromkeys(names, "")} == {**alone, **dict.fromkeys(names, "")}
+
+
+class TestReleaseNumbers:
+    @pytest.mark.parametrize(
+        ("name", "year"),
+        [
+            # Tags of NVIDIA/Megatron-LM: v1.0 April 2020, v2.5 August 2021, core_v0.4.0 December 2023, core_v0.12.0 May 2025.
+            ("Megatron-LM 1.1.5", 2020),
+            ("Megatron-LM v2.5", 2021),
+            ("Megatron-LM 3.0", 2022),
+            ("Megatron-Core 0.3.0", 2023),
+            ("Megatron-LM core_r0.8.0", 2024),
+            ("MCore v0.12.1", 2025),
+            ("Megatron-DeepSpeed v2.4", 2021),
+            # Tags of deepspeedai/DeepSpeed: v0.3.9 December 2020, v0.3.16 April 2021, v0.6.5 May 2022, v0.9.5 June 2023.
+            ("DeepSpeed 0.3.9", 2020),
+            ("DeepSpeed 0.3.16", 2021),
+            ("Megatron-DeepSpeed 0.6.5", 2022),
+            ("DeepSpeed 0.9.5 (ZeRO-3)", 2023),
+            ("DeepSpeed v0.18.4", 2026),
+            # Tags of NVIDIA/NeMo: v1.13.0 December 2022, v1.21.0 October 2023, v1.23.0 February 2024, v2.2.0 March 2025.
+            ("NeMo 1.13", 2022),
+            ("NeMo 1.21.0", 2023),
+            ("NeMo 1.23", 2024),
+            ("NVIDIA NeMo Framework 2.2.0", 2025),
+            # Tags of pytorch/torchtitan, EleutherAI/gpt-neox, mosaicml/llm-foundry, InternLM/InternEvo.
+            ("torchtitan v0.2.1", 2025),
+            ("torchtitan 0.2.2", 2026),
+            ("GPT-NeoX 2.0", 2023),
+            ("llm-foundry 0.4.0", 2023),
+            ("llm-foundry 0.5.0", 2024),
+            ("InternLM 0.2.0", 2023),
+            ("InternEvo 0.3.1", 2024),
+            # RELEASE.md of PyTorch: 2.1 October 2023, 2.2 January 2024, 2.10 January 2026.
+            ("PyTorch 2.1 FSDP", 2023),
+            ("PyTorch FSDP (torch 2.2.0+cu121)", 2024),
+            ("PyTorch 2.10", 2026),
+            ("torchtitan (PyTorch 2.7.0.dev20241125)", 2024),
+            # what runs on PyTorch counts, and what is called by a date does
+            ("DeepSpeed 0.9.5 (PyTorch 2.2)", 2023),
+            ("NeMo 25.02 (Megatron-Core 0.9)", 2025),
+            ("Megatron-LM 0.12 (2024)", 2024),
+            # no releases of a framework
+            ("Megatron-LM", None),
+            ("Megatron-LM 3", None),
+            ("NeMo 2.0.0rc1", None),
+            ("InternLM 2.5", None),
+            ("NeMo Automodel 0.2", None),
+            ("PyTorch FSDP2", None),
+            ("Llama 3.1 405B", None),
+        ],
+    )
+    def test_a_release_is_of_the_year_of_its_tag(self, name: str, year: int | None) -> None:
+        assert release_year(name) == release_year(name.lower()) == year
+
+    def test_a_year_alone_tells_no_month(self) -> None:
+        assert exact_month("torchtitan 2025") is None
+        assert release_month("torchtitan 2025") == (2025, 12)
+        assert exact_month("torchtitan v0.2.0") == release_month("torchtitan v0.2.0") == (2025, 10)
+
+    @pytest.mark.parametrize("named", ["Megatron-LM v2.5", "Megatron-LM 3.0", "Megatron-DeepSpeed 0.6.5"])
+    def test_a_survey_of_later_years_does_not_change_what_a_number_says(
+        self, tmp_path: Path, named: str
+    ) -> None:
+        cells = {**KORTHIKANTI_22B, "framework": named, "step_time_s": 10}
+        surveyed = simulated_row(tmp_path, {**cells, "source": "A survey of 2026"})
+        alone = simulated_row(tmp_path, cells)
+        assert "names no release" not in surveyed["remarks"]
+        names = ("group", "config_key")
+        assert {**surveyed, **dict.fromkeys(names, "")} == {**alone, **dict.fromkeys(names, "")}
+
+
+class TestMetas:
+    def test_fully_sharded_stages_keep_their_weights(self, tmp_path: Path) -> None:
+        # arXiv 2407.21783, section 3.3.2: "we do not reshard after forward computation".
+        row = simulated_row(tmp_path, {**LLAMA_405B, "zero_stage_or_fsdp": "FSDP"})
+        assert row == simulated_row(tmp_path, LLAMA_405B)
+        assert (row["zero_stage"], row["overlaps_gradient_sync"]) == ("2", "true")
+
+    @pytest.mark.parametrize(
+        ("changes", "stage"),
+        [
+            ({"zero_stage_or_fsdp": "distributed optimizer"}, "1"),
+            ({"zero_stage_or_fsdp": ""}, "1"),
+            ({"zero_stage_or_fsdp": "FSDP", "pp": 1, "dp": 1024, "global_batch": 4096}, "3"),
+            ({"zero_stage_or_fsdp": "zero3"}, "3"),
+        ],
+    )
+    def test_what_is_told_otherwise_holds(
+        self, tmp_path: Path, changes: Mapping[str, object], stage: str
+    ) -> None:
+        assert simulated_row(tmp_path, {**LLAMA_405B, **changes})["zero_stage"] == stage
+
+
+class TestModels:
+    @pytest.mark.parametrize(
+        ("written", "name"),
+        [
+            ("deepseek-ai/DeepSeek-V3-Base", "deepseek-v3"),
+            ("NVIDIA DeepSeek-V3", "deepseek-v3"),
+            ("DeepSeek-R1", "deepseek-v3"),
+            ("DeepSeek 671B", "deepseek-v3"),
+            ("DSv3 (proxy 8L)", "deepseek-v3"),
+            ("Moonshot Kimi K2", "kimi-k2"),
+            ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
+            ("LLAMA3-8B", "llama-3.1-8b"),
+            ("Meta-Llama-3-8B", "llama-3.1-8b"),
+            ("Llama 3 405B w/ CP", "llama-3.1-405b"),
+            ("Llama-3.3-70B", "llama-3.1-70b"),
+            ("Qwen3 235B", "qwen3-235b-a22b"),
+            ("Qwen3 MoE 235B A22B", "qwen3-235b-a22b"),
+            ("Qwen3-MoE-30B", "qwen3-30b-a3b"),
+            ("LLaMA-1 65B", "llama-65b"),
+            ("NeoX-20B", "gpt-neox-20b"),
+            ("GPT-175B", "gpt3-175b"),
+            ("mistralai/Mistral-7B-v0.1", "mistral-7b"),
+            ("BLOOM", "bloom-176b"),
+        ],
+    )
+    def test_publishers_and_other_names_of_theirs(self, written: str, name: str) -> None:
+        assert known_shape(written, None, None, None) == catalog.model(name)
+
+    @pytest.mark.parametrize(
+        "written", ["DeepSeek-R1-Distill-Llama-8B", "BLOOM-like 181B", "Nemotron-8B", "Llama 3 13B"]
+    )
+    def test_others_of_like_names_are_not_taken_for_them(self, written: str) -> None:
+        assert known_shape(written, None, None, None) is None
+
+    def test_families_have_their_norms_with_a_publisher_too(self) -> None:
+        assert norms_heads("Qwen/Qwen3-14B") == norms_heads("Qwen3 14B") == "per_head"
+        assert ties_embeddings("OpenAI GPT-2")
+
+    @pytest.mark.parametrize(
+        ("model", "hidden", "ffn", "matrices"),
+        [
+            # `config.json` of the models: intermediate_size, and hidden_act with or without gate_proj
+            ("OLMo-3-32B", 5120, 27648, 3),
+            ("Mistral-Small-24B", 5120, 32768, 3),
+            ("Gemma-7B", 3072, 24576, 3),
+            ("Gemma-2-9B", 3584, 14336, 3),
+            ("SmolLM2-1.7B", 2048, 8192, 3),
+            ("Llama-like 3B", 3072, 12288, 3),
+            ("Falcon3-7B", 3072, 23040, 3),
+            ("Foo", 4096, 11008, 3),
+            ("Foo", 4096, 24576, 3),
+            ("Foo", 4096, 16384, 2),
+            ("Foo", 2000, 8192, 2),
+            ("Foo", 2000, 7936, 2),
+            ("Foo", 2000, 8193, 3),
+            ("Foo", 4096, "", 2),
+            ("Llama-like 3B", 3072, "", 2),
+            ("Nemotron-Mini-4B", 3072, 9216, 2),
+            ("Apertus-8B", 4096, 21504, 2),
+        ],
+    )
+    def test_blocks_have_a_gate_by_family_or_by_width(
+        self, tmp_path: Path, model: str, hidden: int, ffn: object, matrices: int
+    ) -> None:
+        cells = {**RUN, "model": model, "layers": 8, "hidden": hidden, "heads": 8, "ffn_hidden": ffn}
+        row = simulated_row(tmp_path, cells)
+        assert row["is_gated"] == ("true" if matrices == 3 else "false")
+        assert "mlp_matrices" in row["assumed"].split()
+        assert simulated_row(tmp_path, {**cells, "mlp_matrices": 2})["is_gated"] == "false"
+
+    @pytest.mark.parametrize(
+        ("model", "is_tied"),
+        [
+            *((f"Qwen2.5-{size}", True) for size in ("0.5B", "1.5B", "3B")),
+            *((f"Qwen/Qwen3-{size}", True) for size in ("0.6B", "1.7B", "4B")),
+            ("Qwen2.5-Coder-1.5B-Instruct", True),
+            ("Qwen3 4B", True),
+            ("Qwen2.5-7B", False),
+            ("Qwen2.5-32B", False),
+            ("Qwen3-8B", False),
+            ("Qwen3-14B", False),
+            ("Qwen3-30B-A3B", False),
+        ],
+    )
+    def test_small_models_of_qwen_tie_their_embeddings(self, model: str, is_tied: bool) -> None:
+        assert ties_embeddings(model) is is_tied
+
+    def test_without_sizes_an_unknown_one_is_told(self, tmp_path: Path) -> None:
+        row = the_row(tmp_path, {**RUN, "model": "Llama 3 13B"})
+        assert isinstance(row, Unmodelled)
+        assert row.reason.startswith("hidden is not given, and the catalogue has no model Llama 3 13B")
+
+
+class TestOtherNetworks:
+    @pytest.mark.parametrize(
+        "model",
+        [
+            "Nemotron 3 Nano",
+            "Nemotron-3-Super-120B-A12B",
+            "NVIDIA-Nemotron-Nano-9B-v2",
+            "Nemotron5-H",
+            "Nemotron_H 47B",
+            "Nemotron 5 hybrid 8B",
+            "DeepSeek V4",
+            "Qwen3-Next-80B-A3B",
+            "Qwen3.5-397B",
+            "Kimi-Linear-48B",
+            "MiniMax-01",
+            "Falcon-H1-34B",
+            "Granite 4.0 H Small",
+            "Bamba-9B",
+            "RWKV-7",
+            "Hunyuan-TurboS",
+            "Samba-3.8B",
+            "RoBERTa",
+            "UL2 20B",
+            "Flan-T5",
+            "DLRM-DCNv2",
+        ],
+    )
+    def test_they_are_left_out(self, model: str) -> None:
+        with pytest.raises(CannotModelError, match="only decoder-only transformers"):
+            refuse_unlike_a_decoder(model)
+
+    @pytest.mark.parametrize(
+        "model", ["Llama-3.1-Nemotron-Ultra-253B", "nvidia/Llama-3_3-Nemotron-Super-49B-v1", "DeciLM-7B"]
+    )
+    def test_networks_of_unlike_layers_are_left_out_too(self, model: str) -> None:
+        with pytest.raises(CannotModelError, match="unlike one another"):
+            refuse_unlike_a_decoder(model)
+
+    @pytest.mark.parametrize(
+        ("model", "is_remarked"),
+        [("DeepSeek-V3.2-Exp", True), ("DeepSeek V3", False), ("DeepSeek-V3.1", False)],
+    )
+    def test_attention_to_chosen_tokens_is_told(
+        self, tmp_path: Path, model: str, *, is_remarked: bool
+    ) -> None:
+        cells = {**RUN, "model": model, "n_gpus": 256, "tp": 1, "pp": 8, "ep": 32, "global_batch": 256}
+        row = simulated_row(tmp_path, cells)
+        assert ("that an indexer chooses" in row["remarks"]) is is_remarked
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            "Nemotron-4 340B",
+            "Llama-3.1-Nemotron-70B-Instruct",
+            "Nemotron-3-8B",
+            "Nemotron 15B",
+            "Llama-3.1-Nemotron-Nano-8B",
+            "MiniMax-M2",
+            "Qwen3-235B-A22B",
+            "Kimi-K2",
+            "Granite 3.0 8B",
+            "Falcon-180B",
+            "GPT-NeoX-20B",
+            "DeepSeek-V3.2",
+            "StarCoder2",
+        ],
+    )
+    def test_decoders_of_like_names_are_not(self, model: str) -> None:
+        refuse_unlike_a_decoder(model)

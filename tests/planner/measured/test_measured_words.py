@@ -1,0 +1,1044 @@
+"""Do the words that people write into a measured run mean what they mean to its framework, or are they refused?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from planner.measured.cells.numbers import number_in
+from planner.measured.hardware.accelerator_names import accelerator_id
+from planner.measured.layout.sharding import zero_stage
+from planner.measured.recomputation.cell import recomputed
+from planner.measured.recomputation.recomputed import Recomputed
+from planner.measured.row_reasons import reason_against
+from planner.measured.rows import Unmodelled
+from planner.measured.runs import Row, job_of, known_reason
+from simulator.domain.model import RecomputeModule
+from simulator.errors import InputError
+from tests.planner.measured_rows import RUN, the_row
+
+MIXTURE: Mapping[str, object] = {"model": "qwen3-30b-a3b", "ep": 8}
+SOME = "does not say what; taken as none, or as what makes room: memory is not judged"
+BRIDGE = "Megatron-Bridge/NeMo 25.09"
+
+
+def read(folder: Path, **changes: object) -> Row | Unmodelled:
+    return the_row(folder, {**RUN, **changes})
+
+
+def row_of(folder: Path, **changes: object) -> Row:
+    row = read(folder, **changes)
+    assert not isinstance(row, Unmodelled), row
+    return row
+
+
+def reason_of(folder: Path, **changes: object) -> str:
+    row = read(folder, **changes)
+    assert isinstance(row, Unmodelled), row
+    return row.reason
+
+
+class TestRecomputation:
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "none",
+            "no",
+            "off",
+            "False",
+            "0",
+            "disabled",
+            "none (offload)",
+            "0 layers",
+            "full (0 of 80)",
+            "none, offloads 4 layers",
+        ],
+    )
+    def test_words_for_none(self, written: str) -> None:
+        assert recomputed(written, "") == Recomputed(kind="none")
+
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "full",
+            "Full",
+            "full (uniform)",
+            "full_block",
+            "yes",
+            "true",
+            "on",
+            "1",
+            "activation checkpointing",
+            "gradient checkpointing",
+        ],
+    )
+    def test_words_for_all_layers(self, written: str) -> None:
+        assert recomputed(written, "") == Recomputed(kind="full")
+
+    @pytest.mark.parametrize(
+        ("written", "num_layers", "method"),
+        [
+            ("5 layers", 5, "block"),
+            ("block 4 layers", 4, "block"),
+            ("full/block recompute of 5 layers", 5, "block"),
+            ("partial, 3 layers", 3, "block"),
+            ("full, 1 layer", 1, "uniform"),
+            ("full (uniform), 2 layers", 2, "uniform"),
+            ("block 4", 4, "block"),
+            ("full/block/4", 4, "block"),
+            ("uniform, 2", 2, "uniform"),
+            ("recompute granularity full method block num-layers 10", 10, "block"),
+            ("recompute_num_layers=5", 5, "block"),
+            ("full@20", 20, "block"),
+            ("full (10)", 10, "uniform"),
+            ("full, 10", 10, "uniform"),
+            ("full=1", None, None),
+            ("full 8 bits", None, None),
+            ("checkpoint every 2 layers", 2, "uniform"),
+            ("full, uniform, 1", None, None),
+            ("nothing_saveable", None, None),
+            ("nothing saveable", None, None),
+            ("ckpt", None, None),
+            ("remat on", None, None),
+            ("20 of 80 layers", 20, "block"),
+            ("full, 20/80 layers", 20, "block"),
+            ("20 layers out of 80", 20, "block"),
+        ],
+    )
+    def test_layers_are_those_of_a_chunk_or_of_a_group(
+        self, written: str, num_layers: int | None, method: str | None
+    ) -> None:
+        found = recomputed(written, "")
+        assert found is not None
+        assert (found.kind, found.num_layers, found.method) == ("full", num_layers, method)
+
+    @pytest.mark.parametrize(
+        ("written", "cells", "num_layers", "remark"),
+        [
+            ("16 of 32 layers", {"pp": 4}, "4", ""),
+            ("full (16 of 32)", {"pp": 4}, "4", ""),
+            ("full 25%", {"pp": 1}, "8", ""),
+            ("selective 1/2", {"pp": 1}, "16", ""),
+            ("selective 0.25", {"pp": 1}, "8", ""),
+            ("AC 1/4", {"pp": 1}, "8", ""),
+            ("full for 1 of every 2 layers", {"pp": 1}, "16", ""),
+            ("2 (every 2nd layer)", {"pp": 1}, "16", ""),
+            ("selective 2", {"pp": 1}, "16", ""),
+            ("half the layers", {"pp": 1}, "16", ""),
+            ("50% of layers", {"pp": 1}, "16", ""),
+            ("checkpoint=0.5", {"pp": 1}, "16", ""),
+            ("full 8 layers", {"pp": 4}, "", ""),
+            ("full 4 layers", {"pp": 4}, "4", ""),
+            ("50%", {"pp": 1}, "16", "taken as 16 in each of 1 chunks"),
+            # PyTorch's compiler keeps so much of the activations
+            ("budget 0.25", {"pp": 1}, "24", "taken as 24 in each of 1 chunks"),
+            ("checkpoint_ratio 0.5", {"pp": 1}, "16", ""),
+            ("block 9", {"pp": 4}, "", ""),
+            ("uniform 9", {"pp": 4}, "8", ""),
+            ("every 4 layers", {"pp": 1}, "4", "taken as groups of 4 layers"),
+            ("full (10)", {"pp": 1}, "10", "taken as groups of 10 layers"),
+            ("32 of 32 layers", {"pp": 4}, "", ""),
+            ("32 layers", {"pp": 4}, "", ""),
+            ("4 of 32 layers", {"pp": 8, "vpp": 2}, "1", "taken as 1 in each of 16 chunks"),
+            ("ckpt 16/32", {"pp": 4}, "4", ""),
+            ("remat 50%", {"pp": 4}, "4", ""),
+            ("each layer", {"pp": 4}, "", ""),
+        ],
+    )
+    def test_layers_of_the_whole_network_are_dealt_out_to_the_chunks(
+        self, tmp_path: Path, written: str, cells: Mapping[str, object], num_layers: str, remark: str
+    ) -> None:
+        row = row_of(tmp_path, **{"tp": 1, "recompute": written, **cells})
+        assert (row["recompute"], row["recompute_num_layers"]) == ("full", num_layers)
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+        assert ("recompute" in row["assumed"].split()) is bool(remark)
+        assert reason_against(row) == ""
+
+    @pytest.mark.parametrize(
+        "written",
+        [
+            "selective",
+            "sel",
+            "selective (core_attn)",
+            "core-attention",
+            "op",
+            "sac",
+            "attn",
+            "op (saves every other matmul)",
+            "every 2nd op",
+        ],
+    )
+    def test_words_for_the_core_of_attention(self, written: str) -> None:
+        assert recomputed(written, "") == Recomputed(kind="selective")
+
+    @pytest.mark.parametrize(
+        ("written", "modules"),
+        [
+            ("selective: mla_up_proj, moe_act", ("mla_up_proj", "moe_act")),
+            ("RMSNorm and MLA up-projection", ("mla_up_proj", "layernorm")),
+            ("mla_up_proj, mlp", ("mla_up_proj", "mlp")),
+            ("moe_act, layernorm", ("layernorm", "moe_act")),
+            ("selective (core_attn, no layernorm, shared_experts)", ("core_attn", "shared_experts")),
+            ("moe layers", ("moe",)),
+            ("selected_modules: blocks.*.feed_forward", ("mlp",)),
+            ("save_dot_except_mlp", ("core_attn", "mlp")),
+            ("minimal_with_context", ()),
+            ("experts", ("moe",)),
+            ("expert MLP", ("moe",)),
+            ("shared experts", ("shared_experts",)),
+            ("expert activation", ("moe_act",)),
+            ('recompute_modules=["core_attn"]', ()),
+            ("partial (mlp)", ("mlp",)),
+            ("partial: mlp", ("mlp",)),
+            ("partial (mla_up_proj)", ("mla_up_proj",)),
+            ("partial attention", ()),
+        ],
+    )
+    def test_modules_are_those_that_are_named(
+        self, written: str, modules: tuple[RecomputeModule, ...]
+    ) -> None:
+        found = recomputed(written, "")
+        assert found is not None
+        assert (found.kind, found.modules) == ("selective", modules)
+
+    def test_notes_name_modules_where_the_cell_says_selective(self) -> None:
+        found = recomputed("selective", "SFT; recompute modules mlp+core_attn; layernorm fused")
+        assert found == Recomputed(kind="selective", modules=("core_attn", "mlp"))
+
+    @pytest.mark.parametrize("cell", ["", "partial", "some", "selective"])
+    @pytest.mark.parametrize(
+        ("notes", "modules"),
+        [
+            ("selective recompute [mlp]", ("mlp",)),
+            ("selective recompute (mlp, layernorm)", ("layernorm", "mlp")),
+            ("recompute: mlp, layernorm", ("layernorm", "mlp")),
+            ("recipe: recompute mlp (recipe at repo HEAD, moe layout matches)", ("mlp",)),
+            ("recompute MLA up-projection and moe_act", ("mla_up_proj", "moe_act")),
+            ("recompute mlp, moe dispatcher all-to-all", ("mlp",)),
+            ("activation recomputation of the mlp only", ("mlp",)),
+            ("recompute: attention", ()),
+        ],
+    )
+    def test_notes_list_modules_where_a_cell_leaves_them_open(
+        self, cell: str, notes: str, modules: tuple[RecomputeModule, ...]
+    ) -> None:
+        assert recomputed(cell, notes) == Recomputed(kind="selective", modules=modules)
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            "no recompute of mlp",
+            "no recompute, mlp 14336",
+            "recompute MLP width 14336",
+            "recompute (no mlp)",
+            "9 GiB without recompute: attention is fused",
+        ],
+    )
+    def test_other_words_behind_recomputation_list_none(self, notes: str) -> None:
+        found = recomputed("", notes)
+        assert found is None or found.kind == "none"
+
+    def test_some_that_is_not_told_is_neither_none_nor_all(self, tmp_path: Path) -> None:
+        for cell in ("partial", "partial recompute", "some layers"):
+            row = row_of(tmp_path, recompute=cell)
+            assert (row["recompute"], row["recomputes_some"]) == ("none", "true")
+            assert row["remarks"] == f"recompute = '{cell}': {SOME}"
+        for notes, kind in (("recompute of 3 layers", "full"), ("selective recompute", "selective")):
+            row = row_of(tmp_path, recompute="partial", notes=notes)
+            assert (row["recompute"], row["recomputes_some"]) == (kind, "false")
+
+    def test_modules_that_the_network_lacks_are_left_out_and_told(self, tmp_path: Path) -> None:
+        # Qwen3-30B-A3B has experts in every layer, and no latents.
+        row = row_of(tmp_path, recompute="mla_up_proj, moe_act, layernorm", **MIXTURE)
+        assert (row["recompute"], row["recompute_modules"]) == ("selective", "layernorm moe_act")
+        assert row["remarks"].endswith("mla_up_proj needs latent attention; left out")
+        assert "recompute" not in row["assumed"].split()
+        assert job_of(row).workload.recompute_modules == ("layernorm", "moe_act")
+        none = row_of(tmp_path, recompute="mlp", **MIXTURE)
+        assert (none["recompute"], "recompute_modules" in none) == ("none", False)
+
+    def test_modules_without_a_name_are_told_to_be_assumed(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="some modules")
+        assert row["recompute"] == "selective"
+        assert "recompute" in row["assumed"].split()
+
+    def test_other_words_are_none_and_told(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="gelu")
+        assert (row["recompute"], row["remarks"]) == (
+            "none",
+            "recompute = 'gelu': is not understood; taken as none",
+        )
+        assert "recompute" in row["assumed"].split()
+
+    @pytest.mark.parametrize("written", ["none/full", "yes or no", "none, selective"])
+    def test_words_that_contradict_each_other_leave_out_the_row(self, tmp_path: Path, written: str) -> None:
+        assert reason_of(tmp_path, recompute=written).startswith(f"recompute = '{written}': says both")
+
+    @pytest.mark.parametrize(
+        ("notes", "kind"),
+        [
+            ("LoRA; activation checkpointing on", "full"),
+            ("full activation recompute", "full"),
+            ("recompute full", "full"),
+            ("recompute: full; SFT", "full"),
+            ("recompute_granularity=full", "full"),
+            ("recompute selective", "selective"),
+            ("recompute, full fine-tuning", None),
+            ("recompute: full-iteration graphs", None),
+            ("selective activation checkpointing", "selective"),
+            ("no recompute", "none"),
+            ("gradient checkpointing off", "none"),
+            ("59 GiB without recompute, 10 GiB with it", None),
+            ("full recompute of the next row", None),
+        ],
+    )
+    def test_notes_say_it_beside_an_empty_cell(self, tmp_path: Path, notes: str, kind: str | None) -> None:
+        row = row_of(tmp_path, recompute="", notes=notes)
+        assert row["recompute"] == (kind or "none")
+        assert ("recompute" in row["assumed"].split()) is (kind is None)
+
+    @pytest.mark.parametrize("written", ["blocks 1-10", "stage 1 only"])
+    def test_numbers_of_other_things_are_no_yes(self, tmp_path: Path, written: str) -> None:
+        row = row_of(tmp_path, recompute=written)
+        assert (row["recompute"], "is not understood" in row["remarks"]) == ("none", True)
+
+    def test_an_empty_cell_is_an_assumption(self, tmp_path: Path) -> None:
+        assert "recompute" in row_of(tmp_path, recompute="")["assumed"].split()
+
+
+class TestSharding:
+    @pytest.mark.parametrize(
+        ("written", "stage"),
+        [
+            ("FULL_SHARD", 3),
+            ("FSDP2", 3),
+            ("HSDP", 3),
+            ("ZeRO-3 offload", 3),
+            ("stage 3", 3),
+            ("ZeRO-Infinity", 3),
+            ("ZeRO++", 3),
+            ("zeropp", 3),
+            ("qwZ+hpZ+qgZ", 3),
+            ("os+g+p", 3),
+            ("fully_shard", 3),
+            ("Fully sharded", 3),
+            ("MiCS 16", 3),
+            ("SHARD_GRAD_OP", 2),
+            ("FSDP2 (reshard_after_forward=False)", 2),
+            ("FSDP2, no reshard", 2),
+            ("FSDP2 without resharding", 2),
+            ("FSDP2, reshard off", 2),
+            ("FSDP2 reshard, no TP", 3),
+            ("ZeRO-Offload", 2),
+            ("fsdp (SHARD_GRAD_OP)", 2),
+            ("ZeRO-2", 2),
+            ("os+g", 2),
+            ("zero_1", 1),
+            ("Z3", 3),
+            ("z1", 1),
+            ("full sharding", 3),
+            ("dp_replicate=2", 3),
+            ("distributed optimizer", 1),
+            ("distopt", 1),
+            ("hybrid zero", 1),
+            ("hybrid zero 8", 1),
+            ("1.0", 1),
+            ("P_os", 1),
+            ("Pos+g", 2),
+            ("Megatron-FSDP (optim_grads)", 2),
+            ("sharded optimizer", 1),
+            ("weight update sharding", 1),
+            ("NO_SHARD", 0),
+            ("DDP", 0),
+            ("replicate", 0),
+            ("dp", 0),
+            ("0", 0),
+        ],
+    )
+    def test_words_of_pytorch_and_deepspeed_are_stages(self, written: str, stage: int) -> None:
+        # FSDP2 that does not reshard keeps its weights gathered until the step ends, as SHARD_GRAD_OP does.
+        # ZeRO-Infinity and ZeRO++ build on stage 3 (arXiv 2104.07857, 2306.10209); SHARD_GRAD_OP shards gradients and
+        # optimizer states during computation (torch.distributed.fsdp.ShardingStrategy).
+        assert zero_stage(written) == stage
+
+    @pytest.mark.parametrize(
+        ("written", "ranks"),
+        [
+            ("MiCS 4", "4"),
+            ("hybrid zero", "8"),
+            ("dp_shard=2", "2"),
+            ("HSDP", "8"),
+            ("HSDP replicate=2", "32"),
+            ("FSDP2, dp_replicate=4, dp_shard=-1", "16"),
+            ("HSDP 2x32", "32"),
+            ("HSDP (16 replicas)", "4"),
+            ("FSDP2", ""),
+            ("FSDP 16, DDP 4", "16"),
+            ("hybrid zero 16", "16"),
+            ("zero1=4", "4"),
+            ("zero1 (size=4)", "4"),
+            ("zero1=dict(size=4)", "4"),
+            ("zero1: size=4", "4"),
+            ("zero1(4)", "4"),
+            ("zero1 (size=-1, fsdp=False)", ""),
+            ("zero1 (16-bit gradients)", ""),
+            ("hybrid zero (16)", "16"),
+            ("HYBRID_SHARD (16)", "16"),
+            ("FULL_SHARD (2.4)", ""),
+            ("FSDP shard group 16", "16"),
+            ("FSDP2 (16-way)", "16"),
+            ("16-way FSDP", "16"),
+            ("fsdp2 16", "16"),
+            ("dp_replicate=4", "16"),
+            ("ici_fsdp_parallelism=16, dcn_data_parallelism=4", "16"),
+            ("FSDP, DP over 4 slices", "16"),
+            ("ici_fsdp_parallelism=16, dcn_fsdp_parallelism=4", ""),
+        ],
+    )
+    def test_groups_are_as_written_or_of_a_node(self, tmp_path: Path, written: str, ranks: str) -> None:
+        row = row_of(tmp_path, n_gpus=64, tp=1, pp=1, zero_stage_or_fsdp=written)
+        assert (row["zero_stage"] != "0", row["shard_ranks"], row["remarks"]) == (True, ranks, "")
+
+    @pytest.mark.parametrize(("framework", "stage"), [("Megatron-LM 2021", "1"), ("PyTorch FSDP", "3")])
+    @pytest.mark.parametrize("written", ["ZeRO-DP", "sharded", "yes"])
+    def test_shards_of_no_stage_are_those_of_the_framework_and_told(
+        self, tmp_path: Path, written: str, framework: str, stage: str
+    ) -> None:
+        row = row_of(tmp_path, zero_stage_or_fsdp=written, framework=framework)
+        assert (row["zero_stage"], "does not say what is sharded" in row["remarks"]) == (stage, True)
+        assert "zero_stage_or_fsdp" in row["assumed"].split()
+
+    @pytest.mark.parametrize(("written", "tp"), [("HSDP", 8), ("HSDP replicate=3", 1), ("FSDP 48", 1)])
+    def test_groups_that_cannot_be_are_all_replicas_and_told(
+        self, tmp_path: Path, written: str, tp: int
+    ) -> None:
+        row = row_of(tmp_path, n_gpus=64, tp=tp, pp=1, zero_stage_or_fsdp=written)
+        assert row["shard_ranks"] == ""
+        assert "sharded over all of them" in row["remarks"]
+
+    @pytest.mark.parametrize(
+        ("cells", "fraction", "is_remarked"),
+        [
+            ({"zero_stage_or_fsdp": "ZeRO-Offload"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "zero1", "notes": "optimizer offload"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "FSDP, CPU offload"}, "1.0", True),
+            ({"notes": "CPU offload optimizer 50%"}, "0.5", False),
+            ({"notes": "optimizer_offload_fraction=0.25, optimizer offload"}, "0.25", False),
+            ({"notes": "optimizer CPU offload, fraction 1.0"}, "1.0", False),
+            ({"zero_stage_or_fsdp": "FSDP, no offload", "notes": "activation CPU offload False"}, "", False),
+        ],
+    )
+    def test_optimizers_wait_in_main_memory_where_they_say_so(
+        self, tmp_path: Path, cells: Mapping[str, object], fraction: str, is_remarked: bool
+    ) -> None:
+        row = row_of(tmp_path, **cells)
+        assert (row["optimizer_offload_fraction"], bool(row["remarks"])) == (fraction, is_remarked)
+
+    @pytest.mark.parametrize(
+        ("cells", "remark", "is_judged"),
+        [
+            ({"zero_stage_or_fsdp": "ZeRO++"}, "ZeRO++ is simulated as ZeRO-3", True),
+            ({"zero_stage_or_fsdp": "ZeRO++ (qwZ+qgZ)"}, "ZeRO++ is simulated as ZeRO-3", True),
+            ({"zero_stage_or_fsdp": "ZeRO++ (qwZ+qgZ), hpZ"}, "ZeRO++ is simulated as ZeRO-3", False),
+            ({"zero_stage_or_fsdp": "ZeRO++ (qwZ+hpZ+qgZ)"}, "second copies of weights", False),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized weights and gradients, hpZ 16"},
+                "second copies of weights",
+                False,
+            ),
+            (
+                {"notes": "zero_hpz_partition_size=8", "framework": "DeepSpeed (ZeRO-3)"},
+                "second copies of weights",
+                False,
+            ),
+            ({"framework": "DeepSpeed ZeRO++ 2023"}, "ZeRO++ is simulated as ZeRO-3", True),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized gradient all-to-all"},
+                "simulated as ZeRO-3",
+                True,
+            ),
+            ({"zero_stage_or_fsdp": "ZeRO-Infinity"}, "weights are simulated to stay", False),
+            (
+                {"zero_stage_or_fsdp": "ZeRO-Infinity", "notes": "NVMe offload"},
+                "weights are simulated to stay",
+                False,
+            ),
+            ({"framework": "DeepSpeed ZeRO-Infinity"}, "weights are simulated to stay", False),
+            ({"zero_stage_or_fsdp": "zero3, param offload"}, "weights are simulated to stay", False),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "NVMe offload"},
+                "what waits on disks is not told",
+                False,
+            ),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "optimizer offload to NVMe"},
+                "simulated as main memory",
+                True,
+            ),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "no hpZ, without ZeRO++; checkpoints of weights"},
+                "",
+                True,
+            ),
+            ({"zero_stage_or_fsdp": "zero1", "notes": "ZeRO-Infinity has more room"}, "", True),
+            (
+                {"zero_stage_or_fsdp": "zero3", "notes": "quantized weights (int4); checkpoints on NVMe"},
+                "",
+                True,
+            ),
+        ],
+    )
+    def test_what_is_more_than_the_stages_of_zero_is_told(
+        self, tmp_path: Path, cells: Mapping[str, object], remark: str, *, is_judged: bool
+    ) -> None:
+        row = row_of(tmp_path, **cells)
+        assert (row["zero_stage"], row["has_memory_verdict"]) == (
+            "1" if "zero1" in cells.values() else "3",
+            str(is_judged).lower(),
+        )
+        assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
+
+    def test_nothing_said_is_no_stage(self) -> None:
+        assert zero_stage("") is zero_stage("unknown") is None
+
+    @pytest.mark.parametrize("written", ["zero7", "deepspeed", "some"])
+    def test_other_words_are_refused(self, written: str) -> None:
+        with pytest.raises(InputError, match=f"zero_stage_or_fsdp = '{written}'"):
+            zero_stage(written)
+
+
+class TestYesAndNo:
+    @pytest.mark.parametrize("written", ["yes", "True", "ON", "1.0", "megatron", "TP-SP", "msp", "8"])
+    def test_words_for_yes(self, tmp_path: Path, written: str) -> None:
+        assert row_of(tmp_path, tp=2, pp=1, sp=written)["has_sequence_parallel"] == "true"
+
+    @pytest.mark.parametrize("written", ["no", "False", "OFF", "0.0", "none", "mtp", "no (ring)"])
+    def test_words_for_no(self, tmp_path: Path, written: str) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, sp=written, framework="NeMo 25.02")  # whose habit it is
+        assert row["has_sequence_parallel"] == "false"
+
+    def test_an_empty_cell_is_the_habit_of_the_framework_and_told(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, sp="", framework="NeMo 25.02")
+        assert row["has_sequence_parallel"] == "true"
+        assert "sp" in row["assumed"].split()
+        assert "sp" not in row_of(tmp_path, tp=1, pp=1, sp="")["assumed"].split()
+
+    @pytest.mark.parametrize("written", ["ulysses", "DeepSpeed-Ulysses", "Ulysses SP", "ring", "cp", "USP"])
+    @pytest.mark.parametrize(("framework", "habit"), [("NeMo 25.02", "true"), ("DeepSpeed", "false")])
+    def test_context_parallelism_says_nothing_of_tensor_parallel_ranks(
+        self, tmp_path: Path, written: str, framework: str, habit: str
+    ) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, cp=2, sp=written, framework=framework)
+        assert row["has_sequence_parallel"] == habit
+        assert "sp" in row["assumed"].split()
+
+    @pytest.mark.parametrize(
+        ("column", "written", "way_out"),
+        [
+            (
+                "sp",
+                "oui",
+                "write yes, true, on, y, 1, enabled, megatron, .* or no, false, off, n, 0, disabled, none",
+            ),
+            (
+                "usable",
+                "maybe",
+                "write yes, true, on, y, 1, enabled, caution or no, false, off, n, 0, disabled, unusable",
+            ),
+            ("metric_kind", "banana", "name what was measured, such as iteration time, throughput"),
+            ("cp_comm_type", "pigeon", "write p2p, all_gather, gathered_ring, a2a or a2a[+]p2p"),
+        ],
+    )
+    def test_other_words_leave_out_the_row_with_column_value_and_known_words(
+        self, tmp_path: Path, column: str, written: str, way_out: str
+    ) -> None:
+        reason = reason_of(tmp_path, cp=2, tp=1, pp=1, **{column: written, "step_time_s": ""})
+        assert reason.startswith(f"{column} = '{written}': ")
+        assert re.search(way_out, reason)
+
+    @pytest.mark.parametrize(
+        "written", ["TGS", "tokens/s/GPU", "tps", "samples/sec", "single log line", "performance card"]
+    )
+    def test_words_for_speed_are_known(self, tmp_path: Path, written: str) -> None:
+        assert row_of(tmp_path, metric_kind=written)["remarks"] == ""
+
+    def test_unknown_words_do_not_lose_a_measured_time(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, metric_kind="banana")
+        assert row["remarks"].startswith("metric_kind = 'banana': is not understood")
+        assert row["step_time_s"] == "10.0"
+        assert known_reason(row) == row["remarks"]
+
+    @pytest.mark.parametrize("column", ["sp", "zero_stage_or_fsdp"])
+    def test_unknown_words_for_a_split_do_not_lose_it_either(self, tmp_path: Path, column: str) -> None:
+        empty = row_of(tmp_path, tp=2, pp=1, framework="NeMo 25.02", **{column: ""})
+        row = row_of(tmp_path, tp=2, pp=1, framework="NeMo 25.02", **{column: "oui"})
+        remark = f"{column} = 'oui': is not understood; the habit of the framework stands in"
+        assert row == {**empty, "remarks": remark}
+
+    def test_what_stands_behind_yes_or_no_changes_nothing(self, tmp_path: Path) -> None:
+        rows = [
+            row_of(tmp_path, usable=written) for written in ("yes", "caution: a single log line", "yes (A)")
+        ]
+        assert rows[0] == rows[1] == rows[2]
+
+    @pytest.mark.parametrize("written", ["off", "0", "N", "unusable"])
+    def test_every_word_for_no_marks_a_row_as_unusable(self, tmp_path: Path, written: str) -> None:
+        assert reason_of(tmp_path, usable=written) == "usable: the row is marked as unusable"
+
+
+class TestAccelerators:
+    @pytest.mark.parametrize(
+        ("written", "known"),
+        [
+            ("HGX B200", "b200-sxm-180gb"),
+            ("DGX H100", "h100-sxm5-80gb"),
+            ("H100-SXM5-HBM3", "h100-sxm5-80gb"),
+            ("H100-80GB-HBM2e", "h100-pcie-80gb"),
+            ("H100 (96GB HBM2e, 500W)", "h100-sxm5-96gb"),
+            ("MI300X OAM", "mi300x"),
+            ("Tesla V100", "v100-sxm2-32gb"),
+            ("V100-16GB", "v100-sxm2-16gb"),
+            ("A100-PCIe-40GB", "a100-pcie-40gb"),
+            ("NVIDIA GH200 96GB", "gh200-96gb"),
+            ("MI250X GCD", "mi250x-gcd"),
+            ("MI250X (GCD)", "mi250x-gcd"),
+            ("Tesla V100-SXM2-32GB", "v100-sxm2-32gb"),
+            ("NVIDIA B300 SXM6", "b300"),
+            ("B200-192GB", "b200-sxm-180gb"),
+            ("A100-80G", "a100-sxm4-80gb"),
+            ("a100-sxm-40", "a100-sxm4-40gb"),
+            ("a100-pcie-80", "a100-pcie-80gb"),
+            ("V100 32", "v100-sxm2-32gb"),
+            ("8xA100-80", "a100-sxm4-80gb"),
+            ("DGX-A100 (40G)", "a100-sxm4-40gb"),
+            ("A100 40GB SXM4", "a100-sxm4-40gb"),
+            ("A100 40G PCIe", "a100-pcie-40gb"),
+            ("8x H100 80GB", "h100-sxm5-80gb"),
+            ("H100s", "h100-sxm5-80gb"),
+            ("B200 HGX", "b200-sxm-180gb"),
+            ("GB200-NVL36", "gb200"),
+            ("GB200 NVL72 rack", "gb200"),
+            ("DGX A100 640GB", "a100-sxm4-80gb"),
+            ("DGX A100 320GB", "a100-sxm4-40gb"),
+            ("GB200 (per GPU)", "gb200"),
+            ("NVIDIA GH200 120GB", "gh200-96gb"),
+            ("DGX-2 (V100-16GB)", "v100-sxm2-16gb"),
+            ("MI250X-64GB", "mi250x-gcd"),
+            ("Intel Gaudi 2 (HLS-2)", "gaudi2"),
+            ("Gaudi2 HL-225H", "gaudi2"),
+            ("TPU v6e Trillium", "tpu-v6e"),
+            ("TPU7x (Ironwood)", "tpu-v7"),
+            ("TPU v5e-256", "tpu-v5e"),
+            ("TPU v5p-12288 (6,144 chips)", "tpu-v5p"),
+            ("Cloud TPU v5litepod-256", "tpu-v5e"),
+            ("AWS Trainium (trn1)", "trainium1"),
+            ("trn1n.32xlarge", "trainium1"),
+            ("H100-80GB (p5.48xlarge)", "h100-sxm5-80gb"),
+            ("A100 (p4d.24xlarge)", "a100-sxm4-40gb"),
+            ("NVIDIA GB200 Grace Blackwell", "gb200"),
+            ("NVIDIA Blackwell B200", "b200-sxm-180gb"),
+            ("DGX-2H V100-32GB", "v100-sxm2-32gb"),
+            ("Gaudi3 HL-325L", "gaudi3"),
+            ("v5litepod-256", "tpu-v5e"),
+            ("Ironwood TPU", "tpu-v7"),
+            ("trn2.48xlarge (Trainium2 chips)", "trainium2"),
+        ],
+    )
+    def test_forms_and_machines_are_no_part_of_the_name(self, written: str, known: str) -> None:
+        assert accelerator_id(written) == known
+
+    @pytest.mark.parametrize(
+        ("written", "known"),
+        [
+            ("A100-64GB", "a100-sxm4-80gb (80 GiB)"),
+            ("GH200-144GB", "gh200-96gb (96 GiB)"),
+            ("H20-141GB", "h20-sxm-96gb (96 GiB)"),
+        ],
+    )
+    def test_another_memory_is_another_accelerator(self, tmp_path: Path, written: str, known: str) -> None:
+        reason = reason_of(tmp_path, gpu=written)
+        assert reason.startswith(f"gpu = '{written}': has another memory than {known}")
+
+    def test_racks_share_the_links_that_they_are_named_by(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, gpu="GB200-NVL36", n_gpus=72, tp=1, pp=1, zero_stage_or_fsdp="FSDP")
+        assert row["link_domain_size"] == "36"
+
+
+class TestNumbers:
+    @pytest.mark.parametrize(
+        ("column", "written", "value", "is_told"),
+        [
+            ("n_gpus", "1,024", 1024, False),
+            ("n_gpus", "16x8", 128, True),
+            ("seq_len", "8k", 8192, True),
+            ("vocab", "50k", 50000, True),
+            ("kv_heads", "MQA", 1, False),
+            ("kv_heads", "8 (GQA)", 8, False),
+            ("mlp_matrices", "SwiGLU", 3, False),
+            ("vpp", "no", 0, False),
+            ("pp", "2 (interleaved)", 2, True),
+            ("ep", "EP64", 64, False),
+            ("tp", "TP=8", 8, False),
+            ("dp", "dp 16", 16, False),
+            ("pp", "8 stages", 8, False),
+            ("tp", "8-way", 8, False),
+            ("vpp", "4 chunks", 4, False),
+            ("vpp", "VP 4", 4, False),
+            ("vpp", "2 virtual stages", 2, False),
+            ("experts", "256 routed", 256, False),
+            ("experts", "256 routed experts", 256, False),
+            ("experts", "256 routed + 1 shared", 256, True),
+            ("topk", "8 of 256", 8, False),
+            ("topk", "8/256", 8, False),
+            ("topk", "top-8", 8, False),
+            ("topk", "8 + 1 shared", 8, True),
+            ("global_batch", "GBS 1024", 1024, False),
+            ("micro_batch", "2 per GPU", 2, False),
+            ("micro_batch", "2 seqs/rank", 2, False),
+            ("step_time_s", "2100 ms", 2.1, False),
+            ("tokens_per_s_per_gpu", "3.4k", 3400, True),
+            ("seq_len", "131K", 131_072, True),
+            ("seq_len", "33k", 32_768, True),
+            ("seq_len", "65k", 65_536, True),
+            ("seq_len", "3k", 3_072, True),
+            ("seq_len", "1M", 2**20, True),
+            ("peak_mem_gib_per_gpu", "80000 MiB", 78.125, False),
+            ("peak_mem_gib_per_gpu", "80 GB", 74.505806, True),
+        ],
+    )
+    def test_separators_units_and_words_are_read(
+        self, column: str, written: str, value: float, is_told: bool
+    ) -> None:
+        found = number_in(column, written, may_be_0=column == "vpp")
+        assert found is not None
+        assert (found.value, not found.is_exact) == (pytest.approx(value), is_told)
+
+    @pytest.mark.parametrize(
+        ("column", "written"),
+        [
+            ("global_batch", "4M"),
+            ("n_gpus", "8 nodes"),
+            ("kv_heads", "GQA"),
+            ("ep", "TP8"),
+            ("dp", "dp2 x fsdp8"),
+            ("topk", "256 of 8"),
+            ("topk", "top"),
+            ("experts", "256 + 16 zero"),
+            ("tp", "8 nodes"),
+        ],
+    )
+    def test_other_words_are_no_numbers(self, column: str, written: str) -> None:
+        assert number_in(column, written, may_be_0=False) is None
+
+    @pytest.mark.parametrize(
+        ("written", "sequences"),
+        [("4M tokens", "1024"), ("4,194,304 tokens", "1024"), ("2M", "512"), ("4.096M tokens", "1000")],
+    )
+    def test_batches_of_tokens_are_counted_in_sequences_and_told(
+        self, tmp_path: Path, written: str, sequences: str
+    ) -> None:
+        row = row_of(tmp_path, seq_len=4096, global_batch=written, tp=1, pp=1)
+        assert row["global_batch_size"] == sequences
+        assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
+
+    def test_micro_batches_of_tokens_are_too(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, seq_len=4096, micro_batch="8192 tokens", tp=1, pp=1)
+        assert (row["micro_batch_size"], row["remarks"]) == ("2", "micro_batch = '8192 tokens': taken as 2")
+
+    @pytest.mark.parametrize("written", ["\N{EN DASH}", "\N{EM DASH}", "n.a.", "not reported"])
+    def test_dashes_and_words_for_nothing_are_empty_cells(self, tmp_path: Path, written: str) -> None:
+        cells = {"heads": written, "sp": written, "recompute": written, "interconnect": written}
+        assert row_of(tmp_path, **cells) == row_of(tmp_path, **dict.fromkeys(cells, ""))
+
+    @pytest.mark.parametrize("written", ["MLA", "MLA (kv_lora_rank 512)", "latent", "512 (MLA)"])
+    def test_latent_attention_is_told_of_models_that_are_not_known_for_it(
+        self, tmp_path: Path, written: str
+    ) -> None:
+        sizes = {"model": "Foo", "layers": 8, "hidden": 4096, "heads": 32}
+        row = row_of(tmp_path, kv_heads=written, **sizes)
+        assert (row["num_kv_heads"], "latent attention is left out" in row["remarks"]) == ("32", True)
+        layout = {"n_gpus": 256, "tp": 1, "pp": 8, "ep": 32, "global_batch": 256}
+        assert row_of(tmp_path, model="DeepSeek-V3", kv_heads=written, **layout)["remarks"] == ""
+
+    @pytest.mark.parametrize("written", ["MHA", "same"])
+    def test_kinds_of_attention_leave_the_heads_as_usual(self, tmp_path: Path, written: str) -> None:
+        assert row_of(tmp_path, kv_heads=written) == row_of(tmp_path, kv_heads="")
+
+    def test_shared_experts_that_are_counted_have_the_width_of_routed_ones(self, tmp_path: Path) -> None:
+        shape = {
+            "model": "Foo",
+            "layers": 8,
+            "hidden": 1024,
+            "experts": 8,
+            "topk": 2,
+            "moe_ffn_hidden": 512,
+            "ep": 1,
+        }
+        row = row_of(tmp_path, **shape, shared_expert_ffn=2)
+        assert row["shared_ffn_hidden_size"] == "1024"
+        assert "shared_expert_ffn = '2': taken as 2 x 512" in row["remarks"]
+        assert row_of(tmp_path, **shape, shared_expert_ffn=512)["remarks"] == ""
+
+    @pytest.mark.parametrize("written", ["OOM", "0", "<80"])
+    def test_memory_that_is_not_read_costs_no_time(self, tmp_path: Path, written: str) -> None:
+        row = row_of(tmp_path, peak_mem_gib_per_gpu=written)
+        assert (row["step_time_s"], row["peak_memory_bytes"]) == ("10.0", "")
+        assert row["remarks"].startswith("peak_mem_gib_per_gpu")
+
+
+class TestPrecision:
+    @pytest.mark.parametrize(
+        ("written", "precision", "remark"),
+        [
+            ("16-mixed", "fp16", ""),
+            ("AMP O2", "fp16", ""),
+            ("mixed", "bf16", ""),
+            ("BF16 (FP8 comm)", "bf16", "sent or kept"),
+            ("BF16 + MXFP8 experts", "fp8", "all products"),
+            ("bf16, int8 (AQT)", "fp8", "8-bit integers"),
+            ("bf16, int8 gradients", "bf16", "sent or kept"),
+            ("bf16, fp8 all-gather", "bf16", "sent or kept"),
+            ("bf16 (float8 allgather)", "bf16", "sent or kept"),
+            ("float8 (fp8 all-gather)", "fp8", ""),
+            ("fp8_param_gather", "fp8", ""),
+            ("nvfp4, fp8 attention", "fp4", "in 4 bits"),
+            ("NVFP4 (mxfp8 for last layers)", "fp4", "keep a wider one"),
+            ("nvfp4 + bf16 first/last", "fp4", "keep a wider one"),
+        ],
+    )
+    def test_only_products_count(self, tmp_path: Path, written: str, precision: str, remark: str) -> None:
+        row = row_of(tmp_path, precision=written, gpu="B200")
+        assert (row["precision"], remark in row["remarks"], bool(remark)) == (
+            precision,
+            True,
+            bool(row["remarks"]),
+        )
+        assert ("precision" in row["assumed"].split()) is (written == "mixed")
+
+    @pytest.mark.parametrize(
+        ("written", "is_gathered"), [("fp8, fp8 all-gather", "true"), ("fp8, no fp8 all-gather", "false")]
+    )
+    def test_weights_may_be_gathered_in_8_bits(self, tmp_path: Path, written: str, is_gathered: str) -> None:
+        row = row_of(tmp_path, precision=written, framework="PyTorch FSDP2")
+        assert row["gathers_cast_weights"] == is_gathered
+
+
+class TestWhatIsLeftOut:
+    def test_an_empty_cell_does_not_make_a_mixture_of_experts_dense(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, model="qwen3-30b-a3b", experts="", ep=8)
+        assert row["num_experts"] == "128"
+        assert "experts" in row["assumed"].split()
+        assert row_of(tmp_path, model="qwen3-30b-a3b", experts=0)["num_experts"] == ""
+
+
+class TestNotes:
+    @pytest.mark.parametrize(
+        ("notes", "is_hidden"),
+        [
+            ("AsyncTP float8 all-gather", True),
+            ("async TP", True),
+            ("TP communication overlap", True),
+            ("tp overlap", True),
+            ("tp_comm_overlap off", False),
+            ("no TP overlap", False),
+            ("", False),
+        ],
+    )
+    def test_tensor_traffic_is_hidden_where_they_say_so(
+        self, tmp_path: Path, notes: str, is_hidden: bool
+    ) -> None:
+        row = row_of(tmp_path, tp=2, pp=1, framework="torchtitan", notes=notes)
+        assert job_of(row).workload.overlaps_tensor_comm is is_hidden
+
+    @pytest.mark.parametrize(
+        "notes",
+        [
+            "CPU activation offloading of 20 layers",
+            "offloads activations of 20 layers",
+            "cpu_offloading_num_layers=20",
+            "offload 20 layers to CPU",
+            "offloading of activations (20 layers)",
+            "activation offloading: 20 layers",
+            "20 layers offloaded",
+            "offloads 20L",
+        ],
+    )
+    def test_activations_of_some_layers_wait_in_main_memory(self, tmp_path: Path, notes: str) -> None:
+        assert row_of(tmp_path, notes=notes)["activation_offload_fraction"] == str(20 / 32)
+
+    def test_layers_that_a_cell_offloads_are_not_computed_again(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, recompute="CPU offload 16 layers")
+        assert (row["recompute"], row["activation_offload_fraction"]) == ("none", "0.5")
+        assert "taken as offloading the activations of 16 layers" in row["remarks"]
+
+    @pytest.mark.parametrize(
+        ("notes", "remark"),
+        [
+            ("CUDA graphs", "the host launches every kernel"),
+            ("MTP", "taken as one module"),
+            ("MoE layer every 2 layers", "experts are simulated in all layers"),
+            ("Muon", "simulated as Adam"),
+            ("AdamW 8-bit", "simulated as Adam"),
+            ("paged_adamw_8bit", "simulated as Adam"),
+            ("optimizer states in 8 bits", "simulated as Adam"),
+            ("SGD", "simulated as Adam"),
+            ("LAMB optimizer", "simulated as Adam"),
+            ("optimizer states bf16", "give optimizer_bytes"),
+            ("Adam moments in BF16", "give optimizer_bytes"),
+            ("master weights kept in bf16", "give optimizer_bytes"),
+            ("fp16 optimizer states", "give optimizer_bytes"),
+            ("AdamW, bf16", ""),
+            ("AdamW; 8 bits", ""),
+            ("fp32 optimizer states, bf16 gradients", ""),
+            ("no SGD", ""),
+            ("power capped to 500 W", "full power"),
+            ("without CUDA graphs, no MTP", ""),
+            ("MTP not included", ""),
+            ("MTP module left out", ""),
+            ("MTP layers are not trained", ""),
+            ("MTP ignored", ""),
+        ],
+    )
+    def test_what_is_named_and_not_simulated_is_told(self, tmp_path: Path, notes: str, remark: str) -> None:
+        remarks = row_of(tmp_path, notes=notes)["remarks"]
+        assert (remark in remarks, bool(remarks)) == (True, bool(remark))
+
+    @pytest.mark.parametrize(
+        ("notes", "kernel_launch", "is_remarked"),
+        [
+            ("CUDA graphs local [full_iteration] (recipe at repo HEAD, layout matches)", "graph", False),
+            ("CUDA graphs full_iteration []", "graph", False),
+            ("cuda_graph_scope=full_iteration", "graph", False),
+            ("cuda_graph_impl=local, cuda_graph_scope=attn", "eager", True),
+            ("full-iteration CUDA graph", "graph", False),
+            ("CUDA graphs transformer_engine [attn, moe_router]", "eager", True),
+            ("CUDA graphs", "eager", True),
+            ("CUDA graphs off, full iteration measured", "eager", False),
+            ("no full-iteration CUDA graphs", "eager", False),
+        ],
+    )
+    def test_graphs_of_whole_steps_leave_the_host_nothing_to_launch(
+        self, tmp_path: Path, notes: str, kernel_launch: str, *, is_remarked: bool
+    ) -> None:
+        row = row_of(tmp_path, notes=notes)
+        assert (row["kernel_launch"], bool(row["remarks"])) == (kernel_launch, is_remarked)
+
+    @pytest.mark.parametrize(
+        "notes", ["num_layers_per_virtual_pipeline_stage=2", "--num-layers-per-virtual-pipeline-stage 2"]
+    )
+    def test_layers_of_a_chunk_say_how_many_chunks_there_are(self, tmp_path: Path, notes: str) -> None:
+        row = row_of(tmp_path, tp=1, pp=4, vpp="", notes=notes)  # 32 layers, 8 on a stage
+        assert row["virtual_pipeline"] == "4"
+        assert "4, as the notes say" in row["remarks"]
+
+    def test_chunks_and_overlap_are_read(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, tp=1, pp=4, vpp="", notes="vpp=2, no overlap of DP", framework="NeMo 25.02")
+        assert (row["virtual_pipeline"], row["overlaps_gradient_sync"]) == ("2", "false")
+
+    def test_offloading_that_a_cell_only_mentions_is_remarked(self, tmp_path: Path) -> None:
+        assert "offloading is left out" in row_of(tmp_path, recompute="none (offload)")["remarks"]
+
+    @pytest.mark.parametrize(
+        ("written", "is_known"), [("PCIe only", False), ("carrier pigeon", False), ("8x400G", True)]
+    )
+    def test_links_that_are_not_understood_are_remarked(
+        self, tmp_path: Path, written: str, is_known: bool
+    ) -> None:
+        assert (row_of(tmp_path, interconnect=written)["remarks"] == "") is is_known
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "read"),
+    [
+        ({"schedule": "1F1B (non-interleaved)", "pp": 4}, "virtual_pipeline", "1"),
+        ({"notes": "no zero bubble; 1F1B, not DualPipe", "pp": 4}, "pipeline_schedule", ""),
+        ({"recompute": "0 of 80 layers"}, "recompute", "none"),
+        ({"recompute": "no full recompute"}, "recompute", "none"),
+        ({"recompute": "full, not selective"}, "recompute", "full"),
+        ({"precision": "", "gpu": "V100-32GB"}, "precision", "fp16"),
+        ({"precision": "bf16 (no fp8)"}, "precision", "bf16"),
+        ({"precision": "bf16, fp8: off"}, "precision", "bf16"),
+        ({"precision": "fp8 scaling: delayed"}, "fp8_recipe", "delayed"),
+        ({"precision": "FP8 scaled, per-tensor"}, "fp8_recipe", "tensorwise"),
+        ({"precision": "fp8_sc, not delayed"}, "fp8_recipe", "blockwise"),
+        ({"zero_stage_or_fsdp": "without FSDP"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "n/a (LoRA)", "framework": "MaxText"}, "zero_stage", "3"),
+        ({"zero_stage_or_fsdp": "GSPMD", "framework": "MaxText"}, "zero_stage", "3"),
+        ({"zero_stage_or_fsdp": "no distributed optimizer"}, "zero_stage", "0"),
+        ({"zero_stage_or_fsdp": "FSDP, no TP"}, "zero_stage", "3"),
+        ({"notes": "full fine-tuning, no LoRA"}, "lora_rank", ""),
+        ({"notes": "no fused loss; LoRA"}, "lora_rank", "32"),
+        ({"notes": "fused linear cross entropy"}, "logit_bytes", "2"),
+        ({"notes": "Liger kernels"}, "logit_bytes", "2"),
+        ({"precision": "FP8-BLK"}, "fp8_recipe", "blockwise"),
+        ({"precision": "fp8 (mx)", "gpu": "B200"}, "fp8_recipe", "mxfp8"),
+        ({"precision": "FP8 (DS)"}, "fp8_recipe", "delayed"),
+        ({"precision": "fp8, 1x128/128x128 tiles"}, "fp8_recipe", "blockwise"),
+        ({"notes": "packed, mean length 700"}, "mean_tokens", "700"),
+        ({"notes": "documents of 700 tokens on average"}, "mean_tokens", "700"),
+        ({"notes": "mean samples/s 12"}, "mean_tokens", ""),
+        ({**MIXTURE, "notes": "Hybrid EP"}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "Hybrid EP"}, "overlaps_expert_exchange", "false"),
+        ({**MIXTURE, "notes": "expert tensor parallel 2"}, "expert_tensor_parallel", "2"),
+        ({"notes": "tp_comm_overlap=0", "tp": 2}, "overlaps_tensor_comm", "false"),
+        ({"notes": "TP overlap is off", "tp": 2}, "overlaps_tensor_comm", "false"),
+        ({"notes": "fp8 all-gather", "framework": "PyTorch FSDP2"}, "gathers_cast_weights", "true"),
+        ({"notes": "fp8_param_gather=True"}, "gathers_cast_weights", "true"),
+        ({"notes": "no float8 allgather", "framework": "torchtitan"}, "gathers_cast_weights", "false"),
+        ({"notes": "fp8_param_gather=False", "framework": BRIDGE}, "gathers_cast_weights", "false"),
+        ({"notes": "fp8 weights", "framework": "Megatron-LM 0.12"}, "gathers_cast_weights", "false"),
+        ({**MIXTURE, "notes": "no fp8 dispatch"}, "dispatches_in_8_bits", "false"),
+        ({**MIXTURE, "notes": "DeepEP not used; all-to-all"}, "expert_dispatch", "all_to_all"),
+        ({**MIXTURE, "notes": "dispatcher hybridep"}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "dispatcher hybridep"}, "gathers_routing_maps", "true"),
+        ({**MIXTURE, "notes": "DeepEP"}, "gathers_routing_maps", "false"),
+        ({**MIXTURE, "notes": "tokendrop"}, "fills_expert_rows", "false"),
+        ({**MIXTURE, "notes": "tokendrop", "framework": BRIDGE}, "fills_expert_rows", "true"),
+        ({**MIXTURE, "notes": "tokendrop", "framework": BRIDGE}, "expert_dispatch", "all_to_all"),
+        ({**MIXTURE, "notes": "token-drop settings not stated"}, "expert_capacity_factor", ""),
+    ],
+)
+def test_words_mean_what_their_neighbours_make_of_them(
+    tmp_path: Path, cells: Mapping[str, object], column: str, read: str
+) -> None:
+    row = row_of(tmp_path, **{"tp": 1, "pp": 1, "framework": "Megatron-LM 0.12", **cells})
+    assert row.get(column, "") == read
+
+
+@pytest.mark.parametrize(
+    ("column", "written", "meaning"),
+    [
+        ("notes", "activation offloading to CPU", "left out; say of how many layers"),
+        ("notes", "tiled MLP", "feed-forward networks are simulated whole"),
+        ("notes", "chunked cross entropy", "the loss is simulated in place on all logits"),
+        ("notes", "FP8 attention", "the attention core is simulated in 16 bits"),
+        ("notes", "precision-aware optimizer", "give optimizer_bytes"),
+        ("notes", "BF16 Adam moments", "give optimizer_bytes"),
+        ("notes", "sequence packing", "give mean_document"),
+        ("recompute", "selective (layernorm, rope)", "rope: no known module; left out"),
+        ("recompute", "SwiGLU", "moe_act"),
+        ("precision", "fp8 grouped gemms", "not some of them alone"),
+        ("precision", "fp8, last layers bf16", "also those that keep a wider one"),
+    ],
+)
+def test_what_is_simulated_in_another_way_is_told(
+    tmp_path: Path, column: str, written: str, meaning: str
+) -> None:
+    assert meaning in row_of(tmp_path, **{column: written})["remarks"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"notes": "offloads activations of 20 layers"},
+        {"recompute": "selective: mlp and core attention modules only"},
+        {"notes": "activation offload False; no sequence packing"},
+        {"notes": "sequence packing", "mean_document": 700},
+        {"notes": "BF16 Adam moments", "optimizer_bytes": 8},
+    ],
+)
+def test_what_is_simulated_so_is_not(tmp_path: Path, changes: Mapping[str, object]) -> None:
+    assert row_of(tmp_path, **changes)["remarks"] == ""

@@ -1,0 +1,522 @@
+"""What does a fleet buy? Tests of purchase plans from the file to the answer, and of the command."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from constraints.purchase_model import Solution, cheapest
+from constraints.purchase_problem import PurchaseProblem
+from planner import simulate_plan
+from planner.cli import commands as cli
+from planner.input.record_input import parse_record
+from planner.purchase import answer
+from planner.purchase.answer import SIDE_EFFORT, plan_purchase
+from planner.purchase.fleet import Fleet, load_fleet
+from planner.purchase.notes import notes_of, slack_notes
+from planner.purchase.plan import PurchasePlan
+from planner.purchase.prices import NodePrices, node_prices, prices_by_size
+from planner.purchase.problem import bought_lot
+from planner.purchase.view import show_purchase
+from planner.purchase.ways import candidates_of, job_on
+from simulator.domain.job import Job
+from simulator.errors import InputError
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "fleet.yaml"
+GPUS_PER_NODE = 8
+SEARCH = {
+    "tensor_parallel": [2],
+    "pipeline_parallel": [1],
+    "micro_batch_sizes": [1],
+    "zero_stages": [1],
+    "recompute": ["none", "full"],
+    "checkpoint_schemes": ["async"],
+    "num_refinements": 0,
+}
+
+
+def job(name: str, tokens: float, start: float, deadline: float) -> dict[str, object]:
+    workload = {"model": "llama-3.1-8b", "tokens": tokens, "sequence_length": 8192, "global_batch_size": 64}
+    run = {"workload": workload, "search": SEARCH}
+    return {"name": name, "earliest_start_day": start, "deadline_day": deadline, "job": run}
+
+
+def offer(**terms: object) -> dict[str, object]:
+    return {"accelerator": "h100-sxm5-80gb", **terms}
+
+
+RENT = {"usd_per_gpu_hour": 3.0, "max_nodes": 8}
+BUY = {"usd_per_node": 250e3, "max_nodes": 8, "first_delivery_day": 20, "delivery_every_days": 20}
+RESERVE = {"usd_per_gpu_hour": 2.0, "max_nodes": 4, "term_days": 30, "start_every_days": 10}
+JOBS = [job("first", 1e11, 0, 60), job("second", 2e11, 20, 100)]
+
+
+def fleet_with(*offers: dict[str, object], **fields: object) -> Fleet:
+    document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, **fields}
+    return parse_record(Fleet, {"name": "fleet", **document, "offers": list(offers)})
+
+
+@cache
+def rented() -> PurchasePlan:
+    return plan_purchase(fleet_with(offer(rent=RENT)))
+
+
+@cache
+def mixed() -> PurchasePlan:
+    return plan_purchase(fleet_with(offer(rent=RENT, reserve=RESERVE, buy=BUY)))
+
+
+def test_rent_is_paid_by_the_hour_for_all_accelerators_of_a_run() -> None:
+    plan = rented()
+    assert (plan.status, plan.acquisitions, plan.capital_usd) == ("optimal", (), 0)
+    for run in plan.runs:
+        hours = round((run.end_day - run.start_day) * 24)
+        assert run.num_gpus == GPUS_PER_NODE * run.num_nodes
+        assert run.cost_usd == pytest.approx(3.0 * run.num_gpus * hours, abs=0.5)
+    assert plan.cost_usd == plan.all_rent_usd == sum(run.cost_usd for run in plan.runs)
+    assert plan.all_buy_usd is None
+
+
+def test_every_job_runs_inside_its_window_and_nodes_are_never_used_twice() -> None:
+    plan = mixed()
+    windows = {one["name"]: (one["earliest_start_day"], one["deadline_day"]) for one in JOBS}
+    for run in plan.runs:
+        start, deadline = windows[run.job]
+        assert start <= run.start_day < run.end_day <= deadline  # type: ignore[operator]
+    for kind in ("bought", "reserved"):
+        runs = [run for run in plan.runs if run.kind == kind]
+        for run in runs:
+            together = [other for other in runs if other.start_day <= run.start_day < other.end_day]
+            there = [one for one in plan.acquisitions if one.kind == kind and one.from_day <= run.start_day]
+            assert sum(one.num_nodes for one in together) <= sum(one.num_nodes for one in there)
+
+
+def test_more_ways_to_have_nodes_never_cost_more_and_the_parts_sum_to_the_cost() -> None:
+    plan = mixed()
+    assert plan.cost_usd is not None
+    assert plan.all_rent_usd is not None
+    assert plan.cost_usd <= plan.all_rent_usd == rented().cost_usd
+    assert plan.all_buy_usd is None or plan.cost_usd <= plan.all_buy_usd
+    parts = [one.cost_usd for one in plan.acquisitions] + [run.cost_usd for run in plan.runs]
+    assert plan.cost_usd == pytest.approx(sum(parts), abs=1e-6)
+    assert plan.bound_usd == plan.cost_usd
+    assert plan.capital_usd == sum(one.capital_usd for one in plan.acquisitions)
+
+
+def test_the_same_fleet_gives_the_same_plan() -> None:
+    again = plan_purchase(fleet_with(offer(rent=RENT, reserve=RESERVE, buy=BUY)))
+    assert again == mixed()
+
+
+def test_an_owned_node_costs_its_annuity_and_upkeep_by_the_hour() -> None:
+    terms = {"lifetime_years": 4, "capital_cost_fraction_per_year": 0.0, "facility_usd_per_w": 0.0}
+    fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms)
+    price = prices_of(fleet)
+    # One node has no network outside it: 250,000 USD over 4 years of 8,766 hours, and 5 % upkeep a year.
+    assert price.owned_usd(1.0) == pytest.approx(250e3 * (1 / 4 + 0.05) / 8766, rel=1e-9)
+    assert price.capital_usd == pytest.approx(250e3)
+
+
+def prices_of(fleet: Fleet) -> NodePrices:
+    """Of the largest cluster that can be had."""
+    return prices_by_size(fleet, alone_in(fleet), fleet.offers[0])[-1]
+
+
+def test_nodes_that_come_late_lose_as_much_at_first_as_those_that_come_early() -> None:
+    terms = {"capital_cost_fraction_per_year": 0.0, "facility_usd_per_w": 0.0, "depreciation": "economic"}
+    terms |= {"maintenance_fraction_per_year": 0.0, "economic_loss_per_year": 0.32}
+    fleet = fleet_with(offer(buy={**BUY, "max_nodes": 1}), ownership=terms, horizon_days=3652.5)
+    price = prices_of(fleet)
+    year = bought_lot(fleet, replace(price, idle_w=0.0), 9 * 365.25)
+    assert year.usd_per_node == pytest.approx(250e3 * (1 - math.exp(-0.32)), rel=1e-3)
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.5, True), (1.0, False)])
+def test_a_share_of_idle_time_is_said_not_to_be_looked_at(share: float, is_told: bool) -> None:
+    fleet = fleet_with(offer(buy=BUY), ownership={"utilization_fraction": share})
+    assert any("utilization_fraction" in note for note in notes_of(fleet, Path())) == is_told
+
+
+@pytest.mark.parametrize("fixed", [0.0, 1.0])
+def test_an_idle_node_draws_its_share_of_the_network_and_of_cooling_that_never_rests(fixed: float) -> None:
+    site = {"region": "us-iowa", "power_usage_effectiveness": 1.5, "cooling_fixed_fraction": fixed}
+    price = prices_of(fleet_with(offer(buy={**BUY, "max_nodes": 64}), site=site))
+    # DGX H100: 70 W of 700 each, 78 % of 1,200 W of host, half of 1,100 W of fans; 512 of them have 67 W of network each.
+    network_w = 8 * (3 * 747 / 64 + 4 * 8)
+    idle_w = (8 * 70 + 0.78 * 1200) / 0.95 + 550 + network_w
+    busy_w = (8 * 700 + 1200) / 0.95 + 1100 + network_w
+    assert price.idle_w == pytest.approx(idle_w + 0.5 * (busy_w if fixed else idle_w))
+
+
+def test_storage_bought_for_a_run_is_part_of_its_cost_and_of_no_node() -> None:
+    def fleet(capacity_bytes: float) -> Fleet:
+        one = job("first", 1e11, 0, 60)
+        run = {**one["job"], "storage": {"capacity_bytes": capacity_bytes}}  # type: ignore[dict-item]
+        return fleet_with(offer(rent=RENT, buy=BUY), jobs=[{**one, "job": run}])
+
+    bare, stored = fleet(0.0), fleet(1e16)
+    assert prices_of(stored).owned_usd(100.0) == prices_of(bare).owned_usd(100.0)
+    (run,) = plan_purchase(stored).runs
+    hours = round((run.end_day - run.start_day) * 24)
+    assert run.kind == "rented"
+    # 4 million USD over 5 years at 8 %: an annuity of 25.05 %. Rent is paid for whole hours, of which there are more than 50.
+    rent_usd = 3.0 * run.num_gpus * hours
+    assert run.cost_usd - rent_usd == pytest.approx(4e6 * 0.250456 * hours / 8766, rel=0.02)
+
+
+def test_cheap_nodes_are_bought_and_dear_ones_are_not() -> None:
+    almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free)))
+    assert {run.kind for run in plan.runs} == {"bought"}
+    assert plan.all_buy_usd == plan.cost_usd
+    dear = {**BUY, "usd_per_node": 1e7}
+    assert plan_purchase(fleet_with(offer(rent=RENT, buy=dear))).acquisitions == ()
+
+
+def test_limits_keep_the_plan_from_buying_and_are_said_to_bind() -> None:
+    almost_free = {**BUY, "usd_per_node": 10e3, "first_delivery_day": 0}
+    plan = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free), limits={"capital_usd": 9e3}))
+    assert {run.kind for run in plan.runs} != {"bought"}
+    free = plan_purchase(fleet_with(offer(rent=RENT, buy=almost_free)))
+    saving = {rule.constraint: rule.saving_usd for rule in plan.binding}
+    assert plan.cost_usd is not None
+    assert free.cost_usd is not None
+    assert saving["capital_usd"] == pytest.approx(plan.cost_usd - free.cost_usd, rel=1e-6)
+
+
+def test_deadlines_that_contradict_the_supply_are_named_and_each_could_give_way() -> None:
+    # Each run takes about 16 days of the one node that there is, so that two of them do not fit 20 days.
+    def fleet(first: float = 20, second: float = 20, max_nodes: int = 1) -> Fleet:
+        jobs = [job("first", 1e11, 0, first), job("second", 1e11, 0, second)]
+        return fleet_with(offer(rent={**RENT, "max_nodes": max_nodes}), jobs=jobs)
+
+    plan = plan_purchase(fleet())
+    assert (plan.status, plan.cost_usd, plan.runs) == ("infeasible", None, ())
+    assert plan.conflict == (
+        "job_window: first",
+        "job_window: second",
+        "node_supply: h100-sxm5-80gb rented",
+    )
+    for other in (fleet(first=40), fleet(second=40), fleet(max_nodes=2)):
+        assert plan_purchase(other).status == "optimal"
+
+
+def test_what_the_effort_does_not_decide_is_said_to_be_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hurried(problem: PurchaseProblem, *, effort: float) -> Solution:
+        is_decided = problem.pools[0].max_nodes == 1 and effort > SIDE_EFFORT
+        unknown = Solution(status="unknown", choice=None, cost_usd=None, bound_usd=0)
+        return cheapest(problem, effort=effort) if is_decided else unknown
+
+    monkeypatch.setattr(answer, "cheapest", hurried)
+    jobs = [job("first", 1e11, 0, 20), job("second", 1e11, 0, 20)]
+    plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
+    supply = "node_supply: h100-sxm5-80gb rented"
+    assert (plan.all_rent_usd, plan.all_buy_usd) == (None, None)
+    assert plan.undecided == ("all_rent_usd", "all_buy_usd", supply)
+    assert plan.conflict == ("job_window: first", "job_window: second", supply)
+    console = Console(width=200, record=True, file=StringIO())
+    show_purchase(plan, console)
+    assert f"{supply} (perhaps: without it no plan was found with this effort)" in console.export_text()
+
+
+def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
+    plan = plan_purchase(fleet_with(offer(rent=RENT), limits={"budget_usd": 100.0}))
+    assert (plan.status, plan.conflict) == ("infeasible", ("fleet_budget_usd",))
+    assert plan.all_rent_usd == rented().cost_usd
+
+
+def test_a_job_longer_than_a_window_that_ends_with_the_horizon_is_named() -> None:
+    fleet = fleet_with(
+        offer(rent={"usd_per_gpu_hour": 2.0, "max_nodes": 1}),
+        jobs=[job("late", 2e12, 15, 20)],
+        horizon_days=20,
+    )
+    plan = plan_purchase(fleet)
+    assert (plan.status, plan.conflict) == ("infeasible", ("job_window: late",))
+
+
+def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
+    huge = job("huge", 1e11, 0, 60)
+    run = {
+        "workload": {
+            "model": "llama-3.1-405b",
+            "tokens": 1e11,
+            "sequence_length": 8192,
+            "global_batch_size": 64,
+        }
+    }
+    small = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1.0}}}  # type: ignore[dict-item]
+    jobs = [small, {**huge, "job": {**run, "search": SEARCH}}]
+    plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
+    assert (plan.status, plan.conflict) == ("infeasible", ("no design: huge",))
+    assert plan.num_designs["first"] > 0
+
+
+def test_designs_of_a_job_need_less_time_the_more_nodes_they_have() -> None:
+    fleet = fleet_with(offer(rent=RENT))
+    alone = job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
+    found = candidates_of(alone, (0, 0), seed=0)
+    nodes, hours = [one.num_nodes for one in found], [one.wall_s for one in found]
+    assert nodes == sorted(set(nodes))
+    assert nodes[0] == 1
+    assert hours == sorted(hours, reverse=True)
+    assert all(one.duration_h == math.ceil(one.wall_s / 3600) for one in found)
+
+
+LARGE = {
+    "name": "large",
+    "deadline_day": 100,
+    "job": {
+        "workload": {
+            "model": "llama-3.1-70b",
+            "tokens": 1e10,
+            "sequence_length": 8192,
+            "global_batch_size": 256,
+        },
+        "search": {**SEARCH, "tensor_parallel": [8], "pipeline_parallel": [1, 2, 4], "zero_stages": [1, 3]},
+    },
+}
+"""A run that takes 2 nodes longer than twice as long as 4, and these longer than twice as long as 8."""
+
+
+def with_nodes_on_sale(max_nodes: int, limits: dict[str, float] | None = None, **more: object) -> Fleet:
+    """A fleet with the large run and a little staff; 2 to 8 nodes have one tier of switches, 9 to 256 two."""
+    sale = offer(buy={**BUY, "first_delivery_day": 0, "max_nodes": max_nodes}, **more)
+    return fleet_with(sale, jobs=[LARGE], limits=limits or {}, ownership={"staff_usd_per_year": 1e4})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"rent": {"usd_per_gpu_hour": 99.0, "max_nodes": 64}},
+        {"reserve": {"usd_per_gpu_hour": 99.0, "max_nodes": 64, "term_days": 30}},
+    ],
+)
+def test_a_way_more_to_have_nodes_costs_no_more(more: dict[str, object]) -> None:
+    alone, both = plan_purchase(with_nodes_on_sale(2)), plan_purchase(with_nodes_on_sale(2, **more))
+    assert both.cost_usd == both.all_buy_usd == alone.cost_usd is not None
+
+
+@pytest.mark.parametrize("limits", [{}, {"capital_usd": 6e5}, {"power_w": 26e3}, {"budget_usd": 2e4}])
+def test_more_nodes_on_sale_cost_no_more_and_limits_that_few_keep_can_be_kept(
+    limits: dict[str, float],
+) -> None:
+    few, *more = (plan_purchase(with_nodes_on_sale(most, limits)) for most in (2, 8, 64))
+    for many in more:
+        assert (many.status, many.cost_usd) == ("optimal", few.cost_usd)
+        assert [run.num_nodes for run in many.runs] == [2]
+        assert (many.capital_usd, many.staff_usd) == (few.capital_usd, few.staff_usd)
+        assert many.carbon_kgco2e == few.carbon_kgco2e
+
+
+def test_bought_nodes_pay_for_the_network_that_they_need_and_for_all_of_the_staff() -> None:
+    plan = plan_purchase(with_nodes_on_sale(64))
+    (held,) = plan.acquisitions
+    assert (held.num_nodes, held.from_day) == (2, 80)
+    # One tier: one port of 2,100 USD for each accelerator.
+    assert plan.capital_usd == 2 * (250e3 + GPUS_PER_NODE * 2100)
+    assert plan.staff_usd == pytest.approx(1e4 * 20 / 365.25, abs=0.5)
+    parts = [held.cost_usd, plan.staff_usd, *(run.cost_usd for run in plan.runs)]
+    assert plan.cost_usd == pytest.approx(sum(parts))
+
+
+@pytest.mark.parametrize("tokens", [2e10, 4e11, 1.2e12])
+def test_no_number_of_nodes_is_cheaper_at_its_own_price(tokens: float) -> None:
+    once = {"first_delivery_day": 0, "delivery_every_days": 100, "max_nodes": 64}
+    fleet = fleet_with(offer(buy={**BUY, **once}), jobs=[job("only", tokens, 0, 60)])
+    alone = alone_in(fleet)
+    costs = []
+    for found in candidates_of(alone, (0, 0), seed=0):
+        price = node_prices(fleet, alone, fleet.offers[0], found.num_nodes)
+        held = price.owned_usd(2400) + price.usd_per_kwh * price.idle_w / 1e3 * 2400
+        above = found.energy_kwh - found.idle_power_w / 1e3 * found.wall_s / 3600
+        if found.duration_h <= 60 * 24:
+            costs.append(found.num_nodes * held + price.usd_per_kwh * above)
+    assert plan_purchase(fleet).cost_usd == pytest.approx(
+        min(costs), abs=40
+    )  # dollars of 64 nodes and a run are rounded
+
+
+MADE = ("accelerators", "hosts", "network", "building")
+
+
+def alone_in(fleet: Fleet) -> Job:
+    return job_on(fleet, fleet.jobs[0], fleet.offers[0], Path())
+
+
+def carbon_alone(fleet: Fleet, plan: PurchasePlan) -> Mapping[str, float]:
+    """What `simulate` says that the first run emits, part by part."""
+    found = simulate_plan(
+        alone_in(fleet), plan.runs[0].plan.model_dump(exclude_unset=True), with_sensitivities=False
+    )
+    assert found.design is not None
+    return found.design.carbon_parts_kgco2e
+
+
+@pytest.mark.parametrize("share", [0.85, 0.5])
+def test_a_run_on_rented_nodes_emits_what_it_does_alone(share: float) -> None:
+    terms = {} if share == 0.85 else {"utilization_fraction": share}
+    fleet = fleet_with(offer(rent=RENT), jobs=[LARGE], ownership=terms)
+    plan = plan_purchase(fleet)
+    parts = carbon_alone(fleet, plan)
+    assert plan.runs[0].carbon_kgco2e == plan.carbon_kgco2e == pytest.approx(sum(parts.values()), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["bought", "reserved"])
+def test_nodes_emit_as_long_as_they_are_held_and_runs_what_comes_on_top(kind: str) -> None:
+    reserved = {**RESERVE, "max_nodes": 2, "start_every_days": 80}
+    sale = offer(buy={**BUY, "max_nodes": 2}) if kind == "bought" else offer(reserve=reserved)
+    fleet = fleet_with(sale, jobs=[LARGE])
+    plan = plan_purchase(fleet)
+    (held,), (run,), price = plan.acquisitions, plan.runs, prices_of(fleet)
+    parts = carbon_alone(fleet, plan)
+    (found,) = (one for one in candidates_of(alone_in(fleet), (0, 0), seed=0) if one.plan == run.plan)
+    held_h, run_h = (held.to_day - held.from_day) * 24, found.wall_s / 3600
+    # The run's share of the making, at a utilization of 0.85, over its hours is that of any hour; idle ones draw idle power.
+    made = 0.85 * sum(parts[f"embodied_{part}_kgco2e"] for part in MADE) * held_h / run_h
+    idle = parts["operational_kgco2e"] / run.energy_kwh * 2 * price.idle_w / 1e3 * (held_h - run_h)
+    on_its_own = parts["operational_kgco2e"] + parts["embodied_replacements_kgco2e"]
+    assert plan.carbon_kgco2e == pytest.approx(made + idle + on_its_own, rel=1e-9)
+    assert plan.carbon_kgco2e == pytest.approx(held.carbon_kgco2e + run.carbon_kgco2e, rel=1e-12)
+
+
+def test_designs_for_few_nodes_are_the_same_whatever_the_most() -> None:
+    few, many = (
+        candidates_of(job_on(fleet, fleet.jobs[0], fleet.offers[0], Path()), (0, 0), seed=0)
+        for fleet in map(with_nodes_on_sale, (4, 64))
+    )
+    assert [one.num_nodes for one in few] == [2, 4]
+    assert few == many[:2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"jobs": []}, "jobs = .*needs 1 or more entries"),
+        ({"offers": [offer()]}, "give at least one of buy, reserve and rent"),
+        ({"jobs": [job("late", 1e11, 0, 101)]}, "deadline_day of late .101. must be at most horizon_days"),
+        ({"jobs": [job("never", 1e11, 50, 50)]}, "earliest_start_day .50. must be before deadline_day"),
+        ({"jobs": [*JOBS, JOBS[0]]}, "jobs must have different names"),
+        ({"limits": {"power": 1}}, "limits.power = 1: unknown field; nearest: power_w"),
+        ({"limits": {"budget_usd": math.nan}}, "limits.budget_usd = nan: must be a finite number"),
+    ],
+)
+def test_fleets_that_make_no_sense_are_refused(fields: dict[str, object], message: str) -> None:
+    document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, "offers": [offer(rent=RENT)], **fields}
+    with pytest.raises(InputError, match=message):
+        parse_record(Fleet, {"name": "fleet", **document})
+
+
+def test_problems_of_a_job_name_the_job() -> None:
+    broken = {**JOBS[0], "job": {"workload": {"model": "llama-9"}}}
+    with pytest.raises(InputError, match="jobs: first"):
+        plan_purchase(fleet_with(offer(rent=RENT), jobs=[broken]))
+
+
+def test_a_job_may_be_the_path_of_a_job_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}\n"
+        "offers: [{accelerator: a100-sxm4-80gb, num_gpus: 8}]\nsite: norway\n"
+        "search: {tensor_parallel: [2], pipeline_parallel: [1], micro_batch_sizes: [1], num_refinements: 0}\n"
+    )
+    one = {"name": "from file", "job": "run.yaml", "deadline_day": 100}
+    fleet = fleet_with(offer(rent=RENT), jobs=[one])
+    found = job_on(fleet, fleet.jobs[0], fleet.offers[0], tmp_path)
+    assert (found.offers[0].accelerator.id, found.site.region) == ("h100-sxm5-80gb", "us-iowa")
+
+
+def notes_on(*offers: dict[str, object], **fields: object) -> tuple[str, ...]:
+    return notes_of(fleet_with(*offers, **fields), Path())
+
+
+def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
+    bounded = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1e6, "deadline_days": 50}}}  # type: ignore[dict-item]
+    (note,) = notes_on(offer(rent=RENT), jobs=[bounded, JOBS[1]])
+    assert note.startswith("first: limits.budget_usd (1000000.0) of the job is not looked at")
+    assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()
+
+
+@pytest.mark.parametrize(("deadline_day", "is_told"), [(110.0, True), (124.9, True), (125.1, False)])
+def test_a_run_that_ends_just_before_its_deadline_is_named(deadline_day: float, is_told: bool) -> None:
+    # A hundred days, so that fifteen are little.
+    dates = {"start_day": 10.0, "end_day": 110.0, "deadline_day": deadline_day}
+    found = " ".join(slack_notes([rented().runs[0].model_copy(update=dates)]))
+    assert ("first (" in found) == is_told
+    assert ("first (0 days after 100)" in found) == (deadline_day == 110.0)
+
+
+def test_the_answer_names_runs_without_slack() -> None:
+    plan = rented()
+    days = plan.runs[1].end_day - plan.runs[1].start_day
+    tight = [JOBS[0], {**JOBS[1], "deadline_day": plan.runs[1].start_day + 1.05 * days}]
+    assert "second (" in " ".join(plan_purchase(fleet_with(offer(rent=RENT), jobs=tight)).notes)
+
+
+def test_offers_that_come_after_the_last_deadline_are_named() -> None:
+    late = offer(
+        rent=RENT, buy={**BUY, "first_delivery_day": 100}, reserve={**RESERVE, "first_start_day": 400}
+    )
+    bought, reserved = notes_on(late)
+    assert "offers[0].buy.first_delivery_day (100) is not before the last deadline (day 100)" in bought
+    assert "offers[0].reserve.first_start_day (400)" in reserved
+    just_in_time = {**BUY, "first_delivery_day": 99}
+    assert notes_on(offer(buy=just_in_time)) == ()
+
+
+def test_an_accelerator_that_stands_in_two_offers_is_named_as_two_supplies() -> None:
+    other = {"accelerator": "a100-sxm4-80gb", "rent": RENT}
+    (note,) = notes_on(offer(rent=RENT), other, offer(rent={**RENT, "usd_per_gpu_hour": 4.0}))
+    assert note.startswith("h100-sxm5-80gb stands in offers[0] and offers[2]: each is a supply of its own")
+
+
+FLEET_TEXT = """
+horizon_days: 100
+site: us-iowa
+offers: [{accelerator: h100-sxm5-80gb, rent: {usd_per_gpu_hour: 3.0, max_nodes: 4}}]
+jobs:
+  - name: only
+    deadline_day: 60
+    job:
+      limits: {budget_usd: 10}
+      workload: {model: llama-3.1-8b, tokens: 1e11, sequence_length: 8192, global_batch_size: 64}
+      search: {tensor_parallel: [2], pipeline_parallel: [1], micro_batch_sizes: [1], num_refinements: 0}
+"""
+
+
+def test_the_command_shows_the_plan_in_words_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text(FLEET_TEXT)
+    assert cli.main(["purchase", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Cheapest plan for small: $")
+    assert "Nothing: all runs rent on demand" in shown
+    assert cli.main(["purchase", str(file), "--json"]) == 0
+    plan = PurchasePlan.model_validate_json(capsys.readouterr().out)
+    assert [run.job for run in plan.runs] == ["only"]
+    assert len(plan.notes) == 1
+    assert plan.notes[0] in " ".join(shown.split())
+    file.write_text(FLEET_TEXT.replace("deadline_day: 60", "deadline_day: 0.1"))
+    assert cli.main(["purchase", str(file)]) == 3
+    assert "In conflict\n  job_window: only" in capsys.readouterr().out
+
+
+def test_the_example_is_proven_and_cheaper_than_rent_and_keeps_to_its_room() -> None:
+    plan = plan_purchase(load_fleet(EXAMPLE), folder=EXAMPLE.parent)
+    assert plan.status == "optimal"
+    assert plan.cost_usd is not None
+    assert plan.all_rent_usd is not None
+    assert plan.cost_usd < plan.all_rent_usd
+    assert (
+        plan.all_buy_usd is None
+    )  # the room has power for six nodes or seven, which are too slow for the deadlines
+    assert 0 < plan.peak_power_w <= 90e3

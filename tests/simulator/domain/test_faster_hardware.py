@@ -1,0 +1,153 @@
+"""Does faster hardware, or a block that has less to do, never make a step longer, and does no step beat the peak?"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.domain.hardware import Accelerator, Precision
+from simulator.domain.model import RecomputeModule
+from simulator.domain.offer import Offer
+from simulator.domain.plan import Plan, Recompute
+from simulator.domain.recompute_modules import CORE, Parts
+from simulator.domain.workload import Workload
+from tests.simulator.builders import plan_of, rented
+from tests.simulator.domain.test_workload_choices import outcome, workloads
+
+ROUNDING = 1e-9
+"""A step is a sum of thousands of times; their last bits may round either way."""
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Plan:
+    recompute = draw(st.sampled_from(Recompute))
+    zero = draw(st.integers(0, 3))
+    return plan_of(
+        tensor=draw(st.sampled_from([1, 2, 4])),
+        pipeline=draw(st.sampled_from([1, 2, 4])),
+        virtual=1,
+        context=draw(st.sampled_from([1, 2])),
+        data=draw(st.sampled_from([8, 16])),
+        recompute=recompute,
+        recompute_num_layers=draw(st.sampled_from([None, 3])) if recompute is Recompute.FULL else None,
+        zero=zero,
+        shards=draw(st.sampled_from([None, 4])) if zero else None,
+        precision=draw(st.sampled_from([Precision.BF16, Precision.FP8])),
+    )
+
+
+def with_flops(chip: Accelerator, factor: float) -> Accelerator:
+    names = ("bf16_flop_per_s", "fp8_flop_per_s", "measured_bf16_flop_per_s")
+    return chip.model_copy(update={name: factor * value for name in names if (value := getattr(chip, name))})
+
+
+def with_rate_of_chip(offer: Offer, name: str, factor: float) -> Offer:
+    chip = offer.accelerator
+    return offer.model_copy(
+        update={"accelerator": chip.model_copy(update={name: factor * getattr(chip, name)})}
+    )
+
+
+def with_rate_of_node(offer: Offer, name: str, factor: float) -> Offer:
+    return offer.model_copy(
+        update={"node": offer.node.model_copy(update={name: factor * getattr(offer.node, name)})}
+    )
+
+
+def improved(offer: Offer, name: str, factor: float) -> Offer:
+    """Returns the offer with one rate so many times as high, or a link domain of as many nodes."""
+    match name:
+        case "flop_per_s":
+            return offer.model_copy(update={"accelerator": with_flops(offer.accelerator, factor)})
+        case "memory_bytes_per_s" | "scale_up_bytes_per_s":
+            return with_rate_of_chip(offer, name, factor)
+        case "link_domain_size":
+            return with_rate_of_node(offer, name, max(1, round(factor)))
+        case _:
+            return with_rate_of_node(offer, name, factor)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flop_per_s",
+        "memory_bytes_per_s",
+        "scale_up_bytes_per_s",
+        "network_bytes_per_s",
+        "host_copy_bytes_per_s",
+        "host_memory_bytes_per_s",
+        "link_domain_size",
+    ],
+)
+@settings(deadline=None, max_examples=20)
+@given(
+    workload=workloads(),
+    plan=layouts(),
+    has_fast_links=st.booleans(),
+    is_overlapped=st.booleans(),
+    factor=st.floats(1.0, 9.0),
+)
+def test_more_of_any_rate_never_makes_a_step_longer(
+    name: str, workload: Workload, plan: Plan, has_fast_links: bool, is_overlapped: bool, factor: float
+) -> None:
+    chosen = workload.model_copy(update={"overlaps_gradient_sync": is_overlapped})
+    offer = with_rate_of_chip(rented(), "scale_up_bytes_per_s", 2.0) if has_fast_links else rented()
+    slow, fast = (
+        outcome(chosen, plan, one).steps.step_time_s[0] for one in (offer, improved(offer, name, factor))
+    )
+    assert fast <= slow * (1.0 + ROUNDING)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    workload=workloads(),
+    plan=layouts(),
+    block=st.sampled_from(["one_norm", "two_norms"]),
+    modules=st.sets(st.sampled_from(get_args(RecomputeModule)), min_size=1),
+    choices=st.fixed_dictionaries(
+        {
+            "overlaps_tensor_comm": st.booleans(),
+            "overlaps_input_gradients": st.booleans(),
+            "has_sequence_parallel": st.booleans(),
+            "has_fused_operators": st.booleans(),
+        }
+    ),
+)
+def test_blocks_side_by_side_never_make_a_step_longer_nor_keep_more(
+    workload: Workload, plan: Plan, block: str, modules: set[RecomputeModule], choices: dict[str, bool]
+) -> None:
+    parts = Parts.of(workload.model)
+    again = tuple(sorted(module for module in modules if not parts.reason_against(module))) or CORE
+    # What hides the exchange may not be computed again.
+    update = {**choices, "recompute_modules": again, "overlaps_shared_experts": False}
+    chosen = workload.model_copy(update=update)
+    serial, parallel = (
+        outcome(
+            chosen.model_copy(
+                update={"model": chosen.model.model_copy(update={"parallel_block": parallel_block})}
+            ),
+            plan,
+        )
+        for parallel_block in (None, block)
+    )
+    assert parallel.steps.step_time_s[0] <= serial.steps.step_time_s[0] * (1.0 + ROUNDING)
+    assert parallel.memory.activations_bytes[0] <= serial.memory.activations_bytes[0]
+    assert parallel.summary.peak_memory_bytes[0] <= serial.summary.peak_memory_bytes[0] * (1.0 + ROUNDING)
+
+
+@settings(deadline=None, max_examples=40)
+@given(workload=workloads(), plan=layouts(), imbalance=st.none() | st.floats(1.0, 3.0))
+def test_no_step_beats_the_peak_and_its_parts_are_all_of_it(
+    workload: Workload, plan: Plan, imbalance: float | None
+) -> None:
+    chosen = workload.model_copy(update={"expert_imbalance": imbalance}) if imbalance else workload
+    found = outcome(chosen, plan)
+    parts = [name for name in found.steps.names() if name != "step_time_s"]
+    assert 0.0 < found.summary.mfu_fraction[0] <= 1.0
+    assert sum(getattr(found.steps, name)[0] for name in parts) == pytest.approx(
+        found.steps.step_time_s[0], rel=ROUNDING
+    )
+    assert all(getattr(found.steps, name)[0] >= 0.0 for name in parts)
