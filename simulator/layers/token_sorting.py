@@ -99,7 +99,8 @@ def _sorting_passes(rank: Rank) -> Floats:
     assert experts is not None
     if rank.workload.expert_dispatch == "deduplicated":
         reached = num_reached(experts, rank.plans.expert_parallel.astype(np.float64))
-        return np.asarray(2.0 * (reached + _num_gathered(rank)) + staging_passes(rank))
+        arriving = rank.workload.expert_tensor_parallel * reached
+        return np.asarray(2.0 * (arriving + _num_gathered(rank)) + staging_passes(rank))
     has_several = experts.num_experts > rank.plans.expert_parallel
     return 2.0 * experts.experts_per_token + 2.0 + np.where(has_several, 4.0 * _num_gathered(rank), 0.0)
 

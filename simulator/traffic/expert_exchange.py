@@ -10,11 +10,12 @@ import numpy as np
 
 from simulator.domain.hardware import Precision
 from simulator.domain.plan import runs_in_pairs
-from simulator.layout.expert_ranks import expert_load
+from simulator.domain.workload import Workload
+from simulator.layout.expert_ranks import expert_load, expert_ranks
 from simulator.layout.kept_inputs import ACTIVATION_BYTES
 from simulator.machine.network import all_gather_s, all_to_all_s, forwarded_exchange_s, reduce_scatter_s
 from simulator.machine.rank import Rank, members_in_domain
-from simulator.table import Floats, total
+from simulator.table import Floats, Integers, total
 from simulator.traffic.expert_reach import num_reached
 from simulator.traffic.layer_collectives import Directions, exposed_s
 from simulator.traffic.routing_maps import map_gather_s, weight_value_bytes
@@ -106,9 +107,14 @@ def _alone_s(rank: Rank) -> Floats:
     plain_s = _dispatch_s(rank, ACTIVATION_BYTES)
     is_alike = not (rank.workload.dispatches_in_8_bits or rank.workload.routes_by_maps)
     exchange_s = 2.0 * plain_s if is_alike else _dispatch_s(rank, dispatched_bytes(rank)) + plain_s
-    if rank.workload.expert_tensor_parallel > 1:
+    if gathers_copies(rank.workload):
         exchange_s = exchange_s + _copies_to_parts_s(rank)
     return np.asarray(exchange_s)
+
+
+def gathers_copies(workload: Workload) -> bool:
+    """Returns whether ranks that share an expert gather the copies that one of them got."""
+    return workload.expert_tensor_parallel > 1 and workload.expert_dispatch == "all_to_all"
 
 
 def dispatched_bytes(rank: Rank) -> Floats:
@@ -119,11 +125,21 @@ def dispatched_bytes(rank: Rank) -> Floats:
     return np.asarray(value_bytes + weight_value_bytes(rank, group / members))
 
 
+def dispatch_ranks(rank: Rank) -> tuple[int, Integers]:
+    """Returns how far the ranks are apart among which tokens travel, and how many they are, `(n,)`.
+
+    Each copy on its own goes to one of the e ranks that have different experts, from which those that share it gather it.
+    Deduplicated tokens go to all e t_e (Megatron Core, `MoEFlexTokenDispatcher`).
+    """
+    if rank.workload.expert_dispatch == "deduplicated":
+        return 1, expert_ranks(rank.workload, rank.plans)
+    return rank.workload.expert_tensor_parallel, rank.plans.expert_parallel
+
+
 def _group(rank: Rank) -> tuple[Floats, Floats]:
-    """Ranks that have different experts, and how many of them are in one link domain."""
-    number = rank.plans.expert_parallel
-    members = members_in_domain(rank, rank.workload.expert_tensor_parallel, number)
-    return number.astype(np.float64), members
+    """Ranks among which tokens travel, and how many of them are in one link domain."""
+    stride, number = dispatch_ranks(rank)
+    return number.astype(np.float64), members_in_domain(rank, stride, number)
 
 
 def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
@@ -159,18 +175,21 @@ def forwarded_bytes(
 ) -> tuple[Floats, Floats]:
     """Returns what of deduplicated tokens arrives over the scale-up link, and what leaves through the fabric.
 
+    A token that reaches one of the ranks that share an expert reaches all of them.
+
     Args:
         rank: Ranks of the designs.
         value_bytes: Of one value on the wire.
         group: Ranks that share the experts, `(n,)`.
         members: How many of them are in one link domain, `(n,)`.
     """
-    experts = rank.workload.model.experts
+    experts, shares = rank.workload.model.experts, rank.workload.expert_tensor_parallel
     assert experts is not None
     token_bytes, domains = routed_bytes(rank, value_bytes), group / members
+    parts = np.minimum(domains, group / shares)  # an expert may be shared by the ranks of several domains
     return (
-        token_bytes * num_reached(experts, group) * (members - 1.0) / members,
-        token_bytes * num_reached(experts, domains) * (domains - 1.0) / domains,
+        token_bytes * shares * num_reached(experts, group / shares) * (members - 1.0) / members,
+        token_bytes * domains / parts * num_reached(experts, parts) * (domains - 1.0) / domains,
     )
 
 

@@ -8,7 +8,7 @@ as it sees them:
     gather   r T/t E t_e bytes, a boolean for each expert of each token             `allgather_routing_map`
     scan     reads them; writes for a rank's own experts of the tokens of all 1 + 4 bytes each, and 4 for each token and rank:
              r T/t E t_e + 5 T/t E t_e + 4 T/t r bytes, 2 kernels                   `metadata_preprocess_core`
-    weights  4 E/P bytes with each copy of a token, P link domains
+    weights  4 E t_e/P bytes with each copy of a token, P link domains
     staging  a read and a write of each token into a buffer that network cards read, ahead of a dispatch through the fabric,
              forward of tokens and backward of gradients                            `dispatch_preprocess`
 
@@ -72,9 +72,8 @@ def weight_value_bytes(rank: Rank, domains: Floats) -> Floats:
     experts = rank.workload.model.experts
     assert experts is not None
     is_sent = float(rank.workload.routes_by_maps)
-    return np.asarray(
-        is_sent * WEIGHT_BYTES * experts.num_experts / domains / rank.workload.model.hidden_size
-    )
+    num_experts = experts.num_experts * rank.workload.expert_tensor_parallel
+    return np.asarray(is_sent * WEIGHT_BYTES * num_experts / domains / rank.workload.model.hidden_size)
 
 
 def staging_passes(rank: Rank) -> Floats:

@@ -20,8 +20,10 @@ from simulator.machine.rank import Rank
 from simulator.traffic.expert_exchange import (
     RATE_IN_TRAINING,
     copied_bytes,
+    dispatch_ranks,
     dispatched_bytes,
     forwarded_bytes,
+    gathers_copies,
     routed_bytes,
 )
 from simulator.traffic.routing_maps import map_bytes
@@ -59,10 +61,9 @@ def map_traffic(rank: Rank, way: int) -> Traffic:
 def _tokens(rank: Rank) -> tuple[Traffic, Traffic]:
     sent = _dispatch(rank, "expert dispatch", float(dispatched_bytes(rank)[0]))
     returned = _dispatch(rank, "expert combine", ACTIVATION_BYTES)
-    shares = rank.workload.expert_tensor_parallel
-    if shares == 1:
+    if not gathers_copies(rank.workload):
         return moves(sent), moves(returned)
-    parts = Group.of(rank, 1, shares)
+    parts = Group.of(rank, 1, rank.workload.expert_tensor_parallel)
     num_bytes = float(copied_bytes(rank)[0])
     gather, scatter = (
         ring(f"expert {operation.value}", operation, num_bytes, parts, rank.links)
@@ -74,7 +75,8 @@ def _tokens(rank: Rank) -> tuple[Traffic, Traffic]:
 def _dispatch(rank: Rank, label: str, value_bytes: float) -> Collective:
     experts, workload = rank.workload.model.experts, rank.workload
     assert experts is not None
-    group = Group.of(rank, workload.expert_tensor_parallel, int(rank.plans.expert_parallel[0]))
+    stride, number = dispatch_ranks(rank)
+    group = Group.of(rank, stride, int(number[0]))
     if workload.expert_dispatch == "all_to_all":
         num_bytes = float(routed_bytes(rank, value_bytes)[0]) * experts.experts_per_token
         return all_to_all(label, num_bytes, group, rank.links)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from simulator.deep.plans.plan_expert_traffic import expert_traffic
 from simulator.domain.blocks import MixtureOfExperts
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
-from simulator.domain.plan import Recompute
+from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import (
     expert_layer,
@@ -19,10 +21,11 @@ from simulator.layers.layer_costs import (
     kernels_of_experts,
 )
 from simulator.layers.part_times import PartTimes
+from simulator.layers.token_sorting import sorted_bytes
 from simulator.layers.weight_gradients import expert_layer_weight_gradients_s
 from simulator.layout.expert_ranks import expert_load
 from simulator.machine.compute import gemm_time_s
-from simulator.machine.network import all_gather_s, all_to_all_s
+from simulator.machine.network import all_gather_s, all_to_all_s, forwarded_exchange_s
 from simulator.machine.training import training_constants
 from simulator.memory.activations import stage_activations
 from simulator.memory.peak import memory_by_stage
@@ -38,6 +41,8 @@ class TestPartsOfExperts:
 
     WHOLE = plan_of(expert=8, data=8)
     PARTS = plan_of(expert=4, data=8)
+    ASTRIDE = plan_of(expert=2, data=32)
+    """Sixteen ranks share each expert, and fill two nodes."""
 
     def workloads(self) -> tuple[Workload, Workload]:
         whole = training("mixtral-8x7b", sequence_length=4096)
@@ -71,6 +76,32 @@ class TestPartsOfExperts:
         )
         copies_s = 2 * all_gather_s(**gathered, links=rank.links)
         assert exchange_s(parts, self.PARTS) == pytest.approx((exchanged_s + copies_s)[0] / RATE_IN_TRAINING)
+
+    @pytest.mark.parametrize(("plan", "shares"), [(PARTS, 2), (plan_of(expert=8, data=16), 2), (ASTRIDE, 16)])
+    def test_deduplicated_tokens_go_to_all_ranks_that_share_an_expert(self, plan: Plan, shares: int) -> None:
+        # Counted over all pairs of 8 experts, of which e sets follow each other on t_e ranks each, eight ranks a node.
+        e = plan.expert_parallel
+        ranks, nodes = shares * e, -(-shares * e // 8)
+        homes = [{rank for rank in range(ranks) if rank // shares == expert * e // 8} for expert in range(8)]
+        reached = [one | other for one, other in combinations(homes, 2)]
+        arriving, far = (
+            np.mean([len({rank // size for rank in each}) for each in reached])
+            for size in (1, ranks // nodes)
+        )
+        parts = changed(self.workloads()[0], expert_dispatch="deduplicated", expert_tensor_parallel=shares)
+        rank, token_bytes = rank_of(parts, plan), 2.0 * 4096 * 4096
+        dispatch_s = forwarded_exchange_s(
+            near_bytes=token_bytes * arriving * (1 - nodes / ranks),
+            far_bytes=token_bytes * far * (1 - 1 / nodes),
+            group_size=float(ranks),
+            members_per_domain=ranks / nodes,
+            links=rank.links,
+        )
+        assert exchange_s(parts, plan) == pytest.approx(2 * dispatch_s[0] / RATE_IN_TRAINING)
+        played_s = sum(each.alone_s for ways in expert_traffic(rank, 0) for each in ways)
+        assert played_s == pytest.approx(exchange_s(parts, plan))
+        # Each is read for its experts there, and written for each of their parts; results come back as they went.
+        assert sorted_bytes(rank)[0] == pytest.approx(token_bytes * 2 * (arriving + 2 * shares))
 
     def test_every_rank_keeps_a_copy_of_what_is_gathered(self) -> None:
         whole, parts = self.workloads()

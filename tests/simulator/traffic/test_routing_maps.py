@@ -74,6 +74,11 @@ class TestExchange:
         assert dispatched_bytes(on_16(by_maps())) * 2048 == pytest.approx(4096 + 64 * 4)
         assert dispatched_bytes(on_16(without_maps(by_maps()))) == pytest.approx(2.0)
 
+    def test_a_token_carries_one_for_each_rank_that_shares_an_expert(self) -> None:
+        # Megatron Core shows its dispatcher E t_e experts on e t_e ranks (`MoEFlexTokenDispatcher`): 16 each, 8 ranks a domain.
+        rank = rank_of(by_maps(expert_tensor_parallel=2), plan_of(expert=8, data=16))
+        assert dispatched_bytes(rank) == pytest.approx(2.0 + 4 * 16 * 8 / 2048)
+
     def test_maps_are_gathered_forward_and_weights_travel_once_each_way(self) -> None:
         rank = on_16(by_maps())
         forward_s, backward_s = expert_exchange_s(rank, NOTHING, NOTHING, (NOTHING, NOTHING))
