@@ -11,10 +11,12 @@ from planner.measured.frameworks.deepspeed_habits import DEEPSPEED, INTERN_EVO
 from planner.measured.frameworks.habits import Habits
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
+from simulator.layers.layer_costs import expert_layer
 from simulator.layout.chunks import split_layers
 from simulator.run.spread import miss_probability
 from simulator.simulate import simulate
 from simulator.step.step import simulate_step, step_parts
+from simulator.traffic.expert_exchange import RATE_IN_TRAINING
 from simulator.units import DAY
 from tests.simulator.builders import H100, changed, plan_of, rank_of, table_of, training
 from tests.support import H100_RENTED, job_with
@@ -113,6 +115,27 @@ class TestSumsAndCopies:
                 without_s = [step_s(each, plan) for each in workloads]
             for found_s, least_s, share in zip(with_s, without_s, told, strict=True):
                 assert 100 * (found_s / least_s - 1) == pytest.approx(share, rel=0.15)
+
+
+def test_maps_of_the_routing_in_a_step() -> None:
+    words = words_of(PAGE)
+    assert "0.19 ms longer for them" in words
+    assert "in a step, where ranks wait, 0.22" in words
+    plain = changed(
+        training("qwen3-30b-a3b", sequence_length=4096, global_batch_size=16), expert_dispatch="deduplicated"
+    )
+    ranks = [
+        rank_of(changed(plain, gathers_routing_maps=maps), plan_of(expert=16, data=16))
+        for maps in (True, False)
+    ]
+    with_maps, without = (expert_layer(rank) for rank in ranks)
+    in_step_s = with_maps.forward_s + with_maps.backward_s - without.forward_s - without.backward_s
+    waits_s = sum(
+        getattr(with_maps, name) - getattr(without, name)
+        for name in ("forward_expert_comm_s", "backward_expert_comm_s")
+    )
+    assert 1e3 * in_step_s == pytest.approx(0.22, abs=0.005)
+    assert 1e3 * (in_step_s - (1.0 - RATE_IN_TRAINING) * waits_s) == pytest.approx(0.19, abs=0.005)
 
 
 def test_what_is_done_to_whole_gradients_once_per_step() -> None:
