@@ -46,7 +46,7 @@ from simulator.traffic.layer_collectives import (
 def uses_cards(rank: Rank) -> bool:
     """Returns whether the layers of any design have collectives that leave a link domain."""
     plans = rank.plans
-    experts = np.where(plans.expert_parallel > 1, expert_ranks(rank.workload, plans), 1)
+    experts = expert_ranks(rank.workload, plans)
     beside = plans.tensor_parallel * plans.context_parallel
     return bool(np.any(leaves_domain(rank, 1, beside) | leaves_domain(rank, 1, experts)))
 

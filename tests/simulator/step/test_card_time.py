@@ -33,6 +33,12 @@ def parts_of(workload: Workload, *plans: Plan) -> StepParts:
     return step_parts(Rank.of(job_of(workload), table), split_layers(workload.model, table))
 
 
+def step_s(workload: Workload, *plans: Plan) -> float:
+    """The step of the first of some designs that are simulated together."""
+    rank = rank_of(workload, *plans)
+    return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
+
+
 def played_end_s(pass_s: float, stream_s: float, own_s: float, num_pieces: int) -> float:
     """Own traffic and pieces of the stream through one card in the order in which they come, each own part first."""
     free_s = 0.0
@@ -141,13 +147,9 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside(
 def test_a_group_of_six_astride_nodes_of_eight_takes_as_long_alone_as_beside_a_wide_one() -> None:
     workload = training(gpt(num_layers=8, hidden_size=6144, num_heads=48, vocabulary_size=1536))
 
-    def step_time_s(*plans: Plan) -> float:
-        rank = rank_of(workload, *plans)
-        return float(simulate_step(rank, split_layers(workload.model, rank.plans)).step_time_s[0])
-
     astride, wide = plan_of(tensor=6, data=8, zero=3), plan_of(tensor=12, data=4, zero=3)
     assert uses_cards(rank_of(workload, astride))
-    assert step_time_s(astride) == step_time_s(astride, wide)
+    assert step_s(workload, astride) == step_s(workload, astride, wide)
 
 
 def test_a_design_takes_as_long_alone_as_beside_one_that_shares_its_cards() -> None:
@@ -155,3 +157,12 @@ def test_a_design_takes_as_long_alone_as_beside_one_that_shares_its_cards() -> N
     alone, together = parts_of(DENSE, near).pipeline, parts_of(DENSE, near, far).pipeline
     for name in ("gradient_sync_s", "parameter_gather_s", "chunk_backward_s", "send_s"):
         assert (np.asarray(alone[name])[0] == np.asarray(together[name])[0]).all(), name  # type: ignore[literal-required]
+
+
+def test_parts_of_one_set_of_experts_on_two_nodes_use_their_cards() -> None:
+    whole = training("mixtral-8x7b", sequence_length=1024, global_batch_size=256)
+    workload = changed(whole, expert_tensor_parallel=16)
+    plans = plan_of(data=64, zero=2), plan_of(expert=2, data=64, zero=2)
+    assert uses_cards(rank_of(workload, plans[0]))
+    alone, beside = (step_s(workload, *each) for each in (plans[:1], plans))
+    assert alone == beside
