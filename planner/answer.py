@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from planner.explain.infeasible import explain
 from planner.input.arguments import check_choice, check_functions, check_text, path_given
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
-from planner.output import FrontFormat, make_output_folder
+from planner.output import FrontFormat, output_folder
 from planner.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommendation import Infeasibility, Recommendation, Status
 from planner.text.algorithm_text import algorithm_text
@@ -94,6 +94,7 @@ def recommend(
     Raises:
         InputError: the job, the seed or another argument breaks a rule, `output` cannot be written to, or MLflow has no such
             kind of store.
+        StudyError: another process is writing an answer into `output`.
         TrackingError: the MLflow store cannot be used from the start.
 
     Example:
@@ -107,8 +108,8 @@ def recommend(
     check_functions(progress=progress, should_stop=should_stop, clock=clock)
     if tracking:
         _check_store(tracking_uri, experiment)
-    folder = _made_folder(output)
     with ExitStack() as stack:
+        folder = None if output is None else stack.enter_context(_folder_for(output))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
         tracker = parts = log = None
         if tracking:
@@ -126,13 +127,9 @@ def recommend(
         return destination.deliver(answer, recording, log if with_report else None, progress)
 
 
-def _made_folder(output: str | Path | None) -> Path | None:
-    """The folder that was asked for, which is there then; raises `InputError` where it cannot be."""
-    if output is None:
-        return None
-    folder = path_given(output, "output", "a folder")
-    make_output_folder(folder)
-    return folder
+def _folder_for(output: str | Path) -> AbstractContextManager[Path]:
+    """The folder that was asked for; see `output_folder`."""
+    return output_folder(path_given(output, "output", "a folder"))
 
 
 def _check_store(tracking_uri: str | None, experiment: str) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from planner.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
+from studies.files.lock import held, lock_of
 
 FrontFormat = Literal["csv", "parquet"]
 ANSWER_FILE = "recommendation.json"
@@ -36,12 +39,22 @@ SINGLE_FIGURES = (
 FRONT_FIGURES = ("design_id", "accelerator", "node", "num_nodes", *SINGLE_FIGURES, "memory_capacity_bytes")
 
 
-def make_output_folder(folder: Path) -> None:
-    """Makes the folder for the answer.
+@contextmanager
+def output_folder(folder: Path) -> Iterator[Path]:
+    """Makes the folder for an answer; inside the context no other process writes one there.
 
     Raises:
         InputError: it cannot be made or written to, or holds a file of the name of one that is to be written.
+        StudyError: another process is writing an answer there.
     """
+    _make(folder)
+    busy = "is being written to by another process: choose another folder"
+    with held(lock_of(folder / ANSWER_FILE), f"output folder {folder}", busy):
+        _check_free(folder)  # now that nobody else can fill it
+        yield folder
+
+
+def _make(folder: Path) -> None:
     if str(folder) in ("", ".") or folder.resolve() == Path.cwd():
         raise _problem(folder, "must be a folder of its own, not the working folder")
     try:
@@ -51,6 +64,9 @@ def make_output_folder(folder: Path) -> None:
         raise _problem(folder, f"cannot be made: {error.strerror or error}") from None
     if not is_writable:
         raise _problem(folder, "cannot be written to")
+
+
+def _check_free(folder: Path) -> None:
     fronts = (f"{FRONT_FILE}.csv", f"{FRONT_FILE}.parquet")
     names = (ANSWER_FILE, "designs.parquet", *fronts, JOB_FILE, PAGE_FILE)
     taken = [name for name in names if (folder / name).exists()]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shlex
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -15,10 +12,11 @@ from typing import Final, final
 
 from simulator.catalog import catalog_hash
 from simulator.domain.job import Job
-from simulator.errors import StudyError, system_reason
+from simulator.errors import StudyError
 from studies.files.identity import Identity, Keep
 from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
+from studies.files.lock import held, is_held, lock_of
 
 DEFAULT_FOLDER: Final = Path("capplan-studies")
 SUFFIX: Final = ".study"
@@ -28,10 +26,6 @@ NUM_LEAST_CHARACTERS: Final = 4
 """Characters of its name or hash by which a study can be called: fewer are a slip of the hand."""
 LONGEST_NAME: Final = 60
 """Characters of the job's name in that of its study: file names have limits."""
-
-NUM_TRIES: Final = 4
-WAIT_S: Final = 0.05
-"""How often a lock is tried, and the pause after each time."""
 
 
 def called(path: Path) -> str:
@@ -196,51 +190,12 @@ def only_runner(path: Path) -> Iterator[None]:
     Raises:
         StudyError: another process is running it.
     """
-    lock = _lock_of(path)
-    file = _locked(lock)
-    try:
+    with held(
+        lock_of(path), f"study {path.stem}", "is being run by another process: wait for it, or stop it"
+    ):
         yield
-    finally:
-        lock.unlink(missing_ok=True)
-        os.close(file)
 
 
 def is_running(path: Path) -> bool:
     """Whether some process runs this study now."""
-    lock = _lock_of(path)
-    try:
-        file = os.open(lock, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
-
-
-def _lock_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.lock")
-
-
-def _locked(lock: Path) -> int:
-    """Returns a locked file that still stands at its path: who held the lock before has taken the file away."""
-    for _ in range(NUM_TRIES):
-        try:
-            file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise StudyError(
-                f"study {Path(lock.stem).stem}: {lock.parent}: {system_reason(error)}; see that the folder can be written to"
-            ) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file), lock.stat()):
-                return file
-        except FileNotFoundError:
-            pass  # taken away between the two looks
-        except BlockingIOError:
-            time.sleep(WAIT_S)  # whoever only looks whether it is locked holds it for a moment, too
-        os.close(file)
-    raise StudyError(f"study {Path(lock.stem).stem} is being run by another process: wait for it, or stop it")
+    return is_held(lock_of(path))

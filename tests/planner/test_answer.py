@@ -14,7 +14,7 @@ from rich.console import Console
 
 from planner import Recommendation, recommend
 from planner.job.file import parse_job
-from planner.output import answer_json
+from planner.output import answer_json, output_folder
 from planner.reasons import cautions
 from planner.views.render import show
 from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error
@@ -22,7 +22,7 @@ from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme
 from simulator.domain.search_options import Algorithm
-from simulator.errors import InputError, TrackingError
+from simulator.errors import InputError, StudyError, TrackingError
 from studies.files.design_log import read_designs
 from studies.tracking.tracker import StudyTracker
 from tests.studies.study_jobs import small_job, with_limits
@@ -165,6 +165,18 @@ def test_an_output_folder_with_such_a_file_in_it_is_not_overwritten(
     ):
         answer_to(job, output=tmp_path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "{}")]
+
+
+def test_two_runs_at_once_do_not_share_an_output_folder(job: Job, tmp_path: Path) -> None:
+    folder = tmp_path / "answer"
+    with output_folder(folder):
+        before = sorted(folder.iterdir())
+        with pytest.raises(
+            StudyError, match=r"answer is being written to by another process: choose another"
+        ):
+            answer_to(job, output=folder)
+        assert sorted(folder.iterdir()) == before
+    assert list(folder.iterdir()) == []
 
 
 def test_preference_moves_the_choice_towards_what_matters(job: Job) -> None:
