@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from simulator.domain.hardware import Precision
+from simulator.domain.options import PowerCap
 from simulator.record import Choice, Record
 from simulator.table import Floats, Integers, Table, first_of_equals
 
@@ -161,7 +162,7 @@ class Plan(Record):
     """How the training state is saved."""
     checkpoint_interval_s: PositiveFloat | None = None
     """Training time between two saves; left out: the interval that loses least."""
-    power_cap_fraction: float = Field(default=1.0, gt=0, le=1)
+    power_cap_fraction: PowerCap = 1.0
     """Power limit of the accelerators as a share of their TDP."""
 
     @model_validator(mode="after")

@@ -93,6 +93,7 @@ def test_a_job_with_several_offers_wants_to_know_which_one(capsys: pytest.Captur
         ("recompute=some", "recompute = 'some': must be 'none', 'selective' or 'full'"),
         ("recompute=1", "recompute = 1: must be 'none', 'selective' or 'full'"),
         ("power_cap_fraction=2", "power_cap_fraction = 2: must be at most 1"),
+        ("power_cap_fraction=0.08", "power_cap_fraction = 0.08: must be at least 0.3"),
         ("power_cap_fraction=half", "power_cap_fraction = 'half': must be a number"),
         ("checkpoint_interval_s=.nan", "checkpoint_interval_s = nan: must be a finite number"),
         ("zero_stage=4", "zero_stage = 4: must be at most 3"),

@@ -125,7 +125,7 @@ class TestPowerCap:
         assert capped.optimizer_w == capped.compute_w == capped.communication_w == capped.waiting_w
         assert capped.stalled_w == free.stalled_w
 
-    @given(first=st.floats(0.15, 1.0), second=st.floats(0.15, 1.0))
+    @given(first=st.floats(0.3, 1.0), second=st.floats(0.3, 1.0))
     def test_a_tighter_cap_is_slower_and_draws_less(self, first: float, second: float) -> None:
         tight, loose = sorted((first, second))
         offers = OfferTable.from_job(job_of())
