@@ -141,6 +141,11 @@ def _words(name: str, plan: Plan) -> str:
     return part_words(name, [plan])
 
 
+def _others(plan: Plan) -> str:
+    """Returns whom an accelerator waits for that is nothing of its own stage or of its replicas."""
+    return "other stages" if plan.pipeline_parallel > 1 else "other accelerators"
+
+
 def _exchanged(name: str, plan: Plan) -> str:
     """Returns the traffic that a part is the wait of a pass for; nothing where it is none."""
     from planner.views.design_view import ranks_within_layers
@@ -189,8 +194,8 @@ def _computing_in_words(
         others = np.setdiff1d(np.arange(len(weights)), members[most])
         together_s = float(weights[others] @ for_each_s[others, most])
         each_s = together_s / float(weights[others].sum())
-        told = f"{human.duration(together_s)} together, {human.duration(each_s)} each on average"
-        yield f"The others wait longest for {groups[most]} to compute: {told}."
+        told = f"{human.duration(each_s)} each on average, {human.duration(together_s)} together"
+        yield f"All others wait longest for {groups[most]} to compute: {told}."
 
 
 def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> list[str]:
@@ -210,9 +215,7 @@ def _traffic_in_words(
 ) -> Iterator[str]:
     name, weights = played.names.__getitem__, played.weights.tolist()
     for part, seconds in zip(BUCKETS, found.for_traffic_s.T, strict=True):
-        what = (
-            "traffic of other stages" if part == "pipeline_bubble_s" else f"traffic of {_words(part, plan)}"
-        )
+        what = f"traffic of {_others(plan) if part == 'pipeline_bubble_s' else _words(part, plan)}"
         told = waits_of_all(seconds.tolist(), what, name=name, least_s=least_s, weights=weights)
         if told:
             yield told

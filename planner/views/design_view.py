@@ -206,6 +206,8 @@ def part_words(name: str, plans: Sequence[Plan] = ()) -> str:
     """
     if name == "tensor_comm_s":
         return f"{' and '.join(ranks_within_layers(plans))} parallelism"
+    if name == "pipeline_bubble_s" and plans and all(plan.pipeline_parallel == 1 for plan in plans):
+        return "waiting for other accelerators"  # a slow one is waited for without a pipeline, too
     return _PART_WORDS.get(name) or human.words(name)
 
 

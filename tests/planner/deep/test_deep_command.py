@@ -90,10 +90,8 @@ class TestAnswer:
     ) -> None:
         # Accelerator 5 stands for 4 of 64 (see above), so that 60 others wait.
         waits = " ".join(answered(capsys, job, "--speed", "5=0.5").waits)
-        said = (
-            "others wait longest for stage 0, accelerator 5 to compute: (.+?) together, (.+?) each on average"
-        )
-        ((together, each),) = re.findall(said, waits)
+        said = "All others wait longest for stage 0, accelerator 5 to compute: (.+?) each on average, (.+?) together"
+        ((each, together),) = re.findall(said, waits)
         seconds = {"s": 1.0, "ms": 1e-3}
         together_s, each_s = (float(text.split()[0]) * seconds[text.split()[1]] for text in (together, each))
         assert together_s / each_s == pytest.approx(60.0, rel=0.01)  # three digits of each are written
@@ -182,6 +180,16 @@ class TestAnswer:
         assert main(["simulate", job, "--plan", plan, "--depth", depth]) == 0
         told = set(re.findall(r"(?:tensor and |tensor |context )+parallelism", capsys.readouterr().out))
         assert told == {f"{ranks} parallelism"}
+
+    def test_without_stages_waits_for_a_slow_accelerator_are_no_bubble(
+        self, job: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        options = ["--depth", "deep", "--speed", "5=0.8"]
+        assert main(["simulate", job, "--plan", "tp=4,dp=2", *options]) == 0
+        shown = capsys.readouterr().out
+        assert re.search(r"waiting for other accelerators +[1-9]", shown)
+        assert "bubble" not in shown
+        assert "other stages" not in shown
 
 
 class TestDifferences:
