@@ -77,8 +77,21 @@ tracking_uri_option = click.option(
     help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
 )
 EXPERIMENT = "capplan"
+
+
+def _not_blank(_: click.Context, __: click.Parameter, name: str) -> str:
+    """Returns a name by which people find something; refuses one that is empty."""
+    if not name.strip():
+        raise click.BadParameter("must not be empty")
+    return name
+
+
 experiment_option = click.option(
-    "--experiment", default=EXPERIMENT, show_default=True, help="MLflow experiment of the study."
+    "--experiment",
+    default=EXPERIMENT,
+    show_default=True,
+    callback=_not_blank,
+    help="MLflow experiment of the study.",
 )
 
 

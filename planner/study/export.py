@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from planner.input.arguments import refused
 from planner.json_forms import StudyExport
 from planner.study.facts import job_of, keep_of
 from simulator.errors import StudyError, system_reason
@@ -24,8 +25,8 @@ def export_designs(path: Path, file: Path) -> StudyExport:
     """Writes all designs that a study has kept into a table, whole or not at all, and returns how many those are.
 
     Raises:
-        StudyError: the study cannot be read to its end, or the file is there already, its suffix is not one of
-            `EXPORT_SUFFIXES`, its folder is missing, or it cannot be written.
+        InputError: the file is there already, its suffix is not one of `EXPORT_SUFFIXES`, or its folder is missing.
+        StudyError: the study cannot be read to its end, or the file cannot be written.
     """
     _check_target(file)
     with Journal.read(path) as journal, _drafts(file) as folder:
@@ -49,11 +50,11 @@ def export_designs(path: Path, file: Path) -> StudyExport:
 
 def _check_target(file: Path) -> None:
     if file.suffix not in EXPORT_SUFFIXES:
-        raise StudyError(f"{file}: the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
+        raise refused("FILE", str(file), f"the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
     if file.exists():
-        raise StudyError(f"{file} exists and is never overwritten: choose another file")
+        raise refused("FILE", str(file), "is there already and is never overwritten: choose another file")
     if not file.parent.is_dir():
-        raise StudyError(f"{file}: the folder {file.parent} does not exist: make it first")
+        raise refused("FILE", str(file), f"the folder {file.parent} does not exist: make it first")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from planner.input.arguments import refused
 from planner.study.facts import MERGED_FROM, STATUS, Leaf, Leaves, hash_of_leaves, job_of, leaves_of
 from simulator.domain.job import Job
 from simulator.errors import StudyError
@@ -37,13 +38,14 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
         created_at: time of day for the new study.
 
     Raises:
-        StudyError: fewer than two studies, studies that differ in more than name and search, were simulated by another
+        InputError: fewer than two studies, or one that is named twice.
+        StudyError: studies that differ in more than name and search, were simulated by another
             version or keep fronts only, or a target that is there or cannot be written.
     """
     named, different = len(paths), len({path.resolve() for path in paths})
     if different < max(2, named):
-        again = "" if different == named else f", {named - different} of them named again"
-        raise StudyError(f"merging needs at least two different studies, got {named}{again}")
+        names = ", ".join(path.stem for path in paths)
+        raise refused("NAME", names, "merging needs two studies or more, each named once")
     with ExitStack() as stack:
         journals = [stack.enter_context(Journal.read(path)) for path in paths]
         all_facts = [journal.facts for journal in journals]

@@ -191,6 +191,11 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         (["recommend", EXAMPLE, "--format", "csv"], "give --output DIR, too"),
         (["recommend", EXAMPLE, "--no-tracking", "--tracking-uri", "x"], "contradict each other"),
         (["recommend", EXAMPLE, "--output", "/dev/null/x"], "output = /dev/null/x: cannot be made"),
+        (["recommend", EXAMPLE, "--experiment", " "], "Invalid value for '--experiment': must not be empty"),
+        (
+            ["study", "run", EXAMPLE, "--experiment", ""],
+            "Invalid value for '--experiment': must not be empty",
+        ),
         (["catalog", "cars"], "'cars' is not one of 'accelerators'"),
         (["catalog", "accelerators", "h100"], "nearest: h100-sxm5-80gb"),
         (["catalog", "accelerators", ""], "name = '': must not be empty"),

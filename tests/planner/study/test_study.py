@@ -22,7 +22,7 @@ from planner.study.reports import front_of, list_studies, state_of, status_of
 from planner.study.view import show_list, show_status
 from planner.tracking.sending import Target
 from simulator.domain.limits import Limits
-from simulator.errors import StudyError
+from simulator.errors import InputError, StudyError
 from studies.files import identity
 from studies.files.design_log import read_designs
 from studies.files.journal import Journal
@@ -175,9 +175,9 @@ def test_an_export_holds_every_design(whole: StudyAnswer, tmp_path: Path, suffix
     else:
         assert len(file.read_text(encoding="utf-8").splitlines()) == whole.answer.num_evaluated + 1
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
-    with pytest.raises(StudyError, match="never overwritten"):
+    with pytest.raises(InputError, match="never overwritten"):
         export_designs(whole.path, file)
-    with pytest.raises(StudyError, match=r"suffix must be one of \.parquet, \.csv"):
+    with pytest.raises(InputError, match=r"suffix must be one of \.parquet, \.csv"):
         export_designs(whole.path, tmp_path / "designs.xlsx")
 
 
@@ -210,7 +210,7 @@ def test_an_export_of_a_damaged_study_leaves_nothing_and_one_into_a_missing_fold
     tmp_path: Path,
 ) -> None:
     path = made(tmp_path, num_batches=3).path
-    with pytest.raises(StudyError, match=r"the folder .*missing does not exist: make it first"):
+    with pytest.raises(InputError, match=r"the folder .*missing does not exist: make it first"):
         export_designs(path, tmp_path / "missing" / "designs.csv")
     with sqlite3.connect(path) as database:
         database.execute("DELETE FROM batches WHERE number = 1")
@@ -241,7 +241,7 @@ def test_studies_of_other_limits_do_not_add_up(tmp_path: Path, whole: StudyAnswe
     other = run(tmp_path, job=job_of().model_copy(update={"limits": Limits(budget_usd=1e9)}))
     with pytest.raises(StudyError, match="differ in limits: merge studies of one job"):
         merge_studies([whole.path, other.path], tmp_path / "both.study", NOW)
-    with pytest.raises(StudyError, match="at least two different studies, got 2, 1 of them named again"):
+    with pytest.raises(InputError, match="merging needs two studies or more, each named once"):
         merge_studies([whole.path, whole.path], tmp_path / "both.study", NOW)
 
 

@@ -540,8 +540,10 @@ def test_a_store_that_is_away_costs_nothing_but_the_delivery(
     table = tmp_path / "designs.parquet"
     assert main(["study", "export", study["name"].rpartition("-")[2], str(table), *store]) == 0
     assert capsys.readouterr().out == f"{study['num_designs']:,} designs in {table}\n"
-    assert main(["study", "merge", study["name"], "--into", "both", *store]) == 1
-    assert "at least two different studies" in capsys.readouterr().err
+    assert main(["study", "export", study["name"], str(table), *store]) == 2
+    assert "never overwritten" in capsys.readouterr().err
+    assert main(["study", "merge", study["name"], "--into", "both", *store]) == 2
+    assert "two studies or more" in capsys.readouterr().err
     assert main(["study", "merge", study["name"], "--into", "../both", *store]) == 1
     assert "use at most 100 letters" in capsys.readouterr().err
     assert main(["study", "status", "nobody", *store]) == 1
