@@ -66,7 +66,10 @@ def show_comparison(found: Comparison, console: Console) -> None:
         title(console, "inputs")
         sentences(console, ["All inputs are the same."])
     title(console, "designs")
-    _table(console, ("decision", *sides), _decisions(found))
+    if all(row.is_same for row in found.decisions):
+        sentences(console, ["All decisions are the same."])
+    else:
+        _table(console, ("decision", *sides), _decisions(found))
     title(console, "figures")
     _table(console, ("figure", *sides), figure_rows(found, SHOWN_METRICS), from_right=1)
     title(console, "grids")

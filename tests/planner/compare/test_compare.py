@@ -423,6 +423,12 @@ class TestCommand:
         assert any(line.startswith("  another design") for line in lines)
         assert max(len(line) for line in lines) <= cli.WIDTH
 
+    def test_equal_designs_are_said_to_be_equal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.main(["compare", self.SIDES[0], self.SIDES[0]]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "  All decisions are the same." in lines
+        assert not any(line.startswith("  decision ") for line in lines)
+
     def test_the_page_opens_offline_and_holds_the_figures(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
