@@ -40,7 +40,10 @@ def show_goodput(answer: Goodput, console: Console) -> None:
         console.print(f"Job {answer.of_job.job}, {_plan(answer.of_job)}.")
     grid(console, _figures(answer))
     if answer.ledger and answer.wall_time_s:
-        title(console, f"where the time goes: {human.duration(answer.wall_time_s)} on average")
+        title(
+            console,
+            f"where the time goes: shares of the mean wall time, {human.duration(answer.wall_time_s)}",
+        )
         grid(console, _ledger(console, answer.ledger, answer.wall_time_s))
     if answer.of_job:
         _show_schemes(answer.of_job, console)
