@@ -19,6 +19,7 @@ _WHOLE_NUMBER = "must be a whole number"
 _NUMBER = "must be a number"
 _MAPPING = "must be a mapping of fields"
 _TRUTH = "must be true or false"
+_EMPTY = "must not be empty"
 
 _RULES = {
     "greater_than": "must be greater than {gt:.15g}",
@@ -169,8 +170,13 @@ def _rule(detail: ErrorDetails, location: Location, model_at: ModelAt) -> str:
     if kind in _RULES:
         is_whole = kind.startswith("int")
         way = way_out(detail["input"], is_whole=is_whole) if kind in _UNREADABLE else ""
-        return _RULES[kind].format(**detail.get("ctx", {})) + way
+        return _EMPTY if _is_empty_text(detail) else _RULES[kind].format(**detail.get("ctx", {})) + way
     return detail["msg"]
+
+
+def _is_empty_text(detail: ErrorDetails) -> bool:
+    """Returns whether a text may have any length but none."""
+    return detail["type"] == "string_too_short" and detail["ctx"]["min_length"] == 1
 
 
 def _mapping_rule(location: Location, model_at: ModelAt) -> str:

@@ -66,7 +66,8 @@ def _replaced(node: object, rest: Location, value: object, done: Location, findi
     if isinstance(step, int):
         items = list(node) if isinstance(node, (list, tuple)) else []
         if step >= len(items):
-            findings.add(here, None, f"cannot be replaced: there are {len(items)} entries, counted from 0")
+            known = "1 entry" if len(items) == 1 else f"{len(items)} entries"
+            findings.add(here, None, f"cannot be replaced: the list has {known}, counted from 0")
             return node
         items[step] = _replaced(items[step], rest[1:], value, here, findings)
         return items

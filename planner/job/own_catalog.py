@@ -28,5 +28,10 @@ def own_figures(value: object, folder: Path, findings: Findings) -> Overlay:
         return read_own_figures([folder / path for path in paths])
     except InputError as error:
         for problem in error.problems:
-            findings.add(("catalog",), Path(error.source).name, str(problem))
+            findings.add(("catalog",), _as_written(error.source, paths, folder), str(problem))
         return {}
+
+
+def _as_written(source: str, paths: list[str], folder: Path) -> str:
+    """Returns a file as the job names it."""
+    return next((path for path in paths if str(folder / path) == source), source)
