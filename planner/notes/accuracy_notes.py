@@ -71,7 +71,7 @@ def _never_measured(job: Job, best: Design) -> list[str]:
         notes.append(f"{note} (docs/validation.md).")
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
     if is_new and accelerator.family in MEASURED_FAMILIES:
-        note = f"No published step on {accelerator.id} was compared: it takes the error of all that were"
+        note = f"No published step on {accelerator.id} was compared: its error is taken to be that of the worst kind that was"
         notes.append(f"{note} (docs/validation.md).")
     return notes
 
