@@ -18,9 +18,9 @@ from planner.cli.trace_simulate import simulate
 @click.group(
     short_help="Play operator traces of one accelerator on many.",
     epilog=examples(
-        "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
-        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
         "capplan trace capture train.py --batch-size 32 --output step-trace.json",
+        "capplan trace simulate step-trace.json --gpus 64 --parallel ddp",
+        "capplan trace export step-trace.json --gpus 64 --parallel ddp --output astra",
     ),
 )
 def trace() -> None:

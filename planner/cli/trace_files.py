@@ -17,8 +17,8 @@ from planner.cli.trace_options import Division, chakra_output_options, division_
 @click.command(
     short_help="Write a traced step on many accelerators as Chakra traces, for ASTRA-sim.",
     epilog=examples(
-        "capplan trace export vgg13 --gpus 64 --parallel ddp --output astra",
-        "capplan trace export vgg13 --gpus 8 --parallel tp=4,pp=2 --format json --output astra",
+        "capplan trace export step-trace.json --gpus 64 --parallel ddp --output astra",
+        "capplan trace export step-trace.json --gpus 8 --parallel tp=4,pp=2 --format json --output astra",
     ),
 )
 @division_options

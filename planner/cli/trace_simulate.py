@@ -104,15 +104,15 @@ def _playing_options(command: Command) -> Command:
 @click.command(
     short_help="Play a traced step on many accelerators.",
     epilog=examples(
-        "capplan trace simulate vgg13 --gpus 64 --parallel ddp",
-        "capplan trace simulate vgg13 --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
-        "capplan trace simulate vgg13 --gpus 4 --parallel pp --interleaved 2 --microbatches 8",
-        "capplan trace simulate vgg13 --gpus 8 --speed 3=0.8 --output step.json",
-        "capplan trace simulate vgg13 --gpus 16 --parallel fsdp --network photonic --ports 2",
-        "capplan trace simulate vgg13 --gpus 64 --network torus.yaml --collectives hierarchical",
-        "capplan trace simulate vgg13 --gpus 8 --parallel hop --hop graph=ring-based,backups=1",
-        "capplan trace simulate vgg13 --gpus 8 --offload memory=8e9,host=25e9",
-        "capplan trace simulate vgg13 --gpus 8 --parallel tp --rules triosim --json",
+        "capplan trace simulate step-trace.json --gpus 64 --parallel ddp",
+        "capplan trace simulate step-trace.json --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
+        "capplan trace simulate step-trace.json --gpus 4 --parallel pp --interleaved 2 --microbatches 8",
+        "capplan trace simulate step-trace.json --gpus 8 --speed 3=0.8 --output step.json",
+        "capplan trace simulate step-trace.json --gpus 16 --parallel fsdp --network photonic --ports 2",
+        "capplan trace simulate step-trace.json --gpus 64 --network torus.yaml --collectives hierarchical",
+        "capplan trace simulate step-trace.json --gpus 8 --parallel hop --hop graph=ring-based,backups=1",
+        "capplan trace simulate step-trace.json --gpus 8 --offload memory=8e9,host=25e9",
+        "capplan trace simulate step-trace.json --gpus 8 --parallel tp --rules triosim --json",
     ),
 )
 @division_options

@@ -23,7 +23,7 @@ def read_operator_trace(path: Path, *, batch_size: int | None = None) -> Operato
     if path.is_dir():
         return read_triosim(path, batch_size=batch_size or DEFAULT_BATCH_SIZE)
     if not path.exists():
-        raise broken(path, "", "", "does not exist")
+        raise broken(path, "", "", "does not exist; `capplan trace capture` or `convert` makes a trace")
     if is_trace_file(path):
         return read_trace_file(path)
     rule = f"is no trace: give a folder with {OPERATORS_FILE} and {TENSORS_FILE}, or a file of capplan's"

@@ -247,5 +247,5 @@ class TestAnyFormat:
         (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
         with pytest.raises(InputError, match=r"notes\.txt(?s:.*)is no trace: give a folder with trace\.csv"):
             read_operator_trace(tmp_path / "notes.txt")
-        with pytest.raises(InputError, match=r"missing(?s:.*)does not exist"):
+        with pytest.raises(InputError, match=r"missing(?s:.*)does not exist; `capplan trace capture`"):
             read_operator_trace(tmp_path / "missing")
