@@ -22,7 +22,8 @@ INTRODUCTION = """\
 # The answer as JSON
 
 `capplan recommend JOB.yaml --json` prints one object, `--output DIR` writes the same one as `recommendation.json`, and
-`planner.recommend` returns it as a value. Two runs of the same job, version and seed differ in `created_at` only.
+`planner.recommend` returns it as a value. Two runs of the same job, version and seed differ in `created_at` only,
+and in `mlflow` where they are recorded in another place.
 Every quantity has its unit in its name: seconds, bytes, watts, dollars, kg of CO2 equivalents; fractions are 0..1.
 
 `--output DIR` also writes `front.csv` (`.parquet` with `--format parquet`), one line for each design of the front, and
