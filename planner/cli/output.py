@@ -36,7 +36,7 @@ def rendered(show: Callable[[Console], None]) -> str:
 
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else WIDTH
-    with console.capture() as capture:
+    with _to_stdout(), console.capture() as capture:  # it writes there, too, though nothing
         show(console)
     text = capture.get()
     return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
@@ -46,12 +46,26 @@ def write(text: str) -> None:
     """Writes to stdout; what its encoding lacks becomes a question mark instead of an error."""
     encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()
+        with _to_stdout():
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader, such as `head`, has gone. What is still in the buffer goes nowhere, without a complaint at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(NO_READER) from None
+
+
+@contextlib.contextmanager
+def _to_stdout() -> Iterator[None]:
+    """Names stdout where it cannot be written to; a reader that has gone is none of that."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from simulator.errors import StudyError, system_reason
+
+        raise StudyError(f"the answer cannot be written to stdout: {system_reason(error)}") from error
 
 
 @contextlib.contextmanager

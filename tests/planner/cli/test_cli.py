@@ -281,6 +281,14 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_an_output_without_space_is_named() -> None:
+    command = [sys.executable, "-m", "planner.cli", "catalog", "sites"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    told = "Error: the answer cannot be written to stdout: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
 def test_an_output_without_unicode_still_gets_the_answer() -> None:
     command = [sys.executable, "-m", "planner.cli", "catalog", "accelerators", "h100-sxm5-80gb"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
