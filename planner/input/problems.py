@@ -89,7 +89,7 @@ class Findings:
 
     def add_validation(self, error: ValidationError) -> None:
         """Reports what pydantic found, rewritten into the rules of this module."""
-        for detail in error.errors(include_url=False):
+        for detail in _unknown_first(error.errors(include_url=False)):
             location = tuple(step for step in detail["loc"] if step != "[key]")
             written = self._as_written(location)
             is_hidden = self.is_hidden(location) or self.is_hidden(written)
@@ -145,6 +145,12 @@ def nearest(name: str, known: tuple[str, ...]) -> str:
     """Returns the known names most like a name, or all of them where none is like it."""
     matches = difflib.get_close_matches(name[:100], known, n=3)
     return f"nearest: {', '.join(matches)}" if matches else f"known: {', '.join(known)}"
+
+
+def _unknown_first(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Returns what was found, in each mapping unknown fields first: one that is misspelt makes others missing."""
+    first = {detail["loc"][:-1]: place for place, detail in reversed([*enumerate(details)])}
+    return sorted(details, key=lambda each: (first[each["loc"][:-1]], each["type"] != "extra_forbidden"))
 
 
 def _is_follow_up(detail: ErrorDetails) -> bool:

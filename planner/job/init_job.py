@@ -121,7 +121,11 @@ def _accelerators(text: str, _: Answers) -> str:
     known = catalog.names(Kind.ACCELERATORS)
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError("; ".join(f"{name} {_unknown(name, known, Kind.ACCELERATORS)}" for name in unknown))
+        reasons = (_unknown(name, known, Kind.ACCELERATORS) for name in unknown)
+        told = (
+            f"{name} {why}" if len(names) > 1 else why for name, why in zip(unknown, reasons, strict=True)
+        )
+        raise ValueError("; ".join(told))
     return ", ".join(names)
 
 

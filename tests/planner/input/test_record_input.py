@@ -43,8 +43,8 @@ WHEEL = {"num_spokes": 36}
         (
             {"wheels": [WHEEL, {"num_spoke": 2, "num_spokes": 2}], "saddle": 1},
             [
-                "wheels[1].num_spokes = 2: must be at least 3",
                 "wheels[1].num_spoke = 2: unknown field; nearest: num_spokes",
+                "wheels[1].num_spokes = 2: must be at least 3",
                 "saddle = 1: unknown field; known: name, wheels",
             ],
         ),

@@ -130,7 +130,7 @@ def test_every_model_of_the_catalogue_gets_a_job_that_loads(model: str, tmp_path
         (["--tokens", "1e999"], "must be a positive number"),
         (["--sequence-length", "10.5"], "must be a whole number, such as 8192"),
         (["--model", "nowhere/config.json"], "--model = 'nowhere/config.json': "),
-        (["--accelerators", "h100"], "nearest: h100-"),
+        (["--accelerators", "h100"], "--accelerators = 'h100': is not in the catalogue; nearest: h100-"),
         (["--accelerators", ","], "needs at least one accelerator"),
         (
             ["--accelerators", "h100-sxm5-80gb,H100-sxm5-80gb", "--rent", "2,3"],

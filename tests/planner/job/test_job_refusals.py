@@ -17,7 +17,7 @@ from planner.input.yaml_text import MAX_FILE_BYTES
 from planner.job.file import load_job, parse_job
 from simulator.domain.job import Job
 from simulator.errors import InputError
-from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered
+from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal
 
 MALFORMED = Path(__file__).parents[1] / "malformed"
 
@@ -278,3 +278,9 @@ def test_any_sections_are_a_job_or_an_input_error(document: dict[str, object]) -
 )
 def test_any_overrides_are_a_job_or_an_input_error(overrides: list[str]) -> None:
     job_or_error(lambda: parse_job(DOCUMENT, overrides=overrides))
+
+
+def test_a_misspelt_field_is_told_before_those_that_are_missing_for_it() -> None:
+    document = changed(workload={"model": {"confg": "config.json"}})
+    first = refusal(document).splitlines()[1]
+    assert first == "  workload.model.confg = 'config.json': unknown field; nearest: config"
