@@ -41,6 +41,7 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
+CAPACITY: Final = "memory that it has"
 LEGEND_DOT_POINTS: Final = 6.0
 """Dots of the legend for designs that are specks in the picture."""
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
@@ -84,7 +85,7 @@ def drawing(figure: Figure, cloud: DesignCloud) -> Canvas:
     from matplotlib.figure import Figure as NewCanvas
 
     canvas = NewCanvas(figsize=(WIDTH_IN, _height_in(figure)), dpi=DOTS_PER_INCH, layout="constrained")
-    title = textwrap.fill(figure.title, TITLE_CHARACTERS)
+    title = textwrap.fill(figure.title.replace(" %", "\N{NO-BREAK SPACE}%"), TITLE_CHARACTERS)
     canvas.suptitle(title, x=0.01, horizontalalignment="left", fontsize=10.5, fontweight="bold")
     _draw(canvas.add_subplot(), figure, cloud)
     return canvas
@@ -133,9 +134,8 @@ def _draw_bars(axes: Axes, figure: BarsFigure) -> None:
         starts += widths
     for row, bar in enumerate(figure.bars):
         if bar.capacity is not None:
-            axes.plot(
-                [bar.capacity] * 2, [row - 0.45, row + 0.45], color="black", linestyle="--", linewidth=1.2
-            )
+            ends = [row - 0.45, row + 0.45]
+            axes.plot([bar.capacity] * 2, ends, color="black", linestyle="--", linewidth=1.2, label=CAPACITY)
     axes.set_yticks(rows, [textwrap.fill(bar.label, 34) for bar in figure.bars])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
@@ -160,6 +160,8 @@ def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     axes.fill_between([], [], color=HIGH, label="input at its high end")
     if any(each.marks for each in figure.ranges):
         axes.plot([], [], color=WARM, linewidth=3.0, label="another design is recommended")
+    if figure.quantity == "change":
+        axes.set_xlabel("change from the value that was used")
     _write_legend(axes)
 
 

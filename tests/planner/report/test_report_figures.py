@@ -13,7 +13,7 @@ from constraints.evaluation import evaluate
 from planner.answer import recommend
 from planner.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
-from planner.report.data import LinesFigure, RangesFigure
+from planner.report.data import BarsFigure, LinesFigure, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.flips import flips
 from planner.report.front import front_figure
@@ -33,6 +33,25 @@ from studies.files.design_log import read_designs
 from tests.planner.report_pages import best_of, figure
 from tests.planner.report_studies import answered, drawn, job
 from tests.support import job_with
+
+
+def test_pictures_name_the_memory_there_is_and_what_changes() -> None:
+    memory, changes = figure("memory"), figure("flips")
+    assert isinstance(memory, BarsFigure)
+    assert isinstance(changes, RangesFigure)
+    (legend,) = drawing(memory, drawn().cloud).legends
+    assert "memory that it has" in [label.get_text() for label in legend.get_texts()]
+    (axes,) = drawing(changes, drawn().cloud).axes
+    assert axes.get_xlabel() == "change from the value that was used"
+
+
+def test_a_title_never_breaks_before_a_sign() -> None:
+    memory = figure("memory")
+    assert isinstance(memory, BarsFigure)
+    long = memory.model_copy(update={"title": f"{'x' * 85} +3 % more"})
+    shown = drawing(long, drawn().cloud).get_suptitle()
+    assert "\n%" not in shown
+    assert "+3\N{NO-BREAK SPACE}%" in shown
 
 
 def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
