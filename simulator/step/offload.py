@@ -25,9 +25,9 @@ from simulator.memory.layer_activations import kept_per_layer
 from simulator.step.parts import Part, rank_of_part
 from simulator.table import Floats
 
-HOST_UPDATE_FRACTION = 0.43
-"""Share of the host's memory bandwidth that an update reaches: 10 billion weights in 2.57 s on a DGX-2, whose two processors
-have 256 GB/s, with gradients of 2 bytes (ZeRO-Offload, arXiv 2101.06840, table 4)."""
+HOST_UPDATE_FRACTION = 0.456
+"""Share of the host's memory bandwidth that an update reaches: 10 billion weights of 30 bytes in 2.57 s on a DGX-2, whose two
+processors have 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table 4; gradients are `float` in DeepSpeed's `cpu_adam.cpp`)."""
 
 
 def part_copies_s(rank: Rank, kind: Part) -> Floats:

@@ -96,15 +96,20 @@ class TestOptimizer:
             0.5 * 18 * MODEL.num_parameters
         )
 
-    # Ren et al., arXiv 2101.06840, table 4: updates by the two processors of a DGX-2; 10 billion weights gave the constant.
-    @pytest.mark.parametrize(("billions", "seconds"), [(1, 0.22), (2, 0.51), (4, 1.03), (8, 2.41)])
-    def test_updates_take_what_zero_offload_published(self, billions: int, seconds: float) -> None:
+    # Ren et al., arXiv 2101.06840, table 4: updates by the two processors of a DGX-2. 10 billion weights gave the constant;
+    # the times of the others for each weight differ by 17 %.
+    @pytest.mark.parametrize(
+        ("billions", "seconds", "near"),
+        [(1, 0.22, 0.18), (2, 0.51, 0.18), (4, 1.03, 0.18), (8, 2.41, 0.18), (10, 2.57, 0.005)],
+    )
+    def test_updates_take_what_zero_offload_published(
+        self, billions: int, seconds: float, near: float
+    ) -> None:
         job = with_node(
             offloading(optimizer=1.0), host_memory_bytes_per_s=256e9, num_accelerators=1, link_domain_size=1
         )
         update_s = host_update_s(Rank.of(job, table_of(plan_of())), np.array([billions * 1e9]))
-        # Their times for each weight differ by 17 %, and their gradients have 2 bytes of our 4.
-        assert update_s == pytest.approx(seconds, rel=0.25)
+        assert update_s == pytest.approx(seconds, rel=near)
 
     def test_hosts_and_accelerators_update_side_by_side(self) -> None:
         plan = plan_of(data=8)
