@@ -138,6 +138,18 @@ def test_maps_of_the_routing_in_a_step() -> None:
     assert 1e3 * (in_step_s - (1.0 - RATE_IN_TRAINING) * waits_s) == pytest.approx(0.19, abs=0.005)
 
 
+@pytest.mark.parametrize(("accelerator", "of_7b", "of_65b"), [(A800, 2.2, 5.0), (H800, 3.5, 7.0)])
+def test_norms_that_read_32_bits(accelerator: str, of_7b: float, of_65b: float) -> None:
+    assert "2.2 % of a step of 7B on A800 and 3.5 % on H800" in words_of(PAGE)
+    assert "and 5 and 7 % of 65B with t = 8" in words_of(PAGE)
+    for model, plan, told, near in (
+        ("llama-2-7b", ON_8, of_7b, 0.05),
+        ("llama-65b", plan_of(tensor=8, data=16), of_65b, 0.5),
+    ):
+        more = longer(of_habits(INTERN_EVO, model, plan, 4), plan, accelerator, checkpoints_norms=False)
+        assert 100 * more / (100 + more) == pytest.approx(told, abs=near)
+
+
 def test_what_is_done_to_whole_gradients_once_per_step() -> None:
     words = words_of(PAGE)
     assert "are 12, 12 and 24 ms" in words
