@@ -17,6 +17,7 @@ from simulator.table import Floats, Table
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
+"""Links of a mesh, as those of AMD and Gaudi."""
 OTHER_FABRIC = "ethernet"
 INFINIBAND = "infiniband"
 
@@ -46,6 +47,9 @@ class LinkConstants(Table):
     """One sender, one receiver."""
     group_exponent: Floats
     """Growth of the fractions with the group, up to eight: smaller groups keep fewer links busy."""
+    unlinked_members: Floats
+    """Members of a group to which one of them has no link: 1 in a mesh, itself, as each of the others has a link of its own; 0
+    behind switches, which lead all links to any member."""
     gpus_per_domain: Floats
     """Accelerators that reach each other over the scale-up link."""
     inter_bytes_per_s_per_gpu: Floats
@@ -110,11 +114,13 @@ def link_constants(
         {**table[scale_up_link(family)], **table[fabric_link(fabric)]}
         for family, fabric in zip(families, fabrics, strict=True)
     ]
+    is_mesh = [scale_up_link(family) == OTHER_SCALE_UP for family in families]
     given = {
         name: np.broadcast_to(np.asarray(value, dtype=float), (len(records),))
         for name, value in {
             "intra_bytes_per_s": intra_bytes_per_s,
             "inter_bytes_per_s_per_gpu": inter_bytes_per_s_per_gpu,
+            "unlinked_members": is_mesh,
             "gpus_per_domain": gpus_per_domain,
             "gpus_per_node": gpus_per_domain if gpus_per_node is None else gpus_per_node,
             "gpus_per_card": gpus_per_card,

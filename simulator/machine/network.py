@@ -234,8 +234,9 @@ def _near_ring_s(
 
 
 def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
-    """Returns bytes/s inside a domain for `members` of the group in it."""
-    share = np.minimum(np.maximum(members, 2.0), MEASURED_GROUP) / MEASURED_GROUP
+    """Returns bytes/s inside a domain for `members` of the group in it; in a mesh each of them has a link to each other one."""
+    linked = np.minimum(np.maximum(members, 2.0), MEASURED_GROUP) - links.unlinked_members
+    share = linked / (MEASURED_GROUP - links.unlinked_members)
     return links.intra_bytes_per_s * fraction * share**links.group_exponent
 
 

@@ -94,6 +94,7 @@ def _links(network: NodesNetwork) -> LinkConstants:
         "all_to_all_fraction": 1.0,
         "point_to_point_fraction": 1.0,
         "group_exponent": 0.0,
+        "unlinked_members": 0.0,
         "gpus_per_domain": float(network.gpus_per_node),
         "inter_bytes_per_s_per_gpu": network.gpu_card_bytes_per_s,
         "inter_latency_s": CABLES_TO_A_LEAF * network.fabric_latency_s,

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from simulator.domain.links import LinkConstants, fabric_link, link_constants, scale_up_link
 from simulator.machine.network import (
+    Group,
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
@@ -402,6 +403,20 @@ def test_two_accelerators_of_a_mesh_share_one_of_its_seven_links() -> None:
     links = cluster("cdna3", intra_bytes_per_s=448e9)
     time_s = point_to_point_s(num_bytes=1e12, is_same_domain=True, links=links)
     assert time_s[0] == pytest.approx(1e12 / 48e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("members", "bytes_per_s"), [(2, 48e9), (4, 144e9), (8, 336e9)])
+def test_a_group_of_a_mesh_has_a_link_to_each_other_member(members: int, bytes_per_s: float) -> None:
+    # RCCL counts 48 GB/s a link, 144 GB/s in all for four MI300X (ROCm/rccl, issue 1210).
+    group: Group = {
+        "group_size": float(members),
+        "members_per_domain": float(members),
+        "links": cluster("cdna3", intra_bytes_per_s=448e9, inter_bytes_per_s_per_gpu=1e6),
+    }
+    volume = 1e12 * (1 - 1 / members)
+    assert volume / all_to_all_s(num_bytes=1e12, **group)[0] == pytest.approx(bytes_per_s, rel=0.01)
+    assert volume / all_gather_s(num_bytes=1e12, **group)[0] == pytest.approx(bytes_per_s, rel=0.01)
+    assert 2 * volume / all_reduce_s(num_bytes=1e12, **group)[0] == pytest.approx(bytes_per_s, rel=0.01)
 
 
 def test_every_shipped_constant_is_positive_and_says_where_it_comes_from() -> None:
