@@ -137,15 +137,17 @@ def one_layout_shares(recipe: CastRecipe, precision: Precision, family: str) -> 
     """Returns what a cast to rows alone moves over `cast_ratio`, and what it moves to make columns of those of weights.
 
     Weights are scaled by tensor, or by square blocks, so that rows can be turned into columns (`_create_transpose` of
-    Transformer Engine); products that read either layout need no second.
+    Transformer Engine); products that read either layout need no second, and blocks of MXFP8 cannot be turned, so that columns
+    are gathered as well (`fp8_need_transpose_data` of Megatron-FSDP).
     """
     if precision is Precision.FP4:
         num_reads, x, needs_one = NUM_READS_IN_4_BITS, PRODUCT_BYTES[precision], False
     else:
         num_reads, x = NUM_READS[recipe], PRODUCT_BYTES[precision] + SCALE_BYTES[recipe]
         needs_one = recipe in SCALED_BY_TENSOR and family in FAMILIES_WITH_ANY_LAYOUT
+    is_turned = not needs_one and (precision is Precision.FP4 or recipe != "mxfp8")
     whole = _moved_bytes(num_reads, (1.0 if needs_one else NUM_LAYOUTS) * x)
-    return _moved_bytes(num_reads, x) / whole, 0.0 if needs_one else TRANSPOSE_PASSES * x / whole
+    return _moved_bytes(num_reads, x) / whole, TRANSPOSE_PASSES * x / whole if is_turned else 0.0
 
 
 def gathers_cast_weights(workload: Workload, plans: PlanTable) -> Booleans:

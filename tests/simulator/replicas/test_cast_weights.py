@@ -118,6 +118,7 @@ class TestCasts:
             ("tensorwise", "hopper", 5 / 6, 2 / 6),
             ("tensorwise", "blackwell", 1, 0),
             ("blockwise", "hopper", (3 + 4 / 128) / (4 + 8 / 128), (2 + 8 / 128) / (4 + 8 / 128)),
+            ("mxfp8", "blackwell", (3 + 1 / 32) / (4 + 2 / 32), 0),
         ],
     )
     def test_one_layout_and_its_transposition(
@@ -159,6 +160,13 @@ class TestCasts:
         assert forward_s[1, 0] == pytest.approx(bytes_[0] / bandwidth + launches_s)
         assert backward_s[1, 0] == pytest.approx(bytes_[1] / bandwidth + launches_s)
         assert forward_s[[0, 2]] == pytest.approx(0)  # embedding and output layer
+
+    def test_columns_of_mxfp8_are_gathered_and_not_made_of_rows(self) -> None:
+        workload = in_8_bits("mxfp8", gathers_cast_weights=True)
+        rank = rank_of(workload, fp8(data=8, zero=3), "b200-sxm-180gb")
+        parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
+        forward_s, backward_s = casts_in_passes_s(rank, parts.weights.together)
+        assert backward_s == pytest.approx(forward_s)
 
     def test_the_deep_depth_has_them_as_operators(self) -> None:
         plan = fp8(data=8, zero=3)
