@@ -17,7 +17,9 @@ from simulator.table import Floats, Table
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
-"""Links of a mesh, as those of AMD and Gaudi."""
+"""Links of all others, of which few are measured."""
+MESHES = frozenset({"cdna3", "cdna4", "gaudi"})
+"""Architectures of which eight have a link, or a bundle of them, to each other one."""
 OTHER_FABRIC = "ethernet"
 INFINIBAND = "infiniband"
 
@@ -49,7 +51,7 @@ class LinkConstants(Table):
     """Growth of the fractions with the group, up to eight: smaller groups keep fewer links busy."""
     unlinked_members: Floats
     """Members of a group to which one of them has no link: 1 in a mesh, itself, as each of the others has a link of its own; 0
-    behind switches, which lead all links to any member."""
+    behind switches, which lead all links to any member, and where several links join two members, as in a torus."""
     gpus_per_domain: Floats
     """Accelerators that reach each other over the scale-up link."""
     inter_bytes_per_s_per_gpu: Floats
@@ -114,7 +116,7 @@ def link_constants(
         {**table[scale_up_link(family)], **table[fabric_link(fabric)]}
         for family, fabric in zip(families, fabrics, strict=True)
     ]
-    is_mesh = [scale_up_link(family) == OTHER_SCALE_UP for family in families]
+    is_mesh = [family in MESHES for family in families]
     given = {
         name: np.broadcast_to(np.asarray(value, dtype=float), (len(records),))
         for name, value in {

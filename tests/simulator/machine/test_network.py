@@ -28,6 +28,7 @@ from simulator.machine.network import (
     passed_on_s,
     point_to_point_s,
     reduce_scatter_s,
+    scale_up_rate,
 )
 from simulator.table import Floats
 
@@ -417,6 +418,17 @@ def test_a_group_of_a_mesh_has_a_link_to_each_other_member(members: int, bytes_p
     assert volume / all_to_all_s(num_bytes=1e12, **group)[0] == pytest.approx(bytes_per_s, rel=0.01)
     assert volume / all_gather_s(num_bytes=1e12, **group)[0] == pytest.approx(bytes_per_s, rel=0.01)
     assert 2 * volume / all_reduce_s(num_bytes=1e12, **group)[0] == pytest.approx(bytes_per_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("family", "share"), [("cdna4", 1 / 7), ("gaudi", 1 / 7), ("volta", 2 / 8), ("tpu", 2 / 8)]
+)
+def test_two_have_one_seventh_of_a_mesh_and_a_quarter_of_links_that_are_none(
+    family: str, share: float
+) -> None:
+    links = cluster(family, intra_bytes_per_s=448e9, inter_bytes_per_s_per_gpu=1e6)
+    rate = scale_up_rate(np.ones(1), np.array([2.0]), links)
+    assert rate == pytest.approx(448e9 * share)
 
 
 def test_every_shipped_constant_is_positive_and_says_where_it_comes_from() -> None:
