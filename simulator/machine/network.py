@@ -264,9 +264,11 @@ def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Float
     It enters and leaves a domain over the network cards of all members there, so g members carry g shares; sibling groups
     of the same domain use the other shares. A member that is alone uses its own card and a whole node all cards, but rings
     of some members choose the same card as their siblings where accelerators share cards: two members may be slower than
-    one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries.
+    one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries. It carries (g-1)/g of
+    the volume: each of g rings leaves the domain at another member, which sends the rest of them on to its neighbour.
     """
-    inside = np.maximum(scale_up_rate(fraction, members, links), _own_card_rate(links))
+    passed_on = _peer_share(np.maximum(members, 2.0))
+    inside = np.maximum(scale_up_rate(fraction, members, links) / passed_on, _own_card_rate(links))
     return np.asarray(np.minimum(inside, card_rate(members, links) * members))
 
 

@@ -6,8 +6,7 @@ link's bandwidth keeps the link busy like 1/f as many bytes that reach all of it
 byte. A collective that is alone therefore takes as long as in the fast depth; one that shares its links takes longer.
 
 A ring of n ranks, g of them in each domain, runs as g rings that each enter and leave a domain at another member, so that
-each of these sends (g-1)/g of the volume to its neighbour and 1/g through its own card. The fast depth lets the scale-up
-link carry all of it.
+each of these sends (g-1)/g of the volume to its neighbour and 1/g through its own card.
 """
 
 from __future__ import annotations
@@ -131,8 +130,7 @@ def ring(
     near_rate, far_rate = scale_up_rate(fraction, members, links), card_rate(members, links)
     if members < size:
         near_s, far_s = volume * (members - 1.0) / members / near_rate, volume / members / far_rate
-        # The scale-up link caps the rate of the fast depth, where it carries all of the volume.
-        capped_s = np.maximum(volume / near_rate if members > 1 else 0.0, far_s)
+        capped_s = np.maximum(near_s, far_s)
     else:
         near_s = capped_s = volume / near_rate
         far_s = np.zeros_like(near_s)

@@ -260,7 +260,14 @@ def test_members_that_bring_their_cards_along_never_slow_a_group(
         COLLECTIVES[name](num_bytes=num_bytes, group_size=64.0, members_per_domain=members, links=links)[0]
         for members in ((1.0, 2.0, 4.0, 8.0) if per_card == 1.0 else (2.0, 4.0, 8.0))
     ]
-    assert all(more <= few * (1.0 + 1e-9) for few, more in pairwise(times_s))
+    laps = [1.0, 2.0, 4.0, 8.0][-len(times_s) :]
+    for (few, few_s), (more, more_s) in pairwise(zip(laps, times_s, strict=True)):
+        assert more_s <= few_s * _passed_on(more) / _passed_on(few) * (1.0 + 1e-9)
+
+
+def _passed_on(members: float) -> float:
+    """Share of a ring's volume that goes over the scale-up link where it leaves a domain after so many members."""
+    return 1.0 - 1.0 / max(2.0, members)
 
 
 @settings(deadline=None)
@@ -299,7 +306,8 @@ def test_a_group_is_never_slower_in_larger_domains(
         )[0]
         for members in (few, many)
     )
-    assert together_s <= apart_s * (1.0 + 1e-12)
+    longer = 1.0 if name == "all_to_all" else _passed_on(many) / _passed_on(few)
+    assert together_s <= apart_s * longer * (1.0 + 1e-12)
 
 
 def test_huge_messages_inside_a_node_move_the_ring_volume_over_its_links() -> None:
@@ -310,9 +318,20 @@ def test_huge_messages_inside_a_node_move_the_ring_volume_over_its_links() -> No
 
 
 def test_the_scale_up_link_caps_what_the_cards_of_a_domain_carry_together() -> None:
+    # Eight rings leave the domain at another member each, so that seven of eight edges of a member are scale-up links.
     links = cluster(inter_bytes_per_s_per_gpu=200e9)
     time_s = all_gather_s(num_bytes=1e14, group_size=64.0, members_per_domain=8.0, links=links)
-    assert time_s[0] == pytest.approx(63 / 64 * 1e14 / (450e9 * links.gather_fraction[0]), rel=0.01)
+    near_bytes = 7 / 8 * 63 / 64 * 1e14
+    assert time_s[0] == pytest.approx(near_bytes / (450e9 * links.gather_fraction[0]), rel=0.01)
+
+
+@pytest.mark.parametrize("size", [16.0, 32.0, 64.0, 128.0])
+def test_gathers_over_whole_nodes_reach_more_than_a_ring_inside_one(size: float) -> None:
+    # SimAI's table: 0.96 of 400 GB/s for 16 GiB over 2 to 16 nodes; inside a node NCCL's gathers reach 0.83 of 450 GB/s.
+    # The tolerance is the latency of the ring: 16 nodes at 15 + 7 x 3 us are 0.6 of 44 ms.
+    links, num_bytes = cluster(), 2.0**34
+    time_s = all_gather_s(num_bytes=num_bytes, group_size=size, members_per_domain=8.0, links=links)
+    assert (size - 1.0) / size * num_bytes / time_s[0] == pytest.approx(0.96 * 400e9, rel=0.015)
 
 
 def test_an_all_reduce_of_a_huge_message_is_a_reduce_scatter_and_an_all_gather() -> None:
