@@ -15,9 +15,10 @@ Part i + 1 begins when part i and what is queued beside it are done, so that bot
 
 with nothing for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
 pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
-that is a forward pass, but waits for the reductions of a backward pass: under GPipe it shows m - 1 times, while the step has
-m + p - 1 backward passes one behind the other. Without prefetch backward part i + 1 waits for its gather, which waits for
-r(i), so that neither hides. Nor do reductions on the stream of the computation (`overlaps_gradient_sync` false).
+that is a forward pass, but waits for the reductions of a backward pass. The step has m + p - 1 backward passes one behind the
+other, of which those on p - 1 stages come to a stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
+Without prefetch backward part i + 1 waits for its gather, which waits for r(i), so that neither hides. Nor do reductions on the
+stream of the computation (`overlaps_gradient_sync` false).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def shards_s(
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
-        _shares_behind(rank),
+        _shares_shown(rank),
         reduces_in_every_pass(rank.plans),
     )
     return shown_s
@@ -81,13 +82,17 @@ def first_gathers(plans: PlanTable) -> Integers:
     return np.where(plans.pipeline_parallel == 1, IS_WHOLE, np.where(is_behind, IS_BEHIND, IS_AHEAD))
 
 
-def _shares_behind(rank: Rank) -> Floats:
-    """Returns the share of the backward passes under GPipe whose first gather waits for the pass before, `(n,)`.
+def _shares_shown(rank: Rank) -> Floats:
+    """Returns the share of the backward passes of a step whose first gather follows the pass before at once, `(n,)`.
 
-    Those of the first micro-batch are ahead of it, while stages wait.
+    Of the m + p - 1 that are one behind the other those on p - 1 stages come to a stage that waits: the last ones of 1F1B, the
+    first ones of GPipe, where the first one of the last stage is ahead, too. Interleaved stages do not wait.
     """
-    num_passes = num_micro_batches(rank.workload, rank.plans)
-    return (num_passes - 1.0) / (num_passes + rank.plans.pipeline_parallel - 1.0)
+    plans = rank.plans
+    num_passes = num_micro_batches(rank.workload, plans)
+    num_shown = np.where(first_gathers(plans) == IS_BEHIND, num_passes - 1.0, num_passes)
+    shares = num_shown / (num_passes + plans.pipeline_parallel - 1.0)
+    return np.asarray(np.where(plans.virtual_pipeline > 1, 1.0, shares))
 
 
 def reduces_in_every_pass(plans: PlanTable) -> Booleans:
@@ -113,7 +118,7 @@ def _add_shown(
     traffic_s: tuple[Floats, Floats, Floats],
     prefetches: tuple[bool, bool],
     first_gather: Integers,
-    share_behind: Floats,
+    share_shown: Floats,
     reduces_always: Booleans,
 ) -> None:
     """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
@@ -145,7 +150,7 @@ def _add_shown(
                 back_s = 0.0
             elif prefetches[1]:
                 is_ahead = first_gather[row] == IS_AHEAD
-                back_s = _shown_s(cover_s[last], back_s) if is_ahead else share_behind[row] * back_s
+                back_s = share_shown[row] * (_shown_s(cover_s[last], back_s) if is_ahead else back_s)
             if reduces_always[row]:
                 is_back = True
                 back_s += _pass_s(

@@ -204,9 +204,9 @@ def test_the_first_gather_of_a_backward_pass_waits_for_the_one_before_under_gpip
     # Two layers a stage; the last one ends with the output layer.
     layer, output = model_parts(rank_of(plan_of(data=8, zero=3), 1), 3)[-2:]
     lasts = [layer, layer, layer, output]
-    behind = (num_micro_batches - 1) / (num_micro_batches + 3)
+    behind, ahead = ((num_micro_batches - less) / (num_micro_batches + 3) for less in (1, 0))
     found_s = backward_s(Schedule.GPIPE) - backward_s(Schedule.ONE_F_ONE_B)
-    expected_s = [behind * last.gather_s - beside_s(last.forward_s, last.gather_s) for last in lasts]
+    expected_s = [behind * last.gather_s - ahead * beside_s(last.forward_s, last.gather_s) for last in lasts]
     np.testing.assert_allclose(found_s, expected_s, rtol=1e-9)
 
 
