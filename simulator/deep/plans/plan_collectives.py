@@ -246,3 +246,14 @@ def pieces_of(whole: tuple[Collective, ...], count: int, *, is_late: bool) -> li
     full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
     pieces = [bare] * (count - 1)
     return [*pieces, full] if is_late else [full, *pieces]
+
+
+def even_pieces(
+    whole: tuple[Collective, ...], count: int, parts: list[tuple[Collective, ...]]
+) -> list[tuple[Collective, ...]]:
+    """Cuts collectives into equal pieces that together have the start-ups and ramps of those of all parts."""
+    rest_s = sum(each.rest_s for part in parts for each in part) / count
+    piece = tuple(
+        each.scaled(1.0 / count).with_rest(0.0 if number else rest_s) for number, each in enumerate(whole)
+    )
+    return [piece] * count

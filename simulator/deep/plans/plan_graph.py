@@ -12,11 +12,12 @@ Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a sta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from simulator.deep.plans.plan_collectives import Collective, pieces_of
+from simulator.deep.plans.plan_collectives import Collective, even_pieces, pieces_of
 from simulator.deep.plans.plan_items import (
     BACKWARD,
     FORWARD,
@@ -36,6 +37,7 @@ from simulator.deep.plans.plan_shards import REDUCES_OFTEN, Shards
 from simulator.deep.plans.plan_traffic import After, PlanTraffic
 from simulator.deep.playing.tasks import MOST_TASKS, NONE, TaskGraphBuilder
 from simulator.errors import InputError, Problem
+from simulator.layout.chunks import ChunkWeights
 from simulator.pipeline.shape import num_directions, stage_of
 from simulator.pipeline.turns import turns_of_stages
 from simulator.step.gradient_buckets import FIRST_BY_PARTS
@@ -47,6 +49,8 @@ DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"
 HOST_COPIES = "copies to main memory"
+Exchanged = Callable[[ChunkWeights], tuple[Collective, ...]]
+"""What replicas exchange of weights."""
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
 
@@ -115,9 +119,10 @@ class PlanGraph:
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
+        # Behind the last part it would hide the last reduction; waits for weights make up for what was lent before them.
+        lends_at = min(1, len(kinds) - 1) if direction == FORWARD else len(kinds) - 1
         for place, kind in enumerate(in_turn):
-            # Traffic takes cores while the pass goes on: behind its last part that would hide the last reduction.
-            if place + 1 == len(kinds):
+            if place == lends_at:
                 after = self._lend_to_replicas(direction, chunk, after)
             after = self.shards.before_part(kind, after)
             for item in (*self._items(direction, kind), *lent[place]):
@@ -289,10 +294,8 @@ class PlanGraph:
                 first = self._passes[FORWARD, chunk]
                 if not first.works:
                     continue
-                gathers = self.parts.gathers(self.parts.chunk_weights(chunk))
-                pieces = self._pieces(
-                    chunk, gathers, int(self.shape.buckets.parameters[chunk]), is_late=False
-                )
+                num_buckets = int(self.shape.buckets.parameters[chunk])
+                pieces = self._pieces(chunk, self.parts.gathers, num_buckets, is_late=False)
                 for number, piece in enumerate(pieces):
                     for each in piece:
                         after = self.traffic.collective(each, stage, after)
@@ -318,7 +321,7 @@ class PlanGraph:
             if not final.works:
                 continue
             num_buckets = int(self.shape.buckets.gradients[chunk])
-            pieces = self._pieces(chunk, self._reduced_once(chunk), num_buckets, is_late=True)
+            pieces = self._pieces(chunk, self._reduced_once, num_buckets, is_late=True)
             for number, piece in enumerate(pieces):
                 share = (number + 1) / len(pieces)
                 ready = final.at(share)[-1:], *self.shards.last_of_parts(chunk, share)
@@ -327,14 +330,14 @@ class PlanGraph:
         return (*ended, *after, *self.shards.reduced(stage))
 
     def _pieces(
-        self, chunk: int, whole: tuple[Collective, ...], num_buckets: int, *, is_late: bool
+        self, chunk: int, exchanged: Exchanged, num_buckets: int, *, is_late: bool
     ) -> list[tuple[Collective, ...]]:
-        """Cuts collectives of a chunk into pieces that follow each other; ZeRO-2 has a start-up for each part."""
-        count = max(1, num_buckets)
+        """Cuts what is exchanged of a chunk into pieces that follow each other; ZeRO-2 has start-up and ramp for each part."""
+        count, whole = max(1, num_buckets), exchanged(self.parts.chunk_weights(chunk))
         if self.shape.zero_stage != FIRST_BY_PARTS:
             return pieces_of(whole, count, is_late=is_late)
-        num_starts = len(self.parts.kinds[chunk]) / count
-        return [tuple(each.scaled(1.0 / count).with_rest(num_starts * each.rest_s) for each in whole)] * count
+        parts = [self.parts.weights_of(kind).trained for kind in self.parts.kinds[chunk]]
+        return even_pieces(whole, count, [exchanged(weights) for weights in parts if weights.is_any])
 
     def _sum_whole_gradients(self, stage: int, complete: Integers) -> Integers:
         """Adds what tensor-parallel ranks of a stage sum up once its gradients are there; returns when they have that."""
@@ -343,23 +346,22 @@ class PlanGraph:
             after = self.traffic.collective(each, stage, after)
         return self._complete(after)
 
-    def _reduced_once(self, chunk: int) -> tuple[Collective, ...]:
-        """What replicas reduce of a chunk once per step; from ZeRO-2 on only what copies of hybrid sharding do.
+    def _reduced_once(self, weights: ChunkWeights) -> tuple[Collective, ...]:
+        """What replicas reduce of weights once per step; from ZeRO-2 on only what copies of hybrid sharding do.
 
         And the last group of ZeRO-2 in a pipeline where that hides behind nothing.
         """
-        weights, zero_stage = self.parts.chunk_weights(chunk), self.shape.zero_stage
         copies = self.parts.between_copies(weights)
-        if zero_stage >= REDUCES_OFTEN and not self.shards.follows_groups:
+        if self.shape.zero_stage >= REDUCES_OFTEN and not self.shards.follows_groups:
             return copies
         return (*self.parts.reductions(weights), *copies)
 
     def _reduced_last(self, chunk: int) -> tuple[Collective, ...]:
         """What replicas reduce of a chunk behind its last gradients, the last group of ZeRO-2 in a pipeline included."""
-        if self.shape.zero_stage != REDUCES_OFTEN or self.shape.pipeline.num_stages == 1:
-            return self._reduced_once(chunk)
         weights = self.parts.chunk_weights(chunk)
-        return (*self.parts.reductions(weights), *self._reduced_once(chunk))
+        if self.shape.zero_stage != REDUCES_OFTEN or self.shape.pipeline.num_stages == 1:
+            return self._reduced_once(weights)
+        return (*self.parts.reductions(weights), *self._reduced_once(weights))
 
     def _complete(self, reduced: After) -> Integers:
         """When all gradients of each accelerator of one stage are there, `(1, R)`."""

@@ -121,6 +121,15 @@ def _spread(traffic: tuple[Collective, ...], items: Items, free: float, busy: fl
     return found
 
 
+def between_operators(label: str, duration_s: float, items: Items) -> Items:
+    """Returns items with more work behind each operator, or behind each run of them beside traffic, in proportion."""
+    whole_s = seconds_of(items)
+    if duration_s == 0.0 or whole_s == 0.0:
+        return (*items, *work(label, duration_s))
+    share = duration_s / whole_s
+    return tuple(part for item in items for part in (item, *work(label, share * seconds_of((item,)))))
+
+
 def works_of(items: Iterable[Item]) -> list[Work]:
     """Returns all operators, in their order."""
     found = []

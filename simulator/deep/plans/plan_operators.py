@@ -24,7 +24,17 @@ from simulator.deep.plans.plan_collectives import Collective
 from simulator.deep.plans.plan_context import context_core
 from simulator.deep.plans.plan_expert_traffic import expert_traffic, map_traffic
 from simulator.deep.plans.plan_input_gradients import TENSOR, with_sums
-from simulator.deep.plans.plan_items import LENT, Items, PartPasses, beside, between, moves, work, works_of
+from simulator.deep.plans.plan_items import (
+    LENT,
+    Items,
+    PartPasses,
+    beside,
+    between,
+    between_operators,
+    moves,
+    work,
+    works_of,
+)
 from simulator.deep.plans.tensor_ends import TensorEnds
 from simulator.domain.lora import FEED_FORWARD_PRODUCTS, AdaptedProduct
 from simulator.domain.plan import Recompute
@@ -85,7 +95,7 @@ class _Layer:
     is_expert: bool
 
     def passes(self) -> PartPasses:
-        """Returns the passes; what the host adds is what the fast depth has beyond the operators."""
+        """Returns the passes; what the host adds between operators is what the fast depth has beyond them."""
         times = self.times
         forward, backward = self._forward(), self._backward()
         recompute = int(self.rank.plans.recompute[0])
@@ -97,8 +107,11 @@ class _Layer:
         forward_wait_s, backward_wait_s = self._host_waits_s(times)
         weights_s = expert_layer_weight_gradients_s if self.is_expert else dense_layer_weight_gradients_s
         return PartPasses(
-            forward=(*forward, *work(HOST, forward_wait_s), *self._paired_wait(0)),
-            backward=(*again, *backward, *work(HOST, backward_wait_s), *self._paired_wait(1)),
+            forward=(*between_operators(HOST, forward_wait_s, forward), *self._paired_wait(0)),
+            backward=(
+                *between_operators(HOST, backward_wait_s, (*again, *backward)),
+                *self._paired_wait(1),
+            ),
             weight_gradient_s=float(weights_s(self.rank)[0]),
         )
 
