@@ -157,7 +157,9 @@ def _add_shown(
                     backward, number, cover_back_s, gather_back_s, reduce_s, prefetches[1], is_back
                 )
             else:
-                back_s += _shown_s(np.sum(number * cover_back_s), np.sum(number * reduce_s))
+                # Only the update waits for what a group leaves: forward passes in between hide it, too.
+                free_s = cover_back_s + np.maximum(0.0, cover_s - gather_s)
+                back_s += _shown_s(np.sum(number * free_s), np.sum(number * reduce_s))
             shown_s[1][row, chunk] += back_s
 
 
