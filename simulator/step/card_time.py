@@ -6,7 +6,7 @@ cards, y a stream of the replicas beside it in K pieces, and q a send,
 
     end = max(x + y/K, x/K + y + w (K-1)/K)            own traffic after the first piece goes before the rest
     y + q                                              gradients of a chunk, with its last send to the chunk before
-    cover = x - w                                      of a pass, for the shards of ZeRO that travel behind it
+    x + max(min(x, t) w'/x, t + w - x)                 a part x with shards t of ZeRO beside it, w' what it waits for of w
     send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
 
 as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared.

@@ -11,9 +11,11 @@ Part i + 1 begins when part i and what is queued beside it are done, so that bot
 
     forward     g(1) + sum of beside(x(i), g(i + 1))
     backward    first + sum of beside(x(i), r(i - 1) + g(i + 1)) + r(n)
-    beside(x, t) = max(x + s min(x, t), t)                      s = CORE_SHARE, the cores that traffic takes
+    beside(x, t) = max(x + (s + w'/x) min(x, t), t + w)         s = CORE_SHARE, the cores that traffic takes
 
-with nothing for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
+with w the time for which collectives of the part are on the network cards that the queue uses, too, and w' what of that the
+part waits for: while both are there each has half of the cards, as libraries give each about as many channels. There is nothing
+for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
 pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
 that is a forward pass, but waits for the reductions of a backward pass. The step has m + p - 1 backward passes one behind the
 other, of which those on p - 1 stages come to a stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
@@ -35,6 +37,8 @@ from simulator.step.parts import Part
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
+COVER, BUSY, WAITED = range(3)
+"""Seconds of a part, those in which its collectives are on the cards that shards use, and those of them that it waits for."""
 IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 """What the first gather of a backward pass is: none, beside the end of a forward pass, or behind a backward pass."""
 
@@ -62,7 +66,7 @@ def shards_s(
     _add_shown(
         shown_s,
         counts,
-        _covers_s(parts, cards_s),
+        _beside_s(parts, cards_s),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
@@ -100,21 +104,27 @@ def reduces_in_every_pass(plans: PlanTable) -> Booleans:
     return np.asarray((plans.zero_stage == 3) | (plans.pipeline_parallel == 1))
 
 
-def _covers_s(parts: ModelParts, cards_s: list[Directions] | None) -> Directions:
-    """Time of every part that traffic of shards may hide behind, `(k, n)` a way."""
-    forward_s = np.stack([times.forward_s for times in parts.times.values()])
-    backward_s = np.stack([times.backward_s for times in parts.times.values()])
+def _beside_s(parts: ModelParts, cards_s: list[Directions] | None) -> Directions:
+    """Returns what every part has for traffic of shards to travel beside it, `(3, k, n)` a way, by `COVER` and so on."""
+    columns = list(parts.times.values())
     if cards_s is None:
-        return forward_s, backward_s
-    forward_cards_s, backward_cards_s = (np.stack(way) for way in zip(*cards_s, strict=True))
-    return np.maximum(0.0, forward_s - forward_cards_s), np.maximum(0.0, backward_s - backward_cards_s)
+        cards_s = [(np.zeros_like(times.forward_s),) * 2 for times in columns]
+    ways = []
+    for way, busy_s in zip(("forward", "backward"), zip(*cards_s, strict=True), strict=True):
+        cover_s, tensor_s, expert_s = (
+            np.stack([getattr(times, f"{way}_{name}") for times in columns])
+            for name in ("s", "tensor_comm_s", "expert_comm_s")
+        )
+        own_s = np.minimum(np.stack(busy_s), cover_s)
+        ways.append(np.stack([cover_s, own_s, np.minimum(own_s, tensor_s + expert_s)]))
+    return ways[0], ways[1]
 
 
 @compiled
 def _add_shown(
     shown_s: Directions,
     counts: Floats,
-    covers_s: Directions,
+    besides_s: Directions,
     traffic_s: tuple[Floats, Floats, Floats],
     prefetches: tuple[bool, bool],
     first_gather: Integers,
@@ -129,7 +139,7 @@ def _add_shown(
     order = np.arange(len(counts))
     backward = order[::-1]
     for row in range(shown_s[0].shape[0]):
-        cover_s, cover_back_s = covers_s[0][:, row], covers_s[1][:, row]
+        ahead_s, back_beside_s = besides_s[0][:, :, row], besides_s[1][:, :, row]
         gather_s, gather_back_s, reduce_s = gathers_s[row], gathers_back_s[row], reductions_s[row]
         if not (np.any(gather_s > 0.0) or np.any(reduce_s > 0.0)):
             continue
@@ -141,7 +151,7 @@ def _add_shown(
                 continue
             number = counts[:, row, chunk]
             is_back = False
-            shown_s[0][row, chunk] += _pass_s(order, number, cover_s, gather_s, none, prefetches[0], is_back)
+            shown_s[0][row, chunk] += _pass_s(order, number, ahead_s, gather_s, none, prefetches[0], is_back)
             last = _last(number)
             if last < 0:
                 continue
@@ -150,16 +160,17 @@ def _add_shown(
                 back_s = 0.0
             elif prefetches[1]:
                 is_ahead = first_gather[row] == IS_AHEAD
-                back_s = share_shown[row] * (_shown_s(cover_s[last], back_s) if is_ahead else back_s)
+                back_s = share_shown[row] * (_shown_s(ahead_s[:, last], back_s) if is_ahead else back_s)
             if reduces_always[row]:
                 is_back = True
                 back_s += _pass_s(
-                    backward, number, cover_back_s, gather_back_s, reduce_s, prefetches[1], is_back
+                    backward, number, back_beside_s, gather_back_s, reduce_s, prefetches[1], is_back
                 )
             else:
                 # Only the update waits for what a group leaves: forward passes in between hide it, too.
-                free_s = cover_back_s + np.maximum(0.0, cover_s - gather_s)
-                back_s += _shown_s(np.sum(number * free_s), np.sum(number * reduce_s))
+                both_s = number * (back_beside_s + ahead_s)
+                both_s[COVER] -= number * np.minimum(gather_s, ahead_s[COVER])
+                back_s += _shown_s(np.sum(both_s, axis=1), np.sum(number * reduce_s))
             shown_s[1][row, chunk] += back_s
 
 
@@ -186,7 +197,7 @@ def _last(number: Floats) -> int:
 def _pass_s(
     order: Integers,
     number: Floats,
-    cover_s: Floats,
+    beside_s: Floats,
     gather_s: Floats,
     reduce_s: Floats,
     prefetches: bool,
@@ -199,32 +210,40 @@ def _pass_s(
         if number[kind] <= 0.0:
             continue
         if previous >= 0:
-            total_s += _until_gathered_s(cover_s[previous], before_s, gather_s[kind], prefetches)
+            total_s += _until_gathered_s(beside_s[:, previous], before_s, gather_s[kind], prefetches)
             before_s = reduce_s[previous]
         elif not is_back:
             total_s += gather_s[kind]
         if number[kind] > 1.0:
-            total_s += _until_gathered_s(cover_s[kind], before_s, gather_s[kind], prefetches)
+            total_s += _until_gathered_s(beside_s[:, kind], before_s, gather_s[kind], prefetches)
             before_s = reduce_s[kind]
-            once_s = _until_gathered_s(cover_s[kind], before_s, gather_s[kind], prefetches)
+            once_s = _until_gathered_s(beside_s[:, kind], before_s, gather_s[kind], prefetches)
             total_s += (number[kind] - 2.0) * once_s
         previous = kind
     if previous < 0:
         return 0.0
     waits = not prefetches and gather_s[previous] > 0.0
-    last_s = before_s if waits else _shown_s(cover_s[previous], before_s)
+    last_s = before_s if waits else _shown_s(beside_s[:, previous], before_s)
     return float(total_s + last_s + reduce_s[previous])
 
 
 @inner
-def _until_gathered_s(cover_s: float, before_s: float, gather_s: float, prefetches: bool) -> float:
+def _until_gathered_s(beside_s: Floats, before_s: float, gather_s: float, prefetches: bool) -> float:
     """Returns how much longer a part is until the next one has its weights, with a reduction `before_s` in the queue."""
     if prefetches or gather_s == 0.0:
-        return _shown_s(cover_s, before_s + gather_s)
+        return _shown_s(beside_s, before_s + gather_s)
     return before_s + gather_s
 
 
 @inner
-def _shown_s(cover_s: float, traffic_s: float) -> float:
-    """Returns how much longer a part is with traffic beside it: `simulator.traffic.layer_collectives.exposed_s`, compiled."""
-    return max(CORE_SHARE * min(cover_s, traffic_s), traffic_s - cover_s)
+def _shown_s(beside_s: Floats, traffic_s: float) -> float:
+    """Returns how much longer a part is with traffic beside it, what it has for that given by `COVER` and so on, `(3,)`.
+
+    With free cards `simulator.traffic.layer_collectives.exposed_s`, compiled.
+    """
+    cover_s = beside_s[COVER]
+    if cover_s <= 0.0:
+        return float(traffic_s)
+    together_s = min(cover_s, traffic_s)
+    held_up_s = (CORE_SHARE + beside_s[WAITED] / cover_s) * together_s
+    return float(max(held_up_s, traffic_s + beside_s[BUSY] - cover_s))

@@ -273,7 +273,7 @@ def _exposed_behind(
     """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
 
     Both have links of their own and travel side by side: copies show where they outlast passes and shards together. Shards
-    that leave a link domain find the cards free only while the collectives of the pass do not use them.
+    that leave a link domain share the cards with the collectives of the pass.
     """
     if cards_s is not None:
         is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,9 +14,13 @@ from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.pipeline.kernel import streamed_end_s
+from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.card_time import beside_own_traffic_s, parts_card_s, uses_cards, with_last_send_s
+from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
+from simulator.step.shard_passes import shards_s
 from simulator.step.step import StepParts, simulate_step, step_parts
+from simulator.traffic.layer_collectives import CORE_SHARE
 from simulator.traffic.stage_sends import send_card_s
 from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
 
@@ -142,6 +148,39 @@ def test_gradients_wait_for_the_traffic_of_the_pass_they_travel_beside(
     tensor_s = num_rings * 15 / 16 * 2 * 4096 * 8192 / (8 * CARD_BYTES_PER_S)
     expected_s = ring_s[0] + 7 / 8 * tensor_s
     assert np.asarray(shared["gradient_sync_s"])[0, 0] == pytest.approx(expected_s, rel=rel)
+
+
+def shared_s(part_s: float, own_s: float, other_s: float) -> float:
+    """How much longer a part is whose collectives, spread over it, have half of the cards while other traffic uses them."""
+    windows, time_s = 4_000, 0.0
+    for _ in range(windows):
+        free_s = (part_s - own_s) / windows
+        together_s = min(own_s / windows, max(0.0, other_s - free_s))
+        time_s += part_s / windows + together_s
+        other_s = max(0.0, other_s - free_s - together_s)
+    return time_s + other_s - part_s
+
+
+@pytest.mark.parametrize("sequence", [128, 512, 2048, 8192])
+def test_shards_and_the_collectives_of_a_part_have_half_of_the_cards_each(sequence: int) -> None:
+    model = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
+    workload = training(model, sequence_length=sequence, global_batch_size=8)
+    rank = rank_of(workload, plan_of(tensor=4, data=8, zero=3))
+    parts = ModelParts.of(rank, split_layers(model, rank.plans))
+    traffic = ReplicaTraffic.of(rank, parts.weights)
+    own = [(times.forward_tensor_comm_s, times.backward_tensor_comm_s) for times in parts.times.values()]
+    expected_s = 0.0
+    order = [Part.EMBEDDING, *[Part.DENSE] * 8, Part.OUTPUT]
+    kinds = list(parts.times)
+    for kind, following in pairwise(order):
+        part_s, own_s = float(parts.times[kind].forward_s[0]), float(own[kinds.index(kind)][0][0])
+        gather_s = float(traffic.forward_s[0, kinds.index(following)])
+        beside_s = min(part_s, gather_s)
+        lent_s = CORE_SHARE * beside_s + shared_s(part_s, own_s, beside_s)
+        expected_s += max(lent_s, shared_s(part_s, own_s, gather_s))
+    first_s = float(traffic.forward_s[0, kinds.index(Part.EMBEDDING)])
+    found_s = shards_s(rank, parts, traffic, own)[0][0, 0]
+    assert found_s == pytest.approx(first_s + expected_s, rel=2e-3)
 
 
 def test_a_group_of_six_astride_nodes_of_eight_takes_as_long_alone_as_beside_a_wide_one() -> None:
