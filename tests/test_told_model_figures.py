@@ -64,10 +64,10 @@ class TestAllReduces:
     def test_of_65b_and_7b(self) -> None:
         words = words_of(PAGE)
         assert "a step of 65B on 1,024 A800 is 8 % longer for it, in groups of 8, too" in words
-        assert "is 0.5 % longer, and in groups of a node 0.3 % shorter than with sums between groups" in words
+        assert "is 0.4 % longer, and in groups of a node 0.4 % shorter than with sums between groups" in words
         for model, tensor, data, told, near in (
             ("llama-65b", 8, 128, (8.0, 8.0), 0.5),
-            ("llama-2-7b", 1, 1024, (0.5, -0.3), 0.05),
+            ("llama-2-7b", 1, 1024, (0.4, -0.4), 0.05),
         ):
             for shards, share in zip((None, 8), told, strict=True):
                 plan = plan_of(tensor=tensor, data=data, shards=shards)
@@ -92,11 +92,11 @@ class TestSumsAndCopies:
 
     def test_of_deepspeed(self) -> None:
         words = words_of(PAGE)
-        assert "takes 4.9 % more for its copies and 1.8 % for its all-reduces" in words
+        assert "takes 4.9 % more for its copies and 1.6 % for its all-reduces" in words
         plan = plan_of(data=64, zero=2)
         workload = changed(of_habits(DEEPSPEED, "llama-2-7b", plan, 1), gradient_bytes=2)
         assert longer(workload, plan, A800, bucket_copy_bytes=0.0) == pytest.approx(4.9, abs=0.05)
-        assert longer(workload, plan, A800, scatters_gradients_from=1) == pytest.approx(1.8, abs=0.05)
+        assert longer(workload, plan, A800, scatters_gradients_from=1) == pytest.approx(1.6, abs=0.05)
 
     def test_of_fsdp_on_the_streams_of_its_collectives(self, monkeypatch: pytest.MonkeyPatch) -> None:
         words = words_of(PAGE)
