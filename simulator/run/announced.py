@@ -67,6 +67,13 @@ def announced_up_time_s(runs: Runs, cycle: Cycle, ends: Ends, announced: Announc
     return end_s + steps * cycle.gain_s * announced.per_work
 
 
+def unsaved_up_time_s(announced_per_s: Floats, per_s: Floats, length_s: Floats) -> Floats:
+    """Returns f0, `(n,)`, with q interruptions per second of which p, more than none, are announced."""
+    exponent = per_s * length_s
+    grown = announced_per_s / per_s * np.expm1(np.minimum(exponent, _MOST))
+    return (np.log1p(grown) + np.maximum(0.0, exponent - _MOST)) / announced_per_s
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Line(Table):
     """What the up-time comes to with more and more work, `(n,)`; letters as at the head of this module."""
@@ -89,9 +96,7 @@ class _Line(Table):
 
     def unsaved_s(self, length_s: Floats) -> Floats:
         """Returns f0."""
-        exponent = self.per_s * length_s
-        grown = self.announced_per_s / self.per_s * np.expm1(np.minimum(exponent, _MOST))
-        return (np.log1p(grown) + np.maximum(0.0, exponent - _MOST)) / self.announced_per_s
+        return unsaved_up_time_s(self.announced_per_s, self.per_s, length_s)
 
     def up_time_s(self, length_s: Floats) -> Floats:
         """Returns b F + A."""

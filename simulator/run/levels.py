@@ -18,8 +18,8 @@ runs). The outer process has the same with those that the fast level does not ou
 Exact where a run has one level, no replica and nothing planned. Else measured against the event loop's mean wall
 time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean
 up-time: 0.02 % on average for planned interruptions, 0.05 % for two levels (at most 0.7 %), 0.1 % for replicas (at
-most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile, and where
-announced interruptions, which the fast level outlives, come so often that few saves are due for the durable one.
+most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile. Announced
+interruptions that the fast level outlives put off the saves of the durable one: `simulator.run.outlived`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ import numpy as np
 
 from simulator.run import renewal
 from simulator.run.announced import Announced, announced_up_time_s
-from simulator.run.columns import FOREVER_S, Interruption, Runs
+from simulator.run.columns import FOREVER_S, Interruption, Runs, over_kinds
+from simulator.run.outlived import Rates, outlived_up_time_s
 from simulator.run.up_time import TIE_FRACTION
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
@@ -210,8 +211,57 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
         keeping_s = announced_up_time_s(outer, cycle, ends, announced)
         up_time_s = np.where((saved > 0.0) & (shares.durable > 0.0), keeping_s, up_time_s)
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
+    kept = np.where(runs.has_live_replicas, 0.0, shares.planned - saved)
+    outlived = np.flatnonzero(has_any & (kept > _LEAST_SHARE))
+    if len(outlived):
+        some = runs.take(outlived), shares.take(outlived), saved[outlived], inner_s[outlived]
+        up_time_s[outlived] = _with_outlived(*some, up_time_s[outlived])
     # In a run shorter than its first save the inner clock of a long run is too fast.
     return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
+
+
+def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, unstopped_s: Floats) -> Floats:
+    """Returns the up-time with announced stops that the fast level outlives, `(n,)`.
+
+    Args:
+        runs: the runs.
+        shares: of their interruptions.
+        saved: the share of announced stops that are saved durably.
+        inner_s: the up-time without interruptions that need the durable level.
+        unstopped_s: that with durable saves as they come where no stop puts them off, and with its ends where a run meets none.
+    """
+    rates = Rates(
+        fast=shares.fast / runs.mtbf_s,
+        kept=(shares.planned - saved) / runs.mtbf_s,
+        durable=shares.durable / runs.mtbf_s,
+        saved=saved / runs.mtbf_s,
+    )
+    share = shares.fast + shares.planned
+    inner = replace(runs, mtbf_s=_mean_s(runs, share))
+    cycle = renewal.Cycle.of(inner)
+    num_apart = _saves_per_stopped_durable(runs, inner, cycle)
+    per_work = _PerWork.of(inner, cycle, shares.planned / share).up_time_s
+    stopped_s = outlived_up_time_s(runs, rates, num_apart, per_work)
+    is_longer = runs.work_s > num_apart * runs.interval_s
+    unstopped = np.where(is_longer, np.exp(-rates.kept * inner_s), 0.0)
+    # Where training stands still for a slot an up-time does not work in proportion to its age.
+    unstopped = np.where(cycle.wait_s > TIE_FRACTION * runs.interval_s, 1.0, unstopped)
+    stopped_s = np.where(unstopped < 1.0, (1.0 - unstopped) * stopped_s, 0.0)
+    return stopped_s + np.where(unstopped > 0.0, unstopped * unstopped_s, 0.0)
+
+
+def _saves_per_stopped_durable(runs: Runs, inner: Runs, cycle: renewal.Cycle) -> Floats:
+    """Returns how many saves lie between two that become durable where interruptions make saves late, `(n,)`.
+
+    The fast level goes on writing meanwhile. A write that is not interrupted lasts a whole number of cycles, another one ends
+    at any time between two saves.
+    """
+    under_way_s = runs.stall_s + runs.durable_commit_s
+    back_s = over_kinds(runs.kind_share, runs.kind_restart_s)
+    apart_s = inner.mtbf_s * cycle.failures * (1.0 + back_s / runs.mtbf_s)
+    regular = np.exp(-under_way_s / inner.mtbf_s)
+    late = np.maximum(runs.durable_every, under_way_s / apart_s + 0.5)
+    return regular * saves_per_durable(runs, cycle.length_s) + (1.0 - regular) * late
 
 
 def _up_time_per_saved_work(outer: Runs, cycle: renewal.Cycle, saved_per_s: Floats) -> Floats:

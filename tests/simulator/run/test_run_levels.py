@@ -92,6 +92,46 @@ class TestLevels:
         )  # fmt: skip
         assert_near(runs, ledger, share=0.005)
 
+    @pytest.mark.parametrize("interval", [0.5, 1.0, 3.0])
+    @pytest.mark.parametrize("planned", [0.3, 0.8])
+    def test_announced_stops_that_the_fast_level_outlives_put_off_durable_saves(
+        self, interval: float, planned: float
+    ) -> None:
+        # A plane over the work w to do and u not durable solves the renewal equation of the up-time: with p stops and b faults
+        # in M, p + b = 1, and I0 and I1 the integrals of exp(-x) and x exp(-x) up to tau, up-time per work is
+        # I0/(p A I1 + tau exp(-tau)), where A = exp(-tau)/(1 - p I0).
+        i0 = -math.expm1(-interval)
+        i1 = i0 - interval * math.exp(-interval)
+        reached = math.exp(-interval) / (1.0 - planned * i0)
+        per_work = i0 / (planned * reached * i1 + interval * math.exp(-interval))
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": interval * 1e4, "kind_share": [0.0, 1.0 - planned, 0.0, planned],
+            "kind_fast_survival": [1.0, 0.0, 0.0, 1.0], "durable_commit_s": 1e-6, **NO_SAVES,
+        }  # fmt: skip
+        long = wall_s(expected_ledger(**columns(work_s=1e9, **run)))
+        assert long == pytest.approx(1e9 * per_work, rel=1e-4)
+        runs, ledger = play(num_replications=2000, work_s=3e5, **run)
+        assert_near(runs, ledger, share=0.02)
+
+    @pytest.mark.parametrize(("process", "work"), [(0.0, 2.0), (0.5, 2.0), (0.5, 0.7)])
+    def test_up_to_its_first_save_a_run_with_announced_stops_has_its_renewal_equation(
+        self, process: float, work: float
+    ) -> None:
+        # With T the time without faults of the rate b, y(w) = exp(w) E[exp(-b T)] solves m y' = y (p + a exp(-w)), where
+        # m = 1 - a (1 - exp(-w)) and a + p + b = 1 in M.
+        planned = 0.2
+        durable = 1.0 - process - planned
+        clock = math.log((planned + durable) * math.exp(work) + process) / (planned + durable)
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": 3e4, "work_s": work * 1e4,
+            "kind_share": [process, durable, 0.0, planned], "kind_fast_survival": [1.0, 0.0, 0.0, 1.0],
+            "durable_commit_s": 1.0, **NO_SAVES,
+        }  # fmt: skip
+        exact = 1e4 * math.expm1(durable * clock) / durable
+        assert wall_s(expected_ledger(**columns(**run))) == pytest.approx(exact, rel=1e-9)
+        runs, ledger = play(num_replications=4000, **run)
+        assert_near(runs, ledger, share=0.001)
+
     def test_loads_are_those_of_the_level_that_is_left(self) -> None:
         runs, _ = play(kind_fast_survival=[0.25, 1, 1, 1], fast_load_s=10.0, durable_load_s=110.0)
         share = (runs.checkpoint_restore_s.sum() / runs.num_failures.sum() - 10.0) / 100.0
