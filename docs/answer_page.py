@@ -134,7 +134,7 @@ closed form, stall, interval, restart and main memory. That is the answer to "wi
 - `--restart-s`, `--policy`, `--work-s` and `--work-days` count instead of the job's figures, for every scheme;
 - `--stall-s`, `--commit-s`, `--tax` and `--slots` instead of those of the plan's scheme, say because you measured them;
 - up-times have the job's `reliability.weibull_shape` in what is played, and in the closed form as it changes the goodput of
-  long runs with saves of one level; best intervals are those of shape 1;
+  long runs; best intervals are those of shape 1;
 - `--mtbf-s` and `--job` exclude each other; `--set reliability.failures_per_1000_node_days=12` changes the failures.
 
 Goodput here is work over wall time, and a straggler's slow-down is work. `goodput_fraction` of

@@ -21,8 +21,8 @@ The equations are in `simulator.run.renewal` for one level of saves, `simulator.
 replicas, `simulator.run.way_back` and `simulator.run.spares` for the way back; the event loop is in
 `simulator.run.kernel` and `simulator.run.up_time`. The expected ledger is that of up-times without memory; over
 random runs with intervals of up to half an up-time Weibull shapes from 0.5 to 1.5 change the goodput by a point on average and
-up to 4 with one level of saves (`expected_goodput` has them), by up to 12 where spares run out now and then, and by up to 20
-with two levels.
+up to 4 with one level of saves, by up to 12 where spares run out now and then, and by up to 20 with two levels;
+`expected_goodput` has them (`simulator.run.weibull`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from simulator.run.course import Course
 from simulator.run.delays import Delays
 from simulator.run.interval import optimal_interval_s
 from simulator.run.kernel import play_run_block
-from simulator.run.levels import UPTIME_LOSSES, UpTime
+from simulator.run.levels import UPTIME_LOSSES, Shares, UpTime
 from simulator.run.renewal import Cycle
 from simulator.run.state import RunResults, designs_of
 from simulator.run.way_back import WayBack
@@ -157,8 +157,7 @@ def _saving_ahead_s(runs: Runs) -> Floats:
 def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
     """Returns work over expected wall time, `(n,)`; 0 for a run that never ends.
 
-    Up-times with memory change it as they change that of a long run with one level of saves; in a run with few
-    failures they hardly do.
+    Up-times with memory change it as they change that of a long run; in a run with few failures they hardly do.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -169,7 +168,8 @@ def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
         up_time_s = course.up_time.total_s
         apart_s = course.way_back.total_s + _saving_ahead_s(runs)
         goodput = runs.work_s / (up_time_s * (1.0 + apart_s / runs.mtbf_s))
-        goodput = np.minimum(1.0, goodput * memory_factor(runs) ** -np.expm1(-up_time_s / runs.mtbf_s))
+        factor = memory_factor(runs, Shares.of(runs, course.way_back))
+        goodput = np.minimum(1.0, goodput * factor ** -np.expm1(-up_time_s / runs.mtbf_s))
     return np.where(np.isnan(goodput) & ~runs.is_unknown, 0.0, goodput)
 
 

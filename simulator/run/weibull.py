@@ -1,33 +1,77 @@
-"""What does it change that failures come early or late in an up-time? A renewal sum for Weibull up-times."""
+"""What does it change that failures come early or late in an up-time? Renewal sums for Weibull up-times.
+
+One level. With S the survival function of an up-time, t1 the first commit after a restart, c the time between commits and
+n(t1) = sum_{j >= 0} S(t1 + j c) the saves that an up-time commits, the goodput of a long run is
+
+    G = tau n(t1) / (M + R)
+
+Two levels. An interruption that needs the durable level, in a share d of all, puts a run back to a durable save, with all
+clocks at zero. The up-times since the one before, geometric in number, have committed Q saves, of which every k-th is durable.
+Of the last up-time those count alone that are written by its end, from the age t2 on. Q mod k of them are lost:
+
+    G = tau ((1 - d) n(t1) + d n(t2) - d E[Q mod k]) / (M + R)
+
+With P1 and P2 the generating functions of the saves that an up-time commits and writes, that of Q is
+
+    Phi = d P2 / (1 - (1 - d) P1)
+
+    E[Q mod k] = (k - 1)/2 + sum of w/(1 - w) Phi(w) over the roots of unity w of order k but 1
+
+Where stops keep all work, what they keep beyond the saves is spread over these; those that save durably begin anew, too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import gamma, gammaincc
 
 from simulator.run import renewal
-from simulator.run.columns import FOREVER_S, Runs
-from simulator.table import Floats
+from simulator.run.columns import FOREVER_S, Interruption, Runs
+from simulator.run.levels import Shares, saves_per_durable
+from simulator.table import Floats, Table
 
 _NUM_TERMS = 64
 """Commits that are added up one by one; the sum over the later ones is an integral with two corrections."""
+_NUM_SINGLE = 64
+_NUM_CLASSES = 256
+"""Classes of numbers of saves in an up-time: the first have one number each, the others ever more."""
+_LEAST_SURVIVAL = 1e-6
+"""Of the up-times that reach the last class."""
+_LEAST_FRACTION = 1e-3
+"""Of an up-time that counts: below, the difference of what is committed and lost has no digits left."""
+_NUM_ROOTS = 32
+"""Pairs of roots of unity that are added up: all of them for up to 65 saves; beyond, the others hardly add anything."""
 
 
-def _long_run_goodput(runs: Runs, restart_s: Floats) -> Floats:
-    """Returns the goodput of long runs with one level of saves, `(n,)`.
+def memory_factor(runs: Runs, shares: Shares) -> Floats:
+    """Returns by what factor up-times with memory change the goodput of a long run, `(n,)`.
 
-    With S the survival function of an up-time, t1 the first commit after a restart and c the time between commits,
-
-        G = (tau S(t1) + gain sum_{j >= 1} S(t1 + j c)) / (M + R).
-
-    Exact where saves never queue for a slot, and with one slot and `WAIT`; those of a burst are spread evenly. The tail of
-    the sum is taken by Euler-Maclaurin.
+    With one level exact where saves never queue for a slot, and with one slot and `WAIT`; those of a burst are spread evenly,
+    and stops that keep all work count as others. Runs with live replicas, which lose little, have 1.
     """
-    cycle = renewal.Cycle.of(runs)
-    first_s = runs.interval_s + runs.stall_s + runs.commit_s
-    shape, scale_s = runs.weibull_shape, runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)
+    has_memory = (runs.weibull_shape != 1.0) & runs.has_saves & (runs.mtbf_s < FOREVER_S)
+    if not np.any(has_memory):
+        return np.ones(len(runs))
+    memoryless = replace(runs, weibull_shape=np.ones(len(runs)))
+    factor = _fast_fraction(runs) / _fast_fraction(memoryless)
+    has_two = np.flatnonzero(has_memory & (shares.durable > 0.0) & ~runs.is_unknown)
+    if len(has_two):
+        of = shares.take(has_two)
+        factor[has_two] = _durable_s(runs.take(has_two), of) / _durable_s(memoryless.take(has_two), of)
+    return np.where(has_memory & ~runs.has_live_replicas, factor, 1.0)
+
+
+def _fast_fraction(runs: Runs) -> Floats:
+    """Returns the work that an up-time commits over its length, `(n,)`."""
+    return _committed_s(runs, renewal.Cycle.of(runs), _first_commit_s(runs)) / runs.mtbf_s
+
+
+def _committed_s(runs: Runs, cycle: renewal.Cycle, first_s: Floats) -> Floats:
+    """Returns the work of the saves of an up-time, the first at an age, `(n,)`; the tail of the sum by Euler-Maclaurin."""
+    shape, scale_s = runs.weibull_shape, _scale_s(runs)
     gained_s = runs.interval_s * np.exp(-((first_s / scale_s) ** shape))
     for number in range(1, _NUM_TERMS):
         gained_s += cycle.gain_s * np.exp(-(((first_s + number * cycle.length_s) / scale_s) ** shape))
@@ -36,15 +80,88 @@ def _long_run_goodput(runs: Runs, restart_s: Floats) -> Floats:
     slope = -shape * last ** (shape - 1.0) / scale_s * survival
     integral_s = runs.mtbf_s * gammaincc(1.0 / shape, last**shape)
     tail = integral_s / cycle.length_s + 0.5 * survival - cycle.length_s * slope / 12.0
-    return (gained_s + cycle.gain_s * tail) / (runs.mtbf_s + restart_s)
+    return gained_s + cycle.gain_s * tail
 
 
-def memory_factor(runs: Runs) -> Floats:
-    """Returns by what factor up-times with memory change the goodput of a long run with one level, `(n,)`."""
-    has_memory = (runs.weibull_shape != 1.0) & runs.has_saves & (runs.mtbf_s < FOREVER_S)
-    if not np.any(has_memory):
-        return np.ones(len(runs))
-    none_s = np.zeros(len(runs))
-    memoryless = replace(runs, weibull_shape=np.ones(len(runs)))
-    factor = _long_run_goodput(runs, none_s) / _long_run_goodput(memoryless, none_s)
-    return np.where(has_memory & ~runs.has_live_replicas, factor, 1.0)
+def _durable_s(runs: Runs, shares: Shares) -> Floats:
+    """Returns the work of an up-time that no interruption undoes, `(n,)`."""
+    cycle = renewal.Cycle.of(runs)
+    written_s = runs.interval_s + runs.stall_s + np.maximum(runs.commit_s, runs.durable_commit_s)
+    fast_s = _committed_s(runs, cycle, _first_commit_s(runs))
+    all_s = np.maximum(fast_s, runs.mtbf_s * cycle.gain_s / cycle.length_s)
+    is_lost = runs.kind_fast_survival[:, Interruption.PLANNED] < 1.0
+    begins = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
+    begins = np.where(is_lost, np.minimum(begins, shares.planned), 0.0)
+    saves = _Saves.of(runs, cycle, written_s)
+    lost = saves.behind_durable(saves_per_durable(runs, cycle.length_s), shares.durable + begins)
+    kept_s = (shares.planned - begins) * (all_s - fast_s)
+    each_s = cycle.gain_s * (1.0 + kept_s / fast_s)
+    last_s = _committed_s(runs, cycle, written_s) - lost * each_s
+    found_s = shares.planned * all_s + shares.fast * fast_s + shares.durable * last_s
+    return np.maximum(found_s, _LEAST_FRACTION * runs.mtbf_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Saves(Table):
+    """How many saves an up-time has, in classes of numbers, `(n, m)`."""
+
+    number: Floats
+    """Mean of the class."""
+    committed: Floats
+    """Probability that as many have committed,"""
+    written: Floats
+    """and that as many are written."""
+
+    @classmethod
+    def of(cls, runs: Runs, cycle: renewal.Cycle, written_s: Floats) -> Self:
+        """Returns the saves of up-times in which the first is written at an age."""
+        longest_s = _scale_s(runs) * (-np.log(_LEAST_SURVIVAL)) ** (1.0 / runs.weibull_shape)
+        growth = np.maximum(1.0, longest_s / cycle.length_s / _NUM_SINGLE) ** (
+            1.0 / (_NUM_CLASSES - _NUM_SINGLE)
+        )
+        later = np.arange(1, _NUM_CLASSES - _NUM_SINGLE + 1)
+        single = np.broadcast_to(np.arange(_NUM_SINGLE + 1.0), (len(runs), _NUM_SINGLE + 1))
+        least = np.concatenate([single, np.round(_NUM_SINGLE * growth[:, None] ** later)], axis=1)
+        return cls(
+            number=0.5 * (least[:, :-1] + least[:, 1:] - 1.0),
+            committed=_probability(runs, cycle, _first_commit_s(runs), least),
+            written=_probability(runs, cycle, written_s, least),
+        )
+
+    def behind_durable(self, apart: Floats, share: Floats) -> Floats:
+        """Returns the mean number of saves behind the newest durable one, E[Q mod k], `(n,)`.
+
+        Args:
+            apart: k.
+            share: d, of the interruptions after which all clocks are at zero.
+        """
+        none = share * self.written[:, 0] / (1.0 - (1.0 - share) * self.committed[:, 0])
+        lost = 0.5 * (1.0 - none) * (apart - 1.0)
+        step = np.exp(2j * np.pi * self.number / apart[:, None])
+        root = np.ones_like(step)
+        for number in range(1, int(min(_NUM_ROOTS, np.max(apart) // 2.0)) + 1):
+            root = root * step
+            written, committed = (self.written * root).sum(axis=1), (self.committed * root).sum(axis=1)
+            found = share * written / (1.0 - (1.0 - share) * committed) - none
+            cotangent = 1.0 / np.tan(np.pi * number / np.maximum(apart, 2.0 * number))
+            # A root and its conjugate; minus one is its own. Of a sum that is cut short the last terms are damped.
+            times = np.select([2.0 * number < apart, 2.0 * number == apart], [1.0, 0.5], 0.0)
+            damping = np.where(apart > 2.0 * _NUM_ROOTS + 1.0, np.sinc(number / (_NUM_ROOTS + 1.0)), 1.0)
+            lost -= times * damping * (found.real + cotangent * found.imag)
+        return lost
+
+
+def _probability(runs: Runs, cycle: renewal.Cycle, first_s: Floats, least: Floats) -> Floats:
+    """Returns how likely an up-time has at least one and less than the next of the numbers of saves, `(n, m)`."""
+    age_s = first_s[:, None] + (least - 1.0) * cycle.length_s[:, None]
+    survival = np.exp(-((np.maximum(0.0, age_s) / _scale_s(runs)[:, None]) ** runs.weibull_shape[:, None]))
+    survival[:, 0], survival[:, -1] = 1.0, 0.0
+    return -np.diff(survival, axis=1)
+
+
+def _first_commit_s(runs: Runs) -> Floats:
+    return runs.interval_s + runs.stall_s + runs.commit_s
+
+
+def _scale_s(runs: Runs) -> Floats:
+    return runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)

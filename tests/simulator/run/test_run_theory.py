@@ -226,6 +226,40 @@ class TestX5Weibull:
         # The sum is cut at 200,000 terms; at shape 0.5 and an interval of 0.003 M that leaves 1e-14 of it.
         assert expected_goodput(**row) == pytest.approx(closed, rel=1e-6)
 
+    @pytest.mark.parametrize("shape", [0.5, 0.7, 1.5])
+    @pytest.mark.parametrize(("apart", "interval"), [(1, 0.3), (4, 0.1), (10, 0.1), (200, 0.002)])
+    def test_where_all_go_back_to_the_durable_level_its_saves_alone_count(
+        self, shape: float, apart: int, interval: float
+    ) -> None:
+        # Each up-time begins at a durable save, and every k-th of its saves is durable d after its stall: one level with k tau
+        # between saves, k tau sum_j S(j k tau + d) / (M + R). Classes of numbers of saves are within 0.12 points of that.
+        mtbf_s, scale_s = 1e4, 1e4 / math.gamma(1 + 1 / shape)
+        tau, written_s = interval * mtbf_s, 300.0
+        ages_s = apart * tau * np.arange(1, 4000) + written_s
+        closed = apart * tau * np.exp(-((ages_s / scale_s) ** shape)).sum() / (mtbf_s + 100.0)
+        row = columns(
+            work_s=np.inf, mtbf_s=mtbf_s, interval_s=tau, stall_s=0.0, commit_s=0.0, restart_s=100.0, weibull_shape=shape,
+            kind_share=[0.0, 1.0, 0.0, 0.0], kind_fast_survival=[1.0, 0.0, 0.0, 1.0], durable_every=apart,
+            durable_commit_s=written_s,
+        )  # fmt: skip
+        assert expected_goodput(**row) == pytest.approx(closed, abs=0.002)
+
+    @pytest.mark.parametrize("shape", [0.5, 0.7, 1.5])
+    @pytest.mark.parametrize(("apart", "interval", "lost"), [(1, 0.3, 0.5), (5, 0.1, 0.3), (20, 0.05, 0.7)])
+    def test_two_levels_have_the_goodput_of_replays(
+        self, shape: float, apart: int, interval: float, lost: float
+    ) -> None:
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": interval * 1e4, "stall_s": 20.0, "commit_s": 60.0, "restart_s": 300.0, "work_s": 2e6,
+            "weibull_shape": shape, "kind_share": [1.0 - lost, lost, 0.0, 0.0], "kind_fast_survival": [1.0, 0.0, 0.0, 1.0],
+            "durable_every": apart, "durable_commit_s": 400.0,
+        }  # fmt: skip
+        row = columns(**run)
+        runs = simulate_runs(num_replications=200, seed=5, **row)
+        # Runs of 200 up-times are not quite long ones: at shape 0.5 they lose half a point more.
+        played = runs.productive_s.sum() / runs.wall_s.sum()
+        assert expected_goodput(**row)[0] == pytest.approx(played, abs=0.01)
+
 
 class TestX12Ledger:
     def test_ten_thousand_random_runs_sum_to_their_wall_times(self) -> None:
