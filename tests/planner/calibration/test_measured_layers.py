@@ -11,7 +11,8 @@ from planner.calibration.answer import CalibrationAnswer
 from planner.calibration.file import write_calibration
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
-from planner.cli.commands import OK, main
+from planner.cli.commands import main
+from planner.cli.exit_codes import OK
 from simulator.domain.calibration import ConstantName
 
 FOLDER = Path(__file__).parents[3] / "examples" / "calibration"
