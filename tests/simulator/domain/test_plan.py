@@ -32,7 +32,7 @@ def plans(draw: st.DrawFn) -> Plan:
         precision=draw(st.sampled_from(Precision)),
         scheme=draw(st.sampled_from(CheckpointScheme)),
         spares=draw(st.integers(0, 99)),
-        cap=draw(st.floats(0.01, 1.0)),
+        cap=draw(st.floats(0.3, 1.0)),
     )
     interval_s = draw(st.none() | st.floats(1e-3, 1e9))
     return plan.model_copy(update={"checkpoint_interval_s": interval_s, "offer": draw(st.integers(0, 9))})
