@@ -106,7 +106,7 @@ def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:
     if len(found) < 2 and title != TITLES["source"]:
         return
     table = _table(
-        title, "", "rows", "config-\nurations", "mean\nabs.", "median", "bias", "in 80 %\ninterval", "worst"
+        title, "", "rows", "configu-\nrations", "mean\nabs.", "median", "bias", "in 80 %\ninterval", "worst"
     )
     for score in found:
         table.add_row(
