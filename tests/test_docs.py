@@ -39,6 +39,8 @@ NO_MODEL = {
     "simulator.step.step_events": "what stands for all of them, kinds of events, rounding",
     "simulator.memory.held_chunks": "where an order repeats itself, rounding",
     "simulator.run.columns": "where infinity begins",
+    "simulator.run.announced.LEAST_SHARE": "rounding",
+    "simulator.run.announced.MOST_EXPONENT": "largest exponent of a number",
     "simulator.run.events": "limit of the event loop",
     "simulator.run.draws": "codes of the event loop",
     "simulator.run.kernel": "codes and limits of the event loop",

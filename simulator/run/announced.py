@@ -31,8 +31,9 @@ from simulator.table import Floats, Table, total
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 """Of the integral over an interval: within 1 % where that is six up-times long; beyond, it weighs less and less."""
-_LEAST_SHARE = 1e-12
-_MOST = 700.0
+LEAST_SHARE = 1e-12
+"""Interruptions rarer than this share are none: they come from rounding."""
+MOST_EXPONENT = 700.0
 """Exponent from which on exp(x) - 1 and what is added to it have no digits in common, and beyond which it overflows."""
 
 
@@ -48,7 +49,7 @@ class Announced(Table):
     @classmethod
     def of(cls, runs: Runs, share: Floats, per_work: Floats) -> Self:
         """Returns the interruptions of this share of all; where there are none, some that are too rare to matter."""
-        return cls(per_second=np.maximum(share, _LEAST_SHARE) / runs.mtbf_s, per_work=per_work)
+        return cls(per_second=np.maximum(share, LEAST_SHARE) / runs.mtbf_s, per_work=per_work)
 
 
 def announced_up_time_s(runs: Runs, cycle: Cycle, ends: Ends, announced: Announced) -> Floats:
@@ -70,8 +71,8 @@ def announced_up_time_s(runs: Runs, cycle: Cycle, ends: Ends, announced: Announc
 def unsaved_up_time_s(announced_per_s: Floats, per_s: Floats, length_s: Floats) -> Floats:
     """Returns f0, `(n,)`, with q interruptions per second of which p, more than none, are announced."""
     exponent = per_s * length_s
-    grown = announced_per_s / per_s * np.expm1(np.minimum(exponent, _MOST))
-    return (np.log1p(grown) + np.maximum(0.0, exponent - _MOST)) / announced_per_s
+    grown = announced_per_s / per_s * np.expm1(np.minimum(exponent, MOST_EXPONENT))
+    return (np.log1p(grown) + np.maximum(0.0, exponent - MOST_EXPONENT)) / announced_per_s
 
 
 @dataclass(frozen=True, kw_only=True)

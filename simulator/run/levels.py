@@ -30,15 +30,12 @@ from typing import Self
 import numpy as np
 
 from simulator.run import renewal
-from simulator.run.announced import Announced, announced_up_time_s
+from simulator.run.announced import LEAST_SHARE, Announced, announced_up_time_s
 from simulator.run.columns import FOREVER_S, Interruption, Runs, over_kinds
 from simulator.run.outlived import Rates, outlived_up_time_s
 from simulator.run.up_time import TIE_FRACTION
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
-
-_LEAST_SHARE = 1e-12
-"""Interruptions rarer than this share are none: they come from rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +53,10 @@ class Shares(Table):
         """Returns the shares; where both levels hold the same saves, all is of the fast one."""
         is_same = has_same_saves(runs)
         fast, durable = way_back.fast_share, way_back.durable_share
-        durable = np.where(is_same | (durable < _LEAST_SHARE), 0.0, durable)
+        durable = np.where(is_same | (durable < LEAST_SHARE), 0.0, durable)
         planned = 1.0 - fast - way_back.durable_share
         fast = np.where(is_same, fast + way_back.durable_share, fast)
-        return cls(fast=fast, durable=durable, planned=np.where(planned < _LEAST_SHARE, 0.0, planned))
+        return cls(fast=fast, durable=durable, planned=np.where(planned < LEAST_SHARE, 0.0, planned))
 
 
 def has_same_saves(runs: Runs) -> Booleans:
@@ -121,7 +118,7 @@ class UpTime(Table):
         has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
         losing = _PerWork.of(inner, cycle, np.zeros(len(runs)))
         ended = replace(runs, mtbf_s=_mean_s(runs, shares.fast + shares.planned))
-        planned = shares.planned / np.maximum(_LEAST_SHARE, shares.fast + shares.planned)
+        planned = shares.planned / np.maximum(LEAST_SHARE, shares.fast + shares.planned)
         keeping = _PerWork.of(ended, renewal.Cycle.of(ended), planned)
         names = self.names()[1:4]
         parts = {
@@ -212,7 +209,7 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
         up_time_s = np.where((saved > 0.0) & (shares.durable > 0.0), keeping_s, up_time_s)
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
     kept = np.where(runs.has_live_replicas, 0.0, shares.planned - saved)
-    outlived = np.flatnonzero(has_any & (kept > _LEAST_SHARE))
+    outlived = np.flatnonzero(has_any & (kept > LEAST_SHARE))
     if len(outlived):
         some = runs.take(outlived), shares.take(outlived), saved[outlived], inner_s[outlived]
         up_time_s[outlived] = _with_outlived(*some, up_time_s[outlived])

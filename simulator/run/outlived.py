@@ -40,17 +40,14 @@ import numpy as np
 from scipy.special import gammainc
 
 from simulator.run import renewal
-from simulator.run.announced import unsaved_up_time_s
+from simulator.run.announced import LEAST_SHARE, MOST_EXPONENT, unsaved_up_time_s
 from simulator.run.columns import Runs
 from simulator.table import Floats, Table
 
 _NUM_NEWTON_STEPS = 8
 """From below the root of a concave function, to full single precision."""
-_LEAST_SHARE = 1e-12
 _MOST_SLOPE = 1e15
 """Up-time per work from which on a run makes no progress."""
-_MOST = 700.0
-"""Exponent beyond which exp overflows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +117,7 @@ class _NextSave(Table):
         growing_s = cycle.gain_s / cycle.length_s * gammainc(2.0, later) / per_s**2
         restarted = per_s / (rates.durable + again * np.exp(-first))
         first_work_s = runs.interval_s + kept_first_s * restarted
-        at_once = np.exp(np.minimum(_MOST, first - later))
+        at_once = np.exp(np.minimum(MOST_EXPONENT, first - later))
         reached = at_once + again * ended_s * restarted
         gained_s = at_once * cycle.gain_s + restarted * rates.kept * (left_s * ended_s + growing_s)
         gained_s += again * ended_s * restarted * first_work_s
@@ -144,13 +141,13 @@ def _per_work(runs: Runs, rates: Rates, num_apart: Floats, inner_per_work: Float
 
 def _up_time_without_memory_s(rates: Rates, clock_s: Floats, slope: Floats) -> Floats:
     """Returns the up-time where durable saves come like announced stops that are saved durably, `(n,)`."""
-    saved = rates.durable / np.maximum(_LEAST_SHARE, slope - 1.0)
+    saved = rates.durable / np.maximum(LEAST_SHARE, slope - 1.0)
     return unsaved_up_time_s(saved, saved + rates.durable, clock_s)
 
 
 def _bent_up_time_s(rates: Rates, clock_s: Floats, slope: Floats) -> Floats:
     """Returns the up-time without durable saves up to a slope, and straight from there on, `(n,)`."""
-    saved = np.maximum(rates.saved, _LEAST_SHARE * rates.durable)
+    saved = np.maximum(rates.saved, LEAST_SHARE * rates.durable)
     per_s = saved + rates.durable
     left = np.maximum(0.0, per_s / slope - saved)
     turn_s = np.minimum(clock_s, np.log(rates.durable / left) / per_s)
@@ -179,10 +176,10 @@ def _clock_per_work(runs: Runs, rates: Rates) -> Floats:
     first = per_s * (runs.interval_s + runs.stall_s + runs.commit_s)
     later = per_s * cycle.length_s
     slope = per_s + rates.fast * np.expm1(-first)
-    committed = rates.fast * np.exp(np.minimum(_MOST, later - first)) * -np.expm1(-later)
+    committed = rates.fast * np.exp(np.minimum(MOST_EXPONENT, later - first)) * -np.expm1(-later)
     v = rates.kept / slope
     for _ in range(_NUM_NEWTON_STEPS):
-        grown = np.expm1(np.minimum(_MOST, v * later))
+        grown = np.expm1(np.minimum(MOST_EXPONENT, v * later))
         value = slope * v - rates.kept - committed * v / grown
         v = v - value / (slope - committed * (1.0 - v * later * (1.0 + grown) / grown) / grown)
     return (1.0 - v) * per_s / rates.durable * cycle.length_s / cycle.gain_s
