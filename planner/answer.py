@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,7 +109,9 @@ def recommend(
     if tracking:
         _check_store(tracking_uri, experiment)
     with ExitStack() as stack:
-        folder = None if output is None else stack.enter_context(_folder_for(output))
+        folder = None
+        if output is not None:
+            folder = stack.enter_context(output_folder(path_given(output, "output", "a folder")))
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="capplan-")))
         tracker = parts = log = None
         if tracking:
@@ -125,11 +127,6 @@ def recommend(
             job=job, output=folder, scratch=scratch, front_format=front_format, tracker=tracker
         )
         return destination.deliver(answer, recording, log if with_report else None, progress)
-
-
-def _folder_for(output: str | Path) -> AbstractContextManager[Path]:
-    """The folder that was asked for; see `output_folder`."""
-    return output_folder(path_given(output, "output", "a folder"))
 
 
 def _check_store(tracking_uri: str | None, experiment: str) -> None:
