@@ -200,8 +200,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
         is_drawn: whether there is to be a timeline.
 
     Raises:
-        InputError: the layout cannot run, what is slow does not exist, or the step is too
-            large to be drawn.
+        InputError: the layout cannot run, what is slow does not exist, or the step is too large to be drawn.
 
     Example:
         >>> from planner import load_job

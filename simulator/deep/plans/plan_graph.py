@@ -49,10 +49,10 @@ DIRECTIONS = ("forward", "backward", "weight gradient")
 OPTIMIZER = "optimizer"
 LENT_TO_REPLICAS = "cores lent to replicas"
 HOST_COPIES = "copies to main memory"
-Exchanged = Callable[[ChunkWeights], tuple[Collective, ...]]
-"""What replicas exchange of weights."""
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
+Exchanged = Callable[[ChunkWeights], tuple[Collective, ...]]
+"""What replicas exchange of weights."""
 
 
 @dataclass(kw_only=True)
@@ -119,7 +119,8 @@ class PlanGraph:
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
-        # Behind the last part it would hide the last reduction; waits for weights make up for what was lent before them.
+        # Traffic takes cores while the pass goes on. Behind its last part that would hide the last reduction backward; before
+        # its first part, forward, it would be over while weights are still waited for.
         lends_at = min(1, len(kinds) - 1) if direction == FORWARD else len(kinds) - 1
         for place, kind in enumerate(in_turn):
             if place == lends_at:

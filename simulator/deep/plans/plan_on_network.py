@@ -12,12 +12,7 @@ from simulator.deep.networks.topology import Topology
 from simulator.deep.plans.plan_cluster import Faults, PlanCluster
 from simulator.deep.plans.plan_export import step_on
 from simulator.deep.plans.plan_roles import all_ranks, block_size
-from simulator.deep.plans.plan_step import (
-    MOST_UNFOLDED,
-    PlanStep,
-    parts_and_shape,
-    reduces_often,
-)
+from simulator.deep.plans.plan_step import MOST_UNFOLDED, PlanStep, parts_and_shape, reduces_often
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
