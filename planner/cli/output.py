@@ -36,7 +36,7 @@ def rendered(show: Callable[[Console], None]) -> str:
 
     console = Console(markup=False, highlight=False, emoji=False)
     console.width = min(console.width, WIDEST_TERMINAL) if console.is_terminal else WIDTH
-    with _to_stdout(), console.capture() as capture:  # it writes there, too, though nothing
+    with _to_stdout(), console.capture() as capture:  # writes nothing there, but flushes it
         show(console)
     text = capture.get()
     return text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())

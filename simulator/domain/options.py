@@ -17,7 +17,8 @@ MOST_RENT_USD_PER_GPU_HOUR = 1_000.0
 MOST_PURCHASE_USD_PER_NODE = 1e8
 """Some hundred times the dearest node of the catalogue."""
 PowerCap = Annotated[float, Field(ge=0.3, le=1)]
-"""Power limit of accelerators as a share of their TDP, as a plan, a search or a question may ask for."""
+"""Power limit of accelerators as a share of their TDP, as a plan, a search or a question may ask for; H100 takes none below
+200 of its 700 W (`AllowableMin`, power capping in NVIDIA's DGX user guides)."""
 
 
 class CarbonScope(Record):
