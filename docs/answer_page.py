@@ -10,7 +10,7 @@ from typing import Literal, Union, get_args, get_origin
 from planner.deep.answer import DeepStep
 from planner.goodput.answer import Goodput
 from planner.input.plan_input import SHORT_FORMS
-from planner.job.schema import record_in
+from planner.input.schema import record_in
 from planner.one_design import SimulatedDesign
 from planner.recommendation import Recommendation
 from simulator.record import Choice, Record, meanings

@@ -45,7 +45,7 @@ from docs.perfsim_page import PAGE as PERFSIM_PAGE
 from docs.perfsim_page import perfsim_page
 from docs.readme import README, filled_readme
 from planner.explain.explanation import PlanExplanation, SpaceExplanation
-from planner.job.schema import Form, form_of, known_fields
+from planner.input.schema import Form, form_of, known_fields
 from planner.purchase.fleet import Fleet
 from planner.purchase.plan import PurchasePlan
 from planner.schemas import NAMES, schema_text

@@ -11,8 +11,8 @@ import pytest
 from docs import getting_started
 from docs.generate import INTRODUCTION, job_file_reference
 from docs.job_rules import EXAMPLES, JOB, refusals, rules_section
+from planner.input.schema import FORMS
 from planner.job.file import parse_job
-from planner.job.schema import FORMS
 from planner.measured.rows import Unmodelled
 from planner.validation.report import as_json, report_of
 from simulator.domain.options import Factors, InputFactors

@@ -104,8 +104,8 @@ def recommend(
     from planner.cli.interrupt import stop_on_interrupt
     from planner.cli.output import progress, quiet_libraries, rendered, write
     from planner.output import answer_json
-    from planner.text.typed_command import TypedCommand
     from planner.views.render import show
+    from planner.views.typed_command import TypedCommand
 
     with stop_on_interrupt() as should_stop:
         with quiet_libraries(), progress(is_shown=not quiet) as report:

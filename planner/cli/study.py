@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from planner.study.durable import StudyAnswer
-    from planner.text.typed_command import TypedCommand
+    from planner.views.typed_command import TypedCommand
     from studies.files.identity import Keep
 
 
@@ -152,7 +152,7 @@ def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: 
     search.check()
     from planner.job.file import load_job
     from planner.study.durable import run_study_of
-    from planner.text.typed_command import TypedCommand
+    from planner.views.typed_command import TypedCommand
 
     start = partial(run_study_of, load_job(job, overrides), seed=seed, keep=keep)
     return _answered(start, search, TypedCommand(job=job, overrides=overrides, seed=seed))

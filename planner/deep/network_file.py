@@ -13,7 +13,7 @@ from planner.input.arguments import path_given
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
 from planner.input.record_input import name_of, read_mapping, validated
-from planner.job.schema import Location, model_at
+from planner.input.schema import Location, model_at
 from simulator.deep.networks.network_file import KINDS, NetworkFile
 from simulator.errors import InputError
 from simulator.record import Record

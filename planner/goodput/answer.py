@@ -16,7 +16,7 @@ from planner import __version__
 from planner.goodput.schemes import JobRun
 from planner.input.problems import Findings
 from planner.input.record_input import validated
-from planner.job.schema import model_at
+from planner.input.schema import model_at
 from planner.text import human
 from simulator.errors import InputError, Problem
 from simulator.record import Record

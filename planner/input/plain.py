@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 
 from planner.input.problems import Findings
+from planner.input.schema import Location
 from planner.input.yaml_text import MAX_DEPTH
-from planner.job.schema import Location
 from simulator.record import Record
 
 _LARGEST_INTEGER = 2**63 - 1

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from planner.input.number_text import way_out
-from planner.job.schema import Location, form_of, known_fields, model_at
+from planner.input.schema import Location, form_of, known_fields, model_at
 from simulator.errors import InputError, Problem
 from simulator.record import Record, meanings
 

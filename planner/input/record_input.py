@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from planner.input.arguments import path_given
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, shown
+from planner.input.schema import model_at
 from planner.input.yaml_text import read_document
-from planner.job.schema import model_at
 from simulator.errors import refusal
 from simulator.record import Record
 

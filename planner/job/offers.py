@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from planner.input.problems import Findings
-from planner.job.schema import Location
+from planner.input.schema import Location
 from planner.job.short_forms import Entry, Fields, entry, found, lengthen
 from planner.job.sites import resolved_site
 from simulator import catalog

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from planner.input.problems import Findings
+from planner.input.schema import ALONE_BESIDE, Location, long_form
 from planner.input.yaml_text import parse_value
-from planner.job.schema import ALONE_BESIDE, Location, long_form
 from simulator.errors import InputError
 from simulator.record import Record
 

@@ -12,10 +12,10 @@ from planner.calibration.file import load_calibration
 from planner.input.number_text import way_out
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
+from planner.input.schema import Location
 from planner.input.yaml_text import read_document
 from planner.job.batch_size import whole_sequences
 from planner.job.offers import resolved_offer
-from planner.job.schema import Location
 from planner.job.short_forms import Fields, entry, found, lengthen, without_nulls
 from planner.job.sites import resolved_site, resolved_what_if
 from simulator import catalog

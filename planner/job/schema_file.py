@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from planner.job.schema import form_of, known_fields
+from planner.input.schema import form_of, known_fields
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.catalog.rents import CONTRACTS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from planner.input.problems import Findings
-from planner.job.schema import LONG_FORMS, Location, is_unset_by_null, long_form, model_at
+from planner.input.schema import LONG_FORMS, Location, is_unset_by_null, long_form, model_at
 from simulator.errors import InputError
 
 Fields = dict[str, object]

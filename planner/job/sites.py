@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from planner.input.problems import Findings
-from planner.job.schema import Location, long_form
+from planner.input.schema import Location, long_form
 from planner.job.short_forms import Fields, found, lengthen
 from simulator import catalog
 from simulator.domain.hardware import Site

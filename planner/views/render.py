@@ -19,11 +19,11 @@ from planner.reasons import searched_text
 from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
 from planner.text.text_blocks import bar, doubt, grid, plain_table, sentences, title
-from planner.text.typed_command import TypedCommand
 from planner.views.bests_view import has_several_sites, show_bests
 from planner.views.comparisons_view import show_comparisons
 from planner.views.design_view import breakdowns, configuration, figures, headline, layout
 from planner.views.front_view import show_designs
+from planner.views.typed_command import TypedCommand
 from simulator.accuracy.published_runs import LEAST_ROWS
 
 if TYPE_CHECKING:

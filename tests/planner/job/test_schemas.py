@@ -10,9 +10,9 @@ import pytest
 
 from planner.cli import commands as cli
 from planner.cli.schema import SCHEMA_NAMES
+from planner.input.schema import FORMS, known_fields
 from planner.input.yaml_text import read_document
 from planner.job.file import parse_job
-from planner.job.schema import FORMS, known_fields
 from planner.schemas import ANSWERS, NAMES, schema_text
 from simulator.errors import InputError
 from tests.json_schema import problems
