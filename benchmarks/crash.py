@@ -26,8 +26,8 @@ import numpy as np
 
 from benchmarks.killing import Blow, has_half_a_batch, in_child
 from planner import Job, load_job
+from planner.recommended.study_facts import ANSWER
 from planner.study.durable import resume_study
-from planner.study.facts import ANSWER
 from planner.tracking.sending import Target
 from studies.designs.plan_keys import Keys
 from studies.files.journal import Journal

@@ -23,7 +23,7 @@ from constraints.limits import LIMIT_NAMES, limited_quantities, with_limits
 from constraints.space import pruned_space
 from planner.explain.infeasible import explain
 from planner.job.file import parse_job
-from planner.recommendation import Infeasibility
+from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
 from simulator.simulate import simulate

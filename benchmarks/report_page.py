@@ -16,7 +16,7 @@ from pathlib import Path
 
 from planner.answer import recommend
 from planner.job.file import load_job
-from planner.output import PAGE_FILE
+from planner.recommended.output import PAGE_FILE
 from simulator.units import MEGA, MILLISECOND
 
 ROOT = Path(__file__).parents[1]

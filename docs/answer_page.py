@@ -12,7 +12,7 @@ from planner.goodput.answer import Goodput
 from planner.input.plan_input import SHORT_FORMS
 from planner.input.schema import record_in
 from planner.one_design import SimulatedDesign
-from planner.recommendation import Recommendation
+from planner.recommended.recommendation import Recommendation
 from simulator.record import Choice, Record, meanings
 
 ANSWER_PAGE = Path(__file__).with_name("answer.md")

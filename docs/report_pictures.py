@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from planner.answer import recommend
 from planner.job.file import load_job
-from planner.output import PAGE_FILE
+from planner.recommended.output import PAGE_FILE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

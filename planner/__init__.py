@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from planner.calibration.file import load_calibration
     from planner.job.file import load_job, parse_job
     from planner.one_design import SimulatedDesign, simulate_plan
-    from planner.recommendation import Design, Recommendation
+    from planner.recommended.recommendation import Design, Recommendation
     from simulator.domain.job import Job
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
 
 _HOMES = {
     "CapplanError": "simulator.errors",
-    "Design": "planner.recommendation",
+    "Design": "planner.recommended.recommendation",
     "InputError": "simulator.errors",
     "Job": "simulator.domain.job",
-    "Recommendation": "planner.recommendation",
+    "Recommendation": "planner.recommended.recommendation",
     "SimulatedDesign": "planner.one_design",
     "StudyError": "simulator.errors",
     "TrackingError": "simulator.errors",

@@ -13,18 +13,18 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from planner.bests import bests_of
-from planner.choice import chosen_row
-from planner.comparisons import InputUncertainty, WhatIfCase
-from planner.designs import designs_of
 from planner.destination import Destination
 from planner.explain.infeasible import explain
 from planner.input.arguments import check_choice, check_functions, check_text, path_given
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
-from planner.output import FrontFormat, output_folder
 from planner.reasons import cautions, rejections, scope_text, why_chosen
-from planner.recommendation import Infeasibility, Recommendation, Status
+from planner.recommended.bests import bests_of
+from planner.recommended.choice import chosen_row
+from planner.recommended.comparisons import InputUncertainty, WhatIfCase
+from planner.recommended.designs import designs_of
+from planner.recommended.output import FrontFormat, output_folder
+from planner.recommended.recommendation import Infeasibility, Recommendation, Status
 from planner.text.algorithm_text import algorithm_text
 from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertain.input_uncertainty import input_uncertainty_of

@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.output import PAGE_FILE, FrontFormat, write_answer, write_job
-from planner.recommendation import Recommendation
+from planner.recommended.output import PAGE_FILE, FrontFormat, write_answer, write_job
+from planner.recommended.recommendation import Recommendation
 from planner.report.build import report_of_log
 from planner.report.files import write_page, write_pictures
 from planner.tracking.content import finish, record_of

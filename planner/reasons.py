@@ -10,7 +10,6 @@ from planner.calibration.notes import calibration_notes
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.job.batch_size import batch_notes
 from planner.job.unused_fields import unused_notes
-from planner.limit_uses import limit_uses
 from planner.notes.accuracy_notes import accuracy_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.memory_note import full_front_notes
@@ -18,7 +17,8 @@ from planner.notes.placement_note import placement_notes
 from planner.notes.price_notes import price_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.sharding_note import sharding_notes
-from planner.recommendation import Design, Recommendation, Rejection, Uncertainty
+from planner.recommended.limit_uses import limit_uses
+from planner.recommended.recommendation import Design, Recommendation, Rejection, Uncertainty
 from planner.text import human
 from simulator.domain.job import Job, Objective
 from simulator.domain.offer import Offer

@@ -26,7 +26,7 @@ from planner.layer_cut import LayerCut
 from planner.one_design import SimulatedDesign
 from planner.opendc.failures import TracedFailures
 from planner.purchase.plan import PurchasePlan
-from planner.recommendation import Recommendation
+from planner.recommended.recommendation import Recommendation
 from planner.report.data import Report
 from planner.study.reports import StudyFront, StudyList, StudyStatus
 from planner.timeline.run import TimelineAnswer

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from constraints.evaluation import Evaluation
+from planner.recommended.design_words import part_words
 from planner.text import human
-from planner.views.design_view import part_words
 from simulator.domain.job import Job
 from simulator.machine.offer_table import OfferTable
 from simulator.memory.peak import memory_by_stage

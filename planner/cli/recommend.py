@@ -24,7 +24,7 @@ from planner.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from planner.output import FrontFormat
+    from planner.recommended.output import FrontFormat
 
 FRONT_FORMATS = ("csv", "parquet")
 _FILES = (
@@ -103,7 +103,7 @@ def recommend(
     from planner.cli.exit_codes import OF_ANSWER
     from planner.cli.interrupt import stop_on_interrupt
     from planner.cli.output import progress, quiet_libraries, rendered, write
-    from planner.output import answer_json
+    from planner.recommended.output import answer_json
     from planner.views.render import show
     from planner.views.typed_command import TypedCommand
 

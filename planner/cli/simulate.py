@@ -98,8 +98,8 @@ def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool)
 
 def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
     """Writes the timeline, and says on stderr where it is or why there is none."""
+    from planner.recommended.design_words import layout
     from planner.timeline.file import write_timeline
-    from planner.views.design_view import layout
 
     if step is None or answer.plan is None:
         click.echo("No timeline: the plan has no step that could be shown.", err=True)

@@ -279,7 +279,7 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
 
 def _show(found: StudyAnswer, typed: TypedCommand | None, *, as_json: bool) -> None:
     from planner.cli.output import rendered, write
-    from planner.output import answer_json
+    from planner.recommended.output import answer_json
     from planner.study.view import show_counts
     from planner.views.render import show
 

@@ -121,10 +121,10 @@ def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> 
 
 def _print(played: _Played, *, as_json: bool) -> None:
     from planner.cli.output import rendered, write
+    from planner.recommended.design_words import layout
     from planner.text.text_blocks import headline, sentences
     from planner.timeline.run_view import show_run
     from planner.timeline.view import show_timeline
-    from planner.views.design_view import layout
 
     if as_json:
         write(played.answer.model_dump_json(indent=2) + "\n")
@@ -139,8 +139,8 @@ def _print(played: _Played, *, as_json: bool) -> None:
 
 
 def _write(played: _Played, file: Path, what: str) -> None:
+    from planner.recommended.design_words import layout
     from planner.timeline.file import write_timeline
-    from planner.views.design_view import layout
 
     write_timeline(
         file,

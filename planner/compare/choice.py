@@ -14,13 +14,13 @@ import numpy as np
 from constraints.evaluation import evaluate
 from constraints.layout import is_valid_layout
 from objectives.pareto import front_rows
-from planner.choice import chosen_row
 from planner.compare.figures import Cause, Metrics, change, figures_or_reason, without_rounding
 from planner.compare.inputs import Difference, OfferKey, differences, offer_keys, with_input
 from planner.compare.sides import Side
 from planner.compare.words import name_words
+from planner.recommended.choice import chosen_row
+from planner.recommended.design_words import layout
 from planner.text import human
-from planner.views.design_view import layout
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 

@@ -38,8 +38,8 @@ from planner.compare.inputs import (
 from planner.compare.sides import Side
 from planner.explain.violations import limit_violations
 from planner.grid_conventions import GridConvention, grid_convention, grid_notes
-from planner.output import SINGLE_FIGURES
-from planner.recommendation import Design
+from planner.recommended.output import SINGLE_FIGURES
+from planner.recommended.recommendation import Design
 from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable

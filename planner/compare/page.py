@@ -19,7 +19,7 @@ from planner.compare.view import (
 )
 from planner.compare.words import name_words, value_words
 from planner.input.own_files import check_own_file
-from planner.output import SINGLE_FIGURES
+from planner.recommended.output import SINGLE_FIGURES
 from planner.text.human import words
 from planner.text.page_frame import page, table
 

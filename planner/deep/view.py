@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from planner.deep.answer import DeepStep
+from planner.recommended.design_words import layout, part_words
 from planner.text import human
 from planner.text.text_blocks import bar, grid, headline, sentences, title
-from planner.views.design_view import layout, part_words
 
 if TYPE_CHECKING:
     from rich.console import Console

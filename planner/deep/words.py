@@ -136,7 +136,7 @@ def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
 
 
 def _words(name: str, plan: Plan) -> str:
-    from planner.views.design_view import part_words
+    from planner.recommended.design_words import part_words
 
     return part_words(name, [plan])
 
@@ -148,7 +148,7 @@ def _others(plan: Plan) -> str:
 
 def _exchanged(name: str, plan: Plan) -> str:
     """Returns the traffic that a part is the wait of a pass for; nothing where it is none."""
-    from planner.views.design_view import ranks_within_layers
+    from planner.recommended.design_words import ranks_within_layers
 
     if name == "tensor_comm_s":
         return f"collectives between {'- and '.join(ranks_within_layers([plan]))}-parallel ranks"

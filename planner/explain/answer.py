@@ -18,7 +18,6 @@ from constraints.registry import CONSTRAINTS
 from constraints.relaxation import LeastValues
 from constraints.removal import count_designs
 from constraints.space import Space, pruned_space
-from planner.designs import design_at
 from planner.explain.explanation import (
     Binding,
     ConstraintText,
@@ -33,7 +32,8 @@ from planner.explain.plan_checks import checks_of
 from planner.input.given import check_job
 from planner.input.plan_input import plan_of
 from planner.input.problems import nearest
-from planner.recommendation import Infeasibility
+from planner.recommended.designs import design_at
+from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import RootModel
 
 from planner.explain.violations import Figures
-from planner.recommendation import Design, Infeasibility
+from planner.recommended.recommendation import Design, Infeasibility
 from simulator.domain.plan import Plan
 from simulator.record import Record
 

@@ -14,11 +14,11 @@ from constraints.feasibility import conflicting_limits
 from constraints.limits import limited_quantities, set_limits
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
 from constraints.space import Space
-from planner.designs import design_at
 from planner.explain.no_layout import no_layout
 from planner.explain.no_memory import no_memory
 from planner.reasons import rule_text
-from planner.recommendation import Infeasibility, Relaxation
+from planner.recommended.designs import design_at
+from planner.recommended.recommendation import Infeasibility, Relaxation
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable

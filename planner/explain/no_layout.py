@@ -5,7 +5,7 @@ from __future__ import annotations
 from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.registry import CONSTRAINTS
 from constraints.removal import rules_of_schemes
-from planner.recommendation import Infeasibility
+from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
 
 

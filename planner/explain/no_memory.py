@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.memory_model import LeastMemory, explain_memory
-from planner.recommendation import Infeasibility
+from planner.recommended.design_words import layout
+from planner.recommended.recommendation import Infeasibility
 from planner.text import human
-from planner.views.design_view import layout
 from simulator.domain.job import Job
 from simulator.memory.peak import memory_by_stage
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from constraints.registry import CONSTRAINTS
 from planner.explain.explanation import Check, ConstraintText, PlanExplanation, SpaceExplanation, State
+from planner.recommended.design_words import headline as design_headline
 from planner.text import human
 from planner.text.text_blocks import grid, headline, sentences, title
-from planner.views.design_view import headline as design_headline
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from planner.goodput.answer import LONGEST_S, Goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
+from planner.recommended.design_words import layout, part_words
 from planner.text import human
 from planner.text.text_blocks import bar, grid, headline, sentences, title
-from planner.views.design_view import layout, part_words
 from simulator.run.kernel import MAX_FAILURES
 from simulator.units import MINUTE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.recommendation import Design, Uncertainty
+from planner.recommended.recommendation import Design, Uncertainty
 from planner.text import human
 from planner.uncertain.uncertainty import calibrated_accuracy
 from simulator.accuracy.published_runs import (

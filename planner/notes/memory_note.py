@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from planner.recommendation import Design
+from planner.recommended.recommendation import Design
 from planner.text import human
 
 FULL_FRACTION = 0.95

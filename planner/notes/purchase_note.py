@@ -6,7 +6,7 @@ import numpy as np
 
 from objectives.cost import purchase
 from objectives.usage import Usage
-from planner.recommendation import Design
+from planner.recommended.recommendation import Design
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable

@@ -24,7 +24,7 @@ from objectives.break_even import (
 from objectives.carbon import made_kgco2e
 from objectives.cost import held_years, storage_usd
 from objectives.scores import Usage, total
-from planner.comparisons import WhatIfCase
+from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
 from planner.what_if.case import case_of
 from simulator.domain.job import Job

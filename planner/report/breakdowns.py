@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from planner.reasons import NAMES
-from planner.recommendation import Design, Recommendation
+from planner.recommended.design_words import part_words
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Bar, BarsFigure, Part, Quantity
 from planner.report.units import text
 from planner.text import human
-from planner.views.design_view import part_words
 from simulator.domain.job import Job, Objective
 from simulator.memory.peak import memory_by_stage
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from constraints.evaluation import evaluate
-from planner.output import JOB_FILE
-from planner.recommendation import Design, Recommendation
+from planner.recommended.output import JOB_FILE
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import breakdowns
 from planner.report.data import Figure, InputGroup, Report, Reproduction
 from planner.report.designs import DesignCloud, cloud_of_table, design_counts

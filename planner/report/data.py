@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from planner.recommendation import Recommendation
+from planner.recommended.recommendation import Recommendation
 from simulator.domain.job import Job
 from simulator.record import Record
 

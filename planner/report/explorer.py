@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from planner.recommendation import Design
+from planner.recommended.design_words import layout
+from planner.recommended.recommendation import Design
 from planner.report.data import DesignCounts, FrontFigure, Quantity, Report
 from planner.report.front import role_of
 from planner.report.html import Html, joined, tag
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
-from planner.views.design_view import layout
 
 MOST_ROWS: Final = 500
 """Designs in the table of the front; the record has all of them."""

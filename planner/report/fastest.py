@@ -7,7 +7,7 @@ from typing import final
 
 from constraints.evaluation import Evaluation
 from planner.fastest_layout import fastest_of_sizes
-from planner.recommendation import Design
+from planner.recommended.recommendation import Design
 from simulator.domain.job import Job
 
 

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate, judge
-from planner.choice import chosen_row
-from planner.recommendation import Design, Recommendation
+from planner.recommended.choice import chosen_row
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Mark, Range, RangesFigure
 from planner.report.fastest import FastestRuns
 from planner.report.rivals import Rival, offers_tried, rivals

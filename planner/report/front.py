@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.reasons import NAMES
-from planner.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import FrontFigure, FrontPoint, Role
 from planner.text import human

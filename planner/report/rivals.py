@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from planner.recommendation import Design, Recommendation
+from planner.recommended.design_words import layout
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.fastest import FastestRuns
 from planner.text import human
 from planner.uncertain.input_uncertainty import MOST_RIVALS
-from planner.views.design_view import layout
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import shown_name
 from planner.report.data import Line, LinePoint, LinesFigure, Mark, Quantity
 from planner.report.designs import DesignCloud

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.comparisons import InputUncertainty
 from planner.notes.memory_note import memory_doubt
 from planner.reasons import searched_text
-from planner.recommendation import Design, Infeasibility, Recommendation, Spread
+from planner.recommended.comparisons import InputUncertainty
+from planner.recommended.design_words import configuration, layout
+from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Spread
 from planner.report.data import Quantity, Report
 from planner.report.html import Html, joined, tag, unbroken
 from planner.report.tables import number, table
 from planner.report.units import text
 from planner.text import human
 from planner.views.comparisons_view import intervals
-from planner.views.design_view import configuration, layout
 
 _BEST = "answer.recommendation"
 

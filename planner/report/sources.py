@@ -7,11 +7,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.input.arguments import path_given
-from planner.output import ANSWER_FILE, JOB_FILE
-from planner.recommendation import Recommendation
+from planner.recommended.output import ANSWER_FILE, JOB_FILE
+from planner.recommended.recommendation import Recommendation
+from planner.recommended.study_facts import ANSWER, check_not_merged, job_of, stored_answer
 from planner.report.build import DrawnReport, build_report
 from planner.report.designs import cloud_of_study, cloud_of_table
-from planner.study.facts import ANSWER, check_not_merged, job_of, stored_answer
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem, StudyError
 from studies.files.journal import Journal

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from planner.recommendation import Design, Recommendation, Spread
+from planner.recommended.recommendation import Design, Recommendation, Spread
 from planner.report.data import HistogramFigure, Mark, Quantity
 from planner.report.units import text
 from planner.text import human

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.reasons import NAMES
-from planner.recommendation import Design
+from planner.recommended.recommendation import Design
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import Range, RangesFigure
 from planner.report.units import text

@@ -16,8 +16,16 @@ from constraints.space import pruned_space
 from planner.answer import Clock, search_and_answer, utc_now
 from planner.input.arguments import check_choice, check_functions, check_kind, path_given
 from planner.input.given import checked_job
-from planner.recommendation import Recommendation
-from planner.study.facts import ANSWER, DELIVERED_TO, STATUS, check_not_merged, job_of, keep_of, stored_answer
+from planner.recommended.recommendation import Recommendation
+from planner.recommended.study_facts import (
+    ANSWER,
+    DELIVERED_TO,
+    STATUS,
+    check_not_merged,
+    job_of,
+    keep_of,
+    stored_answer,
+)
 from planner.tracking.delivery import delivered
 from planner.tracking.sending import Target, telling
 from simulator.domain.job import Job

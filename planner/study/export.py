@@ -10,7 +10,7 @@ from typing import Final
 
 from planner.input.arguments import refused
 from planner.json_forms import StudyExport
-from planner.study.facts import job_of, keep_of
+from planner.recommended.study_facts import job_of, keep_of
 from simulator.errors import StudyError, system_reason
 from studies.designs.archive import Archive
 from studies.designs.reduction import kept_of

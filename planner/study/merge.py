@@ -16,7 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from planner.input.arguments import refused
-from planner.study.facts import MERGED_FROM, STATUS, Leaf, Leaves, hash_of_leaves, job_of, leaves_of
+from planner.recommended.study_facts import (
+    MERGED_FROM,
+    STATUS,
+    Leaf,
+    Leaves,
+    hash_of_leaves,
+    job_of,
+    leaves_of,
+)
 from simulator.domain.job import Job
 from simulator.errors import StudyError
 from studies.designs.plan_keys import Keys, plan_keys

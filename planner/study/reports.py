@@ -10,9 +10,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.designs import designs_of
-from planner.recommendation import Design
-from planner.study.facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
+from planner.recommended.designs import designs_of
+from planner.recommended.recommendation import Design
+from planner.recommended.study_facts import ANSWER, DELIVERED_TO, MERGED_FROM, STATUS, job_of, leaves_of
 from simulator.errors import OtherVersionError, StudyError
 from simulator.record import Record
 from studies.designs.archive import Archive

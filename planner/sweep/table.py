@@ -49,7 +49,7 @@ def point_rows(sweep: Sweep, point: SweepPoint) -> list[Row]:
 
 def write_rows(rows: list[Row], path: Path) -> None:
     """Writes the rows as CSV."""
-    from planner.output import write_csv
+    from planner.recommended.output import write_csv
 
     write_csv(rows, path)
 

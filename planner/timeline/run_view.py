@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.text import Text
 
+from planner.recommended.design_words import part_words
 from planner.text import human
 from planner.text.text_blocks import grid, sentences, title
 from planner.timeline.run import RunSummary
-from planner.views.design_view import part_words
 from simulator.run_timeline import NUM_INTERRUPTIONS, RunEventKind, RunTimeline
 from simulator.table import Booleans, Floats
 from simulator.units import DAY

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from planner.compare.inputs import in_short
-from planner.recommendation import MlflowRecord, Recommendation, Status
-from planner.views.design_view import layout
+from planner.recommended.design_words import layout
+from planner.recommended.recommendation import MlflowRecord, Recommendation, Status
 from simulator.domain.job import Job
 from simulator.domain.reliability import RELIABILITY_PRESETS, Reliability
 from simulator.record import Record

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.recommendation import MlflowRecord
-from planner.study.facts import ANSWER, DELIVERED_TO, check_not_merged, job_of, stored_answer
+from planner.recommended.recommendation import MlflowRecord
+from planner.recommended.study_facts import ANSWER, DELIVERED_TO, check_not_merged, job_of, stored_answer
 from planner.tracking.sending import Target, sending
 from simulator.errors import StudyError
 from studies.files.journal import Journal

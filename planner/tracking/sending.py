@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from planner.output import PAGE_FILE, write_answer, write_job
-from planner.recommendation import MlflowRecord, Recommendation
+from planner.recommended.output import PAGE_FILE, write_answer, write_job
+from planner.recommended.recommendation import MlflowRecord, Recommendation
+from planner.recommended.study_facts import keep_of
 from planner.report.build import build_report
 from planner.report.designs import cloud_of_table
 from planner.report.files import write_page, write_pictures
-from planner.study.facts import keep_of
 from planner.tracking.content import asked_params, finish, inputs_profile, record_of, study_tags
 from simulator.domain.job import Job
 from simulator.errors import TrackingError, system_reason

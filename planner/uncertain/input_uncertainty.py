@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import NUM_DRAWS, DrawnObjectives, draw_objectives
-from planner.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
+from planner.recommended.comparisons import DrawnDesign, DrawnFigure, InputUncertainty, Neighbours, Ordering
 from planner.uncertain.sensitivity import tornado_of
 from planner.uncertain.uncertainty import share_within
 from simulator.domain.job import Job

@@ -17,7 +17,7 @@ from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import objectives_at_ends
 from objectives.scores import score
-from planner.comparisons import TornadoBar
+from planner.recommended.comparisons import TornadoBar
 from planner.uncertain.uncertain_inputs import STEP_TIME, Lever, Moved, UncertainInput, uncertain_inputs
 from simulator.accuracy.published_runs import Accuracy
 from simulator.domain.job import Job

@@ -7,8 +7,8 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.drawn_runs import UnsureDesigns
 from objectives.input_uncertainty import draw_objectives
-from planner.bests import RISKS
-from planner.comparisons import SURE_FRACTION
+from planner.recommended.bests import RISKS
+from planner.recommended.comparisons import SURE_FRACTION
 from simulator.domain.job import Job
 from simulator.table import Booleans, Floats, Integers
 

@@ -9,7 +9,7 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.scores import Usage, cost_parts, total
 from objectives.unsure_inputs import step_error_of
-from planner.recommendation import Spread, Uncertainty
+from planner.recommended.recommendation import Spread, Uncertainty
 from planner.uncertain.ties import tied_designs
 from simulator.accuracy.published_runs import Accuracy, step_time_error
 from simulator.accuracy.step_error import Sides, is_measured

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.bests import RISKS
-from planner.comparisons import Best, Driver
 from planner.reasons import NAMES, amount
-from planner.recommendation import Design, Recommendation
+from planner.recommended.bests import RISKS
+from planner.recommended.comparisons import Best, Driver
+from planner.recommended.design_words import layout, offer_words
+from planner.recommended.recommendation import Design, Recommendation
 from planner.text import human
 from planner.text.text_blocks import sentences, title
-from planner.views.design_view import layout, offer_words
 from simulator.domain.job import Objective
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from planner.comparisons import SURE_FRACTION, InputUncertainty, WhatIfCase
-from planner.recommendation import Recommendation
+from planner.recommended.comparisons import SURE_FRACTION, InputUncertainty, WhatIfCase
+from planner.recommended.recommendation import Recommendation
 from planner.text import human
 from planner.text.text_blocks import grid, sentences, title
 from simulator.units import JOULES_PER_KWH, KILO

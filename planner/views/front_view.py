@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from planner.recommendation import Design
+from planner.recommended.design_words import layout, offer_words
+from planner.recommended.recommendation import Design
 from planner.text import human
 from planner.text.text_blocks import plain_table
-from planner.views.design_view import layout, offer_words
 from simulator.domain.job import Objective
 from simulator.domain.plan import Plan
 from simulator.units import DAY

@@ -13,15 +13,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from planner.limit_uses import LIMIT_UNITS
 from planner.notes.memory_note import memory_doubt
 from planner.reasons import searched_text
-from planner.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
+from planner.recommended.design_words import breakdowns, configuration, figures, headline, layout
+from planner.recommended.limit_uses import LIMIT_UNITS
+from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty
 from planner.text import human
 from planner.text.text_blocks import bar, doubt, grid, plain_table, sentences, title
 from planner.views.bests_view import has_several_sites, show_bests
 from planner.views.comparisons_view import show_comparisons
-from planner.views.design_view import breakdowns, configuration, figures, headline, layout
 from planner.views.front_view import show_designs
 from planner.views.typed_command import TypedCommand
 from simulator.accuracy.published_runs import LEAST_ROWS

@@ -11,7 +11,7 @@ from constraints.evaluation import Evaluation
 from constraints.limits import ExcessTable, excess_over, limited_quantities
 from objectives.pausing import PausedTable, paused_runs
 from objectives.usage import Usage
-from planner.comparisons import WhatIfCase
+from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.options import Pause

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from constraints.evaluation import Evaluation, evaluate
-from planner.comparisons import WhatIfCase
+from planner.recommended.comparisons import WhatIfCase
 from planner.what_if.cases import what_if_cases
 from simulator.domain.job import Job
 from tests.support import plans_with

@@ -9,7 +9,7 @@ from constraints.evaluation import evaluate
 from constraints.limits import limited_quantities, with_limits
 from constraints.space import Space, pruned_space
 from planner.explain.infeasible import explain
-from planner.recommendation import Infeasibility
+from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
 from simulator.table import Booleans, Floats
 from tests.support import job_with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.recommendation import (
+from planner.recommended.recommendation import (
     Design,
     Infeasibility,
     MlflowRecord,

@@ -6,7 +6,7 @@ import base64
 import gzip
 from html.parser import HTMLParser
 
-from planner.recommendation import Design
+from planner.recommended.recommendation import Design
 from planner.report.data import Report
 from tests.planner.report_studies import drawn
 

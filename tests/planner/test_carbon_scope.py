@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from planner.designs import design_at, water_scope
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.reasons import cautions, scope_text
-from planner.views.design_view import merits
+from planner.recommended.design_words import merits
+from planner.recommended.designs import design_at, water_scope
 from simulator.domain.hardware import Site
 from tests.planner.compared import HOURLY, case_of, chosen_of
 from tests.support import A100_RENTED, H100_RENTED, job_with

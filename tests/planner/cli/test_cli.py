@@ -15,8 +15,8 @@ import pytest
 
 from planner.cli import catalog, recommend
 from planner.cli import commands as cli
-from planner.output import FrontFormat
-from planner.recommendation import Recommendation
+from planner.recommended.output import FrontFormat
+from planner.recommended.recommendation import Recommendation
 from simulator.catalog import Kind, names
 from simulator.errors import InputError, Problem, StudyError, TrackingError
 from tests.planner.hand_made import infeasible, interrupted, recommended

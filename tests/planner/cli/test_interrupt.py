@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from planner import output
 from planner.cli import commands as cli
 from planner.cli import entry
 from planner.cli.interrupt import stop_on_interrupt
-from planner.recommendation import Recommendation
+from planner.recommended import output
+from planner.recommended.recommendation import Recommendation
 from tests.planner.hand_made import recommended
 
 ROOT = Path(__file__).parents[3]
@@ -77,7 +77,7 @@ def test_an_answer_that_is_complete_is_printed_to_its_end(
         return written(answer)
 
     monkeypatch.setattr("planner.answer.recommend", lambda *_, **__: recommended())
-    monkeypatch.setattr("planner.output.answer_json", interrupted)
+    monkeypatch.setattr("planner.recommended.output.answer_json", interrupted)
     assert cli.main(["recommend", BLOOM, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "recommended"
 

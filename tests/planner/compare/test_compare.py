@@ -17,7 +17,7 @@ from planner.compare.page import comparison_page
 from planner.compare.sides import Side, read_side
 from planner.compare.view import figure_rows, show_comparison
 from planner.input.plan_input import plan_of
-from planner.output import SINGLE_FIGURES
+from planner.recommended.output import SINGLE_FIGURES
 from planner.study.durable import run_study_of
 from simulator.domain.job import Job
 from simulator.errors import InputError, StudyError

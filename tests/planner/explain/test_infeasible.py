@@ -14,7 +14,7 @@ from constraints.limits import LIMIT_NAMES, with_limits
 from constraints.space import pruned_space
 from planner.answer import recommend
 from planner.explain.infeasible import explain
-from planner.recommendation import Infeasibility
+from planner.recommended.recommendation import Infeasibility
 from simulator.domain.search_options import Search
 from simulator.table import Booleans
 from tests.planner.explained import JOB, every_design, explained, fits, least

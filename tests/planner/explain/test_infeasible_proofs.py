@@ -13,7 +13,7 @@ from constraints.lattice import enumerate_layouts
 from constraints.limits import limited_quantities
 from constraints.space import pruned_space
 from planner.explain.infeasible import explain
-from planner.recommendation import Infeasibility
+from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme

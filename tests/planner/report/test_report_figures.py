@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from constraints.evaluation import evaluate
 from planner.answer import recommend
-from planner.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import BarsFigure, LinesFigure, RangesFigure
 from planner.report.fastest import FastestRuns

@@ -12,7 +12,7 @@ from mlflow.entities import Run
 
 from planner.answer import recommend
 from planner.cli.commands import main
-from planner.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Report
 from planner.report.files import write_pictures
 from planner.study.export import export_designs

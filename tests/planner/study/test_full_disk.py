@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.output import answer_json
+from planner.recommended.output import answer_json
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.reports import state_of
 from planner.tracking.sending import Target

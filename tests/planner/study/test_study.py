@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from planner.cli.output import rendered
+from planner.recommended.study_facts import ANSWER
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.export import export_designs
-from planner.study.facts import ANSWER
 from planner.study.merge import merge_studies
 from planner.study.reports import front_of, list_studies, state_of, status_of
 from planner.study.view import show_list, show_status

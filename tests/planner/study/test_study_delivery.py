@@ -12,9 +12,9 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from constraints.evaluation import judge
-from planner.recommendation import MlflowRecord, Recommendation
+from planner.recommended.recommendation import MlflowRecord, Recommendation
+from planner.recommended.study_facts import ANSWER, DELIVERED_TO
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
-from planner.study.facts import ANSWER, DELIVERED_TO
 from planner.study.reports import front_of, state_of, status_of
 from planner.tracking.content import asked_params, result_metrics
 from planner.tracking.delivery import deliver

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
-from planner.designs import designs_of
 from planner.measured.reach import reach_of_row
 from planner.measured.row_reasons import reason_against
 from planner.measured.runs import job_of, plan_of, read_rows
 from planner.notes.accuracy_notes import accuracy_notes
+from planner.recommended.designs import designs_of
 from planner.uncertain.ties import BATCH, surely_ordered, tied_designs
 from planner.uncertain.uncertainty import accuracy_of, interval_log_half_widths, uncertainty_of
 from simulator.accuracy.published_runs import step_time_error

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from planner.recommendation import Recommendation, Relaxation
+from planner.recommended.recommendation import Recommendation, Relaxation
 from planner.text import human
 from planner.views.front_view import show_designs
 from planner.views.render import MAX_FRONT_ROWS, show, step_error_text

@@ -11,7 +11,7 @@ import pytest
 
 from objectives.metrics import MetricTable
 from planner.one_design import SimulatedDesign
-from planner.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.record import Record
 

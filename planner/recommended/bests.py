@@ -9,7 +9,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation
 from objectives.usage import Usage, it_energy_j, num_held_gpus
-from planner.comparisons import Best, Driver
+from planner.recommended.comparisons import Best, Driver
 from simulator.domain.job import Job, Objective
 from simulator.table import Integers
 from simulator.units import HOUR, JOULES_PER_KWH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.recommendation import Design, Spread, Uncertainty
+from planner.recommended.recommendation import Design, Spread, Uncertainty
 from planner.text import human
 from simulator.domain.plan import CheckpointScheme, Plan, Schedule
 from simulator.units import DAY, KILO

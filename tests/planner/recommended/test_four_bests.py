@@ -12,7 +12,7 @@ from rich.console import Console
 from planner import Recommendation, load_job, recommend
 from planner.views.render import show
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "four-bests.yaml"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "four-bests.yaml"
 FIGURES = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner import Recommendation
-from planner.bests import bests_of
-from planner.comparisons import Best, Driver
 from planner.reasons import why_chosen
+from planner.recommended.bests import bests_of
+from planner.recommended.comparisons import Best, Driver
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.uncertain.sensitivity import front_tornado
 from planner.views.bests_view import driver_text, paragraph

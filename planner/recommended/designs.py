@@ -7,7 +7,7 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from objectives.metrics import MetricTable, metrics
 from objectives.scores import COST_PARTS, EMBODIED_PARTS
-from planner.recommendation import Design
+from planner.recommended.recommendation import Design
 from simulator.domain.hardware import Site
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme

@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from pydantic import ValidationError
 
-from planner.recommendation import Recommendation
+from planner.recommended.recommendation import Recommendation
 from simulator.domain.job import Job
 from simulator.errors import OtherVersionError, StudyError
 from simulator.record import Record

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from planner.recommendation import Design, Recommendation
+from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
 from studies.files.lock import held, lock_of

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.comparisons import Best, InputUncertainty, WhatIfCase
+from planner.recommended.comparisons import Best, InputUncertainty, WhatIfCase
 from simulator.accuracy.published_runs import PUBLISHED_RUNS
 from simulator.domain.plan import Plan
 from simulator.record import Record
