@@ -18,7 +18,7 @@ from planner.explain.infeasible import explain
 from planner.input.arguments import check_choice, check_functions, check_text, path_given
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
-from planner.reasons import cautions, rejections, scope_text, why_chosen
+from planner.notes.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.choice import chosen_row
 from planner.recommended.comparisons import InputUncertainty, WhatIfCase

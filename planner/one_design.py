@@ -8,6 +8,7 @@ import numpy as np
 
 from constraints.evaluation import Evaluation, evaluate
 from planner import __version__
+from planner.explain.runnable_plan import obstacles
 from planner.explain.violations import Violation, degrees_violation, layout_violations, limit_violations
 from planner.goodput.answer import MAX_EVENTS
 from planner.input.arguments import check_seed
@@ -18,12 +19,11 @@ from planner.notes.interval_note import interval_note
 from planner.notes.memory_note import full_plan_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.purchase_note import purchase_notes
+from planner.notes.reasons import cautions, scope_text
 from planner.notes.sharding_note import sharding_notes
-from planner.reasons import cautions, scope_text
 from planner.recommended.designs import design_at
 from planner.recommended.limit_uses import LimitUse, limit_uses
 from planner.recommended.recommendation import Design, Uncertainty
-from planner.runnable_plan import obstacles
 from planner.simpler_models import SimplerModel, left_out, simpler_models
 from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline.stages import TimelineSummary, summary_of

@@ -92,8 +92,8 @@ def export(
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """
     from planner.cli.output import quiet_libraries, working
+    from planner.explain.runnable_plan import plan_that_runs
     from planner.opendc.export import export_opendc
-    from planner.runnable_plan import plan_that_runs
 
     with quiet_libraries(), working("writing the experiment", is_shown=not quiet):
         asked, chosen = planned.read()

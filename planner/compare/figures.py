@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from constraints.evaluation import evaluate
+from planner.explain.runnable_plan import obstacles
 from planner.recommended.designs import design_at
 from planner.recommended.output import SINGLE_FIGURES
 from planner.recommended.recommendation import Design
-from planner.runnable_plan import obstacles
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable
 from simulator.errors import InputError

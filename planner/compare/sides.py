@@ -15,12 +15,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.answer import recommend
+from planner.explain.runnable_plan import plan_that_runs
 from planner.input.plan_input import read_plan
 from planner.job.file import load_job
 from planner.recommended.output import ANSWER_FILE, JOB_FILE
 from planner.recommended.recommendation import Design, Recommendation
 from planner.recommended.study_facts import ANSWER, check_not_merged, job_of, stored_answer
-from planner.runnable_plan import plan_that_runs
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem

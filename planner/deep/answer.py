@@ -17,9 +17,9 @@ from planner.deep.words import (
     slow_links_in_words,
     waits_in_words,
 )
+from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import layout_violations, limit_violations
 from planner.input.arguments import check_kind, check_mapping
-from planner.runnable_plan import plan_that_runs
 from planner.trace.events import check_size
 from simulator.catalog import catalog_hash
 from simulator.deep.collectives.collective_forms import Algorithm

@@ -16,7 +16,7 @@ from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded
 from constraints.space import Space
 from planner.explain.no_layout import no_layout
 from planner.explain.no_memory import no_memory
-from planner.reasons import rule_text
+from planner.notes.reasons import rule_text
 from planner.recommended.designs import design_at
 from planner.recommended.recommendation import Infeasibility, Relaxation
 from planner.text import human

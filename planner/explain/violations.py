@@ -10,7 +10,7 @@ import numpy as np
 from constraints.evaluation import Evaluation
 from constraints.layout import LAYOUT_RULES, LayoutRule, layout_excess
 from constraints.limits import LIMIT_NAMES, limited_quantities
-from planner.reasons import rule_text
+from planner.notes.reasons import rule_text
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan, PlanTable

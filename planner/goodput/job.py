@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from constraints.evaluation import Evaluation, evaluate
 from planner.calibration.notes import calibration_notes
+from planner.explain.runnable_plan import obstacles, plan_that_runs
 from planner.explain.violations import limit_violations
 from planner.goodput.answer import LONGEST_S, Goodput, RunInputs, play_run, run_inputs
 from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.notes.interval_note import interval_note
-from planner.reasons import RULES
-from planner.runnable_plan import obstacles, plan_that_runs
+from planner.notes.reasons import RULES
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 from simulator.errors import InputError, Problem

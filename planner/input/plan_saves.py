@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from planner.explain.runnable_plan import obstacles
 from planner.input.plan_input import plan_of, read_plan
 from planner.job.file import load_job
-from planner.runnable_plan import obstacles
 from planner.text.interval_text import Interval
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable

@@ -1,1 +1,1 @@
-"""What should a reader know besides the figures of a design? One sentence each, or none."""
+"""Why is a design recommended, and what should a reader know besides its figures? A sentence each, or none."""

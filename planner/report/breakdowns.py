@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from planner.reasons import NAMES
+from planner.notes.reasons import NAMES
 from planner.recommended.design_words import part_words
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Bar, BarsFigure, Part, Quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.notes.memory_note import memory_doubt
-from planner.reasons import searched_text
+from planner.notes.reasons import searched_text
 from planner.recommended.comparisons import InputUncertainty
 from planner.recommended.design_words import configuration, layout
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Spread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.reasons import NAMES
+from planner.notes.reasons import NAMES
 from planner.recommended.recommendation import Design
 from planner.report.breakdowns import OBJECTIVE_FIELDS
 from planner.report.data import Range, RangesFigure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from planner.reasons import NAMES, amount
+from planner.notes.reasons import NAMES, amount
 from planner.recommended.bests import RISKS
 from planner.recommended.comparisons import Best, Driver
 from planner.recommended.design_words import layout, offer_words

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from planner.notes.memory_note import memory_doubt
-from planner.reasons import searched_text
+from planner.notes.reasons import searched_text
 from planner.recommended.design_words import breakdowns, configuration, figures, headline, layout
 from planner.recommended.limit_uses import LIMIT_UNITS
 from planner.recommended.recommendation import Design, Infeasibility, Recommendation, Relaxation, Uncertainty

@@ -11,10 +11,10 @@ import numpy as np
 from constraints.evaluation import Evaluation, evaluate
 from objectives.pausing import best_start
 from planner.grid_conventions import grid_convention, unlike_grids
-from planner.purchase.fleet_refresh import Best, refreshed
 from planner.recommended.comparisons import WhatIfCase
 from planner.text import human
 from planner.what_if.case import case_of, hours_to_spare, paused_case
+from planner.what_if.fleet_refresh import Best, refreshed
 from simulator.domain.hardware import Site
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job

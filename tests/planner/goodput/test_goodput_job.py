@@ -10,12 +10,12 @@ import pytest
 from docs.answer_page import GOODPUT_PAGE, SIMULATE_PAGE, goodput_reference, simulate_reference
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
+from planner.explain.runnable_plan import plan_that_runs
 from planner.goodput.answer import Goodput
 from planner.goodput.job import play_job_goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.input.plan_input import read_plan
 from planner.input.plan_saves import with_saves
-from planner.runnable_plan import plan_that_runs
 from planner.text.interval_text import Interval, parse_interval
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner import Recommendation
-from planner.reasons import why_chosen
+from planner.notes.reasons import why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.comparisons import Best, Driver
 from planner.uncertain.input_uncertainty import input_uncertainty_of

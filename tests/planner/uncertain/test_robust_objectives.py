@@ -11,7 +11,7 @@ from rich.console import Console
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
 from objectives.pareto import front_rows
-from planner.reasons import amount, why_chosen
+from planner.notes.reasons import amount, why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.designs import designs_of
 from planner.uncertain.input_uncertainty import input_uncertainty_of
