@@ -11,7 +11,7 @@ from planner.deep.answer import DeepStep
 from planner.goodput.answer import Goodput
 from planner.input.plan_input import SHORT_FORMS
 from planner.input.schema import record_in
-from planner.one_design import SimulatedDesign
+from planner.one_design.simulated_design import SimulatedDesign
 from planner.recommended.recommendation import Recommendation
 from simulator.record import Choice, Record, meanings
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from planner.calibration.calibrate import calibrate
     from planner.calibration.file import load_calibration
     from planner.job.file import load_job, parse_job
-    from planner.one_design import SimulatedDesign, simulate_plan
+    from planner.one_design.simulated_design import SimulatedDesign, simulate_plan
     from planner.recommended.recommendation import Design, Recommendation
     from simulator.domain.job import Job
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
@@ -48,7 +48,7 @@ _HOMES = {
     "InputError": "simulator.errors",
     "Job": "simulator.domain.job",
     "Recommendation": "planner.recommended.recommendation",
-    "SimulatedDesign": "planner.one_design",
+    "SimulatedDesign": "planner.one_design.simulated_design",
     "StudyError": "simulator.errors",
     "TrackingError": "simulator.errors",
     "calibrate": "planner.calibration.calibrate",
@@ -56,7 +56,7 @@ _HOMES = {
     "load_job": "planner.job.file",
     "parse_job": "planner.job.file",
     "recommend": "planner.answer",
-    "simulate_plan": "planner.one_design",
+    "simulate_plan": "planner.one_design.simulated_design",
 }
 """Module of each public name."""
 

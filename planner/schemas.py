@@ -23,7 +23,7 @@ from planner.json_forms import (
     WrittenJob,
 )
 from planner.layer_cut import LayerCut
-from planner.one_design import SimulatedDesign
+from planner.one_design.simulated_design import SimulatedDesign
 from planner.opendc.failures import TracedFailures
 from planner.purchase.plan import PurchasePlan
 from planner.recommended.recommendation import Recommendation

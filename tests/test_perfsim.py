@@ -11,7 +11,7 @@ import pytest
 from docs.perfsim import JOBS, SCENARIOS, Scenario
 from docs.perfsim_page import FEATURES, PAGE, perfsim_page
 from planner.cli.commands import main
-from planner.one_design import SimulatedDesign
+from planner.one_design.simulated_design import SimulatedDesign
 
 ROOT = Path(__file__).parents[1]
 BY_NAME = {one.name: one for one in SCENARIOS}

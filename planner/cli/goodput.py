@@ -70,7 +70,7 @@ def _of_numbers(run: RunNumbers) -> Goodput:
 
 def _of_job(run: RunNumbers, job: str, plan: str, scheme: str | None, overrides: tuple[str, ...]) -> Goodput:
     from planner.goodput.job import play_job_goodput
-    from planner.input.plan_saves import job_and_plan
+    from planner.one_design.plan_saves import job_and_plan
 
     loaded, written = job_and_plan(job, overrides, plan, scheme=scheme, interval=run.interval_s)
     return play_job_goodput(

@@ -203,8 +203,8 @@ class PlannedJob:
     """Values that replace those of the job."""
 
     def read(self) -> tuple[Job, dict[str, object]]:
-        """Returns the job and the plan as it was written; raises as `planner.input.plan_saves.job_and_plan` does."""
-        from planner.input.plan_saves import job_and_plan
+        """Returns the job and the plan as it was written; raises as `planner.one_design.plan_saves.job_and_plan` does."""
+        from planner.one_design.plan_saves import job_and_plan
 
         return job_and_plan(self.job, self.overrides, self.plan, scheme=self.scheme, interval=self.interval)
 

@@ -15,7 +15,7 @@ from planner.cli.help import examples
 from planner.cli.options import PlannedJob, json_option, planned_job_options, progress_options, seed_option
 
 if TYPE_CHECKING:
-    from planner.one_design import SimulatedDesign
+    from planner.one_design.simulated_design import SimulatedDesign
     from simulator.step.timeline import StepTimeline
 
 
@@ -66,7 +66,7 @@ def simulate(
     from planner.cli.output import quiet_libraries, working
     from planner.input.plan_input import read_plan
     from planner.job.file import load_job
-    from planner.one_design import one_step, simulate_plan
+    from planner.one_design.simulated_design import one_step, simulate_plan
     from planner.timeline.file import check_timeline_file
 
     if file is not None:

@@ -23,7 +23,7 @@ from planner.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from planner.one_design import SimulatedDesign
+    from planner.one_design.simulated_design import SimulatedDesign
     from planner.timeline.run import TimelineAnswer
     from simulator.domain.job import Job
     from simulator.domain.plan import Plan
@@ -108,7 +108,7 @@ class _Played:
 
 
 def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> _Played:
-    from planner.one_design import one_step, simulate_plan
+    from planner.one_design.simulated_design import one_step, simulate_plan
     from planner.timeline.run import timeline_answer
     from simulator.run_timeline import run_timeline
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.notes.memory_note import memory_doubt
-from planner.one_design import SimulatedDesign
+from planner.one_design.simulated_design import SimulatedDesign
+from planner.one_design.stage_memory import host_text, stage_rows
 from planner.recommended.design_words import breakdowns, configuration, figures, layout
 from planner.recommended.design_words import headline as design_headline
 from planner.recommended.limit_uses import uses_in_words
 from planner.recommended.recommendation import Design
-from planner.stage_memory import host_text, stage_rows
 from planner.text import human
 from planner.text.text_blocks import bar, doubt, grid, headline, sentences, title
 from planner.timeline.view import show_timeline

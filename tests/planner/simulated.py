@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli import commands as cli
-from planner.one_design import SimulatedDesign
+from planner.one_design.simulated_design import SimulatedDesign
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BLOOM = str(EXAMPLES / "bloom-176b.yaml")

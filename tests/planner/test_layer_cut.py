@@ -10,7 +10,7 @@ import pytest
 from planner.cli import commands as cli
 from planner.job.file import load_job
 from planner.layer_cut import LayerCut, cut_layers
-from planner.one_design import simulate_plan
+from planner.one_design.simulated_design import simulate_plan
 from planner.views.layer_cut_view import in_short
 from simulator.errors import InputError
 from simulator.memory.peak import memory_by_stage

@@ -275,7 +275,7 @@ class TestInterrupts:
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("planner.one_design.simulate_plan", interrupted)
+        monkeypatch.setattr("planner.one_design.simulated_design.simulate_plan", interrupted)
         assert cli.main(["simulate", BLOOM, "--plan", PLAN]) == 130
         out, err = capsys.readouterr()
         assert (out, err.strip()) == ("", "Error: interrupted; nothing is kept")

@@ -47,7 +47,7 @@ def test_a_signal_ends_a_command_with_130_and_says_what_is_kept(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(number)
-    monkeypatch.setattr("planner.one_design.simulate_plan", raising(number))
+    monkeypatch.setattr("planner.one_design.simulated_design.simulate_plan", raising(number))
     assert cli.main(SIMULATE) == 130
     out, err = capsys.readouterr()
     assert (out, err.strip()) == ("", "Error: interrupted; nothing is kept")
@@ -76,7 +76,7 @@ def test_an_answer_that_is_complete_is_printed_to_its_end(
         signal.raise_signal(number)
         return written(answer)
 
-    monkeypatch.setattr("planner.answer.recommend", lambda *_, **__: recommended())
+    monkeypatch.setattr("planner.answer.recommend.recommend", lambda *_, **__: recommended())
     monkeypatch.setattr("planner.recommended.output.answer_json", interrupted)
     assert cli.main(["recommend", BLOOM, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == "recommended"
@@ -108,10 +108,11 @@ def test_a_terminal_that_is_closed_ends_a_command_with_130() -> None:
     """Nothing can be written to it any more."""
     ours, its = pty.openpty()
     code = (
-        "import fcntl, sys, termios, time\nfrom planner import one_design\nfrom planner.cli.commands import main\n"
+        "import fcntl, sys, termios, time\nfrom planner.cli.commands import main\n"
+        "from planner.one_design import simulated_design\n"
         "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
         "def simulate_plan(*_, **__):\n    print('begun', file=sys.stderr)\n    time.sleep(60)\n"
-        f"one_design.simulate_plan = simulate_plan\nsys.exit(main({[*SIMULATE, '--quiet']}))"
+        f"simulated_design.simulate_plan = simulate_plan\nsys.exit(main({[*SIMULATE, '--quiet']}))"
     )
 
     process = subprocess.Popen(

@@ -20,7 +20,7 @@ from docs.generate import constraints_reference, purchase_reference
 from planner.cli import commands as cli
 from planner.explain.answer import constraint_texts, explain_plan, explain_space
 from planner.explain.explanation import Check, PlanExplanation, SpaceExplanation
-from planner.one_design import simulate_plan
+from planner.one_design.simulated_design import simulate_plan
 from simulator.domain.job import Job
 from tests.support import A100_RENTED, job_with
 

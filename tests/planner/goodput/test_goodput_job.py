@@ -15,7 +15,7 @@ from planner.goodput.answer import Goodput
 from planner.goodput.job import play_job_goodput
 from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.input.plan_input import read_plan
-from planner.input.plan_saves import with_saves
+from planner.one_design.plan_saves import with_saves
 from planner.text.interval_text import Interval, parse_interval
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.notes.interleaving_note import interleaving_notes
-from planner.one_design import simulate_plan
+from planner.one_design.simulated_design import simulate_plan
 from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, training
 

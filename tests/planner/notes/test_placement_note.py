@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.notes.placement_note import placement_notes
-from planner.one_design import simulate_plan
+from planner.one_design.simulated_design import simulate_plan
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, rented, training

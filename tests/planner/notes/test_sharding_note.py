@@ -6,7 +6,7 @@ import pytest
 
 from planner import recommend
 from planner.notes.sharding_note import FEW_FRAMEWORKS
-from planner.one_design import simulate_plan
+from planner.one_design.simulated_design import simulate_plan
 from simulator.domain.plan import Plan
 from tests.simulator.builders import job_of, plan_of, training
 

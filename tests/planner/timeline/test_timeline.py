@@ -15,7 +15,7 @@ from rich.console import Console
 from planner import load_job, parse_job, simulate_plan
 from planner.cli import commands as cli
 from planner.input.plan_input import plan_of, read_plan
-from planner.one_design import SimulatedDesign, one_step
+from planner.one_design.simulated_design import SimulatedDesign, one_step
 from planner.timeline.view import show_timeline
 from simulator.step.timeline import StepTimeline, step_timeline
 

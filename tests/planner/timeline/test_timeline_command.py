@@ -65,7 +65,7 @@ def test_a_step_of_seconds_and_a_run_of_days_have_files_of_their_own(
 def test_a_step_that_is_too_long_to_be_drawn_is_refused_with_the_way_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.one_design.one_step", lambda *_: None)
+    monkeypatch.setattr("planner.one_design.simulated_design.one_step", lambda *_: None)
     file = tmp_path / "trace.json"
     assert cli.main(["timeline", BLOOM, "--plan", BLOOM_PLAN, "--output", str(file)]) == 2
     assert "take --what run" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from objectives.metrics import MetricTable
-from planner.one_design import SimulatedDesign
+from planner.one_design.simulated_design import SimulatedDesign
 from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.record import Record

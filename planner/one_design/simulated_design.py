@@ -21,11 +21,11 @@ from planner.notes.placement_note import placement_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.reasons import cautions, scope_text
 from planner.notes.sharding_note import sharding_notes
+from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
+from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.recommended.designs import design_at
 from planner.recommended.limit_uses import LimitUse, limit_uses
 from planner.recommended.recommendation import Design, Uncertainty
-from planner.simpler_models import SimplerModel, left_out, simpler_models
-from planner.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
 from planner.timeline.stages import TimelineSummary, summary_of
 from planner.uncertain.sensitivity import Sensitivities, sensitivities
 from planner.uncertain.uncertainty import NUM_REPLAYS, accuracy_of, uncertainty_of

@@ -10,8 +10,8 @@ import planner
 from planner import load_job, recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.explain.violations import Violation
-from planner.one_design import SimulatedDesign
-from planner.stage_memory import stage_rows
+from planner.one_design.simulated_design import SimulatedDesign
+from planner.one_design.stage_memory import stage_rows
 from simulator.domain.plan import CheckpointScheme, Plan, Recompute
 from tests.planner.simulated import AS_IT_WAS_RUN, BLOOM, answer
 

@@ -6,7 +6,7 @@ import pytest
 
 from constraints.evaluation import evaluate
 from planner import load_job, simulate_plan
-from planner.simpler_models import simpler_models
+from planner.one_design.simpler_models import simpler_models
 from tests.support import job_with, plans_with
 
 SITE = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}

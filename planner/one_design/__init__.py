@@ -1,0 +1,1 @@
+"""What would this very plan come to? One design in full, what it holds where, and what simpler models say of it."""
