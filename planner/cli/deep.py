@@ -196,10 +196,10 @@ def play_deep(
     from planner.cli.option_names import PLAN_OPTIONS, options_named
     from planner.cli.output import quiet_libraries, rendered, working, write
     from planner.deep.answer import simulate_deep
+    from planner.deep.events import trace_entries
     from planner.deep.view import show_deep
     from planner.recommended.design_words import layout
     from planner.timeline.file import write_entries
-    from planner.trace.events import trace_entries
 
     request = deep.request(plan)
     with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_OPTIONS):

@@ -38,8 +38,8 @@ def tell(
         InputError: the file cannot be written.
     """
     from planner.cli.output import rendered, write
+    from planner.deep.events import trace_entries
     from planner.timeline.file import write_entries
-    from planner.trace.events import trace_entries
 
     write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
     if file is not None:

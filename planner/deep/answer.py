@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from planner import __version__
+from planner.deep.events import check_size
 from planner.deep.played_step import SMALLEST_FRACTION, HotLink, StepRun, hot_links
 from planner.deep.words import (
     PlayedAccelerators,
@@ -20,7 +21,6 @@ from planner.deep.words import (
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import layout_violations, limit_violations
 from planner.input.arguments import check_kind, check_mapping
-from planner.trace.events import check_size
 from simulator.catalog import catalog_hash
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.networks.described_network import NodesNetwork

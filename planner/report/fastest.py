@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import final
 
 from constraints.evaluation import Evaluation
-from planner.fastest_layout import fastest_of_sizes
 from planner.recommended.recommendation import Design
+from planner.sweep.fastest_layout import fastest_of_sizes
 from simulator.domain.job import Job
 
 

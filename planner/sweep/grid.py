@@ -20,11 +20,11 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import LAYOUT_RULES, layout_excess
-from planner.fastest_layout import fastest_layout
 from planner.input.arguments import check_kind, path_given
 from planner.input.record_input import read_record
 from planner.job.file import load_job, parse_job
 from planner.one_design.plan_saves import without_interval
+from planner.sweep.fastest_layout import fastest_layout
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.offer import GpuRange

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from planner import __version__
+from planner.deep.events import check_size
 from planner.deep.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
 from planner.input.pair_text import Pairs, read_pairs
 from planner.input.problems import nearest
-from planner.trace.events import check_size
 from planner.trace.request import Rules, TraceRequest
 from planner.trace.simulation import asked_trace, operator_model
 from simulator.deep.playing.play import play

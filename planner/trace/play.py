@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from planner import __version__
+from planner.deep.events import check_size
 from planner.deep.played_step import (
     PlayedStep,
     StepRun,
@@ -17,7 +18,6 @@ from planner.deep.played_step import (
     hot_links,
     lacks_ramp,
 )
-from planner.trace.events import check_size
 from planner.trace.request import TraceRequest
 from simulator.deep.playing.play import play
 from simulator.deep.playing.waits import Accelerators, receivers, same_operators, waits

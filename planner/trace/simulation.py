@@ -8,6 +8,7 @@ from functools import partial
 from pydantic import Field
 
 from planner import __version__
+from planner.deep.events import check_num_events, check_size
 from planner.deep.played_step import (
     PlayedStep,
     StepRun,
@@ -16,7 +17,6 @@ from planner.deep.played_step import (
     hot_links,
     lacks_ramp,
 )
-from planner.trace.events import check_num_events, check_size
 from planner.trace.offload_request import MemoryUse, memory_use, offload_asked
 from planner.trace.request import NetworkKind, Rules, Times, TraceRequest
 from simulator.deep.collectives.collective_forms import Algorithm

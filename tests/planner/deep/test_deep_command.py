@@ -10,10 +10,10 @@ import pytest
 
 from planner.cli.commands import main
 from planner.deep.answer import DeepRequest, DeepStep, simulate_deep
+from planner.deep.events import COMPUTE, NETWORK
 from planner.deep.words import differences_in_words
 from planner.job.file import load_job
 from planner.one_design.simulated_design import SimulatedDesign
-from planner.trace.events import COMPUTE, NETWORK
 from planner.trace.play import PlayAnswer
 from simulator.deep.plans.plan_cluster import Faults
 from simulator.deep.playing.tasks import NONE

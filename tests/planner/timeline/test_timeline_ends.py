@@ -8,9 +8,9 @@ import pytest
 
 from planner.cli.commands import main
 from planner.deep.answer import DeepRequest, simulate_deep
+from planner.deep.events import MOST_EVENTS, check_size, trace_entries
 from planner.deep.network_file import load_network
 from planner.deep.played_step import StepRun
-from planner.trace.events import MOST_EVENTS, check_size, trace_entries
 from planner.trace.request import NetworkKind, TraceRequest
 from planner.trace.simulation import simulate_trace
 from simulator.deep.collectives.collective_forms import Algorithm
@@ -79,7 +79,7 @@ def test_a_timeline_that_is_too_large_is_refused_with_its_size(
 
 
 def test_a_plan_that_is_too_large_to_be_drawn_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.trace.events.MOST_EVENTS", 9)
+    monkeypatch.setattr("planner.deep.events.MOST_EVENTS", 9)
     monkeypatch.setattr("simulator.deep.plans.plan_step.play", lambda *_: pytest.fail("it is played"))
     with pytest.raises(
         InputError, match=r"--timeline: would hold .* events of 1 accelerator, and viewers open 9"
@@ -89,9 +89,9 @@ def test_a_plan_that_is_too_large_to_be_drawn_is_not_played(monkeypatch: pytest.
 
 def test_the_limit_is_what_viewers_open_and_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     run = simulate_deep(FEW["data"].job, DeepRequest(plan=FEW["data"].plan))
-    monkeypatch.setattr("planner.trace.events.MOST_EVENTS", len(run.graph) - 1)
+    monkeypatch.setattr("planner.deep.events.MOST_EVENTS", len(run.graph) - 1)
     size = f"would hold {len(run.graph):,} events of 1 accelerator, and viewers open {len(run.graph) - 1:,}"
     with pytest.raises(InputError, match=f"--timeline: {size}"):
         check_size(run.graph, "--timeline")
-    monkeypatch.setattr("planner.trace.events.MOST_EVENTS", len(run.graph))
+    monkeypatch.setattr("planner.deep.events.MOST_EVENTS", len(run.graph))
     check_size(run.graph, "--timeline")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from planner.cli.commands import main
-from planner.trace.events import COMPUTE, NETWORK
+from planner.deep.events import COMPUTE, NETWORK
 from planner.trace.hop_simulation import HopAnswer
 from planner.trace.request import NetworkKind, TraceRequest
 from planner.trace.simulation import simulate_trace

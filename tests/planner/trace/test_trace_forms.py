@@ -147,7 +147,7 @@ class TestPlay:
     def test_too_large_a_timeline_is_refused_before_it_is_played(
         self, astra: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("planner.trace.events.MOST_EVENTS", 9)
+        monkeypatch.setattr("planner.deep.events.MOST_EVENTS", 9)
         monkeypatch.setattr("planner.trace.play.play", lambda *_: pytest.fail("it is played"))
         assert main(["trace", "play", str(astra), "--output", str(tmp_path / "step.json")]) == 2
         assert "--output: would hold " in capsys.readouterr().err

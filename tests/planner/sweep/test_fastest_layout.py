@@ -9,13 +9,13 @@ import pytest
 
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from planner import load_job
-from planner.fastest_layout import FIRST_DESIGNS, fastest_layout, fastest_of_sizes
+from planner.sweep.fastest_layout import FIRST_DESIGNS, fastest_layout, fastest_of_sizes
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.machine.offer_table import OfferTable
 from simulator.simulate import simulate
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SIZES = (64, 256, 512)
 
 
