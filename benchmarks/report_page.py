@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.job.file import load_job
 from planner.recommended.output import PAGE_FILE
 from simulator.units import MEGA, MILLISECOND

@@ -172,7 +172,7 @@ def all_evaluations_spent() -> Iterator[None]:
     """Inside it populations go on until all evaluations are spent, whether they find anything or not."""
     spending = partial(run_study, tuning=Tuning(evolution_share=1.0))
     with (
-        patch("planner.answer.run_study", spending),
+        patch("planner.answer.recommend.run_study", spending),
         patch(f"{__name__}.run_study", spending),
         patch("studies.study.STALE_GENERATIONS", 1_000_000),
     ):

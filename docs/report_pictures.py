@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.job.file import load_job
 from planner.recommended.output import PAGE_FILE
 

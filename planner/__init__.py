@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from planner.answer import recommend
+    from planner.answer.recommend import recommend
     from planner.calibration.calibrate import calibrate
     from planner.calibration.file import load_calibration
     from planner.job.file import load_job, parse_job
@@ -55,7 +55,7 @@ _HOMES = {
     "load_calibration": "planner.calibration.file",
     "load_job": "planner.job.file",
     "parse_job": "planner.job.file",
-    "recommend": "planner.answer",
+    "recommend": "planner.answer.recommend",
     "simulate_plan": "planner.one_design.simulated_design",
 }
 """Module of each public name."""

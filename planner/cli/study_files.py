@@ -57,7 +57,7 @@ def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
 @json_option
 def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> None:
     """Join studies that differ in seed, search or the name of the job only: each design once, and the front of all."""
-    from planner.answer import utc_now
+    from planner.answer.recommend import utc_now
     from planner.json_forms import StudyMerge
     from planner.study.merge import merge_studies
     from planner.study.reports import state_of

@@ -28,7 +28,6 @@ from planner.compare.inputs import (
     Difference,
     OfferKey,
     differences,
-    in_short,
     offer_keys,
     offer_label,
     price_text,
@@ -38,6 +37,7 @@ from planner.compare.inputs import (
 from planner.compare.sides import Side
 from planner.explain.violations import limit_violations
 from planner.grid_conventions import GridConvention, grid_convention, grid_notes
+from planner.job.in_short import in_short
 from planner.recommended.output import SINGLE_FIGURES
 from planner.recommended.recommendation import Design
 from simulator.domain.hardware import Site

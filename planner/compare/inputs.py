@@ -6,11 +6,10 @@ the first, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.input.problems import shown
-from planner.text.human import typed
+from planner.job.in_short import in_short
 from simulator.domain.hardware import Accelerator, Fabric, Node, Site
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
@@ -179,46 +178,6 @@ def price_text(offer: Offer) -> str:
     """Returns what an offer costs: `rent 2.6 (2 to 4) USD/GPU-hour`."""
     rent, purchase = (getattr(offer, name) for name in PRICE_FIELDS)
     return f"rent {in_short(rent)} USD/GPU-hour" if rent else f"purchase {in_short(purchase)} USD/node"
-
-
-def in_short(value: object) -> str:
-    """Returns a value on one line: names of things that have one, ranges as such."""
-    match value:
-        case None:
-            return "not set"
-        case Record():
-            return _record_in_short(value)
-        case tuple():
-            return ", ".join(in_short(item) for item in value) or "none"
-        case Mapping():
-            return ", ".join(f"{key} {in_short(item)}" for key, item in value.items()) or "none"
-        case bool():
-            return "yes" if value else "no"
-        case float() | int():
-            return typed(value)
-        case _:
-            return str(value)
-
-
-def _record_in_short(value: Record) -> str:
-    match value:
-        case Estimate():
-            span = "" if value.low == value.high else f" ({value.low:g} to {value.high:g})"
-            return f"{value.mid:g}{span}"
-        case GpuRange():
-            return f"{value.min:,} to {value.max:,}"
-        case Accelerator() | Node():
-            return value.id
-        case Site():
-            return value.region
-        case ModelShape():
-            return value.name
-        case Fabric():
-            return value.kind
-        case HourlyProfile():
-            return "hourly values"
-        case _:
-            return shown(value.model_dump(mode="json", exclude_defaults=True))
 
 
 def swapped(job: Job, difference: Difference, other: Job) -> Job:

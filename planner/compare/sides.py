@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.explain.runnable_plan import plan_that_runs
 from planner.input.plan_input import read_plan
 from planner.job.file import load_job

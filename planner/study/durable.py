@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self, get_args
 
 from constraints.space import pruned_space
-from planner.answer import Clock, search_and_answer, utc_now
+from planner.answer.recommend import Clock, search_and_answer, utc_now
 from planner.input.arguments import check_choice, check_functions, check_kind, path_given
 from planner.input.given import checked_job
 from planner.recommended.recommendation import Recommendation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from planner.compare.inputs import in_short
+from planner.job.in_short import in_short
 from planner.recommended.design_words import layout
 from planner.recommended.recommendation import MlflowRecord, Recommendation, Status
 from simulator.domain.job import Job

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.report.build import DrawnReport
 from planner.report.designs import METRICS, design_counts
 from planner.report.front import front_figure

@@ -43,7 +43,7 @@ class Recorded:
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Search], None]:
     def replace(search: Search) -> None:
-        monkeypatch.setattr("planner.answer.recommend", search)
+        monkeypatch.setattr("planner.answer.recommend.recommend", search)
 
     return replace
 

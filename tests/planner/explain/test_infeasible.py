@@ -12,7 +12,7 @@ import pytest
 from constraints.evaluation import Evaluation
 from constraints.limits import LIMIT_NAMES, with_limits
 from constraints.space import pruned_space
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.explain.infeasible import explain
 from planner.recommended.recommendation import Infeasibility
 from simulator.domain.search_options import Search

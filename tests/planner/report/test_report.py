@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.job.file import load_job
 from planner.notes.reasons import cautions

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.lines import Line2D
 
 from constraints.evaluation import evaluate
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
 from planner.report.data import BarsFigure, LinesFigure, RangesFigure

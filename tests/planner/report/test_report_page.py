@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.report.files import write_page
 from simulator.domain.limits import Limits
 from tests.planner.page_checks import (

@@ -10,7 +10,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from planner.answer import recommend
+from planner.answer.recommend import recommend
 from planner.cli.commands import main
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.data import Report

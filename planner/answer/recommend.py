@@ -13,7 +13,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from planner.destination import Destination
+from planner.answer.destination import Destination
 from planner.explain.infeasible import explain
 from planner.input.arguments import check_choice, check_functions, check_text, path_given
 from planner.input.given import checked_job
