@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.calibration.answer import CalibrationAnswer
@@ -86,7 +86,7 @@ def calibrate(
     if sum([measured is not None, device, kernels is not None]) != 1:
         raise click.UsageError("give exactly one of --measured FILE.csv, --device and --kernels FILE.csv")
     _check_outputs(outputs, has_table=device)
-    from planner.cli.output import progress, quiet_libraries
+    from planner.cli.terminal.output import progress, quiet_libraries
     from studies.progress import Progress
 
     with quiet_libraries(), progress(is_shown=not quiet) as report:
@@ -155,7 +155,7 @@ def _write(answer: CalibrationAnswer, outputs: tuple[Path, ...]) -> None:
 
 def _print(answer: CalibrationAnswer, *, as_json: bool) -> None:
     from planner.calibration.view import show_calibration
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
 
     if as_json:
         write(answer.model_dump_json(indent=2) + "\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from planner.cli.help import examples
+from planner.cli.terminal.help import examples
 
 KINDS = ("accelerators", "nodes", "fabrics", "models", "sites", "rents", "factors")
 """The members of `simulator.catalog.Kind`, which is too heavy to be imported for `--help`."""
@@ -45,7 +45,7 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
 )
 def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the kinds (accelerators, rents, ...), the entries of a KIND, or every figure of the entry NAME with its source."""
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.views import catalog_view
     from simulator.catalog import Kind, overlaid, read_own_figures
 

@@ -22,14 +22,10 @@ from planner.cli.calibrate import calibrate
 from planner.cli.catalog import catalog
 from planner.cli.compare import compare
 from planner.cli.completion import completion
-from planner.cli.exit_codes import BROKEN_INPUT, FAILED, INTERRUPTED, OK
 from planner.cli.explain import explain
 from planner.cli.goodput import goodput
-from planner.cli.help import CODES, Sections
 from planner.cli.init import init
-from planner.cli.interrupt import signals_interrupt
 from planner.cli.opendc import opendc
-from planner.cli.output import WIDTH
 from planner.cli.purchase import purchase
 from planner.cli.recommend import recommend
 from planner.cli.report import report
@@ -37,6 +33,10 @@ from planner.cli.schema import schema
 from planner.cli.simulate import simulate
 from planner.cli.study import study
 from planner.cli.sweep import sweep
+from planner.cli.terminal.exit_codes import BROKEN_INPUT, FAILED, INTERRUPTED, OK
+from planner.cli.terminal.help import CODES, Sections
+from planner.cli.terminal.interrupt import signals_interrupt
+from planner.cli.terminal.output import WIDTH
 from planner.cli.timeline import timeline
 from planner.cli.trace import trace
 from planner.cli.ui import ui

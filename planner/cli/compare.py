@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options, seed_option, store_option
+from planner.cli.terminal.help import examples
 
 
 @click.command(
@@ -45,7 +45,7 @@ def compare(
 
     Exit codes: 0 an answer; 2 broken input; 1 a study that cannot be read; 130 interrupted.
     """
-    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.compare.comparison import compare as compare_sides
     from planner.compare.page import check_page_file, comparison_page
     from planner.compare.sides import read_side

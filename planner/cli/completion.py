@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from planner.cli.help import examples
+from planner.cli.terminal.help import examples
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_CAPPLAN_COMPLETE"

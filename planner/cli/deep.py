@@ -194,7 +194,7 @@ def play_deep(
         quiet: whether no progress is shown.
     """
     from planner.cli.option_names import PLAN_OPTIONS, options_named
-    from planner.cli.output import quiet_libraries, rendered, working, write
+    from planner.cli.terminal.output import quiet_libraries, rendered, working, write
     from planner.deep.answer import simulate_deep
     from planner.deep.events import trace_entries
     from planner.deep.view import show_deep

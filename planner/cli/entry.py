@@ -6,8 +6,8 @@ import os
 import signal
 from contextlib import suppress
 
-from planner.cli.exit_codes import INTERRUPTED
-from planner.cli.interrupt import signals_interrupt
+from planner.cli.terminal.exit_codes import INTERRUPTED
+from planner.cli.terminal.interrupt import signals_interrupt
 
 _STDERR = 2
 

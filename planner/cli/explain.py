@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from planner.cli.exit_codes import INFEASIBLE, OK
 from planner.cli.gathered import Command, gathered
-from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options, set_option
+from planner.cli.terminal.exit_codes import INFEASIBLE, OK
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,7 +100,7 @@ def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bo
 
     Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
     """
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
 
     if subject is None or not _is_job(subject):
         question.check(has_job=False)
@@ -146,7 +146,7 @@ def _of_constraints(name: str | None) -> _Explanation:
 
 
 def _of_job(path: str, question: Question, *, quiet: bool) -> _Explanation:
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.job.file import load_job
 
     if question.plan is None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.goodput_options import AskedJob, RunNumbers, check_combination, job_options, number_options
-from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.goodput.answer import Goodput
@@ -41,7 +41,7 @@ def goodput(*, run: RunNumbers, asked: AskedJob, as_json: bool, quiet: bool) -> 
     Exit codes: 0 an answer; 2 a value breaks a rule.
     """
     check_combination(run, asked)
-    from planner.cli.output import quiet_libraries, rendered, working, write
+    from planner.cli.terminal.output import quiet_libraries, rendered, working, write
     from planner.goodput.view import show_goodput
 
     with quiet_libraries(), working("playing runs", is_shown=not quiet):

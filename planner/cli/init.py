@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import json_option
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.job.init_job import Answers, Question

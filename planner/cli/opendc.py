@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.finite_range import FiniteRange
-from planner.cli.help import examples
 from planner.cli.options import (
     PlannedJob,
     json_option,
@@ -21,6 +20,7 @@ from planner.cli.options import (
     replay_option,
     seed_option,
 )
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.opendc.failures import TracedFailures
@@ -91,7 +91,7 @@ def export(
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.explain.runnable_plan import plan_that_runs
     from planner.opendc.export import export_opendc
 
@@ -130,7 +130,7 @@ def failures(*, file: Path, num_nodes: int, gpus_per_node: int, as_json: bool) -
 
     Exit codes: 0 an answer; 2 broken input.
     """
-    from planner.cli.output import quiet_libraries, write
+    from planner.cli.terminal.output import quiet_libraries, write
     from planner.opendc.failures import read_failures
 
     with quiet_libraries():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.gathered import Command, gathered
-from planner.cli.output import VERBOSE
+from planner.cli.terminal.output import VERBOSE
 from planner.text.interval_text import Interval, parse_interval
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _remember_verbose(context: click.Context, _: click.Parameter, value: bool) -
 
 
 def progress_options(command: Command) -> Command:
-    """Adds --quiet, which the command gets as an argument, and --verbose, which `planner.cli.output` looks up."""
+    """Adds --quiet, which the command gets as an argument, and --verbose, which `planner.cli.terminal.output` looks up."""
     quiet = click.option("--quiet", is_flag=True, help="Show no progress.")
     verbose = click.option(
         "--verbose",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from planner.cli.exit_codes import FAILED, INFEASIBLE
 from planner.cli.finite_range import FiniteRange
-from planner.cli.help import examples
 from planner.cli.options import json_option, progress_options, seed_option
+from planner.cli.terminal.exit_codes import FAILED, INFEASIBLE
+from planner.cli.terminal.help import examples
 
 
 @click.command(
@@ -39,7 +39,7 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, qui
 
     Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
     """
-    from planner.cli.output import quiet_libraries, rendered, working, write
+    from planner.cli.terminal.output import quiet_libraries, rendered, working, write
     from planner.purchase.answer import EFFORT, plan_purchase
     from planner.purchase.fleet import load_fleet
     from planner.purchase.view import show_purchase

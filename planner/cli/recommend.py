@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.gathered import Command, gathered
-from planner.cli.help import examples
 from planner.cli.options import (
     Tracking,
     job_argument,
@@ -22,6 +21,7 @@ from planner.cli.options import (
     set_option,
     tracking_options,
 )
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.recommended.output import FrontFormat
@@ -100,9 +100,9 @@ def recommend(
     tracking.check()
     from planner import load_job
     from planner import recommend as answer_to
-    from planner.cli.exit_codes import OF_ANSWER
-    from planner.cli.interrupt import stop_on_interrupt
-    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.cli.terminal.exit_codes import OF_ANSWER
+    from planner.cli.terminal.interrupt import stop_on_interrupt
+    from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.recommended.output import answer_json
     from planner.views.render import show
     from planner.views.typed_command import TypedCommand

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import progress_options, store_option
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def report(
     """
     if names and kind not in ("png", "svg"):
         raise click.UsageError("--figure goes with --format png or svg: give one of them")
-    from planner.cli.output import progress, quiet_libraries
+    from planner.cli.terminal.output import progress, quiet_libraries
 
     target = output or _default_target(study, kind)
     with quiet_libraries(), progress(is_shown=not quiet) as tell:

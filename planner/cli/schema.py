@@ -9,7 +9,7 @@ from textwrap import fill
 
 import click
 
-from planner.cli.help import examples
+from planner.cli.terminal.help import examples
 
 SCHEMA_NAMES = (
     "job",
@@ -66,7 +66,7 @@ def schema(*, name: str) -> None:
 
     An editor completes and checks a job file whose first line names its schema, as `capplan init` writes it.
     """
-    from planner.cli.output import write
+    from planner.cli.terminal.output import write
     from planner.schemas import schema_text
 
     write(schema_text(name))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.deep import Deep, deep_options, play_deep, refuse_run_options
-from planner.cli.help import examples
 from planner.cli.options import PlannedJob, json_option, planned_job_options, progress_options, seed_option
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.one_design.simulated_design import SimulatedDesign
@@ -63,7 +63,7 @@ def simulate(
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.input.plan_input import read_plan
     from planner.job.file import load_job
     from planner.one_design.simulated_design import one_step, simulate_plan
@@ -87,7 +87,7 @@ def simulate(
 
 
 def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.views.one_design_view import show_simulated
 
     if as_json:

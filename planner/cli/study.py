@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.exit_codes import OF_ANSWER
 from planner.cli.gathered import Command, gathered
-from planner.cli.help import examples
 from planner.cli.options import (
     STORE,
     Tracking,
@@ -28,6 +26,8 @@ from planner.cli.options import (
     tracking_options,
 )
 from planner.cli.study_files import export, merge, sync
+from planner.cli.terminal.exit_codes import OF_ANSWER
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,7 +185,7 @@ def resume(*, name: str, search: Search) -> int:
 @json_option
 def status(*, name: str, folder: Path, as_json: bool) -> None:
     """Say how far the study NAME is and what it has found; it may be running."""
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.study.reports import status_of
     from planner.study.view import show_status
     from studies.files.store import StudyStore, called
@@ -205,7 +205,7 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
 @json_option
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.study.reports import StudyList, list_studies
     from planner.study.view import show_list
     from studies.files.store import StudyStore
@@ -225,7 +225,7 @@ def list_(*, folder: Path, as_json: bool) -> None:
 @json_option
 def front(*, name: str, folder: Path, as_json: bool) -> None:
     """Show the Pareto front of the study NAME; it may be running."""
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.study.reports import front_of
     from planner.study.view import show_front
     from studies.files.store import StudyStore
@@ -245,8 +245,8 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
         search: how, and where the study is told.
         typed: the job as it was typed, on which commands of the answer build.
     """
-    from planner.cli.interrupt import stop_on_interrupt
-    from planner.cli.output import progress, quiet_libraries
+    from planner.cli.terminal.interrupt import stop_on_interrupt
+    from planner.cli.terminal.output import progress, quiet_libraries
     from planner.study.machines import machines
     from planner.tracking.sending import Target
     from studies.files.store import StudyStore
@@ -278,7 +278,7 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
 
 
 def _show(found: StudyAnswer, typed: TypedCommand | None, *, as_json: bool) -> None:
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.recommended.output import answer_json
     from planner.study.view import show_counts
     from planner.views.render import show

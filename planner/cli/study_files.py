@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import experiment_option, json_option, store_option, tracking_uri_option
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.json_forms import SyncedStudy
@@ -120,7 +120,7 @@ def sync(
 
 def _synced(store: StudyStore, name: str, tracking_uri: str | None, experiment: str) -> SyncedStudy:
     """Delivers one study; what keeps it from that is part of the result."""
-    from planner.cli.output import quiet_libraries
+    from planner.cli.terminal.output import quiet_libraries
     from planner.json_forms import SyncedStudy
     from planner.tracking.delivery import deliver
     from simulator.errors import CapplanError
@@ -134,6 +134,6 @@ def _synced(store: StudyStore, name: str, tracking_uri: str | None, experiment: 
 
 
 def _tell(answer: Record, text: str, *, as_json: bool) -> None:
-    from planner.cli.output import write
+    from planner.cli.terminal.output import write
 
     write(f"{answer.model_dump_json(indent=2) if as_json else text}\n")

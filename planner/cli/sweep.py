@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.exit_codes import INTERRUPTED, OK
-from planner.cli.help import examples
 from planner.cli.options import CALIBRATION, calibration_option, progress_options
+from planner.cli.terminal.exit_codes import INTERRUPTED, OK
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.sweep.grid import Sweep
@@ -48,8 +48,8 @@ def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> in
 
     Exit codes: 0 an answer; 2 broken input; 130 interrupted, with the rows until then.
     """
-    from planner.cli.interrupt import stop_on_interrupt
-    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.cli.terminal.interrupt import stop_on_interrupt
+    from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.input.own_files import replacing
     from planner.sweep.grid import load_sweep
     from planner.sweep.table import write_rows

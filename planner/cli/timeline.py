@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import (
     PlannedJob,
     json_option,
@@ -21,6 +20,7 @@ from planner.cli.options import (
     replay_option,
     seed_option,
 )
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.one_design.simulated_design import SimulatedDesign
@@ -81,7 +81,7 @@ def timeline(
 
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.timeline.file import check_timeline_file
 
     if file is not None:
@@ -120,7 +120,7 @@ def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> 
 
 
 def _print(played: _Played, *, as_json: bool) -> None:
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.recommended.design_words import layout
     from planner.text.text_blocks import headline, sentences
     from planner.timeline.run_view import show_run

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from planner.cli.help import examples
+from planner.cli.terminal.help import examples
 from planner.cli.trace_capture import capture
 from planner.cli.trace_files import convert, export
 from planner.cli.trace_plan import export_plan

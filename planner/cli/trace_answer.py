@@ -37,7 +37,7 @@ def tell(
     Raises:
         InputError: the file cannot be written.
     """
-    from planner.cli.output import rendered, write
+    from planner.cli.terminal.output import rendered, write
     from planner.deep.events import trace_entries
     from planner.timeline.file import write_entries
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.help import examples
+from planner.cli.terminal.help import examples
 from planner.cli.trace_options import trace_file_option
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def capture(
     Exit codes: 0 the trace is written; 1 the script failed, or there is no PyTorch; 2 broken input, such as no script, one
     that takes no step of an optimizer, or too few.
     """
-    from planner.cli.output import quiet_libraries
+    from planner.cli.terminal.output import quiet_libraries
     from planner.trace.capture import CaptureRequest
     from planner.trace.capture import capture as captured_of
 

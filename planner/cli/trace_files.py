@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import progress_options
+from planner.cli.terminal.help import examples
 from planner.cli.trace_options import Division, chakra_output_options, division_options, trace_file_option
 
 
@@ -40,7 +40,7 @@ def export(
     Exit codes: 0 the files are written; 2 broken input.
     """
     from planner.cli.option_names import TRACE_OPTIONS, options_named
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.trace.export import export_trace
 
     with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named(TRACE_OPTIONS):
@@ -72,7 +72,7 @@ def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: b
 
     Exit codes: 0 the trace is written; 2 broken input.
     """
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.trace.export import convert_profile
 
     with quiet_libraries(), working("reading the profile", is_shown=not quiet):

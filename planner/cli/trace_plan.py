@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import job_argument, plan_option, progress_options, set_option
+from planner.cli.terminal.help import examples
 from planner.cli.trace_options import chakra_output_options
 
 
@@ -38,7 +38,7 @@ def export_plan(
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.deep.answer import checked_plan
     from planner.input.plan_input import read_plan
     from planner.job.file import load_job

@@ -14,10 +14,10 @@ import click
 
 from planner.cli.gathered import Command, gathered
 from planner.cli.given_options import refuse_unread_of_rules
-from planner.cli.help import examples
 from planner.cli.network import Network
 from planner.cli.options import json_option, progress_options
 from planner.cli.rank_factors import speeds_over
+from planner.cli.terminal.help import examples
 from planner.cli.trace_answer import tell
 from planner.cli.trace_options import Division, division_options, network_options, played_output_option
 
@@ -133,7 +133,7 @@ def simulate(
     """
     refuse_unread_of_rules(playing.rules, division.parallel)
     from planner.cli.option_names import TRACE_OPTIONS, options_named
-    from planner.cli.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, working
     from planner.timeline.file import check_timeline_file
     from planner.trace.hop_simulation import HopRun, simulate_hop
     from planner.trace.hop_view import show_hop

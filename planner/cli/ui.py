@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import tracking_uri_option
+from planner.cli.terminal.help import examples
 
 
 @click.command(
@@ -38,7 +38,7 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
 
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
-    from planner.cli.output import quiet_libraries
+    from planner.cli.terminal.output import quiet_libraries
     from planner.tracking.page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
     from planner.tracking.views import FRONT, STUDIES, keep_views
     from studies.tracking.mlflow_session import without_password
@@ -73,7 +73,7 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 
 def _tell(studies: str, front: str | None, *, as_json: bool) -> None:
-    from planner.cli.output import write
+    from planner.cli.terminal.output import write
 
     if as_json:
         from planner.json_forms import TrackingPage

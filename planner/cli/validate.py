@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.help import examples
 from planner.cli.options import CALIBRATION, calibration_option, progress_options
+from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
     from planner.measured.rows import Unmodelled
@@ -51,7 +51,7 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
     Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
     ordered; what was not modelled and why. Some constants of the simulator are fitted on the shipped rows.
     """
-    from planner.cli.output import progress, quiet_libraries, rendered, write
+    from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.validation.report import as_json as report_json
     from planner.validation.report import report_of
     from planner.validation.view import show, show_whole_runs

@@ -24,7 +24,7 @@ from planner.calibration.answer import CalibrationAnswer
 from planner.calibration.file import calibration_text, write_calibration
 from planner.calibration.residuals import REPEAT_DEVIATION, residuals_of
 from planner.cli.commands import main
-from planner.cli.exit_codes import BROKEN_INPUT, OK
+from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.job.file import parse_job
 from planner.measured.rows import Unmodelled, read_measured
 from planner.report.front import errors_of

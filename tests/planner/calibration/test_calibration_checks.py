@@ -14,7 +14,7 @@ from benchmarks.calibration_example import made_up_rows
 from planner.calibration.checks import STEPS, check_explained, on_ends
 from planner.calibration.fitting import Plane, Prior, best_settled, noise_ratio
 from planner.cli.commands import main
-from planner.cli.exit_codes import BROKEN_INPUT
+from planner.cli.terminal.exit_codes import BROKEN_INPUT
 from simulator.errors import InputError
 from simulator.table import Floats
 

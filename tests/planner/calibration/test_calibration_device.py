@@ -45,7 +45,7 @@ from planner.calibration.table import (
 from planner.calibration.torch import TorchDevice, torch_device
 from planner.calibration.torch_layer import float8_linear
 from planner.cli.commands import main
-from planner.cli.exit_codes import BROKEN_INPUT, FAILED, OK
+from planner.cli.terminal.exit_codes import BROKEN_INPUT, FAILED, OK
 from simulator.catalog import accelerator
 from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.domain.hardware import Precision

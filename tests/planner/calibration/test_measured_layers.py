@@ -12,7 +12,7 @@ from planner.calibration.file import write_calibration
 from planner.calibration.kernels import calibrate_kernels
 from planner.calibration.table import read_kernels
 from planner.cli.commands import main
-from planner.cli.exit_codes import OK
+from planner.cli.terminal.exit_codes import OK
 from simulator.domain.calibration import ConstantName
 
 FOLDER = Path(__file__).parents[3] / "examples" / "calibration"

@@ -375,7 +375,7 @@ def test_progress_goes_to_a_terminal_line_and_names_stage_count_and_best() -> No
 
     from rich.console import Console
 
-    from planner.cli.progress_line import progress_line
+    from planner.cli.terminal.progress_line import progress_line
     from studies.progress import Progress
 
     stream = io.StringIO()

@@ -17,9 +17,9 @@ import click
 import pytest
 
 from planner.cli import commands as cli
-from planner.cli import exit_codes
 from planner.cli.completion import SHELLS, VARIABLE
-from planner.cli.help import CODES, SECTIONS
+from planner.cli.terminal import exit_codes
+from planner.cli.terminal.help import CODES, SECTIONS
 from simulator.catalog import Kind, names
 
 ROOT = Path(__file__).parents[3]
@@ -194,7 +194,7 @@ class TestProgress:
 
         from rich.console import Console
 
-        from planner.cli.progress_line import progress_line
+        from planner.cli.terminal.progress_line import progress_line
         from studies.progress import Progress
 
         stream = io.StringIO()
@@ -209,7 +209,7 @@ class TestProgress:
 
         from rich.console import Console
 
-        from planner.cli.progress_line import progress_line
+        from planner.cli.terminal.progress_line import progress_line
         from studies.progress import Progress
 
         stream = io.StringIO()

@@ -10,7 +10,7 @@ import pytest
 
 from planner import recommend, simulate_plan
 from planner.cli import commands as cli
-from planner.cli.output import rendered
+from planner.cli.terminal.output import rendered
 from planner.compare.comparison import Comparison, compare
 from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.commands import main
-from planner.cli.exit_codes import OK
+from planner.cli.terminal.exit_codes import OK
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import Row, compare
 from planner.measured.untold_layouts import LAYOUT, with_fastest_layouts

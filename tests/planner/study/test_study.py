@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from planner.cli.output import rendered
+from planner.cli.terminal.output import rendered
 from planner.recommended.study_facts import ANSWER
 from planner.study.durable import StudyAnswer, resume_study, run_study_of
 from planner.study.export import export_designs

@@ -14,7 +14,7 @@ from constraints.evaluation import evaluate
 from constraints.lattice import cross_run_knobs, enumerate_layouts
 from constraints.layout import is_valid_layout
 from planner.cli.commands import main
-from planner.cli.output import rendered
+from planner.cli.terminal.output import rendered
 from planner.sweep.grid import Sweep, SweepPoint, load_sweep, run_sweep
 from planner.sweep.table import is_auto, sweep_rows, write_rows
 from planner.sweep.view import best_by_scheme, empty_points, number, show_sweep

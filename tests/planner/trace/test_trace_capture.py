@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from planner.cli.commands import main
-from planner.cli.exit_codes import BROKEN_INPUT, FAILED, OK
+from planner.cli.terminal.exit_codes import BROKEN_INPUT, FAILED, OK
 from planner.trace import capture as trace_capture
 from planner.trace.capture_script import Iterations
 from planner.trace.simulation import TraceAnswer

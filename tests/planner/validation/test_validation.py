@@ -13,7 +13,7 @@ import pytest
 
 import planner
 from planner.cli.commands import main
-from planner.cli.exit_codes import OK
+from planner.cli.terminal.exit_codes import OK
 from planner.measured.cells.file import BYTES_OF_A_WEIGHT, COUNTS, QUANTITIES, WORDS, unread_columns
 from planner.measured.runs import (
     OUT_OF_MEMORY,

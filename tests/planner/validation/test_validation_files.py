@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.cli.commands import main
-from planner.cli.exit_codes import BROKEN_INPUT, OK
+from planner.cli.terminal.exit_codes import BROKEN_INPUT, OK
 from planner.measured.rows import Unmodelled, read_measured
 from planner.validation.comparison import (
     entries_of,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.exit_codes import NO_READER
+from planner.cli.terminal.exit_codes import NO_READER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ def progress(*, is_shown: bool = True) -> Iterator[Report]:
     if _is_verbose():
         yield _Log().report
     elif is_shown and sys.stderr.isatty():
-        from planner.cli.progress_line import progress_line
+        from planner.cli.terminal.progress_line import progress_line
 
         with progress_line() as report:
             yield report

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from rich.console import Console
 
-from planner.cli.progress_line import progress_line, shortened
+from planner.cli.terminal.progress_line import progress_line, shortened
 from studies.progress import Progress
 
 

@@ -16,12 +16,12 @@ import pytest
 
 from planner.cli import commands as cli
 from planner.cli import entry
-from planner.cli.interrupt import stop_on_interrupt
+from planner.cli.terminal.interrupt import stop_on_interrupt
 from planner.recommended import output
 from planner.recommended.recommendation import Recommendation
 from tests.planner.hand_made import recommended
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 BLOOM = str(ROOT / "examples" / "bloom-176b.yaml")
 SIMULATE = ["simulate", BLOOM, "--plan", "tp=4,pp=12,dp=8,mbs=2,recompute=full"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
