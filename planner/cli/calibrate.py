@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import json_option, progress_options
+from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:

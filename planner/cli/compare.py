@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from planner.cli.options import json_option, progress_options, seed_option, store_option
+from planner.cli.options.shared import json_option, progress_options, seed_option, store_option
 from planner.cli.terminal.help import examples
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.gathered import Command, gathered
-from planner.cli.given_options import KINDS, is_given
-from planner.cli.network import collectives_option, slow_link_option
-from planner.cli.options import PlannedJob
-from planner.cli.rank_factors import speeds_over
+from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.given import KINDS, is_given
+from planner.cli.options.network import collectives_option, slow_link_option
+from planner.cli.options.rank_factors import speeds_over
+from planner.cli.options.shared import PlannedJob
 
 if TYPE_CHECKING:
     from planner.deep.answer import DeepRequest
@@ -193,7 +193,7 @@ def play_deep(
         as_json: whether the answer is printed as JSON.
         quiet: whether no progress is shown.
     """
-    from planner.cli.option_names import PLAN_OPTIONS, options_named
+    from planner.cli.options.names import PLAN_OPTIONS, options_named
     from planner.cli.terminal.output import quiet_libraries, rendered, working, write
     from planner.deep.answer import simulate_deep
     from planner.deep.events import trace_entries

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from planner.cli.gathered import Command, gathered
-from planner.cli.options import json_option, progress_options, set_option
+from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.shared import json_option, progress_options, set_option
 from planner.cli.terminal.exit_codes import INFEASIBLE, OK
 from planner.cli.terminal.help import examples
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import click
 
-from planner.cli.finite_range import FiniteRange
-from planner.cli.gathered import Command, gathered
-from planner.cli.given_options import is_given
-from planner.cli.options import CALIBRATION, job_values_options, parsed_interval
+from planner.cli.options.finite_range import FiniteRange
+from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.given import is_given
+from planner.cli.options.shared import CALIBRATION, job_values_options, parsed_interval
 from planner.text.interval_text import Interval
 from simulator.units import DAY
 

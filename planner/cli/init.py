@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.cli.options import json_option
+from planner.cli.options.shared import json_option
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:

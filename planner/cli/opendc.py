@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.finite_range import FiniteRange
-from planner.cli.options import (
+from planner.cli.options.finite_range import FiniteRange
+from planner.cli.options.shared import (
     PlannedJob,
     json_option,
     planned_job_options,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from planner.cli.finite_range import FiniteRange
-from planner.cli.options import json_option, progress_options, seed_option
+from planner.cli.options.finite_range import FiniteRange
+from planner.cli.options.shared import json_option, progress_options, seed_option
 from planner.cli.terminal.exit_codes import FAILED, INFEASIBLE
 from planner.cli.terminal.help import examples
 

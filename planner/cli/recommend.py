@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.gathered import Command, gathered
-from planner.cli.options import (
+from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.shared import (
     Tracking,
     job_argument,
     json_option,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import progress_options, store_option
+from planner.cli.options.shared import progress_options, store_option
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:

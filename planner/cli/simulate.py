@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.deep import Deep, deep_options, play_deep, refuse_run_options
-from planner.cli.options import PlannedJob, json_option, planned_job_options, progress_options, seed_option
+from planner.cli.options.shared import (
+    PlannedJob,
+    json_option,
+    planned_job_options,
+    progress_options,
+    seed_option,
+)
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import experiment_option, json_option, store_option, tracking_uri_option
+from planner.cli.options.shared import experiment_option, json_option, store_option, tracking_uri_option
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:

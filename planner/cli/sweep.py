@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import CALIBRATION, calibration_option, progress_options
+from planner.cli.options.shared import CALIBRATION, calibration_option, progress_options
 from planner.cli.terminal.exit_codes import INTERRUPTED, OK
 from planner.cli.terminal.help import examples
 

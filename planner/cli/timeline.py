@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import (
+from planner.cli.options.shared import (
     PlannedJob,
     json_option,
     planned_job_options,

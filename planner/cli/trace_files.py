@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from planner.cli.options import progress_options
+from planner.cli.options.shared import progress_options
 from planner.cli.terminal.help import examples
 from planner.cli.trace_options import Division, chakra_output_options, division_options, trace_file_option
 
@@ -39,7 +39,7 @@ def export(
 
     Exit codes: 0 the files are written; 2 broken input.
     """
-    from planner.cli.option_names import TRACE_OPTIONS, options_named
+    from planner.cli.options.names import TRACE_OPTIONS, options_named
     from planner.cli.terminal.output import quiet_libraries, working
     from planner.trace.export import export_trace
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from planner.cli.gathered import Command, Option, gathered, with_options
-from planner.cli.given_options import refuse_unread_of_network
-from planner.cli.network import NETWORK_OPTIONS, Network
+from planner.cli.options.gathered import Command, Option, gathered, with_options
+from planner.cli.options.given import refuse_unread_of_network
+from planner.cli.options.network import NETWORK_OPTIONS, Network
 
 if TYPE_CHECKING:
     from planner.trace.request import TraceRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from planner.cli.options import job_argument, plan_option, progress_options, set_option
+from planner.cli.options.shared import job_argument, plan_option, progress_options, set_option
 from planner.cli.terminal.help import examples
 from planner.cli.trace_options import chakra_output_options
 

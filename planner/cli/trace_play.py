@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from planner.cli.network import Network
-from planner.cli.options import json_option, progress_options
+from planner.cli.options.network import Network
+from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
 from planner.cli.trace_answer import tell
 from planner.cli.trace_options import network_options, played_output_option
@@ -44,7 +44,7 @@ def play(
 
     Exit codes: 0 an answer; 2 broken input, such as collectives that do not fit together.
     """
-    from planner.cli.option_names import PLAYED_TRACES, options_named
+    from planner.cli.options.names import PLAYED_TRACES, options_named
     from planner.cli.terminal.output import quiet_libraries, working
     from planner.timeline.file import check_timeline_file
     from planner.trace.play import play_traces

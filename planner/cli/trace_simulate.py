@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.gathered import Command, gathered
-from planner.cli.given_options import refuse_unread_of_rules
-from planner.cli.network import Network
-from planner.cli.options import json_option, progress_options
-from planner.cli.rank_factors import speeds_over
+from planner.cli.options.gathered import Command, gathered
+from planner.cli.options.given import refuse_unread_of_rules
+from planner.cli.options.network import Network
+from planner.cli.options.rank_factors import speeds_over
+from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
 from planner.cli.trace_answer import tell
 from planner.cli.trace_options import Division, division_options, network_options, played_output_option
@@ -132,7 +132,7 @@ def simulate(
     Exit codes: 0 an answer; 2 broken input, such as a trace that contradicts itself.
     """
     refuse_unread_of_rules(playing.rules, division.parallel)
-    from planner.cli.option_names import TRACE_OPTIONS, options_named
+    from planner.cli.options.names import TRACE_OPTIONS, options_named
     from planner.cli.terminal.output import quiet_libraries, working
     from planner.timeline.file import check_timeline_file
     from planner.trace.hop_simulation import HopRun, simulate_hop

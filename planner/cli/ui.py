@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
-from planner.cli.options import tracking_uri_option
+from planner.cli.options.shared import tracking_uri_option
 from planner.cli.terminal.help import examples
 
 

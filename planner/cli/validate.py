@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.options import CALIBRATION, calibration_option, progress_options
+from planner.cli.options.shared import CALIBRATION, calibration_option, progress_options
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.cli.given_options import NETWORK_OF, option
-from planner.cli.option_names import TRACE_OPTIONS, options_named
+from planner.cli.options.given import NETWORK_OF, option
+from planner.cli.options.names import TRACE_OPTIONS, options_named
 from simulator.errors import CatalogError, InputError, Problem
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.gathered import Command, gathered
+from planner.cli.options.gathered import Command, gathered
 from planner.cli.terminal.output import VERBOSE
 from planner.text.interval_text import Interval, parse_interval
 

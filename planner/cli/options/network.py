@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from planner.cli.finite_range import FiniteRange
-from planner.cli.gathered import Command
-from planner.cli.given_options import KINDS
-from planner.cli.rank_factors import FACTOR, IN_DIGITS
+from planner.cli.options.finite_range import FiniteRange
+from planner.cli.options.gathered import Command
+from planner.cli.options.given import KINDS
+from planner.cli.options.rank_factors import FACTOR, IN_DIGITS
 
 if TYPE_CHECKING:
     from planner.trace.request import TraceRequest

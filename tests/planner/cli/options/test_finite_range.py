@@ -6,7 +6,7 @@ import click
 import pytest
 
 from planner.cli.commands import main
-from planner.cli.finite_range import FiniteRange
+from planner.cli.options.finite_range import FiniteRange
 
 PLAY = ("trace", "play", "astra")
 
