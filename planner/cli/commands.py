@@ -38,7 +38,7 @@ from planner.cli.terminal.help import CODES, Sections
 from planner.cli.terminal.interrupt import signals_interrupt
 from planner.cli.terminal.output import WIDTH
 from planner.cli.timeline import timeline
-from planner.cli.trace import trace
+from planner.cli.trace.group import trace
 from planner.cli.ui import ui
 from planner.cli.validate import validate
 from simulator.errors import CapplanError, InputError

@@ -11,7 +11,7 @@ import click
 
 from planner.cli.options.shared import job_argument, plan_option, progress_options, set_option
 from planner.cli.terminal.help import examples
-from planner.cli.trace_options import chakra_output_options
+from planner.cli.trace.options import chakra_output_options
 
 
 @click.command(

@@ -13,8 +13,8 @@ import click
 from planner.cli.options.network import Network
 from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
-from planner.cli.trace_answer import tell
-from planner.cli.trace_options import network_options, played_output_option
+from planner.cli.trace.answer import tell
+from planner.cli.trace.options import network_options, played_output_option
 
 
 @click.command(

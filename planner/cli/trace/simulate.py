@@ -18,8 +18,8 @@ from planner.cli.options.network import Network
 from planner.cli.options.rank_factors import speeds_over
 from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
-from planner.cli.trace_answer import tell
-from planner.cli.trace_options import Division, division_options, network_options, played_output_option
+from planner.cli.trace.answer import tell
+from planner.cli.trace.options import Division, division_options, network_options, played_output_option
 
 if TYPE_CHECKING:
     from planner.trace.request import TraceRequest

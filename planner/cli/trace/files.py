@@ -11,7 +11,7 @@ import click
 
 from planner.cli.options.shared import progress_options
 from planner.cli.terminal.help import examples
-from planner.cli.trace_options import Division, chakra_output_options, division_options, trace_file_option
+from planner.cli.trace.options import Division, chakra_output_options, division_options, trace_file_option
 
 
 @click.command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.terminal.help import examples
-from planner.cli.trace_options import trace_file_option
+from planner.cli.trace.options import trace_file_option
 
 if TYPE_CHECKING:
     from planner.trace.capture import Captured

@@ -8,11 +8,11 @@ from __future__ import annotations
 import click
 
 from planner.cli.terminal.help import examples
-from planner.cli.trace_capture import capture
-from planner.cli.trace_files import convert, export
-from planner.cli.trace_plan import export_plan
-from planner.cli.trace_play import play
-from planner.cli.trace_simulate import simulate
+from planner.cli.trace.capture import capture
+from planner.cli.trace.files import convert, export
+from planner.cli.trace.plan import export_plan
+from planner.cli.trace.play import play
+from planner.cli.trace.simulate import simulate
 
 
 @click.group(
