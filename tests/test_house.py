@@ -61,6 +61,7 @@ INNER_FLOORS = {
         ("compare", "study"),
         ("cli",),
     ),
+    "planner/cli": (("terminal",), ("options",), ("study", "trace")),
     "planner/measured": (
         ("frameworks",),
         ("cells",),

@@ -1,1 +1,1 @@
-"""What do you type? The command line, a module for each command."""
+"""What do you type? The command line, a module or a package for each command."""

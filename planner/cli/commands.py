@@ -31,7 +31,7 @@ from planner.cli.recommend import recommend
 from planner.cli.report import report
 from planner.cli.schema import schema
 from planner.cli.simulate import simulate
-from planner.cli.study import study
+from planner.cli.study.group import study
 from planner.cli.sweep import sweep
 from planner.cli.terminal.exit_codes import BROKEN_INPUT, FAILED, INTERRUPTED, OK
 from planner.cli.terminal.help import CODES, Sections

@@ -1,4 +1,4 @@
-"""What do you type to run studies that survive crashes? `capplan study` with run, resume, status, list, front and more.
+"""What do you type to have a study searched? `capplan study` with run and resume: the answer, and nothing lost.
 
 Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
 """
@@ -25,7 +25,6 @@ from planner.cli.options.shared import (
     store_option,
     tracking_options,
 )
-from planner.cli.study_files import export, merge, sync
 from planner.cli.terminal.exit_codes import OF_ANSWER
 from planner.cli.terminal.help import examples
 
@@ -107,25 +106,7 @@ def _search_options(command: Command) -> Command:
     return gathered(command, options, "search", Search)
 
 
-@click.group(
-    epilog=examples("capplan study run job.yaml", "capplan study list"),
-    short_help="Run, resume, compare and deliver studies that survive crashes.",
-)
-def study() -> None:
-    """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
-
-    NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
-    its file, with .study or without.
-
-    Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
-    """
-
-
-for command in (export, merge, sync):
-    study.add_command(command)
-
-
-@study.command(
+@click.command(
     short_help="Begin a study of a job.",
     epilog=examples(
         "capplan study run job.yaml", "capplan study run job.yaml --seed 2 --no-tracking --store studies"
@@ -158,7 +139,7 @@ def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: 
     return _answered(start, search, TypedCommand(job=job, overrides=overrides, seed=seed))
 
 
-@study.command(
+@click.command(
     short_help="Go on with a study that was stopped or killed.",
     epilog=examples("capplan study resume job-1a2b3c4d"),
 )
@@ -174,67 +155,6 @@ def resume(*, name: str, search: Search) -> int:
     from studies.files.store import StudyStore
 
     return _answered(partial(resume_study, StudyStore(search.folder).find(name)), search)
-
-
-@study.command(
-    short_help="Say how far a study is.",
-    epilog=examples("capplan study status job-1a2b3c4d", "capplan study status 1a2b --json"),
-)
-@click.argument("name")
-@store_option
-@json_option
-def status(*, name: str, folder: Path, as_json: bool) -> None:
-    """Say how far the study NAME is and what it has found; it may be running."""
-    from planner.cli.terminal.output import rendered, write
-    from planner.study.reports import status_of
-    from planner.study.view import show_status
-    from studies.files.store import StudyStore, called
-
-    path = StudyStore(folder).find(name)
-    found = status_of(path)
-    text = rendered(lambda console: show_status(found, console, called(path)))
-    write(found.model_dump_json(indent=2) + "\n" if as_json else text)
-
-
-@study.command(
-    "list",
-    short_help="List all studies.",
-    epilog=examples("capplan study list", "capplan study list --store studies --json"),
-)
-@store_option
-@json_option
-def list_(*, folder: Path, as_json: bool) -> None:
-    """List the studies of the folder with their states."""
-    from planner.cli.terminal.output import rendered, write
-    from planner.study.reports import StudyList, list_studies
-    from planner.study.view import show_list
-    from studies.files.store import StudyStore
-
-    found = list_studies(StudyStore(folder))
-    if as_json:
-        write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_list(found, folder, console)))
-
-
-@study.command(
-    short_help="Show the front of a study as it is now.", epilog=examples("capplan study front job-1a2b3c4d")
-)
-@click.argument("name")
-@store_option
-@json_option
-def front(*, name: str, folder: Path, as_json: bool) -> None:
-    """Show the Pareto front of the study NAME; it may be running."""
-    from planner.cli.terminal.output import rendered, write
-    from planner.study.reports import front_of
-    from planner.study.view import show_front
-    from studies.files.store import StudyStore
-
-    found = front_of(StudyStore(folder).find(name))
-    if as_json:
-        write(found.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_front(found, console)))
 
 
 def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCommand | None = None) -> int:

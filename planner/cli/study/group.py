@@ -1,0 +1,31 @@
+"""What do you type to run studies that survive crashes? `capplan study` with run, resume, status, list, front and more.
+
+Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from planner.cli.study.files import export, merge, sync
+from planner.cli.study.look import front, list_, status
+from planner.cli.study.search import resume, run
+from planner.cli.terminal.help import examples
+
+
+@click.group(
+    epilog=examples("capplan study run job.yaml", "capplan study list"),
+    short_help="Run, resume, compare and deliver studies that survive crashes.",
+)
+def study() -> None:
+    """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
+
+    NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
+    its file, with .study or without.
+
+    Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
+    """
+
+
+for command in (run, resume, status, list_, front, export, merge, sync):
+    study.add_command(command)

@@ -1,0 +1,74 @@
+"""What do you type to look at studies? `capplan study` with status, list and front, whether they run or not.
+
+Only click is imported here; everything heavier waits until a command runs, as in `planner.cli.commands`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from planner.cli.options.shared import json_option, store_option
+from planner.cli.terminal.help import examples
+
+
+@click.command(
+    short_help="Say how far a study is.",
+    epilog=examples("capplan study status job-1a2b3c4d", "capplan study status 1a2b --json"),
+)
+@click.argument("name")
+@store_option
+@json_option
+def status(*, name: str, folder: Path, as_json: bool) -> None:
+    """Say how far the study NAME is and what it has found; it may be running."""
+    from planner.cli.terminal.output import rendered, write
+    from planner.study.reports import status_of
+    from planner.study.view import show_status
+    from studies.files.store import StudyStore, called
+
+    path = StudyStore(folder).find(name)
+    found = status_of(path)
+    text = rendered(lambda console: show_status(found, console, called(path)))
+    write(found.model_dump_json(indent=2) + "\n" if as_json else text)
+
+
+@click.command(
+    "list",
+    short_help="List all studies.",
+    epilog=examples("capplan study list", "capplan study list --store studies --json"),
+)
+@store_option
+@json_option
+def list_(*, folder: Path, as_json: bool) -> None:
+    """List the studies of the folder with their states."""
+    from planner.cli.terminal.output import rendered, write
+    from planner.study.reports import StudyList, list_studies
+    from planner.study.view import show_list
+    from studies.files.store import StudyStore
+
+    found = list_studies(StudyStore(folder))
+    if as_json:
+        write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_list(found, folder, console)))
+
+
+@click.command(
+    short_help="Show the front of a study as it is now.", epilog=examples("capplan study front job-1a2b3c4d")
+)
+@click.argument("name")
+@store_option
+@json_option
+def front(*, name: str, folder: Path, as_json: bool) -> None:
+    """Show the Pareto front of the study NAME; it may be running."""
+    from planner.cli.terminal.output import rendered, write
+    from planner.study.reports import front_of
+    from planner.study.view import show_front
+    from studies.files.store import StudyStore
+
+    found = front_of(StudyStore(folder).find(name))
+    if as_json:
+        write(found.model_dump_json(indent=2) + "\n")
+    else:
+        write(rendered(lambda console: show_front(found, console)))
