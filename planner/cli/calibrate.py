@@ -86,7 +86,8 @@ def calibrate(
     if sum([measured is not None, device, kernels is not None]) != 1:
         raise click.UsageError("give exactly one of --measured FILE.csv, --device and --kernels FILE.csv")
     _check_outputs(outputs, has_table=device)
-    from planner.cli.terminal.output import progress, quiet_libraries
+    from planner.calibration.view import show_calibration
+    from planner.cli.terminal.output import progress, quiet_libraries, tell
     from studies.progress import Progress
 
     with quiet_libraries(), progress(is_shown=not quiet) as report:
@@ -98,7 +99,7 @@ def calibrate(
         else:
             answer = _of_kernels(kernels, accelerator, date, outputs, report)
     _write(answer, outputs)
-    _print(answer, as_json=as_json)
+    tell(answer, lambda console: show_calibration(answer, console), as_json=as_json)
 
 
 def _of_kernels(
@@ -151,13 +152,3 @@ def _write(answer: CalibrationAnswer, outputs: tuple[Path, ...]) -> None:
             click.echo(f"Calibration: {file} (use it with --calibration {file})", err=True)
         else:
             click.echo(f"Kernels: {file}", err=True)
-
-
-def _print(answer: CalibrationAnswer, *, as_json: bool) -> None:
-    from planner.calibration.view import show_calibration
-    from planner.cli.terminal.output import rendered, write
-
-    if as_json:
-        write(answer.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_calibration(answer, console)))

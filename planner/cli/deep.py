@@ -194,7 +194,7 @@ def play_deep(
         quiet: whether no progress is shown.
     """
     from planner.cli.options.names import PLAN_OPTIONS, options_named
-    from planner.cli.terminal.output import quiet_libraries, rendered, working, write
+    from planner.cli.terminal.output import quiet_libraries, tell, tell_timeline, working
     from planner.deep.answer import simulate_deep
     from planner.deep.events import trace_entries
     from planner.deep.view import show_deep
@@ -205,8 +205,8 @@ def play_deep(
     with quiet_libraries(), working("playing the step", is_shown=not quiet), options_named(PLAN_OPTIONS):
         run = simulate_deep(job, request, is_drawn=file is not None)
     answer = run.answer
-    write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(partial(show_deep, answer)))
+    tell(answer, partial(show_deep, answer), as_json=as_json)
     if file is not None:
         about = {"job": answer.job, "plan": layout(answer.plan)}
         write_entries(file, about, trace_entries(run, run.rows), option="--timeline")
-        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+        tell_timeline(file)

@@ -100,7 +100,7 @@ def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bo
 
     Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
     """
-    from planner.cli.terminal.output import rendered, write
+    from planner.cli.terminal.output import tell
 
     if subject is None or not _is_job(subject):
         question.check(has_job=False)
@@ -108,7 +108,7 @@ def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bo
     else:
         question.check(has_job=True)
         found = _of_job(subject, question, quiet=quiet)
-    write(found.answer.model_dump_json(indent=2) + "\n" if as_json else rendered(found.show))
+    tell(found.answer, found.show, as_json=as_json)
     return found.code
 
 

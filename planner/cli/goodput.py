@@ -41,7 +41,7 @@ def goodput(*, run: RunNumbers, asked: AskedJob, as_json: bool, quiet: bool) -> 
     Exit codes: 0 an answer; 2 a value breaks a rule.
     """
     check_combination(run, asked)
-    from planner.cli.terminal.output import quiet_libraries, rendered, working, write
+    from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.goodput.view import show_goodput
 
     with quiet_libraries(), working("playing runs", is_shown=not quiet):
@@ -49,10 +49,7 @@ def goodput(*, run: RunNumbers, asked: AskedJob, as_json: bool, quiet: bool) -> 
             answer = _of_numbers(run)
         else:
             answer = _of_job(run, asked.job, asked.plan, asked.scheme, asked.overrides)
-    if as_json:
-        write(answer.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_goodput(answer, console)))
+    tell(answer, lambda console: show_goodput(answer, console), as_json=as_json)
 
 
 def _of_numbers(run: RunNumbers) -> Goodput:

@@ -39,7 +39,7 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, qui
 
     Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
     """
-    from planner.cli.terminal.output import quiet_libraries, rendered, working, write
+    from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.purchase.answer import EFFORT, plan_purchase
     from planner.purchase.fleet import load_fleet
     from planner.purchase.view import show_purchase
@@ -49,8 +49,5 @@ def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, qui
         plan = plan_purchase(
             asked, seed=seed, folder=fleet.parent, effort=EFFORT if effort is None else effort
         )
-    if as_json:
-        write(plan.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_purchase(plan, console)))
+    tell(plan, lambda console: show_purchase(plan, console), as_json=as_json)
     return {"infeasible": INFEASIBLE, "unknown": FAILED}.get(plan.status, 0)

@@ -69,11 +69,12 @@ def simulate(
     Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
     input, such as an unknown key.
     """
-    from planner.cli.terminal.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.input.plan_input import read_plan
     from planner.job.file import load_job
     from planner.one_design.simulated_design import one_step, simulate_plan
     from planner.timeline.file import check_timeline_file
+    from planner.views.one_design_view import show_simulated
 
     if file is not None:
         check_timeline_file(file)
@@ -87,23 +88,14 @@ def simulate(
         asked, written = planned.read()
         answer = simulate_plan(asked, written, seed, with_sensitivities=not no_sensitivities)
         step = one_step(asked, answer)
-    _print(answer, step, as_json=as_json)
+    tell(answer, lambda console: show_simulated(answer, console, step), as_json=as_json)
     if file is not None:
         _write_timeline(answer, step, file)
 
 
-def _print(answer: SimulatedDesign, step: StepTimeline | None, *, as_json: bool) -> None:
-    from planner.cli.terminal.output import rendered, write
-    from planner.views.one_design_view import show_simulated
-
-    if as_json:
-        write(answer.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_simulated(answer, console, step)))
-
-
 def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Path) -> None:
     """Writes the timeline, and says on stderr where it is or why there is none."""
+    from planner.cli.terminal.output import tell_timeline
     from planner.recommended.design_words import layout
     from planner.timeline.file import write_timeline
 
@@ -111,4 +103,4 @@ def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Pa
         click.echo("No timeline: the plan has no step that could be shown.", err=True)
         return
     write_timeline(file, job=answer.job, plan=layout(answer.plan), step=step)
-    click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+    tell_timeline(file)

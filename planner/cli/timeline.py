@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from planner.cli.options.shared import (
 from planner.cli.terminal.help import examples
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from planner.one_design.simulated_design import SimulatedDesign
     from planner.timeline.run import TimelineAnswer
     from simulator.domain.job import Job
@@ -81,7 +84,7 @@ def timeline(
 
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """
-    from planner.cli.terminal.output import quiet_libraries, working
+    from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.timeline.file import check_timeline_file
 
     if file is not None:
@@ -91,7 +94,7 @@ def timeline(
         played = _played(asked, written, seed, replay)
     if file is not None and what != RUN and played.step is None:
         raise _no_step(what)
-    _print(played, as_json=as_json)
+    tell(played.answer, partial(_show, played), as_json=as_json)
     if file is not None:
         _write(played, file, what)
 
@@ -119,26 +122,22 @@ def _played(job: Job, written: Mapping[str, object], seed: int, replay: int) -> 
     return _Played(found=found, plan=plan, step=one_step(job, found), run=run, answer=answer)
 
 
-def _print(played: _Played, *, as_json: bool) -> None:
-    from planner.cli.terminal.output import rendered, write
+def _show(played: _Played, console: Console) -> None:
     from planner.recommended.design_words import layout
     from planner.text.text_blocks import headline, sentences
     from planner.timeline.run_view import show_run
     from planner.timeline.view import show_timeline
 
-    if as_json:
-        write(played.answer.model_dump_json(indent=2) + "\n")
-        return
-    title = f"{played.found.job}: {layout(played.plan)}"
     broken = [rule.sentence for rule in played.found.violations if rule.kind == "physics"]
-    write(rendered(lambda console: headline(console, title, is_good=not broken)))
-    write(rendered(lambda console: sentences(console, broken)))
-    if step := played.step:
-        write(rendered(lambda console: show_timeline(step, console)))
-    write(rendered(lambda console: show_run(played.run, played.answer.run, console)))
+    headline(console, f"{played.found.job}: {layout(played.plan)}", is_good=not broken)
+    sentences(console, broken)
+    if played.step:
+        show_timeline(played.step, console)
+    show_run(played.run, played.answer.run, console)
 
 
 def _write(played: _Played, file: Path, what: str) -> None:
+    from planner.cli.terminal.output import tell_timeline
     from planner.recommended.design_words import layout
     from planner.timeline.file import write_timeline
 
@@ -150,7 +149,7 @@ def _write(played: _Played, file: Path, what: str) -> None:
         run=played.run if what != STEP else None,
         option="--output",
     )
-    click.echo(f"Timeline: {file} ({_TOLD[what]}; open it in ui.perfetto.dev or chrome://tracing)", err=True)
+    tell_timeline(file, _TOLD[what])
 
 
 _TOLD = {

@@ -22,15 +22,14 @@ from planner.cli.terminal.help import examples
 @json_option
 def status(*, name: str, folder: Path, as_json: bool) -> None:
     """Say how far the study NAME is and what it has found; it may be running."""
-    from planner.cli.terminal.output import rendered, write
+    from planner.cli.terminal.output import tell
     from planner.study.reports import status_of
     from planner.study.view import show_status
     from studies.files.store import StudyStore, called
 
     path = StudyStore(folder).find(name)
     found = status_of(path)
-    text = rendered(lambda console: show_status(found, console, called(path)))
-    write(found.model_dump_json(indent=2) + "\n" if as_json else text)
+    tell(found, lambda console: show_status(found, console, called(path)), as_json=as_json)
 
 
 @click.command(
@@ -42,16 +41,14 @@ def status(*, name: str, folder: Path, as_json: bool) -> None:
 @json_option
 def list_(*, folder: Path, as_json: bool) -> None:
     """List the studies of the folder with their states."""
-    from planner.cli.terminal.output import rendered, write
+    from planner.cli.terminal.output import tell
     from planner.study.reports import StudyList, list_studies
     from planner.study.view import show_list
     from studies.files.store import StudyStore
 
     found = list_studies(StudyStore(folder))
-    if as_json:
-        write(StudyList(studies=tuple(found)).model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_list(found, folder, console)))
+    answer = StudyList(studies=tuple(found))
+    tell(answer, lambda console: show_list(found, folder, console), as_json=as_json)
 
 
 @click.command(
@@ -62,13 +59,10 @@ def list_(*, folder: Path, as_json: bool) -> None:
 @json_option
 def front(*, name: str, folder: Path, as_json: bool) -> None:
     """Show the Pareto front of the study NAME; it may be running."""
-    from planner.cli.terminal.output import rendered, write
+    from planner.cli.terminal.output import tell
     from planner.study.reports import front_of
     from planner.study.view import show_front
     from studies.files.store import StudyStore
 
     found = front_of(StudyStore(folder).find(name))
-    if as_json:
-        write(found.model_dump_json(indent=2) + "\n")
-    else:
-        write(rendered(lambda console: show_front(found, console)))
+    tell(found, lambda console: show_front(found, console), as_json=as_json)

@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ from planner.cli.terminal.exit_codes import NO_READER
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from simulator.record import Record
     from studies.progress import Progress, Report
 
 WIDTH = 100
@@ -28,6 +30,17 @@ WIDEST_TERMINAL = 120
 """Longer lines are hard to read."""
 VERBOSE = "capplan.verbose"
 """Where a command's context keeps whether --verbose was typed."""
+
+
+def tell(answer: Record, show: Callable[[Console], None], *, as_json: bool) -> None:
+    """Prints an answer on stdout: as one JSON object, or as `show` shows it to a person."""
+    write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
+
+
+def tell_timeline(file: Path, holds: str = "") -> None:
+    """Says on stderr where a timeline has been written, what it holds, and what opens it."""
+    way = "open it in ui.perfetto.dev or chrome://tracing"
+    click.echo(f"Timeline: {file} ({f'{holds}; {way}' if holds else way})", err=True)
 
 
 def rendered(show: Callable[[Console], None]) -> str:

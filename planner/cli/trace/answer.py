@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from simulator.record import Record
 
 
-def tell(
+def tell_played(
     run: StepRun,
     answer: Record,
     show: Callable[[Console], None],
@@ -37,11 +35,11 @@ def tell(
     Raises:
         InputError: the file cannot be written.
     """
-    from planner.cli.terminal.output import rendered, write
+    from planner.cli.terminal.output import tell, tell_timeline
     from planner.deep.events import trace_entries
     from planner.timeline.file import write_entries
 
-    write(answer.model_dump_json(indent=2) + "\n" if as_json else rendered(show))
+    tell(answer, show, as_json=as_json)
     if file is not None:
         write_entries(file, about, trace_entries(run), option="--output")
-        click.echo(f"Timeline: {file} (open it in ui.perfetto.dev or chrome://tracing)", err=True)
+        tell_timeline(file)

@@ -13,7 +13,7 @@ import click
 from planner.cli.options.network import Network
 from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
-from planner.cli.trace.answer import tell
+from planner.cli.trace.answer import tell_played
 from planner.cli.trace.options import network_options, played_output_option
 
 
@@ -57,4 +57,4 @@ def play(
     with quiet_libraries(), working("playing the traces", is_shown=not quiet), options_named(PLAYED_TRACES):
         run = play_traces(request, is_drawn=file is not None)
     about = {"traces": run.answer.traces}
-    tell(run, run.answer, partial(show_played, run.answer), about=about, file=file, as_json=as_json)
+    tell_played(run, run.answer, partial(show_played, run.answer), about=about, file=file, as_json=as_json)

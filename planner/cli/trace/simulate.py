@@ -18,7 +18,7 @@ from planner.cli.options.network import Network
 from planner.cli.options.rank_factors import speeds_over
 from planner.cli.options.shared import json_option, progress_options
 from planner.cli.terminal.help import examples
-from planner.cli.trace.answer import tell
+from planner.cli.trace.answer import tell_played
 from planner.cli.trace.options import Division, division_options, network_options, played_output_option
 
 if TYPE_CHECKING:
@@ -149,4 +149,4 @@ def simulate(
         run = play(request, is_drawn=file is not None)
     show = partial(show_hop, run.answer) if isinstance(run, HopRun) else partial(show_trace, run.answer)
     about = {"trace": run.answer.trace, "parallel": division.parallel}
-    tell(run, run.answer, show, about=about, file=file, as_json=as_json)
+    tell_played(run, run.answer, show, about=about, file=file, as_json=as_json)
