@@ -45,9 +45,9 @@ def compare(
 
     Exit codes: 0 an answer; 2 broken input; 1 a study that cannot be read; 130 interrupted.
     """
-    from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
-    from planner.compare.comparison import compare as compare_sides
+    from planner.cli.terminal.output import progress, quiet_libraries, tell
     from planner.compare.page import check_page_file, comparison_page
+    from planner.compare.side_by_side import compare as compare_sides
     from planner.compare.sides import read_side
     from planner.compare.view import show_comparison
     from planner.input.own_files import replacing
@@ -60,11 +60,7 @@ def compare(
     with quiet_libraries(), progress(is_shown=not quiet) as report:
         store = StudyStore(folder)
         found = compare_sides([read_side(side, store, seed=seed, progress=report) for side in sides])
-    write(
-        found.model_dump_json(indent=2) + "\n"
-        if as_json
-        else rendered(lambda console: show_comparison(found, console))
-    )
+    tell(found, lambda console: show_comparison(found, console), as_json=as_json)
     if file is not None:
         with replacing(file, "--html") as draft:
             draft.write_text(comparison_page(found), encoding="utf-8")

@@ -11,13 +11,14 @@ from planner.compare.view import (
     EXPLAINED,
     GRID_HEADS,
     SHOWN_METRICS,
+    decision_row,
     explanation_notes,
     explanation_rows,
     figure_rows,
     grid_rows,
+    input_rows,
     letters,
 )
-from planner.compare.words import name_words, value_words
 from planner.input.own_files import check_own_file
 from planner.recommended.output import SINGLE_FIGURES
 from planner.text.human import words
@@ -56,24 +57,15 @@ def _sections(found: Comparison) -> Iterator[str]:
     yield "<h1>Comparison</h1>"
     yield table(("", "what"), zip(sides, found.sides, strict=True))
     yield "<h2>Inputs that differ</h2>"
-    rows = [
-        (
-            name_words(row.input),
-            *(value_words(row.input, value) for value in row.values),
-            "choice only" if row.decides_choice_only else "",
-        )
-        for row in found.inputs
-    ]
-    told = "Those marked as choice only decide which design is chosen, and change no figure of a design."
     if any(row.decides_choice_only for row in found.inputs):
-        yield f'<p class="note">{told}</p>'
+        yield (
+            '<p class="note">Those marked as choice only decide which design is chosen, and change no figure of a '
+            "design.</p>"
+        )
+    rows = input_rows(found)
     yield table(("input", *sides, ""), rows) if rows else "<p>All inputs are the same.</p>"
     yield "<h2>Designs</h2>"
-    decisions = [
-        (name_words(row.decision), *(value_words(row.decision, value) for value in row.values))
-        for row in found.decisions
-    ]
-    yield table(("decision", *sides), decisions)
+    yield table(("decision", *sides), map(decision_row, found.decisions))
     yield "<h2>Figures</h2>"
     yield table(("figure", *sides), figure_rows(found, SHOWN_METRICS), numbers_from=1)
     yield "<h2>Grids</h2>"

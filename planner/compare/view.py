@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.padding import Padding
 from rich.text import Text
 
-from planner.compare.comparison import Comparison, Explanation, MetricRow
+from planner.compare.comparison import Comparison, DecisionRow, Explanation, MetricRow
 from planner.compare.figures import Metrics
 from planner.compare.words import name_words, value_words
 from planner.text import human
@@ -48,23 +48,7 @@ def show_comparison(found: Comparison, console: Console) -> None:
     sides = letters(len(found.sides))
     console.print(Text(f"Compared: {', '.join(sides)}", style="bold"))
     _table(console, ("", ""), zip(sides, found.sides, strict=True))
-    if found.inputs:
-        title(console, "inputs that differ")
-        rows = [
-            (
-                name_words(row.input),
-                *(value_words(row.input, value) for value in row.values),
-                "choice only" if row.decides_choice_only else "",
-            )
-            for row in found.inputs
-        ]
-        _table(console, ("input", *sides, ""), rows)
-        if any(row.decides_choice_only for row in found.inputs):
-            told = "choice only: decides which design is chosen, and changes no figure of a design."
-            sentences(console, [told])
-    else:
-        title(console, "inputs")
-        sentences(console, ["All inputs are the same."])
+    _show_inputs(console, found)
     title(console, "designs")
     if all(row.is_same for row in found.decisions):
         sentences(console, ["All decisions are the same."])
@@ -81,13 +65,42 @@ def show_comparison(found: Comparison, console: Console) -> None:
         sentences(console, found.warnings)
 
 
+def _show_inputs(console: Console, found: Comparison) -> None:
+    if not found.inputs:
+        title(console, "inputs")
+        sentences(console, ["All inputs are the same."])
+        return
+    title(console, "inputs that differ")
+    _table(console, ("input", *letters(len(found.sides)), ""), input_rows(found))
+    if any(row.decides_choice_only for row in found.inputs):
+        sentences(
+            console, ["choice only: decides which design is chosen, and changes no figure of a design."]
+        )
+
+
+def input_rows(found: Comparison) -> list[tuple[str, ...]]:
+    """Returns inputs that differ, side by side, those marked that only decide the choice."""
+    return [
+        (
+            name_words(row.input),
+            *(value_words(row.input, value) for value in row.values),
+            "choice only" if row.decides_choice_only else "",
+        )
+        for row in found.inputs
+    ]
+
+
+def decision_row(row: DecisionRow) -> tuple[str, ...]:
+    """Returns one decision of the designs, side by side."""
+    return name_words(row.decision), *(value_words(row.decision, value) for value in row.values)
+
+
 def _decisions(found: Comparison) -> Iterator[tuple[str, ...]]:
     """Yields what differs, and in one line what does not."""
     alike = [row.decision for row in found.decisions if row.is_same]
     for row in found.decisions:
         if not row.is_same:
-            values = (value_words(row.decision, value) for value in row.values)
-            yield name_words(row.decision), *values
+            yield decision_row(row)
     if alike:
         yield f"the same: {len(alike)} of {len(found.decisions)}", *("" for _ in found.sides)
 

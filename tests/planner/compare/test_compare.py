@@ -11,9 +11,10 @@ import pytest
 from planner import recommend, simulate_plan
 from planner.cli import commands as cli
 from planner.cli.terminal.output import rendered
-from planner.compare.comparison import Comparison, compare
+from planner.compare.comparison import Comparison
 from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
+from planner.compare.side_by_side import compare
 from planner.compare.sides import Side, read_side
 from planner.compare.view import figure_rows, show_comparison
 from planner.input.plan_input import plan_of

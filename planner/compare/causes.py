@@ -1,0 +1,87 @@
+"""What makes the difference? Every input alone, all of them together, and the other design.
+
+A difference of a figure is taken apart: every input of the other side alone, under the design of the first; what all of
+them together make beyond that; and the other design. The parts sum to the whole.
+"""
+
+from __future__ import annotations
+
+from planner.compare.choice import choices_of
+from planner.compare.comparison import Explanation
+from planner.compare.figures import (
+    Cause,
+    Metrics,
+    change,
+    figures_or_reason,
+    metrics_of,
+    plus,
+    without_rounding,
+)
+from planner.compare.inputs import (
+    Difference,
+    OfferKey,
+    differences,
+    offer_keys,
+    offer_label,
+    swapped,
+    with_one_offer,
+)
+from planner.compare.sides import Side
+from planner.recommended.recommendation import Design
+from simulator.domain.job import Job
+from simulator.domain.plan import Plan
+
+
+def explanation_of(first: Side, other: Side, before: Design, after: Design) -> Explanation:
+    """Returns what makes the figures of two designs differ, each of its side."""
+    assert first.plan is not None
+    own, plan = with_one_offer(first.job, first.job.offers[first.plan.offer]), _alone(first.plan)
+    key = offer_keys(first.job)[first.plan.offer]
+    moved, notes = _moved(own, key, other.job)
+    label = offer_label(key, first.job, other.job)
+    base, total = metrics_of(before), change(metrics_of(before), metrics_of(after))
+    found = [each for each in differences(own, moved, label) if not each.is_choosing]
+    causes = tuple(_cause(difference, own, moved, plan, base) for difference in found)
+    together = figures_or_reason(moved, plan)
+    if isinstance(together, str):
+        note = f"the design of {first.name} cannot be run with the inputs of {other.name} ({together})"
+        design, interaction, notes = total, {}, [*notes, f"{note}: inputs and design cannot be told apart"]
+    else:
+        sums = {name: sum(cause.effects.get(name, 0.0) for cause in causes) for name in base}
+        interaction = {name: together[name] - base[name] - sums[name] for name in base if name in together}
+        design = change(together, metrics_of(after))
+    choices, told = choices_of(first, other)
+    chosen = plus(cause.effects for cause in choices)
+    return Explanation(
+        side=other.name,
+        causes=causes,
+        interaction=without_rounding(interaction, base),
+        design=without_rounding(design, base),
+        total=total,
+        choices=tuple(choices),
+        choice_interaction=without_rounding(change(chosen, design), base) if choices else {},
+        notes=(*notes, *told),
+    )
+
+
+def _alone(plan: Plan) -> Plan:
+    return plan.model_copy(update={"offer": 0})
+
+
+def _moved(own: Job, key: OfferKey, other: Job) -> tuple[Job, list[str]]:
+    """The other job with nothing on offer but what the first design takes, and what that leaves unsaid."""
+    keys, (accelerator, _) = offer_keys(other), key
+    if key in keys:
+        return with_one_offer(other, other.offers[keys.index(key)]), []
+    if (accelerator, 0) in keys:
+        note = f"there are fewer offers of {accelerator} there; the first one stands for that of the design"
+        return with_one_offer(other, other.offers[keys.index((accelerator, 0))]), [note]
+    note = f"{accelerator} is not on offer there; its price and servers are kept where its design is moved"
+    return with_one_offer(other, own.offers[0]), [note]
+
+
+def _cause(difference: Difference, own: Job, moved: Job, plan: Plan, base: Metrics) -> Cause:
+    figures = figures_or_reason(swapped(own, difference, moved), plan)
+    if isinstance(figures, str):
+        return Cause(input=difference.name, effects={}, note=figures)
+    return Cause(input=difference.name, effects=without_rounding(change(base, figures), base))
