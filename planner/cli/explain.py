@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from simulator.domain.job import Job
     from simulator.record import Record
 
-JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 _QUESTION = (
     click.option(
         "--plan",
@@ -122,7 +121,10 @@ class _Explanation(NamedTuple):
 
 def _is_job(subject: str) -> bool:
     """Returns whether the path of a job is meant, and not the name of a constraint, as which a folder may be called."""
-    if subject.lower().endswith(JOB_SUFFIXES) or "/" in subject:
+    from constraints.registry import CONSTRAINTS
+    from planner.input.yaml_text import FILE_SUFFIXES
+
+    if subject.lower().endswith(FILE_SUFFIXES) or "/" in subject:
         return True
     try:
         path = Path(subject)
@@ -130,8 +132,6 @@ def _is_job(subject: str) -> bool:
             return path.exists()
     except OSError:  # no name of a file: too long
         return False
-    from constraints.registry import CONSTRAINTS
-
     return subject not in CONSTRAINTS
 
 

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from planner.answer.recommend import recommend
 from planner.explain.runnable_plan import plan_that_runs
 from planner.input.plan_input import read_plan
+from planner.input.yaml_text import FILE_SUFFIXES
 from planner.job.file import load_job
 from planner.recommended.output import ANSWER_FILE, JOB_FILE
 from planner.recommended.recommendation import Design, Recommendation
@@ -28,7 +29,6 @@ from studies.files.journal import Journal
 from studies.files.store import StudyStore, called
 from studies.progress import Report, ignore
 
-JOB_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 WRITTEN_PLAN = re.compile(r"(?P<job>.+?\.(?:ya?ml|json|toml))@(?P<plan>.+)", re.IGNORECASE | re.DOTALL)
 
 
@@ -67,7 +67,7 @@ def read_side(text: str, store: StudyStore, *, seed: int = 0, progress: Report =
     path = Path(text)
     if path.is_dir():
         return _answered(text, path / ANSWER_FILE)
-    if path.suffix.lower() in JOB_SUFFIXES:
+    if path.suffix.lower() in FILE_SUFFIXES:
         return _of_file(text, path, seed, progress)
     return _studied(text, store.find(text))
 

@@ -17,7 +17,7 @@ from planner.input.arguments import check_mapping
 from planner.input.given import check_job
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
-from planner.input.yaml_text import parse_value, read_document
+from planner.input.yaml_text import FILE_SUFFIXES, parse_value, read_document
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, refusal
@@ -35,7 +35,6 @@ SHORT_FORMS = {
     "zero": "zero_stage",
     "spares": "num_spare_nodes",
 }
-FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 LARGEST_COUNT = 10_000_000
 """No count of a plan is larger: a hundred times the largest cluster there is."""
 

@@ -23,6 +23,9 @@ MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 50
 """Lists and mappings inside each other; a job needs six."""
 
+FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+"""Ends of the names of such files."""
+
 JOB_FIELDS = "workload, offers and site"
 """What a job says at least."""
 

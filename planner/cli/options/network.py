@@ -21,7 +21,6 @@ from planner.cli.options.rank_factors import FACTOR, IN_DIGITS
 if TYPE_CHECKING:
     from planner.trace.request import TraceRequest
 
-FILE_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 ALGORITHMS = ("auto", "nccl", "ring", "tree", "hierarchical", "halving-doubling", "direct")
 """`simulator.deep.collectives.collective_forms.Algorithm`, which is too heavy to be imported for `--help`."""
 
@@ -63,7 +62,11 @@ class Network:
 
 
 def _kind_or_file(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if value in KINDS or Path(value).suffix in FILE_SUFFIXES:
+    if value in KINDS:
+        return value
+    from planner.input.yaml_text import FILE_SUFFIXES
+
+    if Path(value).suffix in FILE_SUFFIXES:
         return value
     raise click.BadParameter(f"{value!r} must be {', '.join(KINDS)}, or a network file, such as torus.yaml")
 
