@@ -41,7 +41,7 @@ class _Case:
 
     def shown(self, names: tuple[str, ...]) -> str:
         """Limits in words: `budget_usd = 100,000 and deadline_days = 45`."""
-        return " and ".join(f"{name} = {human.figure(self.limits[name])}" for name in names)
+        return human.settings({name: self.limits[name] for name in names})
 
     def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Limits among these that even the bounds of possible layouts break, proven by CP-SAT; empty for none."""
@@ -65,8 +65,8 @@ def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeas
     """Returns why no design keeps the limits, or designs that do after all, where a heuristic search missed them.
 
     Exact: for every limit, all layouts whose bounds could win are simulated, run in every way that an answer may have
-    (`constraints.answers`). Where it is stopped before the proof is
-    complete, the answer is neither: an `Evaluation` without rows.
+    (`constraints.answers`). Where it is stopped before the proof is complete, the answer is neither: an `Evaluation`
+    without rows.
     """
     if len(space.all_layouts) == 0:
         return no_layout(job)
@@ -152,14 +152,13 @@ def _several_conflicts(case: _Case) -> Infeasibility:
         name: float(reached[name][0]) for name in case.limits if getattr(nearest.excess, name)[0] > 0.0
     }
     conflicts = _all_conflicts(case)
-    together = " and ".join(f"{name} = {human.figure(value)}" for name, value in changes.items())
     return Infeasibility(
         conflict=tuple(name for name in case.limits if any(name in conflict for conflict in conflicts)),
         conflicts=conflicts,
         resolutions=tuple(_resolution(case, conflict) for conflict in conflicts),
         reasons=(
             *(_conflict_reason(case, conflict) for conflict in conflicts),
-            f"the nearest design reaches {together}",
+            f"the nearest design reaches {human.settings(changes)}",
         ),
         proof=_proof(case, conflicts),
         relaxations=(
@@ -202,9 +201,7 @@ def _resolution(case: _Case, conflict: tuple[str, ...]) -> dict[str, float]:
 
 
 def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
-    ends = " or ".join(
-        f"{name} = {human.figure(value)}" for name, value in _resolution(case, conflict).items()
-    )
+    ends = human.settings(_resolution(case, conflict), joined_by="or")
     if len(conflict) > 1:
         return f"no design keeps {case.shown(conflict)} together; {ends} would end this conflict"
     return f"{case.shown(conflict)} cannot be met by any design; {ends} would end this conflict"

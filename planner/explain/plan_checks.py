@@ -12,6 +12,7 @@ from planner.explain.explanation import Check, State
 from planner.explain.violations import (
     AVAILABILITY,
     Figures,
+    degree_figures,
     in_words,
     layout_figures,
     limit_figures,
@@ -75,10 +76,8 @@ def _check(
 
 
 def _degrees_check(plan: Plan, num_gpus: int) -> Check:
-    names = ("tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel")
-    figures: Figures = {name: getattr(plan, name) for name in names} | {"num_gpus": num_gpus}
     state: State = "kept" if num_gpus == plan.num_gpus else "broken"
-    return _check(CONSTRAINTS["degrees"], state, figures)
+    return _check(CONSTRAINTS["degrees"], state, degree_figures(plan, num_gpus))
 
 
 def _layout_checks(job: Job, plan: Plan) -> list[Check]:

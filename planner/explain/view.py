@@ -64,8 +64,8 @@ def _show_one(text: ConstraintText, console: Console) -> None:
 def show_plan(explained: PlanExplanation, console: Console) -> None:
     """Writes the checks of one plan, broken ones first."""
     broken = sum(check.state == "broken" for check in explained.checks)
-    counted = f"{broken} constraint{'s' if broken > 1 else ''}"
-    verdict = "keeps every constraint" if explained.is_feasible else f"breaks {counted}"
+    breaks = f"breaks {human.counted(broken, 'constraint')}"
+    verdict = "keeps every constraint" if explained.is_feasible else breaks
     headline(console, f"Job {explained.job}: the plan {verdict}", is_good=explained.is_feasible)
     for state, heading in STATES.items():
         checks = [check for check in explained.checks if check.state == state]
@@ -100,7 +100,9 @@ def show_space(explained: SpaceExplanation, console: Console) -> None:
         title(console, "Why not")
         reason = explained.infeasibility
         sentences(console, [*reason.reasons, f"Proof: {reason.proof}"])
-        sentences(console, (_change(one.limits) for one in reason.relaxations))
+        sentences(
+            console, (f"A design exists with {human.settings(one.limits)}" for one in reason.relaxations)
+        )
         return
     title(console, "Which limits bind")
     sentences(console, _binding_sentences(explained))
@@ -135,7 +137,3 @@ def _binding_sentences(explained: SpaceExplanation) -> Iterator[str]:
         yield f"{one.constraint}: the least {name} is {written(one.least)}; without it {written(one.least_without)}"
     if not explained.binding:
         yield "None: leaving one out makes neither the least time nor the least cost or carbon smaller."
-
-
-def _change(limits: dict[str, float]) -> str:
-    return f"A design exists with {' and '.join(f'{name} = {human.figure(value)}' for name, value in limits.items())}"

@@ -20,6 +20,8 @@ from simulator.step.offload import offloaded_bytes_per_node
 
 Figures = dict[str, int | float | str]
 
+DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel")
+"""What multiplies to the accelerators of a plan."""
 AVAILABILITY = "gpu_range"
 """The only rule of layouts that says what can be had instead of what can run."""
 WINDOW = 1024
@@ -73,16 +75,19 @@ class Violation(Record):
     """Values next to the plan's that keep the rule, for the count that the sentence names."""
 
 
+def degree_figures(plan: Plan, num_gpus: int) -> Figures:
+    """Returns the degrees that multiply to the accelerators of a plan, and how many of these are asked for."""
+    return {name: getattr(plan, name) for name in DEGREES} | {"num_gpus": num_gpus}
+
+
 def degrees_violation(plan: Plan, num_gpus: int) -> Violation:
     """Returns what is wrong when `num_gpus` are asked for and the degrees multiply to those of the plan."""
-    names = ("tensor_parallel", "pipeline_parallel", "context_parallel", "data_parallel")
-    figures: Figures = {name: getattr(plan, name) for name in names} | {"num_gpus": num_gpus}
-    product = " x ".join(str(getattr(plan, name)) for name in names)
+    product = " x ".join(str(getattr(plan, name)) for name in DEGREES)
     return Violation(
         constraint="degrees",
         kind="layout",
-        sentence=f"{' x '.join(names)} must equal num_gpus: {product} = {plan.num_gpus:,}, not {num_gpus:,}",
-        figures=figures,
+        sentence=f"{' x '.join(DEGREES)} must equal num_gpus: {product} = {plan.num_gpus:,}, not {num_gpus:,}",
+        figures=degree_figures(plan, num_gpus),
         excess_fraction=abs(num_gpus / plan.num_gpus - 1.0),
     )
 

@@ -166,13 +166,23 @@ _LIMITS = {
 
 def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
     """Returns what the design leaves of each limit; of those that are to be kept with a probability, so surely."""
-    sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
     parts = []
     for use in limit_uses(job, front.take(np.array([row]))):
         left = f"{human.whole_percent(1.0 - use.used / use.allowed)} of the {_LIMITS[use.limit]}"
-        surely = sureness.get(use.limit)
+        surely = _sureness(job, use.limit)
         parts.append(f"{left} in {human.percent(surely)} of all runs" if surely else left)
     return [f"Left unused: {', '.join(parts)}."] if parts else []
+
+
+def _sureness(job: Job, limit: str) -> float | None:
+    """The probability with which a limit is to be kept, where the job sets one."""
+    match limit:
+        case "budget_usd":
+            return job.limits.budget_probability
+        case "deadline_days":
+            return job.limits.deadline_probability
+        case _:
+            return None
 
 
 RULES = {
@@ -230,8 +240,7 @@ def rule_text(job: Job, name: str) -> str:
     if name == "memory" and (free := job.search.memory_headroom_fraction):
         return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
-    sureness = {"budget_usd": job.limits.budget_probability, "deadline_days": job.limits.deadline_probability}
-    wanted = sureness.get(name)
+    wanted = _sureness(job, name)
     runs = f" in {human.percent(1.0 - wanted)} of the runs or more" if wanted is not None else ""
     return (RULES[name].format(human.figure(limit)) if limit is not None else RULES[name]) + runs
 

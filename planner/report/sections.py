@@ -100,10 +100,7 @@ def _configuration(best: Design) -> Html:
 
 
 def _infeasibility(found: Infeasibility) -> Html:
-    changes = [
-        " and ".join(f"{name} = {human.figure(value)}" for name, value in relaxation.limits.items())
-        for relaxation in found.relaxations
-    ]
+    changes = [human.settings(relaxation.limits) for relaxation in found.relaxations]
     return joined(
         _sentences("Why", [*found.reasons, found.proof]),
         _sentences("The smallest changes that help", changes),

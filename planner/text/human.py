@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 
 from simulator.units import DAY, GIB, GIGA, HOUR, KILO, MEGA, MILLISECOND, MINUTE, YEAR
@@ -81,6 +81,16 @@ def counted(number: int, noun: str) -> str:
 def designs(number: int) -> str:
     """Returns how many designs: `1 design`, `26 designs`."""
     return counted(number, "design")
+
+
+def settings(values: Mapping[str, float], joined_by: str = "and") -> str:
+    """Returns values as they are set in a job.
+
+    Example:
+        >>> settings({"budget_usd": 1e5, "deadline_days": 45.0}, joined_by="or")
+        'budget_usd = 100,000 or deadline_days = 45'
+    """
+    return f" {joined_by} ".join(f"{name} = {figure(value)}" for name, value in values.items())
 
 
 def dollars(value_usd: float) -> str:
