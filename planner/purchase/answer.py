@@ -8,6 +8,7 @@ lots, terms and dates (`constraints.purchase_model`), and every figure of the an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,15 +66,22 @@ def plan_purchase(
         f"all_{name}_usd": cheapest(_only(problem, kind), effort=SIDE_EFFORT)
         for name, kind in (("rent", "rented"), ("buy", "bought"))
     }
-    choice = solution.choice
-    cost = solution.cost_usd
+    return _plan(question, solution, only, conflict)
+
+
+def _plan(
+    question: _Question, solution: Solution, only: Mapping[str, Solution], conflict: _Conflict
+) -> PurchasePlan:
+    """The answer; `only` holds the cheapest plans that rent or buy alone."""
+    fleet, problem = question.fleet, question.pooled.problem
+    choice, cost = solution.choice, solution.cost_usd
     runs = _runs(question, choice) if choice else ()
     acquisitions = _acquisitions(question, choice) if choice else ()
     return PurchasePlan(
         capplan_version=__version__,
         catalog_hash=catalog_hash(),
         fleet=fleet.name,
-        seed=seed,
+        seed=question.seed,
         status=solution.status,
         cost_usd=cost,
         bound_usd=solution.bound_usd,
