@@ -57,11 +57,39 @@ def layout_cells(
     """
     num_gpus = told.count("n_gpus")
     is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
+    _check_degrees(told, num_gpus, num_layers, num_experts, is_sharded=is_sharded)
+    _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)
+    degrees = _degrees(told, num_gpus, num_experts, is_sharded=is_sharded)
+    t, p, c, _ = degrees.values()
+    data = _replicas(told, t * p, c)
+    micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
+    batch = _whole_batch(told, batch, data, micro_batch)
+    return {
+        **degrees,
+        "num_gpus": num_gpus,
+        "virtual_pipeline": _chunks_per_stage(told, habits, p, num_layers),
+        "data_parallel": data,
+        "micro_batch_size": micro_batch,
+        "global_batch_size": batch,
+        "sequence_length": told.count("seq_len"),
+    }
+
+
+def _check_degrees(
+    told: Told, num_gpus: int, num_layers: int, num_experts: int | None, *, is_sharded: bool
+) -> None:
+    """Raises `OpenLayoutError` where a run on several nodes that splits products or layers does not say how."""
     is_split = is_sharded or num_gpus <= MOST_UNSPLIT_GPUS or told.cells.count("dp") == num_gpus
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
     if missing and not is_split:
         possible = open_degrees(told, num_layers, num_experts)
         raise OpenLayoutError(missing, possible, "a run on more than one node")
+
+
+def _check_experts(
+    told: Told, habits: Habits, num_gpus: int, num_experts: int | None, *, is_sharded: bool
+) -> None:
+    """Raises `OpenLayoutError` where a run that spreads experts does not say over how many ranks."""
     is_spread = not is_sharded or "deduplicated" in (
         measured_notes.expert_dispatch(told.text("notes")),
         habits.expert_dispatch,
@@ -70,6 +98,10 @@ def layout_cells(
         least = 2 if is_sharded else 1  # what sends tokens to other ranks has some
         spreads = [{"ep": ranks} for ranks in EXPERT_DEGREES if num_experts % ranks == 0 and ranks >= least]
         raise OpenLayoutError(("ep",), spreads, "a mixture of experts")
+
+
+def _degrees(told: Told, num_gpus: int, num_experts: int | None, *, is_sharded: bool) -> dict[str, int]:
+    """Returns the degrees within a replica, tensor and pipeline, context and expert; a usual one where none is told."""
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
     usual = dict.fromkeys(names, 1)
     if is_sharded:
@@ -85,19 +117,7 @@ def layout_cells(
             "tensor_parallel": 1,
             "context_parallel": degrees["tensor_parallel"],
         }
-    t, p, c, _ = degrees.values()
-    data = _replicas(told, t * p, c)
-    micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
-    batch = _whole_batch(told, batch, data, micro_batch)
-    return {
-        **degrees,
-        "num_gpus": num_gpus,
-        "virtual_pipeline": _chunks_per_stage(told, habits, p, num_layers),
-        "data_parallel": data,
-        "micro_batch_size": micro_batch,
-        "global_batch_size": batch,
-        "sequence_length": told.count("seq_len"),
-    }
+    return degrees
 
 
 def _context_left(told: Told, num_gpus: int) -> int:
