@@ -94,6 +94,7 @@ def export(
     from planner.cli.terminal.output import quiet_libraries, working
     from planner.explain.runnable_plan import plan_that_runs
     from planner.opendc.export import export_opendc
+    from planner.text import human
 
     with quiet_libraries(), working("writing the experiment", is_shown=not quiet):
         asked, chosen = planned.read()
@@ -101,8 +102,13 @@ def export(
         written = export_opendc(
             asked, checked, folder, start=start, seed=seed, replication=replay, period_s=period_s
         )
-    tasks = f"{written.num_tasks:,} tasks with {written.num_fragments:,} fragments"
-    click.echo(f"{folder / 'experiment.json'}: {tasks}, {written.energy_kwh:,.0f} kWh", err=True)
+    tasks, fragments = (
+        human.counted(written.num_tasks, "task"),
+        human.counted(written.num_fragments, "fragment"),
+    )
+    click.echo(
+        f"{folder / 'experiment.json'}: {tasks} with {fragments}, {written.energy_kwh:,.0f} kWh", err=True
+    )
 
 
 @opendc.command(

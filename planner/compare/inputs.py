@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.job.in_short import in_short
+from planner.text import human
 from simulator.domain.hardware import Accelerator, Fabric, Node, Site
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
@@ -115,7 +116,7 @@ def _count_text(count: int, *, is_one_enough: bool) -> str:
     """How often an accelerator is on offer; nobody counts where one side does not have it."""
     if not count:
         return "not on offer"
-    return "on offer" if is_one_enough else f"{count} offers" if count > 1 else "1 offer"
+    return "on offer" if is_one_enough else human.counted(count, "offer")
 
 
 def _between(

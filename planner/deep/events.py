@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from planner.deep.played_step import StepRun
+from planner.text import human
 from planner.timeline.trace import Entry, microseconds, span_times
 from simulator.deep.playing.tasks import NONE, TaskGraph
 from simulator.errors import InputError, Problem
@@ -29,7 +30,7 @@ def check_size(graph: TaskGraph, option: str = "--output") -> None:
 def check_num_events(num_events: int, num_accelerators: int, option: str = "--output") -> None:
     """Raises `InputError`, as `check_size` does, by what is known of a step before it is made."""
     if num_events > MOST_EVENTS:
-        whose = f"{num_accelerators:,} accelerator{'s' * (num_accelerators != 1)}"
+        whose = human.counted(num_accelerators, "accelerator")
         rule = (
             f"would hold {num_events:,} events of {whose}, and viewers open {MOST_EVENTS:,}: take fewer accelerators or"
             " micro-batches, or leave it out for the answer alone"

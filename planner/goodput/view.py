@@ -149,8 +149,7 @@ def _figures(answer: Goodput) -> Iterator[tuple[str, str]]:
 
 
 def _replications(answer: Goodput) -> str:
-    count = answer.inputs.num_replications
-    return f"{human.count(count)} replication{'s' if count > 1 else ''}"
+    return human.counted(answer.inputs.num_replications, "replication")
 
 
 def _ledger(console: Console, ledger: dict[str, float], wall_s: float) -> Iterator[tuple[str, ...]]:

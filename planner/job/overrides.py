@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from planner.input.problems import Findings
 from planner.input.schema import ALONE_BESIDE, Location, long_form
 from planner.input.yaml_text import parse_value
+from planner.text import human
 from simulator.errors import InputError
 from simulator.record import Record
 
@@ -66,7 +67,7 @@ def _replaced(node: object, rest: Location, value: object, done: Location, findi
     if isinstance(step, int):
         items = list(node) if isinstance(node, (list, tuple)) else []
         if step >= len(items):
-            known = "1 entry" if len(items) == 1 else f"{len(items)} entries"
+            known = human.counted(len(items), "entry", "entries")
             findings.add(here, None, f"cannot be replaced: the list has {known}, counted from 0")
             return node
         items[step] = _replaced(items[step], rest[1:], value, here, findings)

@@ -206,7 +206,9 @@ def searched_text(answer: Recommendation) -> str:
     """Returns how many designs the search simulated, which a proof that there is none does without."""
     if answer.status == "infeasible" and not answer.num_evaluated:
         return "no design was left for the search to simulate"
-    return f"{human.count(answer.num_evaluated)} designs simulated, {human.count(answer.num_feasible)} keep all limits"
+    keep = "keeps" if answer.num_feasible == 1 else "keep"
+    simulated = human.designs(answer.num_evaluated)
+    return f"{simulated} simulated, {human.count(answer.num_feasible)} {keep} all limits"
 
 
 def scope_text(job: Job) -> str:

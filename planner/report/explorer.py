@@ -185,7 +185,7 @@ def _front_table(report: Report) -> Html:
     shown = np.linspace(0, len(front) - 1, min(len(front), MOST_ROWS)).astype(np.intp).tolist()
     rows = [_row(report, front[row], row) for row in shown]
     heading = ["design", "accelerators", "layout", *(name for name, _, _ in COLUMNS), "error", "role"]
-    designs = f"{human.count(len(front))} designs"
+    designs = human.designs(len(front))
     title = designs if len(rows) == len(front) else f"{human.count(len(rows))} of {designs}"
     return tag(
         "details",

@@ -82,7 +82,7 @@ def show_status(study: StudyStatus, console: Console, called: str) -> None:
         ("begun", f"{_minute(study.created_at)} UTC"),
         ("searched", human.duration(study.elapsed_s)),
         ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
-        ("front", f"{human.count(study.num_front)} designs{_near(study.num_front, study.num_not_dominated)}"),
+        ("front", f"{human.designs(study.num_front)}{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
         ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=called)),
         ("simulations", f"hash {study.simulation_hash}: shared with studies of the same hash"),
@@ -98,11 +98,11 @@ def show_front(found: StudyFront, console: Console) -> None:
     """Writes the front of a study."""
     objectives = ", ".join(human.words(name) for name in found.objectives)
     study = found.study
-    console.print(Text(f"Study {study.name} ({study.state}): {human.count(study.num_designs)} designs"))
-    title(console, f"Pareto front ({human.count(len(found.front))} designs; {objectives})")
+    console.print(Text(f"Study {study.name} ({study.state}): {human.designs(study.num_designs)}"))
+    title(console, f"Pareto front ({human.designs(len(found.front))}; {objectives})")
     show_designs(console, found.front)
     if near := _near(found.num_front, found.num_not_dominated):
-        console.print(Text(f"The front has {human.count(found.num_front)} designs{near}."))
+        console.print(Text(f"The front has {human.designs(found.num_front)}{near}."))
 
 
 def show_counts(name: str, counts: Counts, console: Console) -> None:

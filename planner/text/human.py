@@ -73,9 +73,9 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns how many there are of something: `1 sample`, `1,024 samples`."""
-    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Returns how many there are of something: `1 sample`, `1,024 samples`; `plural` where an s does not make it."""
+    return f"{count(number)} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def designs(number: int) -> str:

@@ -121,8 +121,8 @@ def _windows(step_s: float, warm_s: float, cool_s: float, width: int) -> tuple[_
 def show_timeline(timeline: StepTimeline, console: Console) -> None:
     """Writes the picture of a step with its legend."""
     picture = _Picture.of(timeline, max(LEAST_COLUMNS, console.width - _MARGINS))
-    stages = f"{timeline.num_stages} stage{'s' if timeline.num_stages > 1 else ''}"
-    batches = f"{human.count(timeline.num_micro_batches)} micro-batches"
+    stages = human.counted(timeline.num_stages, "stage")
+    batches = human.counted(timeline.num_micro_batches, "micro-batch", "micro-batches")
     title(console, f"one step, stage by stage: {stages}, {batches}, {human.duration(timeline.step_time_s)}")
     for line in (_heading(picture), *_rows(picture)):
         console.print(line)

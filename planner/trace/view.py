@@ -57,9 +57,8 @@ def _callers(answer: PlayAnswer) -> str:
 
 
 def _headline(name: str, answer: PlayedStep, console: Console) -> None:
-    accelerators = "accelerator" if answer.num_gpus == 1 else "accelerators"
-    took = human.duration(answer.step_s)
-    headline(console, f"{name} on {human.count(answer.num_gpus)} {accelerators}: {took} a step", is_good=True)
+    accelerators, took = human.counted(answer.num_gpus, "accelerator"), human.duration(answer.step_s)
+    headline(console, f"{name} on {accelerators}: {took} a step", is_good=True)
 
 
 def _show_step(answer: PlayedStep, console: Console, slow: Sequence[str] = ()) -> None:

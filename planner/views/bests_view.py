@@ -65,7 +65,7 @@ def _shared(num_others: int) -> str:
 def _cluster(answer: Recommendation, design: Design) -> str:
     where = f" in {design.region}" if has_several_sites(answer) else ""
     num_spares = design.plan.num_spare_nodes
-    spares = f", {human.count(num_spares)} spare node{'s' if num_spares > 1 else ''}" if num_spares else ""
+    spares = f", {human.counted(num_spares, 'spare node')}" if num_spares else ""
     what = f"{design.accelerator}{offer_words(design, answer.front)}{where}"
     return f"{human.count(design.plan.num_gpus)} x {what}, {layout(design.plan)}{spares}"
 

@@ -33,7 +33,7 @@ EFFICIENCY = "MFU"
 _LAYOUT = "layout"
 _TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES, *ROBUST.values()}
 _UNSEEN: tuple[Callable[[Plan], str], ...] = (
-    lambda plan: f"{plan.num_spare_nodes} {'spare' if plan.num_spare_nodes == 1 else 'spares'}",
+    lambda plan: human.counted(plan.num_spare_nodes, "spare"),
     lambda plan: f"MBS{plan.micro_batch_size}",
     lambda plan: f"groups of {plan.interleaved_group_size or plan.pipeline_parallel}",
     lambda plan: f"ZeRO-{plan.zero_stage}",

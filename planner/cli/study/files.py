@@ -61,6 +61,7 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
     from planner.json_forms import StudyMerge
     from planner.study.merge import merge_studies
     from planner.study.reports import state_of
+    from planner.text import human
     from studies.files.store import StudyStore
 
     store = StudyStore(folder)
@@ -68,7 +69,7 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
     num_designs = merge_studies(paths, target, utc_now())
     merged_from = state_of(target).merged_from
     answer = StudyMerge(study=target.stem, merged_from=merged_from, num_designs=num_designs)
-    _tell(answer, f"{num_designs:,} designs in study {target.stem}", as_json=as_json)
+    _tell(answer, f"{human.designs(num_designs)} in study {target.stem}", as_json=as_json)
 
 
 @click.command(

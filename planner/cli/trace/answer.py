@@ -1,4 +1,4 @@
-"""How does a played trace reach its reader? The answer as text or JSON, and its events as a file for viewers."""
+"""How are traces told of? Played ones as text or JSON, with their events as a file for viewers; written ones by their size."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from planner.deep.played_step import StepRun
+    from simulator.deep.traces.trace import OperatorTrace
     from simulator.record import Record
 
 
@@ -43,3 +46,19 @@ def tell_played(
     if file is not None:
         write_entries(file, about, trace_entries(run), option="--output")
         tell_timeline(file)
+
+
+def tell_chakra(first: Path, num_gpus: int, num_nodes: int) -> None:
+    """Says on stderr where Chakra traces are, by the first of them, and how large they are."""
+    from planner.text import human
+
+    traces, nodes = human.counted(num_gpus, "trace"), human.counted(num_nodes, "node")
+    click.echo(f"{traces} with {nodes}: {first}{' and beside it' if num_gpus > 1 else ''}", err=True)
+
+
+def size_words(trace: OperatorTrace) -> str:
+    """Returns how large an operator trace is: `57 operators in 16 layers, 0.112 s a step`."""
+    from planner.text import human
+
+    operators, layers = human.counted(len(trace), "operator"), human.counted(trace.num_layers, "layer")
+    return f"{operators} in {layers}, {trace.single_device_s:.6g} s a step"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from planner.cli.terminal.help import examples
+from planner.cli.trace.answer import size_words
 from planner.cli.trace.options import trace_file_option
 
 if TYPE_CHECKING:
@@ -82,9 +83,8 @@ def capture(
 def _told(found: Captured, file: Path) -> list[str]:
     """What was captured, in words."""
     trace, each_s = found.trace, found.operators_s
-    layers = "1 layer" if trace.num_layers == 1 else f"{trace.num_layers} layers"
     spread = f"median of {len(each_s)}: {each_s.min():.6g} to {each_s.max():.6g}"
-    lines = [f"{file}: {len(trace)} operators in {layers}, {trace.single_device_s:.6g} s a step ({spread})"]
+    lines = [f"{file}: {size_words(trace)} ({spread})"]
     if found.clock_s is not None:
         lines.append(f"On the clock an iteration took {found.clock_s:.6g} s before it was profiled.")
     if found.num_backward_a_step > 1:

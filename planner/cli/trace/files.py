@@ -11,6 +11,7 @@ import click
 
 from planner.cli.options.shared import progress_options
 from planner.cli.terminal.help import examples
+from planner.cli.trace.answer import size_words, tell_chakra
 from planner.cli.trace.options import Division, chakra_output_options, division_options, trace_file_option
 
 
@@ -45,10 +46,7 @@ def export(
 
     with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named(TRACE_OPTIONS):
         num_nodes = export_trace(division.request(), folder, suffix=f".{form}")
-    click.echo(
-        f"{division.gpus} traces with {num_nodes:,} nodes: {folder / f'step.0.{form}'} and beside it",
-        err=True,
-    )
+    tell_chakra(folder / f"step.0.{form}", division.gpus, num_nodes)
 
 
 @click.command(
@@ -77,5 +75,4 @@ def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: b
 
     with quiet_libraries(), working("reading the profile", is_shown=not quiet):
         made = convert_profile(profile, graph, file, batch_size=batch_size)
-    layers = "1 layer" if made.num_layers == 1 else f"{made.num_layers} layers"
-    click.echo(f"{file}: {len(made)} operators in {layers}, {made.single_device_s:.6g} s a step", err=True)
+    click.echo(f"{file}: {size_words(made)}", err=True)

@@ -11,6 +11,7 @@ import click
 
 from planner.cli.options.shared import job_argument, plan_option, progress_options, set_option
 from planner.cli.terminal.help import examples
+from planner.cli.trace.answer import tell_chakra
 from planner.cli.trace.options import chakra_output_options
 
 
@@ -48,5 +49,4 @@ def export_plan(
         asked = load_job(job, overrides)
         checked, _ = checked_plan(asked, read_plan(plan))
         num_nodes = export_step(asked, checked, folder, suffix=f".{form}")
-    first = folder / f"step.0.{form}"
-    click.echo(f"{checked.num_gpus} traces with {num_nodes:,} nodes: {first} and beside it", err=True)
+    tell_chakra(folder / f"step.0.{form}", checked.num_gpus, num_nodes)
