@@ -37,7 +37,7 @@ from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.traffic.layer_collectives import layer_s
-from tests.simulator.builders import A100, H100, job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import A100, H100, changed, job_of, plan_of, rented, table_of, training
 
 LARGE = training("llama-3.1-405b", sequence_length=8192)
 RECIPES: tuple[CastRecipe, ...] = ("tensorwise", "delayed", "blockwise", "mxfp8")
@@ -279,11 +279,13 @@ class TestSixteenBits:
     def test_output_layers_routers_and_adapters_take_as_long_in_any_format(
         self, precision: Precision
     ) -> None:
-        job = job_of(training("mixtral-8x7b"), rented("gb200"))
+        workload = training("mixtral-8x7b")
         plans = table_of(*(plan_of(tensor=2, precision=each) for each in (precision, Precision.BF16)))
-        rank = Rank.of(job, plans)
+        rank = Rank.of(job_of(workload, rented("gb200")), plans)
         products = feed_forward_operators(rank, is_expert=True)
-        adapters = adapters_s(rank, Lora(rank=16, targets=ATTENTION_PRODUCTS))
+        lora = Lora(rank=16, targets=ATTENTION_PRODUCTS)
+        adapters = adapters_s(Rank.of(job_of(changed(workload, lora=lora), rented("gb200")), plans))
+        assert min(seconds[0] for seconds in adapters) > 0.0
         for seconds in (
             *output_layer(rank).columns().values(),
             output_layer_weight_gradients_s(rank),
