@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from pydantic import BaseModel
+
 from simulator import catalog
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
@@ -153,6 +157,9 @@ def step_of(workload: Workload, plan: Plan) -> StepTable:
     return simulate_step(rank, split_layers(workload.model, rank.plans))
 
 
-def changed(workload: Workload, **changes: object) -> Workload:
-    """Returns the workload with other fields."""
-    return workload.model_copy(update=changes)
+Record = TypeVar("Record", bound=BaseModel)
+
+
+def changed(record: Record, **changes: object) -> Record:
+    """Returns the workload, or another record, with other fields."""
+    return record.model_copy(update=changes)

@@ -159,13 +159,16 @@ def test_a_config_gives_the_shape_that_the_catalogue_has(config: dict[str, objec
 def test_the_language_model_of_a_file_for_several_media_is_read() -> None:
     defaults = ("vocab_size",)  # which the published file leaves out
     text = {key: value for key, value in GEMMA_3_27B.items() if key not in defaults}
-    config = {"model_type": "gemma3", "vision_config": {"hidden_size": 1152}, "text_config": text}
-    assert shape_from_config(config, "a model") == shape_from_config(GEMMA_3_27B, "a model")
-    config = {"model_type": "llava", "tie_word_embeddings": True, "text_config": LLAMA_8B}
+    seeing = {"model_type": "gemma3", "vision_config": {"hidden_size": 1152}, "text_config": text}
+    assert shape_from_config(seeing, "a model") == shape_from_config(GEMMA_3_27B, "a model")
+
+
+def test_ties_beside_the_language_model_are_its_own_and_its_problems_are_told_from_where_they_are() -> None:
     own = {key: value for key, value in LLAMA_8B.items() if key != "tie_word_embeddings"}
-    assert shape_from_config(config | {"text_config": own}, "tied").has_tied_embeddings
+    llava = {"model_type": "llava", "tie_word_embeddings": True}
+    assert shape_from_config({**llava, "text_config": own}, "tied").has_tied_embeddings
     with pytest.raises(InputError, match=r"model.text_config.vocab_size = -1: must be a whole"):
-        shape_from_config(config | {"text_config": LLAMA_8B | {"vocab_size": -1}}, "broken", "model")
+        shape_from_config({**llava, "text_config": {**LLAMA_8B, "vocab_size": -1}}, "broken", "model")
 
 
 def test_active_parameters_of_deepseek_v3_are_the_published_37_billion() -> None:

@@ -236,13 +236,15 @@ def test_full_bisection_and_its_lack(num_leaves: int, per_leaf: int, oversubscri
 
 
 def test_rails_keep_equal_places_one_switch_apart() -> None:
-    kind = {
-        "scale_up_bytes_per_s": B,
-        "scale_up_latency_s": 0.0,
-        "card_bytes_per_s": B,
-        "fabric_latency_s": HOP,
-    }
     for is_rail, hops in ((True, 2), (False, 4)):
-        topology = cluster(2, 4, **kind, is_rail_optimized=is_rail)
+        topology = cluster(
+            2,
+            4,
+            scale_up_bytes_per_s=B,
+            scale_up_latency_s=0.0,
+            card_bytes_per_s=B,
+            fabric_latency_s=HOP,
+            is_rail_optimized=is_rail,
+        )
         router = Router(topology)
         assert router.latency_s(router.paths(1, 5))[0] == pytest.approx(hops * HOP)

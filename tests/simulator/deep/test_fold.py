@@ -293,8 +293,7 @@ class TestWhatIsNot:
             extrapolate(trace, parallelism, topology, algorithm=algorithm, is_folded=True)
             for algorithm in (Algorithm.TREE, Algorithm.NCCL)
         )
-        assert forced.fold.num_each == 1
-        assert chosen.fold.num_each == 1
+        assert [made.fold and made.fold.num_each for made in (forced, chosen)] == [1, 1]
         whole = extrapolate(trace, parallelism, topology, algorithm=Algorithm.TREE)
         seconds = [play(made.graph, made.topology, made.paths).makespan_s for made in (forced, chosen, whole)]
         assert seconds[0] == seconds[2]

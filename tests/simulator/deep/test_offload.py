@@ -267,11 +267,15 @@ class TestTiers:
         step = extrapolate(trace, Parallelism(data_parallel=2), network, offload=offload)
         assert played(step).makespan_s == pytest.approx(7.0)
 
-    @pytest.mark.parametrize("change", ["tensor_parallel", "pipeline_parallel", "num_microbatches"])
-    def test_replicas_must_be_whole(self, change: str) -> None:
+    @pytest.mark.parametrize(
+        "parallelism",
+        [Parallelism(tensor_parallel=2), Parallelism(pipeline_parallel=2), Parallelism(num_microbatches=2)],
+        ids=["tensor", "pipeline", "micro-batches"],
+    )
+    def test_replicas_must_be_whole(self, parallelism: Parallelism) -> None:
         offload = Offload(capacity_bytes=1e9, tiers=(FAST,))
         with pytest.raises(InputError, match="replicas are whole"):
-            extrapolate(chain(4), Parallelism(**{change: 2}), switch(2, 1.0, 0.0), offload=offload)
+            extrapolate(chain(4), parallelism, switch(2, 1.0, 0.0), offload=offload)
 
     def test_sharded_replicas_are_refused(self) -> None:
         offload = Offload(capacity_bytes=1e9, tiers=(FAST,))

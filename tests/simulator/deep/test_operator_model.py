@@ -67,8 +67,8 @@ def identical_layers() -> OperatorTrace:
             name="linear",
             phase=Phase.FORWARD,
             duration_s=4e-3,
-            inputs=[f"activation {number}", f"weight {number}"],
-            outputs=[f"activation {number + 1}"],
+            inputs=(f"activation {number}", f"weight {number}"),
+            outputs=(f"activation {number + 1}",),
         )
         for number in range(2)
     ]

@@ -15,6 +15,7 @@ from simulator.deep.networks.topology import Topology, TopologyBuilder
 from simulator.deep.playing.play import Played, SharingRule, play
 from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.errors import InputError
+from simulator.table import Integers
 
 BANDWIDTH = 100.0
 LATENCY = 0.5
@@ -68,12 +69,17 @@ class TestTasks:
             play(graph.build(), topology, Router(topology).table())
 
     @pytest.mark.parametrize(
-        ("name", "value"), [("duration_s", -1.0), ("num_bytes", np.nan), ("num_bytes", np.inf)]
+        ("duration_s", "num_bytes", "told"),
+        [
+            (-1.0, 0.0, "duration_s = -1.0"),
+            (0.0, np.nan, "num_bytes = nan"),
+            (0.0, np.inf, "num_bytes = inf"),
+        ],
     )
-    def test_impossible_figures_are_refused(self, name: str, value: float) -> None:
+    def test_impossible_figures_are_refused(self, duration_s: float, num_bytes: float, told: str) -> None:
         graph = TaskGraphBuilder()
-        graph.add("task", **{name: value})
-        with pytest.raises(InputError, match=rf"task 0 \(task\)\.{name} = {value}: must be >= 0"):
+        graph.add("task", duration_s=duration_s, num_bytes=num_bytes)
+        with pytest.raises(InputError, match=rf"task 0 \(task\)\.{told}: must be >= 0"):
             graph.build()
 
     def test_no_predecessor_is_none(self) -> None:
@@ -165,11 +171,11 @@ class TestFlows:
         assert played.end_s[count:] == pytest.approx(expected, abs=2 * count * step_s)
 
 
-def _num_crossed(topology: Topology, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+def _num_crossed(topology: Topology, source: Integers, target: Integers) -> Integers:
     """How many links lie between two vertices."""
     if topology.name == "switch":
         return np.full(len(source), 2)
-    ahead = (target - source) % topology.num_ranks
+    ahead: Integers = (target - source) % topology.num_ranks
     return np.minimum(ahead, topology.num_ranks - ahead)
 
 

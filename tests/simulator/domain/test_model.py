@@ -118,9 +118,15 @@ def test_an_expert_model_whose_tokens_meet_all_experts_is_as_large_as_it_is_acti
 def test_parameters_are_the_sum_over_the_tensors(
     num_kv_heads: int, head_dim: int, is_gated: bool, is_tied: bool, block: str | None, norm: str | None
 ) -> None:
-    fields = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "is_gated": is_gated}
-    fields |= {"parallel_block": block, "qk_norm": norm}
-    model = ModelShape.model_validate(gpt().model_dump() | fields | {"has_tied_embeddings": is_tied})
+    fields = {
+        "num_kv_heads": num_kv_heads,
+        "head_dim": head_dim,
+        "is_gated": is_gated,
+        "has_tied_embeddings": is_tied,
+        "parallel_block": block,
+        "qk_norm": norm,
+    }
+    model = ModelShape.model_validate(gpt().model_dump() | fields)
     h, width = 2048, 16 * head_dim
     tensors = [(width, h), (num_kv_heads * head_dim, h), (num_kv_heads * head_dim, h), (h, width)]
     tensors += [(8192, h)] * (2 if is_gated else 1) + [(h, 8192)]

@@ -22,12 +22,12 @@ from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
 
 def keys_seen(length: int, window: SlidingWindow | None) -> Floats:
     """Keys that each query of a document sees, of itself a half."""
-    before = np.arange(length) + 0.5
+    places = np.arange(length, dtype=np.float64)
     if window is None:
-        return before
+        return places + 0.5
     if window.is_chunked:
-        return np.arange(length) % window.window_tokens + 0.5
-    return np.minimum(before, window.window_tokens)
+        return places % window.window_tokens + 0.5
+    return np.minimum(places + 0.5, float(window.window_tokens))
 
 
 def of_ranks(seen: Floats, num_ranks: int) -> Iterator[float]:

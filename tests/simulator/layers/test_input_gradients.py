@@ -10,14 +10,13 @@ from simulator.deep.plans.plan_step import parts_and_shape, plan_step
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import Lora
 from simulator.domain.model import ModelShape
-from simulator.domain.plan import Schedule
+from simulator.domain.plan import Plan, Schedule
 from simulator.domain.workload import Workload
 from simulator.layers.layer_costs import dense_layer, expert_layer
 from simulator.layers.model_ends import output_layer
 from simulator.layers.part_times import PartTimes
 from simulator.layers.token_prediction import projection
-from simulator.machine.network import all_gather_s, all_reduce_s, reduce_scatter_s
-from simulator.machine.rank import Rank
+from simulator.machine.network import Group, all_gather_s, all_reduce_s, reduce_scatter_s
 from simulator.step.model_parts import part_times
 from simulator.table import Floats
 from simulator.traffic.layer_collectives import CORE_SHARE
@@ -53,18 +52,25 @@ def hidden_s(traffic_s: Floats, cover_s: Floats) -> float:
     return float(np.sum(np.maximum(CORE_SHARE * np.minimum(traffic_s, cover_s), traffic_s - cover_s)))
 
 
-def first_products(rank: Rank, t: int) -> list[tuple[Floats, Floats, Floats]]:
-    columns = ((32 + 2 * 8) * 128 / t, 2 * 14_336 / t)
-    return [tuple(np.full(1, size) for size in (TOKENS, width, HIDDEN)) for width in columns]  # type: ignore[misc]
+def product(num_rows: float, num_columns: float, depth: float) -> tuple[Floats, Floats, Floats]:
+    """The sizes m, n and k of one product, `(1,)` each."""
+    return np.full(1, num_rows), np.full(1, num_columns), np.full(1, depth)
+
+
+def first_products(t: int) -> list[tuple[Floats, Floats, Floats]]:
+    """The products behind the norms of Llama 3.1 8B on one of `t` tensor-parallel ranks."""
+    return [product(TOKENS, width / t, HIDDEN) for width in ((32 + 2 * 8) * 128, 2 * 14_336)]
 
 
 @pytest.mark.parametrize("t", [2, 8])
 def test_the_scatter_runs_beside_the_weight_gradient_and_the_gather_beside_the_other_one(t: int) -> None:
     rank = rank_of(training("llama-3.1-8b", sequence_length=4096), plan_of(tensor=t))
-    sizes = {"num_bytes": 2 * TOKENS * HIDDEN, "group_size": float(t), "members_per_domain": float(t)}
-    gather_s, scatter_s = (each(**sizes, links=rank.links) for each in (all_gather_s, reduce_scatter_s))
+    group = Group(group_size=float(t), members_per_domain=float(t), links=rank.links)
+    gather_s, scatter_s = (
+        each(num_bytes=2 * TOKENS * HIDDEN, **group) for each in (all_gather_s, reduce_scatter_s)
+    )
     shown_s = 2 * float(np.sum(gather_s))
-    for m, n, k in first_products(rank, t):
+    for m, n, k in first_products(t):
         shown_s += hidden_s(scatter_s, rank.weight_gradient_s(m, n, k))
         shown_s += hidden_s(gather_s, rank.input_gradient_s(m, n, k))
     assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
@@ -76,7 +82,7 @@ def test_without_sequence_parallelism_the_all_reduce_does() -> None:
     reduce_s = all_reduce_s(
         num_bytes=2 * TOKENS * HIDDEN, group_size=8.0, members_per_domain=8.0, links=rank.links
     )
-    shown_s = sum(hidden_s(reduce_s, rank.weight_gradient_s(*each)) for each in first_products(rank, 8))
+    shown_s = sum(hidden_s(reduce_s, rank.weight_gradient_s(*each)) for each in first_products(8))
     assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
     assert backward_s(dense_layer(rank)) < 0.5 * backward_s(
         dense_layer(rank_of(one_by_one(workload), plan_of(tensor=8)))
@@ -88,11 +94,11 @@ def test_what_was_cast_is_gathered_again_as_it_was() -> None:
     workload = changed(training("llama-3.1-8b", sequence_length=4096), fp8_recipe="delayed")
     rank = rank_of(workload, plan_of(tensor=8, precision=Precision.FP8))
     in_16_bits = rank_of(one_by_one(workload), plan_of(tensor=8, precision=Precision.FP8))
-    group = {"group_size": 8.0, "members_per_domain": 8.0, "links": rank.links}
+    group = Group(group_size=8.0, members_per_domain=8.0, links=rank.links)
     scatter_s = reduce_scatter_s(num_bytes=2 * TOKENS * HIDDEN, **group)
     gather_s = all_gather_s(num_bytes=TOKENS * HIDDEN, **group)
     longer_s = 0.0
-    for m, n, k in first_products(rank, 8):
+    for m, n, k in first_products(8):
         longer_s += hidden_s(scatter_s, rank.weight_gradient_s(m, n, k)) - float(scatter_s[0])
         longer_s += hidden_s(gather_s, rank.input_gradient_s(m, n, k))
     assert backward_s(dense_layer(rank)) - backward_s(dense_layer(in_16_bits)) == pytest.approx(longer_s)
@@ -107,15 +113,15 @@ def test_latents_are_summed_beside_the_products_up_to_heads_and_the_rotary_key_b
     # 128 + 64 for queries and keys and 128 for values, latents of 1,536 and 512, h = 7,168 and f = 18,432.
     workload = training("deepseek-v3", sequence_length=4096)
     rank = rank_of(changed(workload, has_sequence_parallel=has_sequence_parallel), plan_of(tensor=8))
-    group = {"group_size": 8.0, "members_per_domain": 8.0, "links": rank.links}
+    group = Group(group_size=8.0, members_per_domain=8.0, links=rank.links)
     sum_s = reduce_scatter_s if has_sequence_parallel else all_reduce_s
     shown_s = float(sum_s(num_bytes=2 * TOKENS * 64, **group)[0])
     for width, columns in ((1536, 128 * 192 / 8), (512, 128 * 256 / 8), (7168, 2 * 18_432 / 8)):
-        product = tuple(np.full(1, float(size)) for size in (TOKENS, columns, width))
-        shown_s += hidden_s(sum_s(num_bytes=2 * TOKENS * width, **group), rank.weight_gradient_s(*product))
+        sizes = product(TOKENS, columns, width)
+        shown_s += hidden_s(sum_s(num_bytes=2 * TOKENS * width, **group), rank.weight_gradient_s(*sizes))
         if has_sequence_parallel:
             gather_s = all_gather_s(num_bytes=2 * TOKENS * width, **group)
-            shown_s += hidden_s(gather_s, rank.input_gradient_s(*product))
+            shown_s += hidden_s(gather_s, rank.input_gradient_s(*sizes))
     if has_sequence_parallel:
         shown_s += 2 * float(all_gather_s(num_bytes=2 * TOKENS * 7168, **group)[0])
     assert backward_s(dense_layer(rank)) == pytest.approx(shown_s)
@@ -128,14 +134,14 @@ def test_queries_without_latents_are_summed_with_the_whole_residual_stream() -> 
     latents = changed(workload.model.latent_attention, query_rank=0)
     workload = changed(workload, model=changed(workload.model, latent_attention=latents))
     rank, behind = (rank_of(each, plan_of(tensor=8)) for each in (workload, one_by_one(workload)))
-    group = {"group_size": 8.0, "members_per_domain": 8.0, "links": rank.links}
+    group = Group(group_size=8.0, members_per_domain=8.0, links=rank.links)
     longer_s = 0.0
     for width, columns in ((7168, 128 * 192 / 8), (512, 128 * 256 / 8), (7168, 2 * 18_432 / 8)):
-        product = tuple(np.full(1, float(size)) for size in (TOKENS, columns, width))
+        sizes = product(TOKENS, columns, width)
         scatter_s = reduce_scatter_s(num_bytes=2 * TOKENS * width, **group)
-        longer_s += hidden_s(scatter_s, rank.weight_gradient_s(*product)) - float(scatter_s[0])
+        longer_s += hidden_s(scatter_s, rank.weight_gradient_s(*sizes)) - float(scatter_s[0])
         longer_s += hidden_s(
-            all_gather_s(num_bytes=2 * TOKENS * width, **group), rank.input_gradient_s(*product)
+            all_gather_s(num_bytes=2 * TOKENS * width, **group), rank.input_gradient_s(*sizes)
         )
     assert backward_s(dense_layer(rank)) - backward_s(dense_layer(behind)) == pytest.approx(longer_s)
 
@@ -144,11 +150,11 @@ def test_the_projection_of_multi_token_prediction_sums_both_its_inputs_beside_it
     # `eh_proj` is a column-parallel product from 2 h to h.
     workload = training("deepseek-v3", sequence_length=4096)
     rank, behind = (rank_of(each, plan_of(tensor=8)) for each in (workload, one_by_one(workload)))
-    sizes = {"num_bytes": 4 * TOKENS * 7168, "group_size": 8.0, "members_per_domain": 8.0}
-    product = tuple(np.full(1, size) for size in (TOKENS, 7168 / 8, 2 * 7168.0))
-    scatter_s = reduce_scatter_s(**sizes, links=rank.links)
-    longer_s = hidden_s(scatter_s, rank.weight_gradient_s(*product)) - float(scatter_s[0])
-    longer_s += hidden_s(all_gather_s(**sizes, links=rank.links), rank.input_gradient_s(*product))
+    group = Group(group_size=8.0, members_per_domain=8.0, links=rank.links)
+    sizes, num_bytes = product(TOKENS, 7168 / 8, 2 * 7168), 4 * TOKENS * 7168
+    scatter_s = reduce_scatter_s(num_bytes=num_bytes, **group)
+    longer_s = hidden_s(scatter_s, rank.weight_gradient_s(*sizes)) - float(scatter_s[0])
+    longer_s += hidden_s(all_gather_s(num_bytes=num_bytes, **group), rank.input_gradient_s(*sizes))
     assert backward_s(projection(rank)) - backward_s(projection(behind)) == pytest.approx(longer_s)
 
 
@@ -173,10 +179,12 @@ def test_products_that_are_apart_sum_up_each_for_itself(
         overlaps_input_gradients=is_beside,
     )
     rank = rank_of(workload, plan_of(tensor=8))
-    sizes = {"num_bytes": 2 * TOKENS * HIDDEN, "group_size": 8.0, "members_per_domain": 8.0}
-    gather_s = all_gather_s(**sizes, links=rank.links)
-    sum_s = (reduce_scatter_s if has_sequence_parallel else all_reduce_s)(**sizes, links=rank.links)
-    heads, gated = first_products(rank, 8)  # each part is priced as its share of one product
+    group = Group(group_size=8.0, members_per_domain=8.0, links=rank.links)
+    gather_s, sum_s = (
+        each(num_bytes=2 * TOKENS * HIDDEN, **group)
+        for each in (all_gather_s, reduce_scatter_s if has_sequence_parallel else all_reduce_s)
+    )
+    heads, gated = first_products(8)  # each part is priced as its share of one product
     wholes = [heads] * (len(columns) - 2) + [gated] * 2
     shown_s = 2 * float(gather_s[0]) if has_sequence_parallel else 0.0
     for width, whole in zip(columns, wholes, strict=True):
@@ -222,10 +230,10 @@ def test_the_output_layer_hides_it_too_and_shared_experts_do() -> None:
     ],
 )
 def test_nothing_hides_where_there_is_no_such_product_or_all_is_in_pieces(
-    changes: dict[str, object], plan: object
+    changes: dict[str, object], plan: Plan
 ) -> None:
     workload = changed(training("llama-3.1-8b"), **changes)
-    both = (rank_of(each, plan) for each in (workload, one_by_one(workload)))  # type: ignore[arg-type]
+    both = (rank_of(each, plan) for each in (workload, one_by_one(workload)))
     beside_s, behind_s = (backward_s(dense_layer(rank)) for rank in both)
     assert beside_s == behind_s
 

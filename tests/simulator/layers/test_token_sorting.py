@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from benchmarks.measure_experts import MEASURED_FILE, PAGE, experts_of, experts_sheet, read_experts
 from simulator.domain.blocks import MixtureOfExperts
 from simulator.domain.model import ModelShape
+from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layers.token_sorting import (
     BACKWARD,
@@ -23,9 +25,8 @@ from simulator.layers.token_sorting import (
     sorted_bytes,
     sorting_kernels,
 )
-from simulator.machine.rank import Rank
 from simulator.memory.layer_activations import kept_per_layer
-from tests.simulator.builders import H100, job_of, plan_of, table_of, training
+from tests.simulator.builders import H100, plan_of, rank_of, table_of, training
 from tests.simulator.saved_tensors import saved_bytes
 
 Tensor = Any
@@ -47,6 +48,7 @@ SHAPE = ModelShape(
     ),
 )
 RECORDED_MEAN_ERROR, HALF_A_POINT = 0.056, 0.005
+SPREAD = plan_of(expert=4, data=4)
 PRODUCTS = ("mm", "_grouped_mm", "grouped_mm")
 
 
@@ -55,17 +57,13 @@ def workload_of(**fields: object) -> Workload:
     return Workload.model_validate({**plain.model_dump(), "has_fused_operators": False, **fields})
 
 
-def rank_of(workload: Workload, **plan: int) -> Rank:
-    return Rank.of(job_of(workload), table_of(plan_of(**plan)))
-
-
-def per_value(workload: Workload, **plan: int) -> tuple[float, float]:
-    forward, backward = sorted_bytes(rank_of(workload, **plan))
+def per_value(workload: Workload, plan: Plan) -> tuple[float, float]:
+    forward, backward = sorted_bytes(rank_of(workload, plan))
     return float(forward[0]) / TOKENS / HIDDEN, float(backward[0]) / TOKENS / HIDDEN
 
 
 def test_experts_of_one_rank_are_copied_weighed_and_added_up() -> None:
-    assert per_value(workload_of()) == (4 * 30 + 6 + 6, 4 * 52 + 8 + 12)
+    assert per_value(workload_of(), plan_of()) == (4 * 30 + 6 + 6, 4 * 52 + 8 + 12)
 
 
 @pytest.mark.parametrize(("dispatch", "order"), [("all_to_all", (4 * 8, 4 * 12)), ("deduplicated", (0, 0))])
@@ -73,28 +71,28 @@ def test_copies_from_other_ranks_are_put_in_the_order_of_experts(
     dispatch: str, order: tuple[int, int]
 ) -> None:
     workload = workload_of(expert_dispatch=dispatch)
-    alone, apart = per_value(workload), per_value(workload, expert=4, data=4)
+    alone, apart = per_value(workload, plan_of()), per_value(workload, SPREAD)
     assert np.subtract(apart, alone) == pytest.approx(order)
-    kernels = sorting_kernels(rank_of(workload, expert=4, data=4))
+    kernels = sorting_kernels(rank_of(workload, SPREAD))
     added = (ORDER_KERNELS, ORDER_BACKWARD_KERNELS) if dispatch == "all_to_all" else (0, 0)
     assert [float(number[0]) - NUM_ROUTING_KERNELS for number in kernels] == list(added)
 
 
 def test_the_most_loaded_rank_has_more_copies_of_as_many_tokens() -> None:
-    even, uneven = (per_value(workload_of(expert_imbalance=load), expert=4, data=4)[0] for load in (1.0, 1.5))
+    even, uneven = (per_value(workload_of(expert_imbalance=load), SPREAD)[0] for load in (1.0, 1.5))
     assert uneven - even == pytest.approx(0.5 * 4 * (FORWARD.copy + FORWARD.order))
 
 
 def test_ranks_that_share_experts_order_what_any_of_them_receives() -> None:
-    plan = {"expert": 4, "data": 4, "tensor": 2}
-    whole, shared = (per_value(workload_of(expert_tensor_parallel=ranks), **plan)[0] for ranks in (1, 2))
+    plan = plan_of(expert=4, data=4, tensor=2)
+    whole, shared = (per_value(workload_of(expert_tensor_parallel=ranks), plan)[0] for ranks in (1, 2))
     assert shared - whole == pytest.approx(4 * FORWARD.order / 2)
 
 
 def test_fused_operators_move_a_fraction_of_it() -> None:
     for fused, separate in zip(
-        per_value(workload_of(has_fused_operators=True), expert=4, data=4),
-        per_value(workload_of(), expert=4, data=4),
+        per_value(workload_of(has_fused_operators=True), SPREAD),
+        per_value(workload_of(), SPREAD),
         strict=True,
     ):
         assert 3.0 < separate / fused < 6.0
@@ -102,11 +100,11 @@ def test_fused_operators_move_a_fraction_of_it() -> None:
 
 def bytes_of(torch: ModuleType, call: Callable[[], object]) -> float:
     """Bytes that PyTorch's operators read and write, but for matrix products and for what moves nothing."""
-    from torch.utils._python_dispatch import TorchDispatchMode  # PyTorch has no other name for it
-
+    # PyTorch has no other name for it.
+    mode: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
     moved = [0.0]
 
-    class Counter(TorchDispatchMode):  # type: ignore[misc] # PyTorch is an extra
+    class Counter(mode):  # type: ignore[misc] # PyTorch is an extra
         def __torch_dispatch__(
             self, operator: Operator, types: object, args: Arguments = (), kwargs: Arguments = None
         ) -> object:

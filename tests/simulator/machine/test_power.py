@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -340,13 +342,19 @@ def test_older_nodes_draw_less() -> None:
 
 def test_weather_that_no_facility_could_cool_is_refused() -> None:
     hot = Climate(mean_celsius=50, free_cooling_below_celsius=0, overhead_per_celsius=1)
-    fields = {"region": "here", "grid_kgco2e_per_kwh": 0.4, "electricity_usd_per_kwh": 0.1}
+    site = partial(
+        Site,
+        region="here",
+        grid_kgco2e_per_kwh=0.4,
+        electricity_usd_per_kwh=0.1,
+        power_usage_effectiveness=1.2,
+    )
     with pytest.raises(
         ValidationError, match=r"climate raises the PUE of the warmest hour to 51\.2; .* at most 5"
     ):
-        Site(**fields, power_usage_effectiveness=1.2, climate=hot)
+        site(climate=hot)
     mild = Climate(mean_celsius=20, free_cooling_below_celsius=10, overhead_per_celsius=0.05)
-    assert Site(**fields, power_usage_effectiveness=1.2, climate=mild).climate == mild
+    assert site(climate=mild).climate == mild
 
 
 def test_storage_draws_what_its_capacity_says_unless_its_power_is_given() -> None:

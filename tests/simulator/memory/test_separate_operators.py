@@ -21,9 +21,9 @@ def workload_of(model: str = LLAMA, **fields: object) -> Workload:
     return Workload.model_validate({**job.model_dump(), "has_fused_operators": False, **fields})
 
 
-def kept_per_value(workload: Workload, **plan: int) -> float:
+def kept_per_value(workload: Workload, *, tensor: int = 1) -> float:
     """Bytes that a layer keeps for each value of the residual stream."""
-    kept, _ = kept_per_layer(workload, table_of(plan_of(**plan)))
+    kept, _ = kept_per_layer(workload, table_of(plan_of(tensor=tensor)))
     return float(kept[0]) / workload.sequence_length / workload.model.hidden_size
 
 

@@ -184,7 +184,7 @@ def test_designs_of_all_schedules_share_a_batch() -> None:
     names = alone[0].keys()
     together = {name: np.concatenate([np.asarray(one[name]) for one in alone]) for name in names}  # type: ignore[literal-required]
     expected_s = [play_pipelines(**one).step_s[0] for one in alone]
-    assert play_pipelines(**together).step_s.tolist() == expected_s  # type: ignore[typeddict-item]
+    assert play_pipelines(**together).step_s.tolist() == expected_s
 
 
 @pytest.mark.parametrize(("code", "rule"), [(5, "at most 4"), (-1, "at least 0")])

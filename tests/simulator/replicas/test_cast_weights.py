@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from pydantic import ValidationError
 
@@ -21,23 +23,22 @@ from simulator.replicas.cast_weights import casts_in_passes_s, gathered_weight_b
 from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
-from tests.simulator.builders import job_of, memory_of, plan_of, rented, table_of, training
+from tests.simulator.builders import changed, job_of, memory_of, plan_of, rented, table_of, training
 
 MODEL = catalog.model("llama-3.1-8b")
 LAYERS = 32 * (2 * 4096 * 128 * (32 + 8) + 3 * 4096 * 14_336 + 2 * 4096)
 ENDS = 2 * 128_256 * 4096 + 4096
 
 
-def in_8_bits(recipe: CastRecipe = "tensorwise", **choices: object) -> Workload:
-    return training(MODEL, global_batch_size=64).model_copy(update={"fp8_recipe": recipe, **choices})
+def in_8_bits(recipe: CastRecipe = "tensorwise", /, **choices: object) -> Workload:
+    return changed(training(MODEL, global_batch_size=64), fp8_recipe=recipe, **choices)
 
 
 def rank_of(workload: Workload, plan: Plan, accelerator: str = "h100-sxm5-80gb") -> Rank:
     return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
 
 
-def fp8(**layout: int) -> Plan:
-    return plan_of(precision=Precision.FP8, **layout)
+fp8 = partial(plan_of, precision=Precision.FP8)
 
 
 class TestGathers:

@@ -199,7 +199,7 @@ def test_the_first_gather_of_a_backward_pass_waits_for_the_one_before_under_gpip
         plan = plan_of(pipeline=4, data=8, zero=3, schedule=schedule)
         rank = rank_of(plan, num_micro_batches)
         parts = ModelParts.of(rank, split_layers(MODEL, rank.plans))
-        return shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)[1][0]
+        return shards_s(rank, parts, ReplicaTraffic.of(rank, parts.weights), None)[1].ravel()
 
     # Two layers a stage; the last one ends with the output layer.
     layer, output = model_parts(rank_of(plan_of(data=8, zero=3), 1), 3)[-2:]

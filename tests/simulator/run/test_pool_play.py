@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 import simulator.run.spares as formulas
 from benchmarks.run_reference import TIMES, columns
-from simulator.run.columns import MAX_NODES_IN_REPAIR, Runs
+from simulator.run.columns import MAX_NODES_IN_REPAIR, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import expected_goodput, expected_ledger, simulate_runs
 from simulator.run.pool import replacement_wait_s
@@ -24,9 +23,9 @@ NODE_FAULTS = [0.0, 1.0, 0.0, 0.0]
 HALF_OF_THEM = [0.5, 0.5, 0.0, 0.0]
 
 
-def runs_of(**changes: object) -> dict[str, Any]:
+def runs_of(**changes: object) -> RunColumns:
     """Runs that fail every half an hour, with a queue of a day, three of repair and no spares."""
-    usual: dict[str, Any] = {
+    usual: dict[str, object] = {
         "mtbf_s": 0.5 * HOUR,
         "interval_s": 180.0,
         "stall_s": 0.5,
@@ -47,15 +46,15 @@ def waits_s(runs: Runs) -> Floats:
     return Course.of(runs).way_back.wait_of_kind_s
 
 
-def expected_s(row: dict[str, Any]) -> Floats:
+def expected_s(row: RunColumns) -> Floats:
     ledger = expected_ledger(**row)
     return np.asarray(sum(getattr(ledger, name) for name in TIMES))
 
 
-def error_of_goodput(**changes: object) -> Floats:
-    row = runs_of(**changes)
-    found = expected_goodput(**{**row, "work_s": np.inf})
-    runs = simulate_runs(num_replications=8, seed=5, **{**row, "work_s": 6000 * np.asarray(row["mtbf_s"])})
+def error_of_goodput(mtbf_s: float, **changes: object) -> Floats:
+    endless, long = (runs_of(mtbf_s=mtbf_s, work_s=work_s, **changes) for work_s in (np.inf, 6000 * mtbf_s))
+    found = expected_goodput(**endless)
+    runs = simulate_runs(num_replications=8, seed=5, **long)
     return np.asarray(found / (runs.productive_s / runs.wall_s).mean(axis=1) - 1.0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.stats import poisson
 
 from benchmarks.run_reference import TIMES, columns
 from simulator.errors import InputError
-from simulator.run.columns import BackPressure, Runs
+from simulator.run.columns import BackPressure, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
 from simulator.table import Floats
@@ -31,8 +32,20 @@ def wall_s(ledger: RunLedger | RunReplications) -> Floats:
 
 
 def play(num_replications: int = 200, **changes: object) -> tuple[RunReplications, RunLedger]:
-    row = columns(**changes)
+    return both_of(columns(**changes), num_replications)
+
+
+def both_of(row: RunColumns, num_replications: int = 200) -> tuple[RunReplications, RunLedger]:
+    """The runs of a row one by one, and what is expected of them."""
     return simulate_runs(num_replications=num_replications, seed=8, **row), expected_ledger(**row)
+
+
+of_all_kinds = partial(
+    columns,
+    fails_during_restart=True,
+    kind_restart_s=[20.0, 900.0, 300.0, 2400.0],
+    kind_fast_survival=[1.0, 0.7, 0.4, 1.0],
+)
 
 
 def assert_near(runs: RunReplications, ledger: RunLedger, share: float = 0.005) -> None:
@@ -262,12 +275,6 @@ class TestPlannedInterruptions:
 class TestLongestOfAWayBack:
     """A failure during a long way back begins that one anew, and makes it no shorter."""
 
-    KINDS = {  # noqa: RUF012 - never changed
-        "fails_during_restart": True,
-        "kind_restart_s": [20.0, 900.0, 300.0, 2400.0],
-        "kind_fast_survival": [1.0, 0.7, 0.4, 1.0],
-    }
-
     def test_process_faults_do_not_shorten_a_planned_stop(self) -> None:
         # Only planned stops interrupt training, and only what is over in no time what follows them.
         stop_s, mtbf_s = 1000.0, 1000.0
@@ -281,7 +288,7 @@ class TestLongestOfAWayBack:
         assert ledger.restart_s[0] / ledger.num_planned[0] == pytest.approx(mean_s)
 
     def test_a_mixture_has_the_expected_mean(self) -> None:
-        runs, ledger = play(kind_share=[0.4, 0.3, 0.1, 0.2], mtbf_s=2400.0, work_s=2e6, **self.KINDS)
+        runs, ledger = both_of(of_all_kinds(kind_share=[0.4, 0.3, 0.1, 0.2], mtbf_s=2400.0, work_s=2e6))
         assert_near(runs, ledger)
         for part in ("restart_s", "checkpoint_restore_s", "num_failures"):
             found = getattr(ledger, part)[0]
@@ -314,7 +321,7 @@ class TestLongestOfAWayBack:
         for factor in (1.0, 1.5):
             rate = np.array(rates)
             rate[more] *= factor
-            row = columns(mtbf_s=2400.0 / rate.sum(), kind_share=rate / rate.sum(), work_s=2e6, **self.KINDS)
+            row = of_all_kinds(mtbf_s=2400.0 / rate.sum(), kind_share=rate / rate.sum(), work_s=2e6)
             walls_s.append(wall_s(expected_ledger(**row))[0])
         assert walls_s[1] > walls_s[0]
 

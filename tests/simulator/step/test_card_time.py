@@ -195,7 +195,7 @@ def test_a_design_takes_as_long_alone_as_beside_one_that_shares_its_cards() -> N
     near, far = plan_of(tensor=8, pipeline=2, data=4, zero=1), plan_of(tensor=16, pipeline=2, data=2, zero=1)
     alone, together = parts_of(DENSE, near).pipeline, parts_of(DENSE, near, far).pipeline
     for name in ("gradient_sync_s", "parameter_gather_s", "chunk_backward_s", "send_s"):
-        assert (np.asarray(alone[name])[0] == np.asarray(together[name])[0]).all(), name  # type: ignore[literal-required]
+        assert (np.asarray(alone[name])[0] == np.asarray(together[name])[0]).all(), name
 
 
 def test_parts_of_one_set_of_experts_on_two_nodes_use_their_cards() -> None:

@@ -20,10 +20,14 @@ def lone(zero: int, **choices: object) -> StepTable:
 
 
 @pytest.mark.parametrize("choices", [{}, {"added_gradient_bytes": 6.0}, {"bucket_copy_bytes": 8.0}])
-@pytest.mark.parametrize("plan", [{}, {"tensor": 8}, {"pipeline": 4}, {"data": 8, "shards": 1}])
-def test_up_to_stage_2_steps_are_one(choices: dict[str, object], plan: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "plan",
+    [plan_of(), plan_of(tensor=8), plan_of(pipeline=4), plan_of(data=8, shards=1)],
+    ids=["one rank", "tensor", "pipeline", "replicas"],
+)
+def test_up_to_stage_2_steps_are_one(choices: dict[str, object], plan: Plan) -> None:
     workload = changed(WORKLOAD, **choices)
-    steps = [step_of(workload, plan_of(zero=zero, **plan)) for zero in (1, 2)]
+    steps = [step_of(workload, changed(plan, zero_stage=zero)) for zero in (1, 2)]
     for name in ("compute_s", "optimizer_s"):
         assert getattr(steps[0], name) == getattr(steps[1], name)
 

@@ -20,7 +20,7 @@ from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaGroup, tied_gradient_s
 from simulator.step.step import NUM_OPTIMIZER_KERNELS, StepTable, simulate_step
 from simulator.traffic.stage_sends import send_s
-from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, table_of, training
 
 PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
 EVEN = training(
@@ -153,7 +153,8 @@ class TestPipeline:
 
 def test_an_optimizer_step_takes_as_long_as_the_bytes_that_it_moves() -> None:
     def optimizer_s(step_bytes: float | None) -> float:
-        return steps_of(job_of(EVEN.model_copy(update={"step_bytes": step_bytes})), plan_of()).optimizer_s[0]
+        steps = steps_of(job_of(changed(EVEN, step_bytes=step_bytes)), plan_of())
+        return float(steps.optimizer_s[0])
 
     # 46 bytes: the gradient for its norm, for clipping there and back, and for Adam; 12 bytes of states there and back; the
     # master once more and the 16-bit weight. And 8: the whole gradient for another norm, and back to zero.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from benchmarks.pipeline_reference import Step, play
 from benchmarks.straggler_traces import JOBS, read_fixture
@@ -26,12 +27,15 @@ from tests.simulator.straggler_designs import design_of
 DATA = Path(__file__).parents[3] / "simulator" / "data"
 
 
+def alike(chunks_s: ArrayLike, num_micro_batches: int) -> Floats:
+    """Durations of micro-batches that are all alike, `(1, chunks, num_micro_batches)`, of one replica."""
+    return np.repeat(np.array(chunks_s, dtype=np.float64)[None, :, None], num_micro_batches, axis=2)
+
+
 def played_s(forward_s: Floats, backward_s: Floats, num_micro_batches: int) -> float:
     """Plays one replica whose micro-batches are alike; `(p,)` durations of its stages."""
-    durations = (
-        np.repeat(stages[None, :, None], num_micro_batches, axis=2) for stages in (forward_s, backward_s)
-    )
-    return float(play_replicas(len(forward_s), 0.0, *durations).max())
+    forwards_s, backwards_s = (alike(stages_s, num_micro_batches) for stages_s in (forward_s, backward_s))
+    return float(play_replicas(len(forward_s), 0.0, forwards_s, backwards_s).max())
 
 
 def upper_bound_s(forward_s: Floats, backward_s: Floats, num_micro_batches: int) -> float:
@@ -116,11 +120,8 @@ def test_equal_micro_batches_are_played_as_by_the_independent_player(
         num_overlap_buckets=0,
         group_size=group_size,
     )
-    durations = (
-        np.repeat(np.array(values)[None, :, None], num_micro_batches, axis=2)
-        for values in (forward_s, backward_s)
-    )
-    found_s = float(play_replicas(stages, send_s, *durations, group_size=group_size).max())
+    forwards_s, backwards_s = (alike(chunks_s, num_micro_batches) for chunks_s in (forward_s, backward_s))
+    found_s = float(play_replicas(stages, send_s, forwards_s, backwards_s, group_size=group_size).max())
     assert found_s == pytest.approx(play(step).step_s, rel=1e-12)
 
 

@@ -195,8 +195,7 @@ class TestGatheredRing:
         assert backward_s == pytest.approx(0.15 * gather_s + rounds_s / 8 + 0.15 * rounds_s * 7 / 8)
 
     def test_a_kernel_for_every_part_is_merged_in_more_bytes_than_in_16_bits(self) -> None:
-        exchanges = [("ring", True), ("gathered_ring", True), ("gathered_ring", False)]
-        ranks = [rank_of(exchange, fused=fused) for exchange, fused in exchanges]
+        ranks = [rank_of("ring"), rank_of("gathered_ring"), rank_of("gathered_ring", fused=False)]
         assert {float(num_core_kernels(rank)[0]) for rank in ranks} == {8.0}
         sixteen_bit_s, compiled_s, eager_s = (float(attention_core_s(rank)[0][0]) for rank in ranks)
         moved_s = float(ranks[0].memory_bound_s(np.array([8.0 * TOKENS / 8 * 4096]), 0.0)[0])

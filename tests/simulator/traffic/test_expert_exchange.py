@@ -234,9 +234,10 @@ class TestExchange:
         plain = training("qwen3-30b-a3b", sequence_length=4096)
         plan = plan_of(expert=16, data=16)
         rank, full_s = rank_of(changed(plain, overlaps_expert_exchange=True), plan), exchange_s(plain, plan)
-        slow = tuple(np.full(1, share * load * full_s) for share in (0.3, 0.7))
-        fast = tuple(pass_s / speed for pass_s in slow)
-        before, after = (expert_exchange_s(rank, *passes, (NOTHING, NOTHING)) for passes in (slow, fast))
+        slow = (np.full(1, 0.3 * load * full_s), np.full(1, 0.7 * load * full_s))
+        fast = (slow[0] / speed, slow[1] / speed)
+        before = expert_exchange_s(rank, *slow, (NOTHING, NOTHING))
+        after = expert_exchange_s(rank, *fast, (NOTHING, NOTHING))
         for way in (0, 1):
             assert fast[way] + after[way] <= (slow[way] + before[way]) * (1.0 + 1e-12)
 
