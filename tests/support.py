@@ -25,28 +25,34 @@ A100_RENTED: Mapping[str, object] = {
 }
 
 
-def job_with(
-    *offers: Mapping[str, object],
-    workload: Mapping[str, object] | None = None,
-    search: Mapping[str, object] | None = None,
-    **fields: object,
-) -> Job:
-    """Returns a job on a few H100 that trains Llama 3.1 8B, with some of its fields replaced.
+SECTIONS: Mapping[str, Mapping[str, object]] = {
+    "workload": {
+        "model": "llama-3.1-8b",
+        "tokens": 5e10,
+        "sequence_length": 8192,
+        "global_batch_size": 64,
+    },
+    "search": {"micro_batch_sizes": [1, 2], "num_refinements": 0},
+}
+
+
+def job_with(*offers: Mapping[str, object], **sections: object) -> Job:
+    """Returns a job on a few H100 that trains Llama 3.1 8B, with some of its sections replaced.
 
     Args:
         *offers: offers as in a job file; left out: H100 for rent.
-        workload: fields of the workload that differ.
-        search: fields of the search that differ.
-        **fields: other fields of a job file, such as `limits`.
+        **sections: sections of a job file, such as `limits`; of `workload` and `search` the fields that differ.
     """
-    trained = {"model": "llama-3.1-8b", "tokens": 5e10, "sequence_length": 8192, "global_batch_size": 64}
     document: dict[str, object] = {
-        "workload": {**trained, **(workload or {})},
         "offers": [dict(offer) for offer in offers or (H100_RENTED,)],
         "site": "us-iowa",
-        "search": {"micro_batch_sizes": [1, 2], "num_refinements": 0, **(search or {})},
-        **fields,
+        **SECTIONS,
+        **sections,
     }
+    for name, usual in SECTIONS.items():
+        differs = document[name]
+        assert isinstance(differs, Mapping)
+        document[name] = {**usual, **differs}
     return parse_job(document)
 
 

@@ -99,13 +99,13 @@ def test_without_designs_all_limits_are_in_conflict() -> None:
 def test_the_fewest_accelerators_are_those_of_the_smallest_design_that_keeps_all(seed: int) -> None:
     random = np.random.default_rng(seed)
     num_gpus = 8 * random.integers(1, 50, 200)
-    needs = {name: random.uniform(0.0, 1.0, 200) for name in ("deadline_days", "budget_usd")}
+    needs: dict[str, Floats] = {name: random.random(200) for name in ("deadline_days", "budget_usd")}
     limits = {"deadline_days": 0.3, "budget_usd": 0.4}
     kept = (needs["deadline_days"] <= 0.3) & (needs["budget_usd"] <= 0.4)
     assert fewest_accelerators(num_gpus, needs, limits) == num_gpus[kept].min()
     assert fewest_accelerators(num_gpus, needs, {}) == num_gpus.min()
     assert fewest_accelerators(num_gpus, needs, {"budget_usd": -1.0}) is None
-    assert fewest_accelerators(num_gpus[:0], {"budget_usd": num_gpus[:0] * 1.0}, {"budget_usd": 1.0}) is None
+    assert fewest_accelerators(num_gpus[:0], {"budget_usd": np.zeros(0)}, {"budget_usd": 1.0}) is None
 
 
 @pytest.mark.parametrize("seed", range(5))

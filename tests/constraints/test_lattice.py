@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 import numpy as np
@@ -25,7 +25,10 @@ TINY = {
     "is_gated": True,
     "vocabulary_size": 128,
 }
-EXPERTS = {"num_experts": 6, "experts_per_token": 2, "expert_ffn_hidden_size": 32}
+MIXTURE = {
+    **TINY,
+    "experts": {"num_experts": 6, "experts_per_token": 2, "expert_ffn_hidden_size": 32},
+}
 LONG = {"tokens": 1e12}
 """A run in which some node fails."""
 SEQUENCE, BATCH, LAYERS, HEADS, KV_HEADS, FFN = 48, 24, 6, 8, 2, 48
@@ -39,8 +42,7 @@ DEGREES = {
 }
 
 
-def tiny_job(*, num_experts: int = 0, **search: object) -> Job:
-    model = {**TINY, "experts": EXPERTS} if num_experts else TINY
+def tiny_job(model: Mapping[str, object] = TINY, /, **search: object) -> Job:
     workload = {"model": model, "sequence_length": SEQUENCE, "global_batch_size": BATCH, "tokens": 1e6}
     return job_with({**H100_RENTED, "num_gpus": {"min": 12, "max": 48}}, workload=workload, search=search)
 
@@ -84,8 +86,15 @@ def layouts_by_hand(num_experts: int, schedule: str = "1f1b") -> Iterator[tuple[
 
 def rows_of(plans: PlanTable) -> list[tuple[int, ...]]:
     """The layouts in the order in which `layouts_by_hand` names their degrees."""
-    names = ("tensor_parallel", "pipeline_parallel", "virtual_pipeline", "context_parallel")
-    names = (*names, "expert_parallel", "data_parallel", "micro_batch_size")
+    names = (
+        "tensor_parallel",
+        "pipeline_parallel",
+        "virtual_pipeline",
+        "context_parallel",
+        "expert_parallel",
+        "data_parallel",
+        "micro_batch_size",
+    )
     return list(zip(*(getattr(plans, name).tolist() for name in names), strict=True))
 
 
@@ -107,9 +116,9 @@ def test_listed_stages_are_the_only_ones_that_are_tried() -> None:
     assert set((layouts.pipeline_parallel * layouts.virtual_pipeline).tolist()) == {4}
 
 
-@pytest.mark.parametrize("num_experts", [0, 6])
-def test_the_lattice_is_what_brute_force_finds(num_experts: int) -> None:
-    job = tiny_job(num_experts=num_experts, recompute=["none"], zero_stages=[1], **DEGREES)
+@pytest.mark.parametrize(("model", "num_experts"), [(TINY, 0), (MIXTURE, 6)], ids=["dense", "mixture"])
+def test_the_lattice_is_what_brute_force_finds(model: Mapping[str, object], num_experts: int) -> None:
+    job = tiny_job(model, recompute=["none"], zero_stages=[1], **DEGREES)
     plans = enumerate_layouts(job)
     names = ("tensor", "pipeline", "virtual", "context", "expert", "data")
     found = rows_of(plans)
@@ -120,11 +129,11 @@ def test_the_lattice_is_what_brute_force_finds(num_experts: int) -> None:
         assert {row[index] for row in expected} - {1} or (name == "expert" and num_experts == 0)
 
 
-@pytest.mark.parametrize("num_experts", [0, 6])
-def test_by_default_the_lattice_holds_every_degree_that_the_rules_allow(num_experts: int) -> None:
+@pytest.mark.parametrize("model", [TINY, MIXTURE], ids=["dense", "mixture"])
+def test_by_default_the_lattice_holds_every_degree_that_the_rules_allow(model: Mapping[str, object]) -> None:
     # Sequences of 48 tokens are too short to be split by default, and nothing else is left out.
     everything = tiny_job(
-        num_experts=num_experts,
+        model,
         tensor_parallel=list(range(1, 9)),
         pipeline_parallel=[
             p for p in range(1, 10) if p != 5
@@ -133,7 +142,7 @@ def test_by_default_the_lattice_holds_every_degree_that_the_rules_allow(num_expe
         context_parallel=[1],
         expert_parallel=list(range(1, 7)),
     )
-    assert len(enumerate_layouts(tiny_job(num_experts=num_experts))) == len(enumerate_layouts(everything))
+    assert len(enumerate_layouts(tiny_job(model))) == len(enumerate_layouts(everything))
 
 
 def test_61_layers_are_cut_evenly_or_over_powers_of_two_unless_other_stages_are_asked_for() -> None:

@@ -256,13 +256,13 @@ def test_a_way_that_some_choice_takes_fits_alone(problem: PurchaseProblem) -> No
 def test_a_way_that_any_limit_rules_out_does_not_fit_alone() -> None:
     bought, rented = PROBLEM.ways[:2]
     assert fits_alone(PROBLEM, bought)
-    for limit in (
-        {"power_w": 1199},
-        {"budget_usd": 106},
-        {"capital_usd": 999},
-        {"windows": (Window(start_h=5, end_h=19),)},
+    for limited in (
+        replace(PROBLEM, power_w=1199),
+        replace(PROBLEM, budget_usd=106),
+        replace(PROBLEM, capital_usd=999),
+        replace(PROBLEM, windows=(Window(start_h=5, end_h=19),)),
     ):
-        assert not fits_alone(replace(PROBLEM, **limit), bought)  # type: ignore[arg-type]
+        assert not fits_alone(limited, bought)
     assert not fits_alone(PROBLEM, rented)  # it costs more than there is
     assert not fits_alone(PROBLEM, PROBLEM.ways[2])  # more nodes than there are
 

@@ -60,9 +60,11 @@ def test_bounds_are_those_of_each_layout_under_its_own_power_cap(whole: Space) -
         len(np.unique(whole.all_layouts.power_cap_fraction)) == 3
     )  # blocks of later caps take over what caps leave alone
     afresh = bound(JOB, whole.all_layouts)
-    for name, column in whole.bounds.columns().items():
+    for name in whole.bounds.names():
         # Blocks of other widths add the chunks of a layout in another order.
-        np.testing.assert_allclose(column, getattr(afresh, name), rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(whole.bounds, name), getattr(afresh, name), rtol=1e-12, err_msg=name
+        )
     num_designs = [block.num_designs for block in whole.in_memory or ()]
     np.testing.assert_array_equal(np.concatenate(num_designs), num_run_knobs(JOB, whole.all_layouts))
 

@@ -20,11 +20,21 @@ ROUNDING = 1e-12
 """Of sums in another order."""
 
 
-def costs_of(layer_s: Floats, **fields: float | Floats) -> LayerCosts:
-    """Costs with the bytes of equal layers, where nothing else is said."""
-    ones = np.ones(len(layer_s))
-    given_fields = {"layer_bytes": ones, "activation_bytes": 0.0 * ones, **fields}
-    return LayerCosts(layer_s=np.asarray(layer_s, dtype=np.float64), **given_fields)  # type: ignore[arg-type]
+def costs_of(
+    layer_s: Floats,
+    *,
+    activation_bytes: Floats | None = None,
+    embedding_s: float = 0.0,
+    output_s: float = 0.0,
+) -> LayerCosts:
+    """Costs with the bytes of equal layers, which keep nothing where nothing else is said."""
+    return LayerCosts(
+        layer_s=layer_s,
+        layer_bytes=np.ones(len(layer_s)),
+        activation_bytes=np.zeros(len(layer_s)) if activation_bytes is None else activation_bytes,
+        embedding_s=embedding_s,
+        output_s=output_s,
+    )
 
 
 def every_cut(num_layers: int, num_chunks: int) -> Iterator[tuple[int, ...]]:
@@ -137,7 +147,7 @@ def test_interleaved_stages_share_out_what_the_logits_take() -> None:
 def test_early_stages_give_up_layers_where_activations_do_not_fit() -> None:
     ones = np.ones(12)
     held = [4, 3, 2, 1]
-    costs = costs_of(ones, layer_bytes=ones, activation_bytes=ones)
+    costs = costs_of(ones, activation_bytes=ones)
     free = balanced_stages(costs, num_stages=4, num_held=held, capacity_bytes=100.0)
     assert free is not None
     assert free.layers == (3, 3, 3, 3)

@@ -107,6 +107,7 @@ def test_experts_with_replicas_on_tensor_parallel_ranks_fit_where_zero_3_shares_
     }
     answer = recommend(job_with(NODE, workload=MIXTRAL, search=search))
     assert isinstance(answer, Recommendation)
+    assert answer.best is not None
     assert answer.best.plan.zero_stage == 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +25,7 @@ FREE_OF_INTEREST = {
 }
 
 
-def offered(ownership: dict[str, object], node_usd: float = 300e3, **fields: object) -> Job:
+def offered(ownership: Mapping[str, object], node_usd: float = 300e3, **fields: object) -> Job:
     """H100 for rent at 2.5 USD, compared with nodes at a price; a network that costs nothing."""
     offer = {**H100_RENTED, "other_purchase_usd_per_node": node_usd}
     return job_with(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints.evaluation import evaluate
+from objectives.cost import PriceLevel
 from objectives.scores import (
     COST_PARTS,
     EMBODIED_PARTS,
@@ -52,9 +53,9 @@ def test_rent_is_accelerators_times_hours_times_price_and_nothing_else() -> None
 
 
 @pytest.mark.parametrize(("level", "usd"), [("low", 2.0), ("mid", 2.5), ("high", 4.0)])
-def test_the_price_level_chooses_the_rent(level: str, usd: float) -> None:
+def test_the_price_level_chooses_the_rent(level: PriceLevel, usd: float) -> None:
     job, plans = job_with(H100_RENTED), plans_with({"num_gpus": 8})
-    parts = cost_parts(job, plans, usage(hours=1.0), level)  # type: ignore[arg-type]
+    parts = cost_parts(job, plans, usage(hours=1.0), level)
     assert parts["rent_usd"] == pytest.approx(8 * usd)
 
 
