@@ -6,14 +6,16 @@ from constraints.evaluation import Evaluation
 from planner.job.file import parse_job
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
+from simulator.domain.offer import Estimate
 from studies.designs.archive import Archive
-from studies.evaluation.evaluator import Simulation
+from studies.designs.reduction import Reduction
+from studies.evaluation.evaluator import Evaluator, Simulation
 from studies.progress import Stop, never_stop
 from studies.search import Searcher
 from studies.study import StudyResult, run_study
 
 
-def small_job(*, h100_rent: float = 2.6, **search: object) -> Job:
+def small_job(**search: object) -> Job:
     """Llama 3.1 8B on up to 128 H100 or A100: about eighteen thousand designs."""
     return parse_job(
         {
@@ -27,7 +29,7 @@ def small_job(*, h100_rent: float = 2.6, **search: object) -> Job:
                 {
                     "accelerator": "h100-sxm5-80gb",
                     "num_gpus": {"min": 16, "max": 128},
-                    "rent_usd_per_gpu_hour": h100_rent,
+                    "rent_usd_per_gpu_hour": 2.6,
                 },
                 {
                     "accelerator": "a100-sxm4-80gb",
@@ -50,19 +52,33 @@ def small_job(*, h100_rent: float = 2.6, **search: object) -> Job:
 
 def study(job: Job, seed: int = 0, should_stop: Stop = never_stop) -> tuple[StudyResult, list[Evaluation]]:
     """Runs a study and returns its result and everything that it evaluated."""
+    result, batches = study_by_batch(job, Simulation(job), seed, should_stop)
+    return result, [evaluation for _, evaluation in batches]
+
+
+def study_by_batch(
+    job: Job, evaluator: Evaluator, seed: int = 0, should_stop: Stop = never_stop
+) -> tuple[StudyResult, list[tuple[str, Evaluation]]]:
+    """Runs a study and returns its result and every batch that was evaluated, with the stage that asked for it."""
     archive = Archive(job)
-    evaluated: list[Evaluation] = []
+    batches: list[tuple[str, Evaluation]] = []
 
-    def record(evaluation: Evaluation, stage: str) -> None:
-        assert stage
-        archive.add(evaluation)
-        evaluated.append(evaluation)
+    def record(found: Evaluation | Reduction, stage: str) -> None:
+        assert isinstance(found, Evaluation)
+        archive.add(found)
+        batches.append((stage, found))
 
-    searcher = Searcher(
-        job=job, archive=archive, evaluator=Simulation(job), record=record, should_stop=should_stop
+    searcher = Searcher(job=job, archive=archive, evaluator=evaluator, record=record, should_stop=should_stop)
+    return run_study(searcher, seed=seed), batches
+
+
+def with_h100_rent(job: Job, usd: float) -> Job:
+    """Returns the small job with another rent of the H100, USD per hour."""
+    h100, *others = job.offers
+    rent = Estimate(low=usd, mid=usd, high=usd)
+    return job.model_copy(
+        update={"offers": (h100.model_copy(update={"rent_usd_per_gpu_hour": rent}), *others)}
     )
-    result = run_study(searcher, seed=seed)
-    return result, evaluated
 
 
 def with_limits(job: Job, limits: dict[str, float]) -> Job:

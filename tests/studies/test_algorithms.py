@@ -47,7 +47,10 @@ def objectives(*names: str) -> Job:
 
 def one_design() -> Job:
     job = small_job(
-        **{name: [1] for name in ("tensor_parallel", "pipeline_parallel", "context_parallel", "zero_stages")},
+        tensor_parallel=[1],
+        pipeline_parallel=[1],
+        context_parallel=[1],
+        zero_stages=[1],
         micro_batch_sizes=[1],
         recompute=["full"],
         checkpoint_schemes=["async"],

@@ -275,7 +275,7 @@ def asked(*said: object) -> Cluster:
 
 
 def test_a_worker_that_is_lost_while_it_is_asked_for_its_code_ends_nothing() -> None:
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     gone = (CommClosedError("in <TCP>: Stream is closed"), ConnectionRefusedError(111, "refused"))
     asked(gone[0], distributed_tasks.own_code(), gone[1])
@@ -285,7 +285,7 @@ def test_a_worker_that_is_lost_while_it_is_asked_for_its_code_ends_nothing() -> 
 
 
 def test_workers_that_are_all_lost_at_the_start_are_told_from_workers_with_other_code() -> None:
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     with pytest.raises(
         EngineError, match=r"10\.0\.0\.9:8786: all workers \(2\) were lost at the start.*resume"

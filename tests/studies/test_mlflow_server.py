@@ -26,7 +26,7 @@ def server(status: int) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(b"<html>hello</html>")
 
-        def log_message(self, *_: object) -> None:  # type: ignore[override]
+        def log_message(self, *_: object) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Page) as running:

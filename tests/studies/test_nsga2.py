@@ -132,8 +132,9 @@ def test_decoded_designs_are_those_that_the_space_lists(tried: list[bool]) -> No
 
 
 def test_interleaved_groups_of_several_sizes_are_a_knob() -> None:
-    pipelines = {"pipeline_parallel": [2, 4], "virtual_pipeline": [1, 2]}
-    space = pruned_space(small_job(interleaved_group_sizes=[4, 8], **pipelines))
+    space = pruned_space(
+        small_job(interleaved_group_sizes=[4, 8], pipeline_parallel=[2, 4], virtual_pipeline=[1, 2])
+    )
     assert Knobs.of(space).values["interleaved_group_size"].tolist() == [0, 4, 8]
     assert_designs_are_decoded(space)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from constraints.evaluation import Evaluation
 from constraints.space import pruned_space
 from objectives.pareto import hypervolume
 from simulator.domain.job import Job
@@ -23,13 +22,12 @@ from studies.evaluation.evaluator import Clock, Evaluator, JournaledSimulation, 
 from studies.files.journal import Journal
 from studies.files.known_designs import KnownDesigns
 from studies.progress import Stop, never_stop
-from studies.search import Searcher
 from studies.searchers.evolution import Evolution
 from studies.searchers.random_search import RandomSearch
 from studies.searchers.refine import Refinement
 from studies.searchers.stopping import Budget, StopRules, gained_fraction
-from studies.study import StudyResult, run_study
-from tests.studies.study_jobs import small_job, study
+from studies.study import StudyResult
+from tests.studies.study_jobs import small_job, study, study_by_batch
 
 JOB = small_job(tensor_parallel=[1, 2], context_parallel=[1])
 
@@ -80,17 +78,9 @@ def test_evaluations_are_not_exceeded_by_one() -> None:
 def test_seconds_end_a_search_but_not_an_exhaustive_one() -> None:
     ticks = iter(range(10_000))
     job = small_job(algorithm="nsga2", max_evaluations=10_000, population_size=20, max_seconds=5)
-    archive = Archive(job)
-    sizes: list[int] = []
-
-    def record(evaluation: Evaluation, stage: str) -> None:
-        archive.add(evaluation)
-        sizes.append(len(evaluation))
-
-    evaluator = Simulation(job, clock=lambda: float(next(ticks)))
-    result = run_study(Searcher(job=job, archive=archive, evaluator=evaluator, record=record), seed=0)
+    result, batches = study_by_batch(job, Simulation(job, clock=lambda: float(next(ticks))))
     assert result.is_searched
-    assert len(sizes) == 5  # a clock that moves by a second a batch
+    assert len(batches) == 5  # a clock that moves by a second a batch
     exact = small_job(
         algorithm="exhaustive",
         max_seconds=1e-9,
@@ -108,20 +98,10 @@ REFINED = {"algorithm": "random", "max_evaluations": 30, "population_size": 10, 
 def stages_within(
     max_seconds: float, evaluator: Callable[[Job], Evaluator], should_stop: Stop = never_stop
 ) -> tuple[StudyResult, list[tuple[str, int]]]:
-    """A study with its batches."""
+    """A study with the stages and sizes of its batches."""
     job = small_job(**REFINED, max_seconds=max_seconds)
-    archive = Archive(job)
-    batches: list[tuple[str, int]] = []
-
-    def record(evaluation: Evaluation, stage: str) -> None:
-        archive.add(evaluation)
-        batches.append((stage, len(evaluation)))
-
-    searcher = Searcher(
-        job=job, archive=archive, evaluator=evaluator(job), record=record, should_stop=should_stop
-    )
-    result = run_study(searcher, seed=0)
-    return result, batches
+    result, batches = study_by_batch(job, evaluator(job), should_stop=should_stop)
+    return result, [(stage, len(evaluation)) for stage, evaluation in batches]
 
 
 def clock_of_batches() -> Clock:
@@ -175,15 +155,8 @@ def num_in_populations(stagnation_evaluations: int) -> int:
         num_restarts=1,
         stagnation_evaluations=stagnation_evaluations,
     )
-    archive = Archive(job)
-    num_designs: dict[str, int] = {}
-
-    def record(evaluation: Evaluation, stage: str) -> None:
-        archive.add(evaluation)
-        num_designs[stage] = num_designs.get(stage, 0) + len(evaluation)
-
-    run_study(Searcher(job=job, archive=archive, evaluator=Simulation(job), record=record), seed=0)
-    return num_designs[Evolution.stage]
+    _, batches = study_by_batch(job, Simulation(job))
+    return sum(len(evaluation) for stage, evaluation in batches if stage == Evolution.stage)
 
 
 def test_a_front_that_gains_nothing_ends_a_restart() -> None:

@@ -25,7 +25,7 @@ from simulator.domain.search_options import Algorithm
 from simulator.errors import InputError, StudyError, TrackingError
 from studies.files.design_log import read_designs
 from studies.tracking.tracker import StudyTracker
-from tests.studies.study_jobs import small_job, with_limits
+from tests.studies.study_jobs import small_job, with_h100_rent, with_limits
 
 pytestmark = pytest.mark.usefixtures("pictures_drawn_once")
 
@@ -87,7 +87,8 @@ def test_a_budget_that_is_too_small_is_proven_and_the_smallest_one_that_works_do
 
 
 def test_two_limits_in_conflict_are_both_named_and_each_relaxation_works() -> None:
-    job = small_job(h100_rent=8.0, tensor_parallel=[1, 2], context_parallel=[1])  # H100 fast, A100 cheap
+    # H100 fast, A100 cheap.
+    job = with_h100_rent(small_job(tensor_parallel=[1, 2], context_parallel=[1]), 8.0)
     fastest = min(answer_to(job).front, key=lambda design: design.time_to_train_days)
     cheapest = min(answer_to(job).front, key=lambda design: design.cost_usd)
     limits = {
@@ -132,7 +133,8 @@ def test_mlflow_and_the_output_hold_every_evaluated_design(job: Job, tmp_path: P
         job, tracking=True, tracking_uri=uri, output=tmp_path / "answer", front_format="parquet"
     )
     table = read_designs(tmp_path / "answer" / "designs.parquet")
-    assert len(table["design_id"]) == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
+    assert answer.mlflow is not None
+    assert len(table["design_id"]) == answer.num_evaluated == answer.mlflow.num_designs
     client = MlflowClient(tracking_uri=uri)
     copy = client.download_artifacts(answer.mlflow_run_id, "designs", str(tmp_path))
     assert read_designs(Path(copy))["design_id"].tolist() == table["design_id"].tolist()
@@ -148,9 +150,10 @@ def test_an_interrupted_study_answers_with_the_best_so_far(job: Job, uri: str) -
     answer = answer_to(many, tracking=True, tracking_uri=uri, should_stop=lambda: next(calls) >= 3)
     assert answer.status == "interrupted"
     assert answer.best is not None
+    assert answer.mlflow is not None
     run = MlflowClient(tracking_uri=uri).get_run(answer.mlflow_run_id)
     assert run.info.status == "KILLED"
-    assert run.data.metrics["num_evaluated"] == answer.num_evaluated == answer.mlflow.num_designs  # type: ignore[union-attr]
+    assert run.data.metrics["num_evaluated"] == answer.num_evaluated == answer.mlflow.num_designs
 
 
 @pytest.mark.parametrize(
@@ -214,7 +217,7 @@ def test_a_run_that_may_never_end_has_no_bound_instead_of_a_crash(job: Job) -> N
 
 
 def test_hardware_that_costs_nothing_is_compared_by_the_other_objectives() -> None:
-    free = small_job(h100_rent=0.0, tensor_parallel=[1, 2], context_parallel=[1], num_refinements=2)
+    free = with_h100_rent(small_job(tensor_parallel=[1, 2], context_parallel=[1], num_refinements=2), 0.0)
     answer = answer_to(free)
     assert answer.best is not None
     assert answer.best.cost_usd == 0.0
