@@ -85,7 +85,9 @@ class TestDefaultsAndTypes:
 
 def test_the_page_of_measured_rows_has_all_fields_of_a_row() -> None:
     entries = [Unmodelled(row_id="a", group="b", reason="c", step_time_s="")]
-    (row,) = as_json(report_of(entries, {}), entries, whole_runs=None)["rows"]  # type: ignore[misc] # JSON of any kind
+    rows = as_json(report_of(entries, {}), entries, whole_runs=None)["rows"]
+    assert isinstance(rows, list)
+    (row,) = rows
     _, _, section = MEASURED.read_text(encoding="utf-8").partition("## What comes out")
     told = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)))
     assert row.keys() - {"id", "source"} <= set(told)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchmarks.many_workers import Costs, Study, line_of, play
+from benchmarks.many_workers import Costs, Study, Way, line_of, play
 
 FREE = Costs(
     worker_s_per_design=1e-3,
@@ -23,10 +25,16 @@ FREE = Costs(
 NEVER = 1e30
 
 
-def study(**fields: float | str) -> Study:
-    """A hundred chunks of a second each on workers that never fail, every chunk equal."""
-    settings = {"num_designs": 1e5, "designs_per_chunk": 1_000, "num_workers": 4, "spread": 0.0}
-    return Study(**{**settings, "worker_mtbf_s": NEVER, "way": "sent", **fields})  # type: ignore[arg-type]
+study = partial(
+    Study,
+    num_designs=1e5,
+    designs_per_chunk=1_000,
+    num_workers=4,
+    spread=0.0,
+    worker_mtbf_s=NEVER,
+    way="sent",
+)
+"""A hundred chunks of a second each on workers that never fail, every chunk equal."""
 
 
 @pytest.mark.parametrize("num_workers", [1, 4, 50])
@@ -38,7 +46,7 @@ def test_workers_that_never_wait_share_the_work(num_workers: int) -> None:
 
 
 def test_a_leader_that_takes_longer_than_all_workers_sets_the_pace() -> None:
-    costs = Costs(**{**vars(FREE), "listing_s_per_design": 1e-3})
+    costs = replace(FREE, listing_s_per_design=1e-3)
     found = play(study(num_workers=50), costs)
     # The leader lists all designs, 100 s; then the last chunk takes its second.
     assert found.wall_s == pytest.approx(101.0)
@@ -49,7 +57,7 @@ def test_a_leader_that_takes_longer_than_all_workers_sets_the_pace() -> None:
 
 
 def test_pruning_is_done_by_the_leader_before_anything_else_or_by_all_workers() -> None:
-    costs = Costs(**{**vars(FREE), "pruning_s_per_layout": 8e-3})  # eight designs a layout
+    costs = replace(FREE, pruning_s_per_layout=8e-3)  # eight designs a layout
     alone = play(study(num_workers=50, way="named"), costs)
     assert alone.wall_s == pytest.approx(100.0 + 2.0)
     assert alone.speedup == pytest.approx(200.0 / 102.0)
@@ -73,7 +81,7 @@ def test_a_chunk_whose_worker_fails_goes_out_again() -> None:
 
 @pytest.mark.parametrize("way", ["sent", "named", "shared"])
 @pytest.mark.parametrize("num_workers", [10, 1_000])
-def test_the_written_plan_has_what_the_simulation_gives(way: str, num_workers: int) -> None:
+def test_the_written_plan_has_what_the_simulation_gives(way: Way, num_workers: int) -> None:
     page = (Path(__file__).parents[1] / "docs" / "many-machines.md").read_text(encoding="utf-8")
-    case = Study(way=way, num_workers=num_workers)  # type: ignore[arg-type]
+    case = Study(way=way, num_workers=num_workers)
     assert line_of(case, Costs()) in page.splitlines()
