@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from numba import get_num_threads, set_num_threads
@@ -74,9 +76,9 @@ def test_the_number_of_threads_changes_no_byte(monkeypatch: pytest.MonkeyPatch) 
     plans, num_threads = designs(), get_num_threads()
     shared: list[int] = []
 
-    def watched(function: object, items: list[object]) -> list[object]:
+    def watched(function: Callable[[object], object], items: list[object]) -> list[object]:
         shared.append(len(items))
-        return on_threads(function, items)  # type: ignore[arg-type]
+        return on_threads(function, items)
 
     monkeypatch.setattr(module, "LEAST_DESIGNS_PER_THREAD", 1000)
     monkeypatch.setattr(module, "on_threads", watched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.domain.links import LinkConstants
 from simulator.machine.network import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s
+from simulator.table import Floats
 from tests.simulator.machine.test_network import COLLECTIVES, cluster
 
 ROUNDING = 1e-9
@@ -113,11 +115,13 @@ def test_an_all_reduce_takes_no_longer_than_its_two_halves(case: Case) -> None:
 
 @pytest.mark.parametrize("collective", [all_reduce_s, all_gather_s, reduce_scatter_s, all_to_all_s])
 @pytest.mark.parametrize("size", [2.0, 8.0])
-def test_nothing_to_send_costs_start_and_steps_of_a_ring(collective: object, size: float) -> None:
+def test_nothing_to_send_costs_start_and_steps_of_a_ring(
+    collective: Callable[..., Floats], size: float
+) -> None:
     links = cluster()
     steps = 2.0 * (size - 1.0)  # there and back, the most of all collectives
     most_s = links.intra_latency_s + steps * links.intra_hop_s
-    found_s = collective(num_bytes=0.0, group_size=size, members_per_domain=size, links=links)  # type: ignore[operator]
+    found_s = collective(num_bytes=0.0, group_size=size, members_per_domain=size, links=links)
     assert links.intra_latency_s[0] < found_s[0] <= most_s[0] * (1.0 + ROUNDING)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,18 +47,32 @@ def columns_of(steps: list[Step]) -> PipelineColumns:
     }
 
 
-def equal_step(p: int, m: int, v: int = 1, **changes: object) -> Step:
+class Changes(TypedDict, total=False):
+    """Fields in which a step is not equal."""
+
+    forward_s: list[float]
+    backward_s: list[float]
+    sync_s: list[float]
+    gather_s: list[float]
+    send_s: float
+    send_blocks_sender: bool
+    num_overlap_buckets: int
+    num_gather_buckets: int
+    group_size: int
+
+
+def equal_step(p: int, m: int, v: int = 1, **changes: Unpack[Changes]) -> Step:
     """A step of equal chunks: a stage's forward takes 1 s and its backward 2 s; no network."""
-    usual: dict[str, object] = {
-        "num_stages": p,
-        "num_chunks_per_stage": v,
-        "num_micro_batches": m,
-        "forward_s": [1.0 / v] * (p * v),
-        "backward_s": [2.0 / v] * (p * v),
-        "sync_s": [0.0] * (p * v),
-        "gather_s": [0.0] * (p * v),
-    }
-    return Step(**(usual | changes))  # type: ignore[arg-type]
+    step = Step(
+        num_stages=p,
+        num_chunks_per_stage=v,
+        num_micro_batches=m,
+        forward_s=[1.0 / v] * (p * v),
+        backward_s=[2.0 / v] * (p * v),
+        sync_s=[0.0] * (p * v),
+        gather_s=[0.0] * (p * v),
+    )
+    return replace(step, **changes)
 
 
 def played(*steps: Step) -> PipelineTimes:
