@@ -77,7 +77,7 @@ class FakeDevice:
         seconds = self._noise() * self._seconds(kernel)
         return lambda num_runs: num_runs * seconds
 
-    def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes:
+    def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
         assert num_layers > 0
         ways = [layer, replace(layer, kind=KernelKind.LAYER_BACKWARD)]
         forward_s, backward_s = simulated_layers_s(H100, ways, calibration_of(self.truth))

@@ -15,6 +15,7 @@ import pytest
 
 from planner.cli import catalog, recommend
 from planner.cli import commands as cli
+from planner.cli.terminal.output import WIDTH
 from planner.recommended.output import FrontFormat
 from planner.recommended.recommendation import Recommendation
 from simulator.catalog import Kind, names
@@ -308,7 +309,7 @@ def test_the_catalogue_lists_every_entry_of_a_kind(kind: str, capsys: pytest.Cap
     assert cli.main(["catalog", kind]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")][1:] == list(names(Kind(kind)))
-    assert max(len(line) for line in lines) <= cli.WIDTH
+    assert max(len(line) for line in lines) <= WIDTH
 
 
 def test_the_catalogue_shows_an_entry_with_unit_source_date_and_confidence(

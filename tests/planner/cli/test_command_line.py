@@ -20,6 +20,7 @@ from planner.cli import commands as cli
 from planner.cli.completion import SHELLS, VARIABLE
 from planner.cli.terminal import exit_codes
 from planner.cli.terminal.help import CODES, SECTIONS
+from planner.cli.terminal.output import WIDTH
 from simulator.catalog import Kind, names
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +64,7 @@ class TestHelp:
         out = capsys.readouterr().out
         assert "Examples:\n" in out
         assert f"capplan {' '.join(path)}" in out.partition("Examples:")[2]
-        assert max(len(line) for line in out.splitlines()) <= cli.WIDTH
+        assert max(len(line) for line in out.splitlines()) <= WIDTH
         assert "\\b" not in out
 
     @pytest.mark.parametrize("path", LEAVES, ids=" ".join)

@@ -10,7 +10,7 @@ import pytest
 
 from planner import recommend, simulate_plan
 from planner.cli import commands as cli
-from planner.cli.terminal.output import rendered
+from planner.cli.terminal.output import WIDTH, rendered
 from planner.compare.comparison import Comparison
 from planner.compare.inputs import differences, with_input
 from planner.compare.page import comparison_page
@@ -422,7 +422,7 @@ class TestCommand:
         assert "  All inputs are the same." in lines
         assert any(re.match(r"  tensor parallel +4 +8", line) for line in lines)
         assert any(line.startswith("  another design") for line in lines)
-        assert max(len(line) for line in lines) <= cli.WIDTH
+        assert max(len(line) for line in lines) <= WIDTH
 
     def test_equal_designs_are_said_to_be_equal(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert cli.main(["compare", self.SIDES[0], self.SIDES[0]]) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from planner.job.file import parse_job
@@ -14,7 +16,7 @@ TARIFF = {"region": "us-iowa", "electricity_profile": {"mean": 0.1, "daily_ampli
 H100 = "h100-sxm5-80gb"
 
 
-def refused(message: str, *offers: dict[str, object], **fields: object) -> None:
+def refused(message: str, *offers: Mapping[str, object], **fields: object) -> None:
     with pytest.raises(InputError, match=message):
         job_with(*offers, **fields)
 
@@ -158,11 +160,9 @@ def test_pauses_need_hours_that_differ(by: str, offer: dict[str, object], site: 
 def test_a_later_start_needs_hours_that_differ() -> None:
     asked = {"start_within_hours": 24}
     for offer, site in ((H100_RENTED, "us-iowa"), (H100_RENTED, TARIFF)):
-        refused(
-            r"what_if\.start_within_hours = 24: needs the grid_profile", dict(offer), site=site, what_if=asked
-        )
+        refused(r"what_if\.start_within_hours = 24: needs the grid_profile", offer, site=site, what_if=asked)
     for offer, site in ((H100_RENTED, HOURLY), (H100_BOUGHT, TARIFF)):
-        assert job_with(offer, site=site, what_if=asked).what_if.start_within_hours == 24  # type: ignore[arg-type]
+        assert job_with(offer, site=site, what_if=asked).what_if.start_within_hours == 24
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from simulator.domain.offer import Estimate, GpuRange
 from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS, StragglerPrior, Stragglers
 from studies.files.identity import job_hash
-from tests.planner.job_documents import DOCUMENT, EXAMPLES, changed, job_or_error, offered, refusal
+from tests.planner.job_documents import DOCUMENT, EXAMPLES, WORKLOAD, changed, job_or_error, offered, refusal
 
 # Accepted files
 
@@ -145,7 +145,7 @@ def test_a_region_of_ones_own_needs_all_figures() -> None:
         "electricity_usd_per_kwh": 0.2,
         "power_usage_effectiveness": 1.3,
     }
-    assert parse_job(changed(site=own)).site == Site(**own)  # type: ignore[arg-type]
+    assert parse_job(changed(site=own)).site == Site.model_validate(own)
     assert "site.region = 'my hall'" in refusal(changed(site={**own, "electricity_usd_per_kwh": None}))
 
 
@@ -232,10 +232,7 @@ def test_domain_types_and_numpy_numbers_may_stand_for_their_fields() -> None:
 @pytest.mark.parametrize("name", catalog.names(catalog.Kind.ACCELERATORS))
 def test_every_accelerator_of_the_catalogue_can_be_offered(name: str) -> None:
     offer = {"accelerator": name, "num_gpus": {"min": 1, "max": 1024}, "rent_usd_per_gpu_hour": 2}
-    document = {
-        **changed(offers=[offer]),
-        "workload": {**changed()["workload"], "precisions": ["fp16", "bf16"]},
-    }
+    document = changed(offers=[offer], workload={**WORKLOAD, "precisions": ["fp16", "bf16"]})
     assert parse_job(document).offers[0].node.accelerator == name
     del offer["rent_usd_per_gpu_hour"]
     if job := job_or_error(lambda: parse_job(document)):

@@ -120,15 +120,17 @@ class TestJobFile:
 
 class TestWhatToMind:
     def test_rents_of_unlike_vendors_are_told_with_those_of_common_ones(self) -> None:
-        priced = {"num_gpus": 64, "rent_usd_per_gpu_hour": None}
-        offers = [{**priced, "accelerator": name} for name in ("h100-sxm5-80gb", "b200-sxm-180gb")]
-        (note,) = price_notes(job_with(*offers))
+        def told(*names: str) -> str:
+            priced = {"num_gpus": 64, "rent_usd_per_gpu_hour": None}
+            (note,) = price_notes(job_with(*({**priced, "accelerator": name} for name in names)))
+            return note
+
+        note = told("h100-sxm5-80gb", "b200-sxm-180gb")
         # B200 at 4.3 times the H100 in the middle, at 1.4 times at Oracle, whose prices are in `rents.csv`.
-        (h100, _), (b200, _) = (rent_of(offer["accelerator"]) for offer in offers)
+        (h100, _), (b200, _) = rent_of("h100-sxm5-80gb"), rent_of("b200-sxm-180gb")
         assert f"{h100.mid:.3g}, {b200.mid:.3g} USD per GPU-hour in the middle" in note
         assert "10, 14 at Oracle" in note
-        (note,) = price_notes(job_with(offers[1], {**priced, "accelerator": "tpu-v5p"}))  # Google's alone
-        assert "no vendor has a price of all" in note
+        assert "no vendor has a price of all" in told("b200-sxm-180gb", "tpu-v5p")  # Google's alone
 
     def test_prices_of_the_job_are_its_own(self) -> None:
         assert not list(price_notes(job_with(H100_RENTED, A100_RENTED)))

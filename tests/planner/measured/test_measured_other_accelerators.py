@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.measured.fitting_choices import with_room
-from planner.validation.comparison import compare
+from planner.measured.runs import compare
 from tests.planner.measured_rows import RUN, simulated_row
 
 TPU: Mapping[str, object] = {

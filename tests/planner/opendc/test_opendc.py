@@ -87,8 +87,10 @@ def asked(reliability: Mapping[str, object], **site: object) -> tuple[Job, Plan,
     return job, plan, simulate(job, PlanTable.from_plans([plan]))
 
 
-def exported(folder: Path, job: Job, plan: Plan, **options: float) -> Written:
-    return export_opendc(job, plan, folder, start=START, **options)  # type: ignore[arg-type]  # numbers by name
+def exported(
+    folder: Path, job: Job, plan: Plan, *, replication: int = 0, period_s: float | None = None
+) -> Written:
+    return export_opendc(job, plan, folder, start=START, replication=replication, period_s=period_s)
 
 
 def read(folder: Path, name: str) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:

@@ -58,7 +58,14 @@ RESERVE = {"usd_per_gpu_hour": 2.0, "max_nodes": 4, "term_days": 30, "start_ever
 JOBS = [job("first", 1e11, 0, 60), job("second", 2e11, 20, 100)]
 
 
-def fleet_with(*offers: dict[str, object], **fields: object) -> Fleet:
+def with_sections(one: Mapping[str, object], **sections: object) -> dict[str, object]:
+    """One of the jobs with other sections in its job file."""
+    run = one["job"]
+    assert isinstance(run, Mapping)
+    return {**one, "job": {**run, **sections}}
+
+
+def fleet_with(*offers: Mapping[str, object], **fields: object) -> Fleet:
     document = {"horizon_days": 100, "site": "us-iowa", "jobs": JOBS, **fields}
     return parse_record(Fleet, {"name": "fleet", **document, "offers": list(offers)})
 
@@ -86,10 +93,9 @@ def test_rent_is_paid_by_the_hour_for_all_accelerators_of_a_run() -> None:
 
 def test_every_job_runs_inside_its_window_and_nodes_are_never_used_twice() -> None:
     plan = mixed()
-    windows = {one["name"]: (one["earliest_start_day"], one["deadline_day"]) for one in JOBS}
-    for run in plan.runs:
-        start, deadline = windows[run.job]
-        assert start <= run.start_day < run.end_day <= deadline  # type: ignore[operator]
+    first, second = sorted(plan.runs, key=lambda run: run.job)
+    assert 0 <= first.start_day < first.end_day <= 60
+    assert 20 <= second.start_day < second.end_day <= 100
     for kind in ("bought", "reserved"):
         runs = [run for run in plan.runs if run.kind == kind]
         for run in runs:
@@ -157,9 +163,8 @@ def test_an_idle_node_draws_its_share_of_the_network_and_of_cooling_that_never_r
 
 def test_storage_bought_for_a_run_is_part_of_its_cost_and_of_no_node() -> None:
     def fleet(capacity_bytes: float) -> Fleet:
-        one = job("first", 1e11, 0, 60)
-        run = {**one["job"], "storage": {"capacity_bytes": capacity_bytes}}  # type: ignore[dict-item]
-        return fleet_with(offer(rent=RENT, buy=BUY), jobs=[{**one, "job": run}])
+        stores = with_sections(job("first", 1e11, 0, 60), storage={"capacity_bytes": capacity_bytes})
+        return fleet_with(offer(rent=RENT, buy=BUY), jobs=[stores])
 
     bare, stored = fleet(0.0), fleet(1e16)
     assert prices_of(stored).owned_usd(100.0) == prices_of(bare).owned_usd(100.0)
@@ -252,7 +257,7 @@ def test_a_job_that_no_offer_can_run_is_named_whatever_its_own_budget() -> None:
             "global_batch_size": 64,
         }
     }
-    small = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1.0}}}  # type: ignore[dict-item]
+    small = with_sections(JOBS[0], limits={"budget_usd": 1.0})
     jobs = [small, {**huge, "job": {**run, "search": SEARCH}}]
     plan = plan_purchase(fleet_with(offer(rent={**RENT, "max_nodes": 1}), jobs=jobs))
     assert (plan.status, plan.conflict) == ("infeasible", ("no design: huge",))
@@ -286,7 +291,7 @@ LARGE = {
 """A run that takes 2 nodes longer than twice as long as 4, and these longer than twice as long as 8."""
 
 
-def with_nodes_on_sale(max_nodes: int, limits: dict[str, float] | None = None, **more: object) -> Fleet:
+def with_nodes_on_sale(max_nodes: int, limits: Mapping[str, float] | None = None, /, **more: object) -> Fleet:
     """A fleet with the large run and a little staff; 2 to 8 nodes have one tier of switches, 9 to 256 two."""
     sale = offer(buy={**BUY, "first_delivery_day": 0, "max_nodes": max_nodes}, **more)
     return fleet_with(sale, jobs=[LARGE], limits=limits or {}, ownership={"staff_usd_per_year": 1e4})
@@ -433,12 +438,12 @@ def test_a_job_may_be_the_path_of_a_job_file(tmp_path: Path) -> None:
     assert (found.offers[0].accelerator.id, found.site.region) == ("h100-sxm5-80gb", "us-iowa")
 
 
-def notes_on(*offers: dict[str, object], **fields: object) -> tuple[str, ...]:
+def notes_on(*offers: Mapping[str, object], **fields: object) -> tuple[str, ...]:
     return notes_of(fleet_with(*offers, **fields), Path())
 
 
 def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
-    bounded = {**JOBS[0], "job": {**JOBS[0]["job"], "limits": {"budget_usd": 1e6, "deadline_days": 50}}}  # type: ignore[dict-item]
+    bounded = with_sections(JOBS[0], limits={"budget_usd": 1e6, "deadline_days": 50})
     (note,) = notes_on(offer(rent=RENT), jobs=[bounded, JOBS[1]])
     assert note.startswith("first: limits.budget_usd (1000000.0) of the job is not looked at")
     assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -114,7 +115,7 @@ class TestWords:
     def test_neighbours_of_the_front_keep_their_order_as_often_as_the_draws_say(self) -> None:
         # Two offers of the same accelerators whose prices reach from half to twice their middle: one draw moves both. A
         # third, on other accelerators, has a draw of its own.
-        def priced(usd: float, accelerator: dict[str, object]) -> dict[str, object]:
+        def priced(usd: float, accelerator: Mapping[str, object]) -> dict[str, object]:
             wide = {"low": 0.5 * usd, "mid": usd, "high": 2 * usd}
             return {**accelerator, "rent_usd_per_gpu_hour": wide}
 

@@ -51,7 +51,7 @@ def test_designs_of_the_front_lie_where_their_figures_are_on_both_axes(browser: 
 def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_breaks(browser: Browser) -> None:
     table = read_designs(answered() / "designs.parquet")
     on_front = {design.design_id for design in drawn().report.answer.front}
-    seen = set()
+    seen: set[int] = set()
     with opened(browser) as page:
         page.locator("#show-errors").uncheck()
         page.evaluate("document.getElementById('scatter').scrollIntoView()")
@@ -148,19 +148,16 @@ def test_dragging_keeps_the_designs_within_and_escape_brings_all_back(browser: B
 
 def test_typed_filters_count_what_the_table_counts(browser: Browser) -> None:
     table = read_designs(answered() / "designs.parquet")
-    middle = float(np.median(table["cost_usd"]))
+    cost_usd, num_gpus = (table[name].astype(np.float64) for name in ("cost_usd", "num_gpus"))
+    middle = float(np.median(cost_usd))
     with opened(browser) as page:
         page.get_by_text("Type the filters").click()
         page.locator("#high-cost_usd").fill(repr(middle))
         page.locator("#high-cost_usd").press("Enter")
         page.locator("#low-num_gpus").fill("64")
         page.locator("#low-num_gpus").press("Enter")
-        expected = np.count_nonzero((table["cost_usd"] <= middle) & (table["num_gpus"] >= 64))
-        assert (
-            page.locator("#num-kept")
-            .inner_text()
-            .startswith(f"{expected} of {len(table['cost_usd'])} designs")
-        )
+        expected = np.count_nonzero((cost_usd <= middle) & (num_gpus >= 64))
+        assert page.locator("#num-kept").inner_text().startswith(f"{expected} of {len(cost_usd)} designs")
         page.locator("#clear-filters").click()
         assert page.locator("#high-cost_usd").input_value() == ""
 

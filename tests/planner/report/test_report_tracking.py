@@ -110,13 +110,14 @@ def check_design_runs(
     of_study = f"tags.mlflow.parentRunId = '{study.info.run_id}'"
     runs = client.search_runs([study.info.experiment_id], of_study, max_results=1_000)
     assert len(runs) == len(table["design_id"]) == answer.num_evaluated
-    table["excess"] = sum(column for name, column in table.items() if name.startswith("excess_"))
+    excess = np.sum([column for name, column in table.items() if name.startswith("excess_")], axis=0)
+    figures = {**table, "excess": excess}
     label = f"{answer.job} {study.data.tags['job_hash'][:6]}"
     rows = {f"design {number} of {label}": row for row, number in enumerate(table["design_id"].tolist())}
     front = {f"design {design.design_id} of {label}": design for design in answer.front}
     for run in runs:
         name, metrics = run.info.run_name, run.data.metrics
-        assert metrics == {metric: table[metric][rows[name]] for metric in metrics}
+        assert metrics == {metric: figures[metric][rows[name]] for metric in metrics}
         assert (run.data.tags["front"] == "1") == (name in front)
         if name in front:
             held = {metric: value_of(front[name], metric) for metric in metrics.keys() - {"excess"}}

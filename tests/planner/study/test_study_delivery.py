@@ -25,6 +25,7 @@ from simulator.domain.offer import Estimate
 from simulator.domain.reliability import RELIABILITY_PRESETS
 from simulator.domain.search_options import Search
 from simulator.errors import TrackingError
+from simulator.table import Booleans
 from studies.files import design_parts
 from studies.files.design_log import read_designs
 from studies.files.identity import Keep, job_hash, study_label
@@ -393,6 +394,7 @@ def test_mlflow_is_told_of_a_study_while_it_runs_and_sync_finds_nothing_left_to_
     assert data.tags["recommended_accelerator"] == best.accelerator
     assert data.tags["recommended_layout"].endswith(f"DP{best.plan.data_parallel}")
     assert data.metrics["recommended_num_gpus"] == best.plan.num_gpus
+    assert run.inputs is not None
     assert [data.dataset.name for data in run.inputs.dataset_inputs] == [study.answer.job]
     steps = client.get_metric_history(run.info.run_id, "feasible_fraction")
     assert steps[-1].value == study.answer.num_feasible / study.answer.num_evaluated
@@ -414,9 +416,8 @@ def test_one_filter_gives_the_front_and_another_one_what_cannot_be_told_from_the
         return {str(run.info.run_name) for run in client.search_runs(["1"], condition, max_results=5000)}
 
     values, names = objectives_of_feasible_designs(study.path)
-    beats = (values[:, None, :] <= values[None, :, :]).all(axis=2) & (
-        values[:, None, :] < values[None, :, :]
-    ).any(axis=2)
+    one, other = values[:, None, :], values[None, :, :]
+    beats: Booleans = np.all(one <= other, axis=2) & np.any(one < other, axis=2)
     not_beaten = set(names[~beats.any(axis=0)])
     assert found("tags.front = '1'") == found("tags.rank = '1'") == on_front(study.answer)
     assert (

@@ -10,6 +10,7 @@ import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
+from planner.cli.output import WIDTH
 from planner.input.plan_input import read_plan
 from planner.timeline.run import TimelineAnswer
 from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
@@ -271,7 +272,7 @@ def test_the_terminal_shows_the_step_the_run_and_the_costliest_interruptions(
     assert any(line.split()[0] == "stragglers" for line in lines if line.strip())
     drawn, total = counts[18:90], int(counts[90:])
     assert sum(int(sign) for sign in drawn if sign != " ") == total == num_stops
-    assert max(len(line) for line in lines) <= cli.WIDTH
+    assert max(len(line) for line in lines) <= WIDTH
     assert out.isascii()
 
 
@@ -303,12 +304,12 @@ def test_the_replays_that_can_be_shown_are_those_of_the_answer() -> None:
 
 def test_processes_have_names_for_people(tmp_path: Path) -> None:
     named = {
-        event["pid"]: dict(event["args"])["name"]  # type: ignore[call-overload]
+        event["pid"]: event["args"]
         for event in entries(tmp_path, BLOOM, BLOOM_PLAN)
         if event["name"] == "process_name"
     }
     assert named == {
-        STAGES: "stages",
-        NETWORK: "network between replicas and stages",
-        RUN: "run (replication 0 of seed 0)",
+        STAGES: {"name": "stages"},
+        NETWORK: {"name": "network between replicas and stages"},
+        RUN: {"name": "run (replication 0 of seed 0)"},
     }

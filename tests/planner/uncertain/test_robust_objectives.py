@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
 
@@ -14,6 +15,7 @@ from objectives.pareto import front_rows
 from planner.notes.reasons import amount, why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.designs import designs_of
+from planner.recommended.recommendation import Design
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.views.front_view import show_designs
 from simulator.domain.job import Job, Objective
@@ -60,19 +62,22 @@ def test_tables_and_runs_hold_late_values_and_risks() -> None:
     assert np.isfinite(np.asarray(metrics["used_checkpoint_interval_s"], dtype=float)).all()
 
 
+def shown(designs: Sequence[Design], width: int) -> str:
+    """The designs as a console of so many columns has them."""
+    text = StringIO()
+    show_designs(Console(file=text, width=width), designs)
+    return text.getvalue()
+
+
 def test_designs_of_an_answer_hold_what_was_made_small_and_rows_show_it() -> None:
     job = robust_job()
     front = robust_front(job)
     designs = designs_of(job, front, np.arange(len(front)))
     assert tuple(designs[0].objective_values) == ROBUST
-    np.testing.assert_allclose(
-        [list(design.objective_values.values()) for design in designs],  # type: ignore[arg-type]
-        front.objectives(job),
-    )
+    held = np.array([list(design.objective_values.values()) for design in designs], dtype=np.float64)
+    np.testing.assert_allclose(held, front.objectives(job))
     for width, heading in ((200, "deadline risk"), (60, "P95 time")):
-        console = Console(file=StringIO(), width=width)
-        show_designs(console, designs)
-        text = console.file.getvalue()  # type: ignore[attr-defined]
+        text = shown(designs, width)
         assert heading in text
         assert f"${front.scores.cost_p95_usd[0] / 1e3:.2f} k" in text
 
@@ -98,9 +103,7 @@ def test_a_small_risk_is_never_told_as_none() -> None:
         assert amount(Objective.DEADLINE_RISK, risk) == told
     job = robust_job()
     front = robust_front(job)
-    console = Console(file=StringIO(), width=200)
-    show_designs(console, designs_of(job, front, np.arange(len(front))))
-    assert "< 0.1 %" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "< 0.1 %" in shown(designs_of(job, front, np.arange(len(front))), 200)
 
 
 def test_what_is_less_by_a_hair_is_no_tie() -> None:

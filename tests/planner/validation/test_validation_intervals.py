@@ -14,9 +14,7 @@ from benchmarks.unseen_sources import ratios_of_one_more
 from planner.cli.validate import ROWS_AT_ONCE
 from planner.measured.frameworks.families import software_family
 from planner.measured.reach import reach_of_row
-from planner.measured.runs import (
-    read_rows,
-)
+from planner.measured.runs import Comparison, read_rows
 from planner.validation.comparison import timed
 from planner.validation.interval import (
     NEW_SOURCE_RATIOS,
@@ -181,19 +179,19 @@ class TestIntervals:
         assert found.above == pytest.approx(NEW_SOURCE_RATIOS.above * width)
 
     @pytest.mark.parametrize(
-        "changes",
+        "beyond",
         [
-            {"precision": "fp4"},
-            {"lora_rank": "16"},
-            {"sequence_length": "2049"},
-            {"context_parallel": "2"},
-            {"tensor_parallel": "16"},
-            {"key_value_rank": "512"},
+            compared(1.0, 10.0, precision="fp4"),
+            compared(1.0, 10.0, lora_rank="16"),
+            compared(1.0, 10.0, sequence_length="2049"),
+            compared(1.0, 10.0, context_parallel="2"),
+            compared(1.0, 10.0, tensor_parallel="16"),
+            compared(1.0, 10.0, key_value_rank="512"),
         ],
-        ids=str,
+        ids=["4 bits", "adapters", "sequence", "context", "tensor", "latents"],
     )
-    def test_what_is_beyond_all_measured_steps_is_half_as_sure(self, changes: dict[str, str]) -> None:
-        found = interval_of(compared(1.0, 10.0, **changes), residuals_of("others", [1.1]))
+    def test_what_is_beyond_all_measured_steps_is_half_as_sure(self, beyond: Comparison) -> None:
+        found = interval_of(beyond, residuals_of("others", [1.1]))
         assert found.high_s == pytest.approx(10.0 * 1.1 ** (NEW_SOURCE_RATIOS.above * 2.0))
 
     def test_the_shipped_steps_reach_as_far_as_the_page_says(self) -> None:

@@ -14,11 +14,11 @@ PLAY = ("trace", "play", "astra")
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "NaN", "Infinity"])
 def test_what_is_not_finite_is_in_no_range(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is no finite number|is not in the range"):
-        FiniteRange(min=0.0, min_open=True).convert(text, None, None)
+        FiniteRange(min=0.0, min_open=True)(text)
 
 
 def test_a_number_of_the_range_is_itself() -> None:
-    assert FiniteRange(0.0, 2.5).convert("1.5", None, None) == 1.5
+    assert FiniteRange(0.0, 2.5)("1.5") == 1.5
 
 
 @pytest.mark.parametrize("option", ["--bandwidth", "--card-bandwidth"])
