@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from simulator.run.events import FOREVER_S, BackPressure, RunColumns, RunLedger
+from simulator.table import Floats
 
 TIMES = tuple(name for name in RunLedger.names() if name.endswith("_s"))
 
@@ -47,6 +48,12 @@ def columns(**changes: object) -> RunColumns:
         "restart_s": 390.0,
     }
     return cast(RunColumns, usual | changes)
+
+
+def wall_s(ledger: RunLedger) -> Floats:
+    """Returns how long runs take from start to end: all times of their accounts together."""
+    total: Floats = sum(getattr(ledger, name) for name in TIMES)
+    return total
 
 
 def columns_of(row: tuple[float, ...], work_s: float) -> RunColumns:

@@ -73,7 +73,9 @@ def test_long_runs_have_the_goodput_of_the_event_loop(minutes: float, within: fl
     assert np.abs(errors).max() < within
 
 
-def test_the_form_alone_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_closed_form_alone_is_wrong_where_waits_are_as_long_as_up_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(formulas, "LEAST_RHYTHM", np.inf)
     assert error_of_goodput(mtbf_s=HOUR) > 1.0
 

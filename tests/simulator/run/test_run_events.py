@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.run_reference import MONTE_CARLO, TIMES, WAIT, columns, columns_of
+from benchmarks.run_reference import MONTE_CARLO, WAIT, columns, columns_of, wall_s
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure
 from simulator.run.events import (
-    RunLedger,
     expected_goodput,
     expected_ledger,
     optimal_interval_s,
@@ -19,11 +18,6 @@ from simulator.run.events import (
 )
 from simulator.table import Floats
 from simulator.units import DAY, HOUR, MINUTE
-
-
-def wall_s(ledger: RunLedger) -> Floats:
-    total: Floats = sum(getattr(ledger, name) for name in TIMES)
-    return total
 
 
 class TestExpectation:

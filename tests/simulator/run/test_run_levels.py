@@ -13,22 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from benchmarks.run_reference import TIMES, columns
+from benchmarks.run_reference import TIMES, columns, wall_s
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
-from simulator.table import Floats
 from simulator.units import DAY
 
 NO_SAVES: dict[str, Any] = {"stall_s": 0.0, "commit_s": 0.0, "restart_s": 0.0}
 NODE_FAULTS = [0.0, 1.0, 0.0, 0.0]
 PLANNED = [0.0, 0.0, 0.0, 1.0]
-
-
-def wall_s(ledger: RunLedger | RunReplications) -> Floats:
-    total: Floats = sum(getattr(ledger, name) for name in TIMES)
-    return total
 
 
 def play(num_replications: int = 200, **changes: object) -> tuple[RunReplications, RunLedger]:

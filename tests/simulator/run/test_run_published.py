@@ -13,7 +13,7 @@ from simulator.units import DAY, MINUTE
 def goodput(**changes: object) -> float:
     """Goodput of 100 played runs that meet 200 failures each."""
     row = columns(**changes)
-    row["work_s"] = 200 * float(row["mtbf_s"])  # type: ignore[arg-type]
+    row["work_s"] = 200 * np.asarray(row["mtbf_s"])
     runs = simulate_runs(num_replications=100, seed=1, **row)
     return float(runs.productive_s.sum() / runs.wall_s.sum())
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from benchmarks.run_reference import (
     MONTE_CARLO,
     SKIP,
-    TIMES,
     WAIT,
     Interruption,
     columns,
     columns_of,
     play_kinds_slowly,
     play_slowly,
+    wall_s,
 )
 from simulator import threads
 from simulator.errors import InputError
@@ -37,13 +37,6 @@ from simulator.run.events import (
     expected_ledger,
     simulate_runs,
 )
-from simulator.table import Floats
-
-
-def wall_s(ledger: RunLedger | RunReplications) -> Floats:
-    total: Floats = sum(getattr(ledger, name) for name in TIMES)
-    return total
-
 
 RUNS: st.SearchStrategy[Any] = st.builds(
     lambda mtbf_s, work, interval, stall, commit, **rest: columns(
@@ -111,7 +104,7 @@ def interruptions(row: RunColumns, seed: int, num: int) -> list[Interruption]:
     survival = np.asarray(row["kind_fast_survival"])[kinds]
     return [
         Interruption(
-            up_s=float(row["mtbf_s"]) * unit_exponential(seed, 0, i),  # type: ignore[arg-type]
+            up_s=np.asarray(row["mtbf_s"]).item() * unit_exponential(seed, 0, i),
             is_planned=bool(kinds[i] == 3),
             is_fast_alive=bool(uniform(luck, SURVIVAL, i) < survival[i]),
         )
@@ -138,7 +131,7 @@ class TestReplications:
     def test_the_kernel_plays_what_a_plain_loop_plays(self, row: RunColumns, seed: int) -> None:
         assume_work_ends_between_saves(row)
         runs = simulate_runs(num_replications=1, seed=seed, **row)
-        mtbf_s = float(row["mtbf_s"])  # type: ignore[arg-type]
+        mtbf_s = np.asarray(row["mtbf_s"]).item()
         up_times_s = [mtbf_s * unit_exponential(seed, 0, index) for index in range(2000)]
         if not runs.num_failures[0, 0] < len(up_times_s):
             return

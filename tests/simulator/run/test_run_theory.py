@@ -15,12 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from benchmarks.run_reference import SKIP, TIMES, WAIT, columns
+from benchmarks.run_reference import SKIP, WAIT, columns, wall_s
 from simulator.errors import InputError
 from simulator.run.events import (
     BackPressure,
-    RunLedger,
-    RunReplications,
     expected_goodput,
     expected_ledger,
     optimal_interval_s,
@@ -29,15 +27,10 @@ from simulator.run.events import (
 from simulator.table import Floats
 
 
-def wall_s(ledger: RunLedger | RunReplications) -> Floats:
-    total: Floats = sum(getattr(ledger, name) for name in TIMES)
-    return total
-
-
 def goodput(num_failures: float, num_replications: int = 100, **changes: object) -> tuple[float, float]:
     """Goodput of runs that meet about so many failures in all, and four of its standard errors."""
     row = columns(**changes)
-    row["work_s"] = num_failures / num_replications * float(row["mtbf_s"])  # type: ignore[arg-type]
+    row["work_s"] = num_failures / num_replications * np.asarray(row["mtbf_s"])
     runs = simulate_runs(num_replications=num_replications, seed=11, **row)
     shares = runs.productive_s[0] / runs.wall_s[0]
     # Ratio of means: long walls count for more than short ones.
