@@ -36,6 +36,12 @@ def rented(
     )
 
 
+def with_fabric_rate(bytes_per_s: float) -> Offer:
+    """Returns an offer of rented H100 whose nodes have so fast a fabric."""
+    offer = rented()
+    return changed(offer, node=changed(offer.node, network_bytes_per_s=bytes_per_s))
+
+
 def training(
     model: str | ModelShape = "llama-3.1-8b",
     *,
@@ -140,9 +146,9 @@ def gpt(
     )
 
 
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    """Returns the memory of a plan."""
-    table = table_of(plan)
+def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
+    """Returns the memory of plans."""
+    table = table_of(*plans)
     return peak_memory(workload, table, split_layers(workload.model, table))
 
 
@@ -151,9 +157,9 @@ def rank_of(workload: Workload, plan: Plan, accelerator: str = H100) -> Rank:
     return Rank.of(job_of(workload, rented(accelerator)), table_of(plan))
 
 
-def step_of(workload: Workload, plan: Plan) -> StepTable:
-    """Returns the step of a plan."""
-    rank = rank_of(workload, plan)
+def step_of(workload: Workload, *plans: Plan) -> StepTable:
+    """Returns the step of plans."""
+    rank = Rank.of(job_of(workload), table_of(*plans))
     return simulate_step(rank, split_layers(workload.model, rank.plans))
 
 

@@ -141,7 +141,7 @@ class TestRecordedTables:
             ("further-jobs", "regret", 1, WORSE_IN_THE_REPORT),
         ],
     )
-    def test_no_other_figure_got_worse_either(
+    def test_no_figure_beside_the_error_got_worse(
         self, tables: list[Sheet], name: str, column: str, sign: int, slack: float
     ) -> None:
         (found,) = [sheet for sheet in tables if sheet.name == name]

@@ -22,9 +22,7 @@ from simulator.deep.traces.chakra import ChakraNode, CommType, NodeType
 from simulator.deep.traces.chakra_files import read_chakra, write_chakra
 from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.traces.trace import OperatorTrace
-from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
-from tests.simulator.deep.traces import write_small
 
 NUM_MUTATIONS = 300
 NODES = (
@@ -53,11 +51,6 @@ NODES = (
     ),
 )
 SUFFIXES = (".et", ".json")
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> OperatorTrace:
-    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
 
 
 def text_of(tmp_path: Path) -> tuple[Path, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,20 +13,14 @@ from simulator.deep.traced_steps.extrapolate import Extrapolation, extrapolate
 from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder, stage_order
 from simulator.deep.traces.trace import Category, OperatorTrace, Phase
 from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
-from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
 from simulator.units import MIB
-from tests.simulator.deep.traces import even, measured, write_small
+from tests.simulator.deep.traces import even, measured
 
 BANDWIDTH = 1e6
 """So slow that the 1,632 bytes of the small trace's gradients take milliseconds."""
 FORWARD, BACKWARD, OPTIMIZER = 3.15e-3, 5.15e-3, 0.5e-3
 PARAMETER_BYTES = 1632.0
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> OperatorTrace:
-    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
 
 
 def makespan_s(made: Extrapolation) -> float:

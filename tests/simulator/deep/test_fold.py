@@ -104,7 +104,9 @@ class TestExactness:
         ],
     )
     @pytest.mark.parametrize("name", NETWORKS)
-    def test_so_it_is_with_other_algorithms(self, name: str, algorithm: Algorithm, division: str) -> None:
+    def test_steps_of_other_algorithms_are_as_the_whole_ones(
+        self, name: str, algorithm: Algorithm, division: str
+    ) -> None:
         self.compare(network(name, DIVISIONS[division].num_gpus), DIVISIONS[division], algorithm)
 
     def compare(self, topology: Topology, parallelism: Parallelism, algorithm: Algorithm) -> None:

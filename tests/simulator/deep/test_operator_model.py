@@ -23,9 +23,8 @@ from simulator.deep.traced_steps.operator_model import (
 )
 from simulator.deep.traces.trace import Category, OperatorTrace, Phase
 from simulator.deep.traces.trace_build import OperatorRecord, TensorRecord, build_trace
-from simulator.deep.traces.triosim_files import read_triosim
 from simulator.errors import InputError
-from tests.simulator.deep.traces import measured, write_small
+from tests.simulator.deep.traces import measured
 
 KERNELS = Path(__file__).parents[2] / "data" / "measured_kernels.csv"
 SYSTEMS = ("a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm")
@@ -207,10 +206,6 @@ class TestOtherAccelerator:
 
 
 class TestTraces:
-    @pytest.fixture
-    def small(self, tmp_path: Path) -> OperatorTrace:
-        return read_triosim(write_small(tmp_path / "small"), batch_size=16)
-
     def test_operations_are_counted_from_shapes(self, small: OperatorTrace) -> None:
         # Weights of 8 x 16 and 16 x 16: each of 128 and 256 outputs is made of 16 inputs. Backward is twice that.
         assert small.num_flop[[0, 2]].tolist() == [2 * 128 * 16, 2 * 256 * 16]

@@ -20,11 +20,6 @@ from tests.simulator.deep.traces import OPERATORS, TENSORS, measured, write_as_t
 NUM_MUTATIONS = 300
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> OperatorTrace:
-    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
-
-
 def named(trace: OperatorTrace, category: Category) -> set[str]:
     return {trace.tensors.names[row] for row in np.flatnonzero(trace.tensors.is_a(category))}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,18 +12,11 @@ from simulator.deep.playing.waits import Waits, waits
 from simulator.deep.traced_steps.extrapolate import extrapolate
 from simulator.deep.traces.parallelism import GradientSync, Parallelism, PipelineOrder
 from simulator.deep.traces.trace import OperatorTrace
-from simulator.deep.traces.triosim_files import read_triosim
-from tests.simulator.deep.traces import write_small
 
 BANDWIDTH = 1e6
 SUMMED = 1.5 * 1632 / BANDWIDTH
 STEP = 8.3e-3
 """Forward and backward of the small trace."""
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> OperatorTrace:
-    return read_triosim(write_small(tmp_path / "small"), batch_size=16)
 
 
 def waited(

@@ -28,20 +28,13 @@ from simulator.table import Floats
 from simulator.traffic.context_exchange import context_exchange_s
 from simulator.traffic.latent_exchange import latent_bytes
 from simulator.traffic.layer_collectives import CORE_SHARE, exposed_s
-from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training, with_fabric_rate
 
 WITHOUT_SEQUENCE_PARALLEL = {"has_sequence_parallel": False}
 
 
 def rank_of(plan: Plan, workload: Workload | None = None, offer: Offer | None = None) -> Rank:
     return Rank.of(job_of(workload or training(), *([offer] if offer else [])), table_of(plan))
-
-
-def with_fabric_rate(bytes_per_s: float) -> Offer:
-    offer = rented()
-    return offer.model_copy(
-        update={"node": offer.node.model_copy(update={"network_bytes_per_s": bytes_per_s})}
-    )
 
 
 def total_comm_s(times: PartTimes) -> Floats:

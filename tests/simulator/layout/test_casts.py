@@ -13,7 +13,6 @@ from simulator.accuracy.step_error import step_error
 from simulator.domain.hardware import Precision
 from simulator.domain.lora import ATTENTION_PRODUCTS, Lora
 from simulator.domain.model import CastRecipe
-from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
 from simulator.layers.adapter_costs import adapters_s
 from simulator.layers.attention_costs import attention_core_s
@@ -21,7 +20,6 @@ from simulator.layers.layer_costs import dense_layer, feed_forward_operators
 from simulator.layers.model_ends import output_layer
 from simulator.layers.weight_gradients import output_layer_weight_gradients_s
 from simulator.layout.casts import cast_ratio, gathered_bytes, gathered_cast_shares, num_cast_kernels
-from simulator.layout.chunks import split_layers
 from simulator.machine.compute import kernel_constants, kernels_of
 from simulator.machine.network import all_gather_s, all_reduce_s
 from simulator.machine.products import (
@@ -33,11 +31,20 @@ from simulator.machine.products import (
     Batch,
 )
 from simulator.machine.rank import Rank
-from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.simulate import simulate
 from simulator.table import Floats
 from simulator.traffic.layer_collectives import layer_s
-from tests.simulator.builders import A100, H100, changed, job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import (
+    A100,
+    H100,
+    changed,
+    job_of,
+    memory_of,
+    plan_of,
+    rented,
+    table_of,
+    training,
+)
 
 LARGE = training("llama-3.1-405b", sequence_length=8192)
 RECIPES: tuple[CastRecipe, ...] = ("tensorwise", "delayed", "blockwise", "mxfp8")
@@ -45,11 +52,6 @@ RECIPES: tuple[CastRecipe, ...] = ("tensorwise", "delayed", "blockwise", "mxfp8"
 
 def scaled(recipe: CastRecipe, *, keeps_cast_weights: bool = False) -> Workload:
     return LARGE.model_copy(update={"fp8_recipe": recipe, "keeps_cast_weights": keeps_cast_weights})
-
-
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(workload, table, split_layers(workload.model, table))
 
 
 def forward_s(workload: Workload, precision: Precision, accelerator: str) -> float:

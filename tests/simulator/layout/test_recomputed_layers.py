@@ -12,11 +12,8 @@ from constraints.step_bound import bound_step
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.errors import InputError
-from simulator.layout.chunks import split_layers
-from simulator.machine.rank import Rank
-from simulator.memory.peak import MemoryTable, memory_by_stage, peak_memory
-from simulator.step.step import StepTable, simulate_step
-from tests.simulator.builders import changed, gpt, job_of, plan_of, table_of, training
+from simulator.memory.peak import memory_by_stage
+from tests.simulator.builders import changed, gpt, job_of, memory_of, plan_of, step_of, table_of, training
 
 DENSE = training(
     gpt(num_layers=16, hidden_size=4096, num_heads=32, vocabulary_size=1024), global_batch_size=64
@@ -24,16 +21,6 @@ DENSE = training(
 EXPERTS = training("deepseek-v3", global_batch_size=256)
 """61 layers, of which the first three have no experts."""
 REPLICAS = plan_of(data=8)
-
-
-def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
-    table = table_of(*plans)
-    return peak_memory(workload, table, split_layers(workload.model, table))
-
-
-def step_of(workload: Workload, *plans: Plan) -> StepTable:
-    table = table_of(*plans)
-    return simulate_step(Rank.of(job_of(workload), table), split_layers(workload.model, table))
 
 
 def recomputing(num_layers: int | None, plan: Plan = REPLICAS) -> Plan:

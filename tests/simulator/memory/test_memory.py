@@ -21,12 +21,7 @@ from simulator.memory.peak import (
     peak_memory,
 )
 from simulator.pipeline.schedule import pipeline_timeline, play_pipelines
-from tests.simulator.builders import changed, gpt, plan_of, table_of, training
-
-
-def memory_of(workload: Workload, *plans: Plan) -> MemoryTable:
-    table = table_of(*plans)
-    return peak_memory(workload, table, split_layers(workload.model, table))
+from tests.simulator.builders import changed, gpt, memory_of, plan_of, table_of, training
 
 
 def bytes_by_stage(workload: Workload, plan: Plan) -> list[float]:

@@ -11,9 +11,9 @@ from simulator.domain.model import ModelShape
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
-from simulator.memory.peak import MemoryTable, memory_of_stage, peak_memory
+from simulator.memory.peak import MemoryTable, memory_of_stage
 from simulator.units import GIB
-from tests.simulator.builders import gpt, plan_of, table_of, training
+from tests.simulator.builders import gpt, memory_of, plan_of, table_of, training
 
 LAYERS_OF_SIMUMAX = 12
 
@@ -24,11 +24,6 @@ def memory_by_stage(workload: Workload, plan: Plan) -> list[MemoryTable]:
     return [
         memory_of_stage(workload, table, chunks, np.array([stage])) for stage in range(plan.pipeline_parallel)
     ]
-
-
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(workload, table, split_layers(workload.model, table))
 
 
 class TestSimuMax:

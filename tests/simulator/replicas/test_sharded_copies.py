@@ -13,11 +13,9 @@ from simulator.domain.lora import Lora, adapter_parameters
 from simulator.domain.model import ModelShape, ShardedCopies
 from simulator.domain.plan import Plan
 from simulator.domain.workload import Workload
-from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.step.parts import Part
-from simulator.step.step import StepTable, simulate_step
-from tests.simulator.builders import gpt, job_of, plan_of, table_of, training
+from tests.simulator.builders import gpt, job_of, plan_of, step_of, table_of, training
 
 MODEL = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
 EXPERTS = MixtureOfExperts(num_experts=8, experts_per_token=2, expert_ffn_hidden_size=4096)
@@ -27,11 +25,6 @@ MIXTURE = MODEL.model_copy(update={"experts": EXPERTS})
 def workload_of(copies: ShardedCopies, model: ModelShape = MODEL, **choices: object) -> Workload:
     update = {"sharded_copies": copies, **choices}
     return training(model, global_batch_size=64).model_copy(update=update)
-
-
-def step_of(workload: Workload, plan: Plan) -> StepTable:
-    rank = Rank.of(job_of(workload), table_of(plan))
-    return simulate_step(rank, split_layers(workload.model, rank.plans))
 
 
 def longer_s(plan: Plan, model: ModelShape = MODEL, **choices: object) -> float:

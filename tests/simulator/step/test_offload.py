@@ -14,10 +14,9 @@ from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.rank import Rank
-from simulator.memory.peak import MemoryTable, peak_memory
 from simulator.step.offload import host_update_s, offloaded_bytes_per_node
 from simulator.step.step import StepTable, simulate_step
-from tests.simulator.builders import gpt, job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import gpt, job_of, memory_of, plan_of, rented, table_of, training
 
 MODEL = gpt(num_layers=16, hidden_size=4096, num_heads=32, vocabulary_size=1024)
 FRACTIONS = st.sampled_from([0.0, 0.25, 0.5, 1.0])
@@ -27,11 +26,6 @@ def offloading(activations: float = 0.0, optimizer: float = 0.0) -> Workload:
     return training(MODEL, global_batch_size=64).model_copy(
         update={"activation_offload_fraction": activations, "optimizer_offload_fraction": optimizer}
     )
-
-
-def memory_of(workload: Workload, plan: Plan) -> MemoryTable:
-    table = table_of(plan)
-    return peak_memory(workload, table, split_layers(workload.model, table))
 
 
 def step_of(job: Job, plan: Plan) -> StepTable:

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from simulator import catalog
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.offer import Offer
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import can_split_layers, split_layers
@@ -20,7 +19,15 @@ from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaGroup, tied_gradient_s
 from simulator.step.step import NUM_OPTIMIZER_KERNELS, StepTable, simulate_step
 from simulator.traffic.stage_sends import send_s
-from tests.simulator.builders import changed, gpt, job_of, plan_of, rented, table_of, training
+from tests.simulator.builders import (
+    changed,
+    gpt,
+    job_of,
+    plan_of,
+    table_of,
+    training,
+    with_fabric_rate,
+)
 
 PARTS = tuple(name for name in StepTable.names() if name != "step_time_s")
 EVEN = training(
@@ -34,13 +41,6 @@ EVEN = training(
 def steps_of(job: Job, *plans: Plan) -> StepTable:
     table = table_of(*plans)
     return simulate_step(Rank.of(job, table), split_layers(job.workload.model, table))
-
-
-def with_fabric_rate(bytes_per_s: float) -> Offer:
-    offer = rented()
-    return offer.model_copy(
-        update={"node": offer.node.model_copy(update={"network_bytes_per_s": bytes_per_s})}
-    )
 
 
 def untied(workload: Workload) -> Workload:
