@@ -80,7 +80,7 @@ def test_the_answer_as_json_reads_back(capsys: pytest.CaptureFixture[str]) -> No
     assert LayerCut.model_validate(answer).model_dump(mode="json") == answer
 
 
-def test_where_nothing_fits_the_memory_there_is_no_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_fits_the_memory_there_is_no_cut() -> None:
     plan = {"tp": 1, "pp": 2, "dp": 8, "zero_stage": 0}
     job = job_with(workload={"model": "llama-3.1-70b"})
     found = cut_layers(job, plan)

@@ -178,7 +178,7 @@ os._exit(0)
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_keys_tell_designs_apart_and_ignore_the_table_they_are_in(plans: PlanTable) -> None:
+def test_keys_tell_designs_apart_and_ignore_the_table_they_are_in() -> None:
     designs = pruned_space(small_job()).designs()
     keys = plan_keys(designs)
     assert len(np.unique(keys)) == len(designs)

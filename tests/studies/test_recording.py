@@ -71,7 +71,7 @@ def test_table_and_runs_hold_every_design_once(
 
 
 def test_designs_that_are_sent_later_keep_their_rank_among_all(
-    job: Job, designs: Evaluation, tmp_path: Path, uri: str
+    job: Job, designs: Evaluation, uri: str
 ) -> None:
     archive = Archive(job)
     with StudyTracker.open(experiment="capplan", run_name="rest", tracking_uri=uri) as tracker:

@@ -241,11 +241,6 @@ def test_a_job_that_was_changed_into_nonsense_is_refused(
         answer_to(job.model_copy(update=change))
 
 
-def test_a_path_in_the_place_of_a_job_is_refused() -> None:
-    with pytest.raises(InputError, match=r"job = 'job.yaml': must be a Job, such as load_job returns"):
-        recommend("job.yaml", tracking=False)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("seed", [-1, 2**32, "x", True])
 def test_a_seed_that_is_no_seed_is_refused(job: Job, seed: object) -> None:
     with pytest.raises(InputError, match=r"seed = .*must be a whole number from 0 to 4294967295"):

@@ -260,5 +260,7 @@ class TestImplausibleFigures:
             ),
         ],
     )
-    def test_so_have_owners_and_cases(self, fields: dict[str, object], message: str) -> None:
+    def test_owners_and_cases_have_prices_that_somebody_might_pay(
+        self, fields: dict[str, object], message: str
+    ) -> None:
         refused(message, **fields)

@@ -162,7 +162,7 @@ def test_a_field_is_told_as_unused_where_changing_it_changes_nothing(name: str) 
 
 
 @pytest.mark.parametrize("name", WITH_PARTS)
-def test_so_is_a_field_of_a_part_that_is_there(name: str) -> None:
+def test_a_field_of_a_part_is_told_as_unused_where_changing_it_changes_nothing(name: str) -> None:
     job, plans = WITH_PARTS[name], plans_of(WITH_PARTS[name])
     before = told(job, plans)
     for part, fields in PARTS.items():

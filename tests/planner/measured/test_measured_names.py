@@ -404,5 +404,5 @@ class TestOtherNetworks:
             "StarCoder2",
         ],
     )
-    def test_decoders_of_like_names_are_not(self, model: str) -> None:
+    def test_decoders_whose_names_are_like_those_of_other_networks_are_taken(self, model: str) -> None:
         refuse_unlike_a_decoder(model)

@@ -745,7 +745,7 @@ class TestNumbers:
         assert row["global_batch_size"] == sequences
         assert f"global_batch = '{written}': taken as {sequences}" in row["remarks"]
 
-    def test_micro_batches_of_tokens_are_too(self, tmp_path: Path) -> None:
+    def test_micro_batches_of_tokens_are_counted_in_sequences_and_told(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, seq_len=4096, micro_batch="8192 tokens", tp=1, pp=1)
         assert (row["micro_batch_size"], row["remarks"]) == ("2", "micro_batch = '8192 tokens': taken as 2")
 
@@ -1041,5 +1041,7 @@ def test_what_is_simulated_in_another_way_is_told(
         {"notes": "BF16 Adam moments", "optimizer_bytes": 8},
     ],
 )
-def test_what_is_simulated_so_is_not(tmp_path: Path, changes: Mapping[str, object]) -> None:
+def test_nothing_is_told_of_what_is_simulated_as_it_was_run(
+    tmp_path: Path, changes: Mapping[str, object]
+) -> None:
     assert row_of(tmp_path, **changes)["remarks"] == ""

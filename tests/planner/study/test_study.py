@@ -114,7 +114,7 @@ def test_other_code_does_not_go_on_with_a_study(tmp_path: Path, monkeypatch: pyt
         resume_study(path)
 
 
-def test_a_study_under_other_limits_simulates_nothing_again(tmp_path: Path, whole: StudyAnswer) -> None:
+def test_a_study_under_other_limits_simulates_nothing_again(tmp_path: Path) -> None:
     job = job_of(algorithm="exhaustive", num_refinements=0, tensor_parallel=[1], pipeline_parallel=[1])
     first = made(tmp_path, job=job)
     assert any("search.max_evaluations" in note for note in first.answer.warnings)
