@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 
 class CapplanError(Exception):
@@ -46,6 +47,10 @@ class InputError(CapplanError):
         where = f"{source}: " if source else ""
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         super().__init__(f"{where}{count}\n{lines}")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[list[Problem], str]]:
+        """Pickles what the message is made of, so that the error comes out of another process as it went in."""
+        return type(self), (list(self.problems), self.source)
 
 
 class CatalogError(InputError):
