@@ -15,9 +15,10 @@ import sqlite3
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -80,7 +81,7 @@ _PASSWORDS = (
 @contextmanager
 def mlflow_at(uri: str) -> Iterator[None]:
     """Inside it MLflow is silent, and whatever fails is a TrackingError that names `uri` and the reason."""
-    with _settings(), _silence():
+    with _QUIET.shared():
         from alembic.util import CommandError
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -188,6 +189,11 @@ def make_file(uri: str) -> None:
     file = sqlite_file(uri)
     if file is None or file.exists():
         return
+    with _MAKING:
+        _make_new(file)
+
+
+def _make_new(file: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=".new-") as folder:
@@ -235,6 +241,45 @@ def _check_database(uri: str) -> None:
 
 
 # Silence and secrets
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with _settings(), _silence():
+        yield
+
+
+class _Quiet:
+    """Silence that all threads share: it begins with the first of them and ends with the last.
+
+    Environment, warnings and levels of loggers are those of the process: each thread that put back what it had found would
+    put back what another one had set.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._num_inside = 0
+        self._inside = ExitStack()
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Is quiet inside."""
+        with self._lock:
+            if self._num_inside == 0:
+                self._inside.enter_context(_quiet())
+            self._num_inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_inside -= 1
+                if self._num_inside == 0:
+                    self._inside.close()
+
+
+_QUIET = _Quiet()
+_MAKING = Lock()
+"""Alembic, which makes MLflow's tables, knows one database at a time in a process."""
 
 
 @contextmanager

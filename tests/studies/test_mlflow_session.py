@@ -8,8 +8,11 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
+from time import sleep
 from types import SimpleNamespace
 
 import pytest
@@ -87,6 +90,28 @@ def test_a_session_leaves_environment_and_loggers_as_they_were(monkeypatch: pyte
     with mlflow_at("sqlite://"), mlflow_at("http://host"):
         assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
         assert not logging.getLogger("mlflow").isEnabledFor(logging.ERROR)
+    assert dict(os.environ) == before
+    assert logging.getLogger("mlflow").level == level
+
+
+def test_sessions_of_two_threads_that_overlap_leave_all_as_it_was() -> None:
+    with mlflow_at("sqlite://"):
+        pass
+    before, level = dict(os.environ), logging.getLogger("mlflow").level
+    is_second_inside, is_first_outside = Event(), Event()
+
+    def second() -> None:
+        with mlflow_at("http://host"):
+            is_second_inside.set()
+            is_first_outside.wait(10)
+            assert not logging.getLogger("mlflow").isEnabledFor(logging.ERROR)
+
+    with ThreadPoolExecutor() as pool:
+        with mlflow_at("sqlite://"):
+            running = pool.submit(second)
+            is_second_inside.wait(10)
+        is_first_outside.set()
+        running.result()
     assert dict(os.environ) == before
     assert logging.getLogger("mlflow").level == level
 
@@ -190,6 +215,26 @@ def test_a_new_store_takes_its_name_when_it_is_complete(
     make(uri)
     make(uri)
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("mlflow.db", "complete")]
+
+
+def test_threads_make_their_stores_one_after_the_other(
+    tmp_path: Path, made_by: Callable[[Making], str]
+) -> None:
+    num_making, most_making = 0, 0
+
+    def making(draft: Path, file: Path) -> None:
+        nonlocal num_making, most_making
+        num_making += 1
+        most_making = max(most_making, num_making)
+        sleep(0.05)
+        draft.write_text("complete")
+        num_making -= 1
+
+    uri = made_by(making)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(make, [uri, uri]))
+    assert most_making == 1
+    assert (tmp_path / "mlflow.db").read_text() == "complete"
 
 
 def test_an_interrupt_leaves_no_broken_store(tmp_path: Path, made_by: Callable[[Making], str]) -> None:
