@@ -12,6 +12,8 @@ from simulator.units import DAY, KILO
 
 SMALLEST_SHOWN_FRACTION = 0.0005
 """Smaller parts are summed up as `other`."""
+_ROUNDING_FRACTION = 1e-9
+"""What is left of parts that are not there, by rounding."""
 
 _NO_POWER_CAP = 1.0
 _PART_WORDS = {
@@ -192,7 +194,8 @@ def _breakdown(
     ordered = sorted(parts.items(), key=lambda part: -part[1])
     least = SMALLEST_SHOWN_FRACTION * whole
     shown = [(part_words(name, plans), value) for name, value in ordered if value >= least and value > 0]
-    if rest := sum(value for _, value in ordered if 0 < value < least):
+    rest = sum(value for _, value in ordered if 0 < value < least)
+    if rest > _ROUNDING_FRACTION * whole:
         shown.append(("other", rest))
     return Breakdown(title=title, parts=tuple((name, unit(value), value / whole) for name, value in shown))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from planner.recommended.design_words import breakdowns
 from planner.recommended.recommendation import Recommendation, Relaxation
 from planner.text import human
 from planner.views.front_view import show_designs
@@ -90,6 +91,13 @@ def test_parts_that_are_nothing_are_left_out_and_tiny_ones_are_summed_up() -> No
     text = text_of(recommended())
     assert "expert" not in text
     assert lines_with(text, "other")[0].startswith("other 0.0 GiB 0.0 %")
+
+
+def test_what_rounding_leaves_is_no_part() -> None:
+    parts = {"compute_s": 6.2, "optimizer_s": 0.05, "pipeline_bubble_s": 8.9e-16}
+    best = design().model_copy(update={"step_seconds": parts})
+    step = next(found for found in breakdowns(best) if found.title.startswith("one step"))
+    assert [name for name, *_ in step.parts] == ["compute", "optimizer"]
 
 
 def test_a_power_cap_is_shown_only_where_there_is_one() -> None:
