@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -13,8 +15,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _INDENT = 2
+_GAP = 2
+"""Spaces between columns."""
 BAR_LENGTH = 30
-"""Characters of a part that is everything."""
+"""Characters of a part that is everything, on lines that are long enough."""
+_FULL_WIDTH = 100
+"""Characters of a line on which bars have their full length."""
+_BAR_SIGNS = frozenset(" █│#|")
 
 
 def headline(console: Console, text: str, *, is_good: bool) -> None:
@@ -48,14 +55,41 @@ def plain_table(*, gap: int = 2, shows_headings: bool = True) -> Table:
 
 
 def grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
-    """Writes rows of cells under each other, without a heading."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+    """Writes rows of cells under each other, without a heading; words and bars stay whole where there is room for them."""
+    cells = list(rows)
+    columns = list(zip_longest(*cells, fillvalue=""))
+    room = console.width - _INDENT - _GAP * (len(columns) - 1)
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    for width in _column_widths(columns, room):
+        table.add_column(width=width, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
     console.print(Padding(table, (0, 0, 0, _INDENT)))
+
+
+def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Returns widths that `room` holds: the widest column gives way first, and none below its longest word."""
+    widths = [max(map(cell_len, column)) for column in columns]
+    words = [max(map(_longest_word, column)) for column in columns]
+    while sum(widths) > room:
+        loose = [index for index, width in enumerate(widths) if width > words[index]]
+        if not loose:
+            break
+        widths[max(loose, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _longest_word(cell: str) -> int:
+    is_bar = _BAR_SIGNS.issuperset(cell)
+    return cell_len(cell) if is_bar else max(map(cell_len, cell.split()), default=0)
 
 
 def bar(console: Console, fraction: float) -> str:
     """Returns a bar; plain signs where the output cannot carry blocks."""
     sign = "█" if console.encoding.lower().startswith("utf") else "#"
-    return sign * max(1, round(BAR_LENGTH * fraction))
+    return sign * max(1, round(bar_length(console, BAR_LENGTH) * fraction))
+
+
+def bar_length(console: Console, full: int) -> int:
+    """Returns how long a bar is on lines that may be short, which is `full` long on lines of `_FULL_WIDTH`."""
+    return min(full, full * console.width // _FULL_WIDTH)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from planner.text import human
-from planner.text.text_blocks import grid, sentences, title
+from planner.text.text_blocks import bar_length, grid, sentences, title
 from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing
 from planner.uncertain.uncertain_inputs import UncertainInput
 from simulator.units import GIGA
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 5
 """Inputs that are shown for each result; the JSON has all of them."""
 HALF_LENGTH = 10
-"""Characters of the longer half of the longest bar."""
+"""Characters of the longer half of the longest bar, on lines that are long enough."""
 
 _RESULTS: dict[str, tuple[str, Callable[[float], str]]] = {
     "time_to_train_days": ("time to train", human.days),
@@ -112,5 +112,6 @@ def _bar(result: ResultSensitivity, swing: Swing, reach: float, console: Console
     ratios = [1.0 + reach if value is None else value / result.mid for value in (swing.at_low, swing.at_high)]
     falls = max(0.0, 1.0 - min(ratios)) / reach
     rises = max(0.0, max(ratios) - 1.0) / reach
-    left, right = (block * round(HALF_LENGTH * min(1.0, part)) for part in (falls, rises))
-    return f"{left:>{HALF_LENGTH}}{axis}{right}"
+    half = bar_length(console, HALF_LENGTH)
+    left, right = (block * round(half * min(1.0, part)) for part in (falls, rises))
+    return f"{left:>{half}}{axis}{right}"
