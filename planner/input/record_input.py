@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import PrivateAttr, ValidationError
 
 from planner.input.arguments import path_given
 from planner.input.plain import plain_copy
@@ -28,7 +28,27 @@ _KINDS = {
 _Described = TypeVar("_Described", bound=Record)
 
 
-def read_record(kind: type[_Described], path: str | Path, *, least: str) -> _Described:
+class Filed(Record):
+    """A value with paths of other files, which start where its own file is, however it was called."""
+
+    _folder: Path = PrivateAttr(default_factory=Path)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the file that it was read from; without a file the current one."""
+        return self._folder
+
+    def read_in(self, folder: Path) -> Self:
+        """Returns the same as read from a file of this folder."""
+        twin = self.model_copy()
+        twin._folder = folder  # noqa: SLF001 (its own)
+        return twin
+
+
+_Filed = TypeVar("_Filed", bound=Filed)
+
+
+def read_record(kind: type[_Filed], path: str | Path, *, least: str) -> _Filed:
     """Returns the value in a YAML, JSON or TOML file; one without a name is named after the file.
 
     Args:
@@ -41,7 +61,7 @@ def read_record(kind: type[_Described], path: str | Path, *, least: str) -> _Des
     """
     file = path_given(path)
     named = {"name": name_of(file), **read_mapping(file, least=least)}
-    return parse_record(kind, named, source=str(file))
+    return parse_record(kind, named, source=str(file)).read_in(file.parent)
 
 
 def read_mapping(path: str | Path, *, least: str) -> Mapping[str, object]:

@@ -49,7 +49,7 @@ def plan_purchase(
     Args:
         fleet: jobs and offers; `load_fleet` reads them from a file.
         seed: of the searches for designs; the same fleet, version, seed and effort give the same plan.
-        folder: where paths of job files start; left out: the current folder.
+        folder: where the paths of the fleet start; left out: the folder of its file, else the current one.
         effort: deterministic seconds of the solver for the plan.
 
     Raises:
@@ -57,7 +57,7 @@ def plan_purchase(
     """
     check_kind(fleet, "fleet", Fleet, "must be a Fleet, such as load_fleet returns")
     check_seed(seed)
-    below = Path() if folder is None else path_given(folder, "folder", "a folder")
+    below = fleet.folder if folder is None else path_given(folder, "folder", "a folder")
     question = _Question(fleet=fleet, seed=seed, folder=below)
     problem = question.pooled.problem
     solution = cheapest(problem, effort=effort)

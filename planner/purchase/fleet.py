@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from planner.input.record_input import read_record
+from planner.input.record_input import Filed, read_record
 from simulator.domain.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_PER_GPU_HOUR
 from simulator.record import Record
 
@@ -120,7 +120,7 @@ class FleetLimits(Record):
     """Facility power of what is bought, running or idle."""
 
 
-class Fleet(Record):
+class Fleet(Filed):
     """Several training runs, and what can be bought, reserved and rented for them."""
 
     name: str = Field(default="fleet", min_length=1, max_length=100)

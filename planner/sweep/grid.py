@@ -21,7 +21,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from constraints.evaluation import Evaluation, evaluate
 from constraints.layout import LAYOUT_RULES, layout_excess
 from planner.input.arguments import check_kind, path_given
-from planner.input.record_input import read_record
+from planner.input.record_input import Filed, read_record
 from planner.job.file import load_job, parse_job
 from planner.one_design.plan_saves import without_interval
 from planner.sweep.fastest_layout import fastest_layout
@@ -30,7 +30,6 @@ from simulator.domain.limits import Limits
 from simulator.domain.offer import GpuRange
 from simulator.domain.plan import CheckpointScheme, PlanTable
 from simulator.errors import InputError, Problem
-from simulator.record import Record
 
 AUTO: Literal["auto"] = "auto"
 HOST_MEMORY = "host_memory"
@@ -39,7 +38,7 @@ MOST_POINTS = 100_000
 """Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
 
 
-class Sweep(Record):
+class Sweep(Filed):
     """A grid of designs around one job."""
 
     name: str = Field(default="sweep", min_length=1, max_length=100)
@@ -86,13 +85,13 @@ def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
 
     Args:
         sweep: the grid.
-        folder: where the path of a job file starts; left out: the current folder.
+        folder: where the paths of the sweep start; left out: the folder of its file, else the current one.
 
     Raises:
         InputError: the job, or a value of an axis, breaks rules; the grid is too large.
     """
     check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
-    below = Path() if folder is None else path_given(folder, "folder", "a folder")
+    below = sweep.folder if folder is None else path_given(folder, "folder", "a folder")
     if num_points(sweep) > MOST_POINTS:
         rule = f"must make at most {MOST_POINTS:,} points with num_gpus; take values out"
         raise InputError([Problem(path="axes", value=f"{num_points(sweep):,} points", rule=rule)])

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from planner.calibration.file import load_calibration
 from planner.deep.network_file import load_network
-from planner.input.record_input import LONGEST_NAME, name_of, parse_record, read_record
+from planner.input.record_input import LONGEST_NAME, Filed, name_of, parse_record, read_record
 from planner.job.file import load_job
 from planner.purchase.fleet import load_fleet
 from planner.sweep.grid import load_sweep
@@ -24,7 +24,7 @@ class Wheel(Record):
     note: str | None = None
 
 
-class Bicycle(Record):
+class Bicycle(Filed):
     name: str = Field(default="bicycle", min_length=1, max_length=LONGEST_NAME)
     wheels: tuple[Wheel, ...] = Field(min_length=2)
     """Wheels, front first."""

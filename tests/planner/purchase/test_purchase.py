@@ -515,8 +515,23 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert "In conflict\n  job_window: only" in capsys.readouterr().out
 
 
+def test_paths_of_a_fleet_start_at_its_file_from_whatever_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+site: us-iowa
+offers: [{accelerator: h100-sxm5-80gb, rent: {usd_per_gpu_hour: 2.5, max_nodes: 4}}]
+jobs: [{name: only, deadline_day: 90, job: jobs/only.yaml}]
+"""
+    (tmp_path / "fleet.yaml").write_text(text)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"^\.\./jobs/only\.yaml: .*\n.*No such file"):
+        plan_purchase(load_fleet("../fleet.yaml"))
+
+
 def test_the_example_is_proven_and_cheaper_than_rent_and_keeps_to_its_room() -> None:
-    plan = plan_purchase(load_fleet(EXAMPLE), folder=EXAMPLE.parent)
+    plan = plan_purchase(load_fleet(EXAMPLE))
     assert plan.status == "optimal"
     assert plan.cost_usd is not None
     assert plan.all_rent_usd is not None

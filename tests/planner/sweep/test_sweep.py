@@ -287,6 +287,20 @@ def test_an_axis_that_is_no_field_of_the_job_is_named() -> None:
         points_of(sweep_with(axes={"workload.modle": ["llama-3.1-8b"]}))
 
 
+def test_paths_of_a_sweep_start_at_its_file_from_whatever_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = sweep_with(num_gpus=[16], checkpoint_intervals_s=["auto"]).model_dump(mode="json")
+    (tmp_path / "job.json").write_text(json.dumps(sweep["job"]))
+    (tmp_path / "sweep.json").write_text(json.dumps({**sweep, "job": "job.json"}))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = load_sweep("../sweep.json")
+    assert [point.job.name for point in run_sweep(found)] == ["job"]
+    with pytest.raises(InputError, match=r"job\.json.*\n.*cannot be read"):
+        next(run_sweep(found, folder=Path()))
+
+
 @pytest.fixture
 def sweep_file(tmp_path: Path) -> Path:
     document = sweep_with(num_gpus=[16], checkpoint_intervals_s=["auto"]).model_dump(mode="json")
