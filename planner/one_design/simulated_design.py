@@ -82,6 +82,16 @@ class SimulatedDesign(Record):
     warnings: tuple[str, ...] = ()
     """What the reader should know about the plan or the data."""
 
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows an answer in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        return [
+            ("job", self.job),
+            ("is_feasible", self.is_feasible),
+            ("plan", self.plan),
+            ("design", self.design),
+            ("violations", self.violations),
+        ]
+
 
 def simulate_plan(
     job: Job, plan: Plan | Mapping[str, object], seed: int = 0, *, with_sensitivities: bool = True

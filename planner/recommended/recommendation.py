@@ -106,6 +106,18 @@ class Design(Record):
     power_ramp_w_per_s: float = 0.0
     """Fastest change of the facility's power."""
 
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows a design in a line or two; `model_dump()` has every field."""
+        return [
+            ("design_id", self.design_id),
+            ("accelerator", self.accelerator),
+            ("num_gpus", self.plan.num_gpus),
+            ("time_to_train_days", self.time_to_train_days),
+            ("cost_usd", self.cost_usd),
+            ("energy_kwh", self.energy_kwh),
+            ("carbon_kgco2e", self.carbon_kgco2e),
+        ]
+
 
 class Uncertainty(Record):
     """How far the recommended figures may be off."""
@@ -254,6 +266,16 @@ class Recommendation(Record):
     """Where the study is recorded; null when recording was turned off."""
     warnings: tuple[str, ...] = ()
     """What the reader should know about the job or the data."""
+
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows an answer in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        return [
+            ("job", self.job),
+            ("seed", self.seed),
+            ("status", self.status),
+            ("recommendation", self.recommendation),
+            ("num_front", len(self.front)),
+        ]
 
     @property
     def best(self) -> Design | None:
