@@ -38,20 +38,37 @@ __all__ = [
     "StudyError",
     "TrackingError",
     "calibrate",
+    "explain_plan",
+    "explain_space",
     "load_calibration",
+    "load_fleet",
     "load_job",
+    "load_sweep",
     "parse_job",
+    "plan_purchase",
+    "play_job_goodput",
     "recommend",
+    "resume_study",
+    "run_study_of",
+    "run_sweep",
     "simulate_plan",
+    "sweep_rows",
 ]
 
 if TYPE_CHECKING:
     from planner.answer.recommend import recommend
     from planner.calibration.calibrate import calibrate
     from planner.calibration.file import load_calibration
+    from planner.explain.answer import explain_plan, explain_space
+    from planner.goodput.job import play_job_goodput
     from planner.job.file import load_job, parse_job
     from planner.one_design.simulated_design import SimulatedDesign, simulate_plan
+    from planner.purchase.answer import plan_purchase
+    from planner.purchase.fleet import load_fleet
     from planner.recommended.recommendation import Design, Recommendation
+    from planner.study.durable import resume_study, run_study_of
+    from planner.sweep.grid import load_sweep, run_sweep
+    from planner.sweep.table import sweep_rows
     from simulator.domain.job import Job
     from simulator.errors import CapplanError, InputError, StudyError, TrackingError
 
@@ -65,11 +82,21 @@ _HOMES = {
     "StudyError": "simulator.errors",
     "TrackingError": "simulator.errors",
     "calibrate": "planner.calibration.calibrate",
+    "explain_plan": "planner.explain.answer",
+    "explain_space": "planner.explain.answer",
     "load_calibration": "planner.calibration.file",
+    "load_fleet": "planner.purchase.fleet",
     "load_job": "planner.job.file",
+    "load_sweep": "planner.sweep.grid",
     "parse_job": "planner.job.file",
+    "plan_purchase": "planner.purchase.answer",
+    "play_job_goodput": "planner.goodput.job",
     "recommend": "planner.answer.recommend",
+    "resume_study": "planner.study.durable",
+    "run_study_of": "planner.study.durable",
+    "run_sweep": "planner.sweep.grid",
     "simulate_plan": "planner.one_design.simulated_design",
+    "sweep_rows": "planner.sweep.table",
 }
 """Module of each public name."""
 

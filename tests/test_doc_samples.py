@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import planner
 from docs import getting_started
 from docs.generate import INTRODUCTION, job_file_reference
 from docs.job_rules import EXAMPLES, JOB, refusals, rules_section
@@ -120,3 +121,12 @@ class TestGettingStarted:
             "  front        3 designs",
             "  ...",
         ]
+
+
+class TestScripts:
+    def test_every_function_of_a_command_can_be_imported_from_the_front_door(self) -> None:
+        page = (Path(__file__).parents[1] / "docs" / "how-to" / "script.md").read_text(encoding="utf-8")
+        rows = [line.split("|")[2] for line in page.splitlines() if line.startswith("| `")]
+        called = {name for row in rows for name in re.findall(r"(\w+)\(", row)}
+        assert called >= {"recommend", "simulate_plan", "plan_purchase"}
+        assert called <= set(planner.__all__)

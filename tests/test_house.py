@@ -88,11 +88,21 @@ PUBLIC = {
     "StudyError",
     "TrackingError",
     "calibrate",
+    "explain_plan",
+    "explain_space",
     "load_calibration",
+    "load_fleet",
     "load_job",
+    "load_sweep",
     "parse_job",
+    "plan_purchase",
+    "play_job_goodput",
     "recommend",
+    "resume_study",
+    "run_study_of",
+    "run_sweep",
     "simulate_plan",
+    "sweep_rows",
 }
 """What programs may rely on; a change here is a change for users and belongs into CHANGELOG.md."""
 

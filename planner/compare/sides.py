@@ -49,12 +49,14 @@ class Side:
     """The designs that an answer chose among; none where the design was given."""
 
 
-def read_side(text: str, store: StudyStore, *, seed: int = 0, progress: Report = ignore) -> Side:
+def read_side(
+    text: str, store: StudyStore | None = None, *, seed: int = 0, progress: Report = ignore
+) -> Side:
     """Returns what a user names.
 
     Args:
         text: one of the forms at the head of this module.
-        store: where studies are looked for.
+        store: where studies are looked for; left out: `capplan-studies` in the current folder.
         seed: of the search for a job without a plan.
         progress: told how far that search is.
 
@@ -69,7 +71,7 @@ def read_side(text: str, store: StudyStore, *, seed: int = 0, progress: Report =
         return _answered(text, path / ANSWER_FILE)
     if path.suffix.lower() in FILE_SUFFIXES:
         return _of_file(text, path, seed, progress)
-    return _studied(text, store.find(text))
+    return _studied(text, (store or StudyStore()).find(text))
 
 
 def _of_file(text: str, path: Path, seed: int, progress: Report) -> Side:

@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from planner.input.arguments import path_given
 from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.file import Cells, read_cells
 from planner.measured.cells.told import CannotModelError, Told
@@ -70,13 +71,13 @@ class Unmodelled:
     """The row with each layout that it may have had, where only that is not told (`planner.measured.untold_layouts`)."""
 
 
-def read_measured(path: Path) -> list[Row | Unmodelled]:
+def read_measured(path: str | Path) -> list[Row | Unmodelled]:
     """Returns the rows of a file in its order, each ready to be simulated or with the reason why not.
 
     Raises:
         InputError: the file is no table of measured runs.
     """
-    rows = read_cells(path)
+    rows = read_cells(path_given(path))
     count = Counter(_id_of(cells) for cells in rows)
     return [_translated(cells, is_shared=count[_id_of(cells)] > 1) for cells in rows]
 
