@@ -7,6 +7,7 @@ The file grows under a temporary name and takes its own name only when it is com
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
@@ -66,6 +67,7 @@ class DesignLog:
         self._writing = Behind("design-log")
         self._num_designs = 0
         self._is_closed = False
+        self._is_broken = False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -102,7 +104,9 @@ class DesignLog:
             self._write_waiting()
 
     def close(self) -> None:
-        """Completes the file and gives it its name; a second call does nothing.
+        """Completes the file and gives it its name, or takes it away where some of it could not be written.
+
+        A second call does nothing.
 
         Raises:
             StudyError: the file cannot be written.
@@ -111,15 +115,34 @@ class DesignLog:
             return
         self._is_closed = True
         try:
+            self._settle()
+            if not self._is_broken:
+                self._complete()
+        finally:
+            if self._is_broken:
+                self._take_away()
+
+    def _settle(self) -> None:
+        try:
             self._write_waiting()
         finally:
             self._writing.close()
+
+    def _complete(self) -> None:
         try:
             if self._writer is not None:
                 self._writer.close()
             self._partial.replace(self.path)
         except OSError as error:
+            self._is_broken = True
             raise StudyError(f"{self._title} cannot be completed: {system_reason(error)}") from error
+
+    def _take_away(self) -> None:
+        with suppress(OSError, ValueError):  # ValueError: Arrow's own
+            if self._writer is not None:
+                self._writer.close()
+        with suppress(OSError):
+            self._partial.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -146,6 +169,7 @@ class DesignLog:
             if tables:
                 self._writer.write_table(pa.concat_tables(tables).combine_chunks())
         except OSError as error:
+            self._is_broken = True
             raise StudyError(f"{self._title} cannot be written: {system_reason(error)}") from error
 
 

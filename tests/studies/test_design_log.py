@@ -199,3 +199,27 @@ def test_a_full_disk_is_told_in_the_words_of_the_system(
     log.append(batch(0, 3))
     with pytest.raises(StudyError, match=r"^designs\.parquet cannot be written: No space left on device$"):
         log.close()
+
+
+@pytest.mark.parametrize("num_written", [0, 1])
+def test_what_a_full_disk_cut_off_gets_no_name_and_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_written: int
+) -> None:
+    write_table, left = pq.ParquetWriter.write_table, num_written
+
+    def until_full(self: pq.ParquetWriter, *arguments: object) -> None:
+        nonlocal left
+        left -= 1
+        if left == -1:  # once: space may be free again, but what was not written is still missing
+            raise OSError(28, "No space left on device")
+        write_table(self, *arguments)
+
+    def study() -> None:
+        with DesignLog(tmp_path / "designs.parquet") as log:
+            for first in range(0, 5 * MIN_ROW_GROUP_ROWS, MIN_ROW_GROUP_ROWS):
+                log.append(batch(first, MIN_ROW_GROUP_ROWS))
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", until_full)
+    with pytest.raises(StudyError, match="No space left on device"):
+        study()
+    assert list(tmp_path.iterdir()) == []
