@@ -2,7 +2,8 @@
 
 CapplanError                 everything capplan raises on purpose
 ├── InputError               a file, a field or an argument breaks a rule (exit code 2)
-│   └── CatalogError         a name is not in the catalogue
+│   ├── CatalogError         a name is not in the catalogue
+│   └── NoSpaceError         there is no space for a file (exit code 1)
 └── StudyError               a study cannot be stored or read back
     ├── OtherVersionError    another version of capplan wrote the study
     ├── TrackingError        the MLflow store cannot be used
@@ -11,10 +12,14 @@ CapplanError                 everything capplan raises on purpose
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What a system says of a disk, a quota or a file that is full."""
 
 
 class CapplanError(Exception):
@@ -57,6 +62,10 @@ class CatalogError(InputError):
     """A name is not in the catalogue; the message proposes the nearest ones."""
 
 
+class NoSpaceError(InputError):
+    """A file has no space where it was to be written; the message names it."""
+
+
 class StudyError(CapplanError):
     """A study cannot be stored or read back."""
 
@@ -76,6 +85,19 @@ class EngineError(StudyError):
 def system_reason(error: OSError) -> str:
     """Returns what the system says of an error, such as `No space left on device`, however a library words it."""
     return os.strerror(error.errno) if error.errno else str(error)
+
+
+def unwritten(path: str, file: object, error: OSError, source: str = "") -> InputError:
+    """Returns the error of a file that could not be written.
+
+    Args:
+        path: the option or argument that named it; empty where `source` says enough.
+        file: its name; empty likewise.
+        error: what the system said.
+        source: see `InputError`.
+    """
+    problem = Problem(path=path, value=str(file), rule=f"cannot be written: {system_reason(error)}")
+    return (NoSpaceError if error.errno in _NO_SPACE else InputError)([problem], source)
 
 
 def refusal(source: object, rule: str) -> InputError:

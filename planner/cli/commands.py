@@ -41,7 +41,7 @@ from planner.cli.timeline import timeline
 from planner.cli.trace.group import trace
 from planner.cli.ui import ui
 from planner.cli.validate import validate
-from simulator.errors import CapplanError, InputError
+from simulator.errors import CapplanError, InputError, NoSpaceError
 
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             error.show()
             return error.exit_code
         except InputError as error:
-            return _fail(str(error), BROKEN_INPUT)
+            return _fail(str(error), FAILED if isinstance(error, NoSpaceError) else BROKEN_INPUT)
         except (click.Abort, KeyboardInterrupt):
             return _interrupted(arguments)
         except (CapplanError, OSError) as error:

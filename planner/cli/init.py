@@ -170,25 +170,27 @@ def _check_place(file: Path, *, force: bool) -> None:
 
 
 def _write_job(file: Path, text: str, *, force: bool) -> None:
-    from planner.input.own_files import naming_unwritable
+    from planner.input.own_files import replacing
 
-    with naming_unwritable(file, "FILE"):
+    with replacing(file, "FILE") as draft:
+        draft.write_text(text, encoding="utf-8")
         try:
-            with file.open("w" if force else "x", encoding="utf-8") as stream:
-                stream.write(text)
+            file.touch(exist_ok=force)
         except FileExistsError:
             raise _problem(file, "exists: choose another name, or --force to replace it") from None
 
 
 def _write_schema(path: Path) -> Path | None:
     """Writes the schema; a file of that name that is no schema of ours stays."""
+    from planner.input.own_files import replacing
     from planner.schemas import JOB, schema_text
 
     if path.exists() and '"title": "capplan job file"' not in path.read_text(
         encoding="utf-8", errors="replace"
     ):
         return None
-    path.write_text(schema_text(JOB), encoding="utf-8")
+    with replacing(path, "FILE") as draft:
+        draft.write_text(schema_text(JOB), encoding="utf-8")
     return path
 
 

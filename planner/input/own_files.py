@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, unwritten
 
 
 def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], bool]) -> None:
@@ -30,8 +30,7 @@ def naming_unwritable(path: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        rule = f"cannot be written: {error.strerror or error}"
-        raise InputError([Problem(path=option, value=str(path), rule=rule)]) from error
+        raise unwritten(option, path, error) from error
 
 
 @contextmanager

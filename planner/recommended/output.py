@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from planner.input.own_files import replacing
 from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
@@ -78,20 +79,23 @@ def _check_free(folder: Path) -> None:
 def write_job(job: Job, folder: Path) -> Path:
     """Writes the job with every name resolved to its figures, so that the study can be repeated; returns the file."""
     path = folder / JOB_FILE
-    path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    with replacing(path, "output") as draft:
+        draft.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return path
 
 
 def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat) -> list[Path]:
     """Writes the answer and the front into a folder and returns the files."""
     answer_file = folder / ANSWER_FILE
-    answer_file.write_text(answer_json(answer), encoding="utf-8")
+    with replacing(answer_file, "output") as draft:
+        draft.write_text(answer_json(answer), encoding="utf-8")
     front_file = folder / f"{FRONT_FILE}.{front_format}"
     rows = [_front_row(design, answer) for design in answer.front]
-    if front_format == "csv":
-        write_csv(rows, front_file)
-    else:
-        _write_parquet(rows, front_file)
+    with replacing(front_file, "output") as draft:
+        if front_format == "csv":
+            write_csv(rows, draft)
+        else:
+            _write_parquet(rows, draft)
     return [answer_file, front_file]
 
 

@@ -11,7 +11,7 @@ from planner.report.build import DrawnReport
 from planner.report.data import FAMILY
 from planner.report.page import page
 from planner.report.plots import PictureFormat, save_picture
-from simulator.errors import InputError, Problem
+from simulator.errors import InputError, Problem, unwritten
 
 HEAD_CHARACTERS: Final = 2_000
 """Within so many characters every report says what it is."""
@@ -56,8 +56,7 @@ def write_pictures(
         for name, path in paths.items():
             save_picture(figures[name], drawn.cloud, path)
     except OSError as error:
-        rule = f"cannot be written to: {error.strerror or error}"
-        raise InputError([Problem(path="output", value=str(folder), rule=rule)]) from error
+        raise unwritten("output", folder, error) from error
     return list(paths.values())
 
 

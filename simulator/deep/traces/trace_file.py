@@ -13,8 +13,8 @@ from pydantic import Field, ValidationError
 
 from simulator.deep.traces.trace import Category, Lists, OperatorTrace, Phase
 from simulator.deep.traces.trace_build import MOST_PROBLEMS, OperatorRecord, TensorRecord, build_trace
-from simulator.deep.traces.trace_text import broken, problems_of, read_text
-from simulator.errors import InputError
+from simulator.deep.traces.trace_text import problems_of, read_text
+from simulator.errors import InputError, unwritten
 from simulator.record import Record
 
 MOST_SAMPLES = 10**9
@@ -82,7 +82,7 @@ def write_trace_file(trace: OperatorTrace, path: Path) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-        raise broken(path, "", "", f"cannot be written: {error.strerror or error}") from error
+        raise unwritten("", "", error, str(path)) from error
 
 
 def _one_a_line(rows: list[object]) -> str:

@@ -19,7 +19,7 @@ from planner.cli.terminal.output import WIDTH
 from planner.recommended.output import FrontFormat
 from planner.recommended.recommendation import Recommendation
 from simulator.catalog import Kind, names
-from simulator.errors import InputError, Problem, StudyError, TrackingError
+from simulator.errors import InputError, Problem, StudyError, TrackingError, unwritten
 from tests.planner.hand_made import infeasible, interrupted, recommended
 from tests.planner.imports import printed_without_heavy_imports
 
@@ -221,6 +221,8 @@ def test_broken_input_ends_with_two_and_one_message(
         (TrackingError("store x: refused"), 1),
         (StudyError("designs.parquet exists"), 1),
         (OSError(28, "No space left on device"), 1),
+        (unwritten("output", "page.html", OSError(28, "No space left on device")), 1),
+        (unwritten("output", "page.html", OSError(36, "File name too long")), 2),
         (KeyboardInterrupt(), 130),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -194,6 +195,26 @@ def test_without_a_terminal_nothing_is_taken_for_granted(
     assert cli.main(["init", str(tmp_path / "job.yaml"), "--model", "llama-3.1-8b"]) == 2
     assert "add --yes to take the default" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_full_disk_leaves_no_half_job_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_there: bool
+) -> None:
+    file = tmp_path / "job.yaml"
+    if is_there:
+        file.write_text("mine")
+
+    def full(self: Path, text: str, **_: object) -> int:
+        self.write_bytes(text[:5].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert cli.main(["init", str(file), "--yes", "--force"]) == 1
+    assert f"FILE = {file}: cannot be written: No space left on device" in capsys.readouterr().err
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [
+        ("job.yaml", "mine")
+    ] * is_there
 
 
 def test_a_file_is_replaced_by_force_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -340,7 +340,7 @@ def test_a_sweep_whose_file_cannot_be_written_is_shown_all_the_same(
 
     monkeypatch.setattr("planner.sweep.table.write_rows", full_disk)
     output = tmp_path / "rows.csv"
-    assert main(["sweep", str(sweep_file), "--output", str(output), "--json"]) == 2
+    assert main(["sweep", str(sweep_file), "--output", str(output), "--json"]) == 1
     shown = capsys.readouterr()
     assert len(json.loads(shown.out)["rows"]) > 0
     assert f"--output = {output}: cannot be written: No space left on device" in shown.err
