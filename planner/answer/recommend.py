@@ -18,6 +18,7 @@ from planner.explain.infeasible import explain
 from planner.input.arguments import check_choice, check_functions, check_text, path_given
 from planner.input.given import checked_job
 from planner.job.unused_search import search_notes
+from planner.notes.hardware_notes import hardware_notes
 from planner.notes.reasons import cautions, rejections, scope_text, why_chosen
 from planner.recommended.bests import bests_of
 from planner.recommended.choice import chosen_row
@@ -227,6 +228,7 @@ def _answer(
         what_if=cases,
         mlflow=None,
         warnings=(
+            *hardware_notes(job.offers),
             *cautions(job, front, uncertainty, best),
             *search_notes(job, result.algorithm, result.space.num_designs),
         ),

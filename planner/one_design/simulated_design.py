@@ -14,6 +14,7 @@ from planner.goodput.answer import MAX_EVENTS
 from planner.input.arguments import check_seed
 from planner.input.plan_input import plan_of
 from planner.job.unused_workload import narrowed_to
+from planner.notes.hardware_notes import hardware_notes
 from planner.notes.interleaving_note import interleaving_notes
 from planner.notes.interval_note import interval_note
 from planner.notes.memory_note import full_plan_notes
@@ -144,7 +145,7 @@ def _without_design(job: Job, seed: int, plan: Plan | None, broken: list[Violati
         violations=tuple(broken),
         spread=None,
         carbon_scope=scope_text(job),
-        warnings=_notes_on_choices(job, plan) if plan else (),
+        warnings=(*hardware_notes([job.offers[plan.offer]]), *_notes_on_choices(job, plan)) if plan else (),
     )
 
 

@@ -1,0 +1,75 @@
+"""Is hardware of one's own told whose figures are in another unit, and no other?"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from planner import parse_job, recommend, simulate_plan
+from planner.notes.hardware_notes import hardware_notes
+from simulator import catalog
+from simulator.catalog import Kind
+from simulator.domain.job import Job
+
+
+def job_with(accelerator: dict[str, float] | None = None, node: dict[str, float] | None = None) -> Job:
+    """A job on one accelerator of its own in a node of its own: an H100 and its node but for these figures."""
+    known = (
+        catalog.accelerator("h100-sxm5-80gb").model_dump(mode="json") | (accelerator or {}) | {"id": "own"}
+    )
+    server = catalog.node("dgx-h100").model_dump(mode="json") | (node or {}) | {"accelerator": "own"}
+    offer = {
+        "accelerator": known,
+        "node": server,
+        "fabric": "infiniband-ndr",
+        "num_gpus": 8,
+        "rent_usd_per_gpu_hour": 2.0,
+    }
+    workload = {"model": "llama-3.1-8b", "tokens": 1e9, "sequence_length": 8192, "global_batch_size": 64}
+    return parse_job({"workload": workload, "offers": [offer], "site": "us-iowa"})
+
+
+def test_no_accelerator_of_the_catalogue_is_told() -> None:
+    job = job_with()
+    for name in catalog.names(Kind.NODES):
+        node = catalog.node(name)
+        offer = job.offers[0].model_copy(
+            update={"node": node, "accelerator": catalog.accelerator(node.accelerator)}
+        )
+        assert hardware_notes([offer]) == ()
+
+
+@pytest.mark.parametrize(
+    ("figures", "note"),
+    [
+        (
+            {"memory_bytes": 80.0},
+            r"^memory_bytes of own, 80, is far outside the catalogue's .* to .*: is it in bytes\?$",
+        ),
+        ({"memory_bytes_per_s": 3.35}, "memory_bytes_per_s of own, 3.35, .* is it in bytes per second"),
+        ({"bf16_flop_per_s": 989.0}, "bf16_flop_per_s of own, 989, .* is it in FLOP per second"),
+        (
+            {"thermal_design_power_w": 7e5, "idle_power_w": 7e4},
+            "thermal_design_power_w of own, 7e.05, .* in watts",
+        ),
+    ],
+)
+def test_figures_in_another_unit_are_told(figures: dict[str, float], note: str) -> None:
+    found = hardware_notes(job_with(figures).offers)
+    assert len(found) == len(figures)
+    assert re.search(note, found[0])
+
+
+def test_a_plan_and_a_recommendation_tell_it_even_where_nothing_fits() -> None:
+    job = job_with({"memory_bytes": 80.0}, {"network_bytes_per_s": 400.0})
+    told = ["memory_bytes of own, 80,", "network_bytes_per_s of dgx-h100, 400,"]
+    for answer in (
+        simulate_plan(job, {"dp": 8}, with_sensitivities=False),
+        recommend(job, tracking=False, with_report=False),
+    ):
+        assert [note[: len(start)] for note, start in zip(answer.warnings, told, strict=False)] == told
+
+
+def test_the_next_generation_is_not_told() -> None:
+    assert hardware_notes(job_with({"memory_bytes": 1e12, "bf16_flop_per_s": 1e16}).offers) == ()
