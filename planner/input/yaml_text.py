@@ -185,6 +185,8 @@ class _PlainLoader(yaml.SafeLoader):
             if not isinstance(key_node, yaml.ScalarNode):
                 self._refuse("a list or mapping cannot be a key", key_node)
             key = self.construct_object(key_node, deep=True)
+            if node.flow_style and key_node.value.isdigit() and value_node.value == "":
+                self._refuse("a number must have no commas in it: write 1.5e6 for 1,500,000", key_node)
             if key in mapping:
                 self._refuse(f"{key!r} stands twice in the same mapping", key_node)
             mapping[key] = self.construct_object(value_node, deep=deep)

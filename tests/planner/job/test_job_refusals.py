@@ -28,6 +28,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "binary.yaml": ("is not UTF-8 text: byte 0x80 at position 0",),
     "both-batches.yaml": ("workload.global_batch_tokens = 4000000", "global_batch_size", "not both"),
     "both-prices.yaml": ("offers[0]", "exactly one of rent_usd_per_gpu_hour and purchase_usd_per_node"),
+    "commas-in-a-number.yaml": ("line 1, column 43", "no commas in it: write 1.5e6"),
     "config-of-unknown-family.json": ("workload: is missing", "hidden_size = 64: unknown field"),
     "config-of-unknown-family.yaml": ("workload.model.config.model_type = 'perceptron'", "llama"),
     "config-that-is-not-there.yaml": ("workload.model.config", "no-such-folder/config.json", "No such file"),
