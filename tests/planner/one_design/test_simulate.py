@@ -9,7 +9,7 @@ import pytest
 import planner
 from planner import load_job, recommend, simulate_plan
 from planner.cli import commands as cli
-from planner.cli.output import WIDTH
+from planner.cli.terminal.output import WIDTH
 from planner.explain.violations import Violation
 from planner.one_design.simulated_design import SimulatedDesign
 from planner.one_design.stage_memory import stage_rows

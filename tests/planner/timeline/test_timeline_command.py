@@ -10,7 +10,7 @@ import pytest
 
 from planner import load_job, simulate_plan
 from planner.cli import commands as cli
-from planner.cli.output import WIDTH
+from planner.cli.terminal.output import WIDTH
 from planner.input.plan_input import read_plan
 from planner.timeline.run import TimelineAnswer
 from planner.timeline.trace import NETWORK, RUN, SAVES_ROW, STAGES, TRAINING_ROW
