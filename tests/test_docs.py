@@ -36,6 +36,7 @@ NO_MODEL = {
     "simulator.huggingface.shape": "how other files are read",
     "simulator.step.timeline": "longest timeline",
     "simulator.step.shard_passes": "codes of first gathers",
+    "simulator.step.beside_shards": "rows of a table",
     "simulator.step.step_events": "what stands for all of them, kinds of events, rounding",
     "simulator.memory.held_chunks": "where an order repeats itself, rounding",
     "simulator.run.columns": "where infinity begins",

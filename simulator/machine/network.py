@@ -144,6 +144,21 @@ def forwarded_exchange_s(
     return _started_s(transfer_s + latency_s, group_size, links)
 
 
+def gather_busy_s(
+    *, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
+) -> tuple[Floats, Floats]:
+    """Returns seconds `(n,)` in which an all-gather keeps the cards and the scale-up link of a member busy.
+
+    Through the fabric a card carries 1/g of the volume of g members in a domain, the scale-up link the rest. Arguments as for
+    `all_reduce_s`.
+    """
+    members = np.minimum(members_per_domain, group_size)
+    volume, is_near = _peer_share(group_size) * num_bytes, np.asarray(members) >= group_size
+    cards_s = np.where(is_near, 0.0, volume / members / card_rate(members, links))
+    passed_on = np.where(is_near, 1.0, _peer_share(members))
+    return cards_s, np.asarray(passed_on * volume / scale_up_rate(links.gather_fraction, members, links))
+
+
 def point_to_point_s(
     *, num_bytes: Numbers, is_same_domain: bool | np.bool_ | Booleans, links: LinkConstants
 ) -> Floats:

@@ -41,7 +41,7 @@ from simulator.layout.micro_batches import num_micro_batches
 from simulator.layout.model_states import reduced_fraction
 from simulator.layout.trained_weights import StepWeights
 from simulator.layout.weight_gathers import gathers_in_passes, regathers
-from simulator.machine.network import all_gather_s, all_reduce_s, reduce_scatter_s
+from simulator.machine.network import all_gather_s, all_reduce_s, gather_busy_s, reduce_scatter_s
 from simulator.machine.rank import Rank, members_in_domain
 from simulator.replicas.cast_weights import gathered_weight_bytes
 from simulator.replicas.shard_streams import stream_copies_s
@@ -123,6 +123,20 @@ class ReplicaGroup:
     def all_gather_s(self, num_bytes: Floats) -> Floats:
         """Returns how long weights of so many bytes, `(n, k)`, take until every rank has all of them."""
         return self._passed_s(all_gather_s, num_bytes)
+
+    @property
+    def leaves_domain(self) -> Booleans:
+        """Whether it has members in several link domains, `(n, 1)`."""
+        return np.asarray(self.members_per_domain < self.size)
+
+    def gather_busy_s(self, num_bytes: Floats) -> tuple[Floats, Floats]:
+        """Returns how long such a gather is on the cards of a member, and on its scale-up link."""
+        return gather_busy_s(
+            num_bytes=num_bytes,
+            group_size=self.size,
+            members_per_domain=self.members_per_domain,
+            links=self.links,
+        )
 
     def _passed_s(self, collective: Callable[..., Floats], num_bytes: Floats) -> Floats:
         """Time of a collective over the group; where there is nothing to pass on, there is none."""

@@ -6,10 +6,10 @@ cards, y a stream of the replicas beside it in K pieces, and q a send,
 
     end = max(x + y/K, x/K + y + w (K-1)/K)            own traffic after the first piece goes before the rest
     y + q                                              gradients of a chunk, with its last send to the chunk before
-    x + max(min(x, t) w'/x, t + w - x)                 a part x with shards t of ZeRO beside it, w' what it waits for of w
     send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
 
-as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared.
+as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared. With shards of ZeRO
+beside a part, both are: `simulator.step.beside_shards`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def uses_cards(rank: Rank) -> bool:
 def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
     """Returns the seconds of card time of one micro-batch in parts of the model, forward and backward, `(n,)`."""
     cards = _over_cards_alone(rank)
-    return [_part_card_s(cards, kind) for kind in kinds]
+    return [part_traffic_s(cards, kind) for kind in kinds]
 
 
-def _part_card_s(cards: Rank, kind: Part) -> Directions:
+def part_traffic_s(cards: Rank, kind: Part) -> Directions:
+    """Returns what the collectives of one micro-batch in a part take, what hides behind its computation included, `(n,)`."""
     if kind is Part.EMBEDDING:
         return leaving_s(cards)
     if kind is Part.OUTPUT:

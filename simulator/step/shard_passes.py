@@ -11,11 +11,12 @@ Part i + 1 begins when part i and what is queued beside it are done, so that bot
 
     forward     g(1) + sum of beside(x(i), g(i + 1))
     backward    first + sum of beside(x(i), r(i - 1) + g(i + 1)) + r(n)
-    beside(x, t) = max(x + (s + w'/x) min(x, t), t + w)         s = CORE_SHARE, the cores that traffic takes
+    beside(x, t) = max(x + s min(x, t) + sum of w'/x min(x, b t), t + w)     s = CORE_SHARE, the cores that traffic takes
 
-with w the time for which collectives of the part are on the network cards that the queue uses, too, and w' what of that the
-part waits for: while both are there each has half of the cards, as libraries give each about as many channels. There is nothing
-for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
+summed over network cards and scale-up links, with w' what the part waits for of the time for which its own collectives are on
+them, b the share of t for which the queue is, and w the time by which they hold up the queue (`simulator.step.beside_shards`):
+while both are there each has half of a link, as libraries give each about as many channels. There is nothing for what there is
+none of. `first`, the gather of the part that ends the model or the chunk, is none without a
 pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
 that is a forward pass, but waits for the reductions of a backward pass. The step has m + p - 1 backward passes one behind the
 other, of which those on p - 1 stages come to a stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
@@ -32,13 +33,20 @@ from simulator.domain.plan import PlanTable, Schedule
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
+from simulator.step.beside_shards import (
+    BUSY_CARDS,
+    BUSY_SCALE_UP,
+    COVER,
+    HELD_UP,
+    WAITED_CARDS,
+    WAITED_SCALE_UP,
+    parts_beside_s,
+)
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
-COVER, BUSY, WAITED = range(3)
-"""Seconds of a part, those in which its collectives are on the cards that shards use, and those of them that it waits for."""
 IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 """What the first gather of a backward pass is: none, beside the end of a forward pass, or behind a backward pass."""
 
@@ -66,7 +74,7 @@ def shards_s(
     _add_shown(
         shown_s,
         counts,
-        _beside_s(parts, cards_s),
+        parts_beside_s(rank, parts, cards_s),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
@@ -102,22 +110,6 @@ def _shares_shown(rank: Rank) -> Floats:
 def reduces_in_every_pass(plans: PlanTable) -> Booleans:
     """Returns whether no gradients are left whole for another micro-batch, as ZeRO-2 does in pipelines, `(n,)`."""
     return np.asarray((plans.zero_stage == 3) | (plans.pipeline_parallel == 1))
-
-
-def _beside_s(parts: ModelParts, cards_s: list[Directions] | None) -> Directions:
-    """Returns what every part has for traffic of shards to travel beside it, `(3, k, n)` a way, by `COVER` and so on."""
-    columns = list(parts.times.values())
-    if cards_s is None:
-        cards_s = [(np.zeros_like(times.forward_s),) * 2 for times in columns]
-    ways = []
-    for way, busy_s in zip(("forward", "backward"), zip(*cards_s, strict=True), strict=True):
-        cover_s, tensor_s, expert_s = (
-            np.stack([getattr(times, f"{way}_{name}") for times in columns])
-            for name in ("s", "tensor_comm_s", "expert_comm_s")
-        )
-        own_s = np.minimum(np.stack(busy_s), cover_s)
-        ways.append(np.stack([cover_s, own_s, np.minimum(own_s, tensor_s + expert_s)]))
-    return ways[0], ways[1]
 
 
 @compiled
@@ -168,10 +160,19 @@ def _add_shown(
                 )
             else:
                 # Only the update waits for what a group leaves: forward passes in between hide it, too.
-                both_s = number * (back_beside_s + ahead_s)
-                both_s[COVER] -= number * np.minimum(gather_s, ahead_s[COVER])
-                back_s += _shown_s(np.sum(both_s, axis=1), np.sum(number * reduce_s))
+                both_s = _together_s(number, back_beside_s, ahead_s)
+                both_s[COVER] -= np.sum(number * np.minimum(gather_s, ahead_s[COVER]))
+                back_s += _shown_s(both_s, np.sum(number * reduce_s))
             shown_s[1][row, chunk] += back_s
+
+
+@inner
+def _together_s(number: Floats, one_s: Floats, other_s: Floats) -> Floats:
+    """Returns what the parts of both passes of a chunk have together, `(6,)`; shards are on links as in the mean part."""
+    both_s: Floats = np.sum(number * (one_s + other_s), axis=1)
+    for share in (BUSY_CARDS, BUSY_SCALE_UP):
+        both_s[share] /= 2.0 * np.sum(number)
+    return both_s
 
 
 @inner
@@ -237,13 +238,14 @@ def _until_gathered_s(beside_s: Floats, before_s: float, gather_s: float, prefet
 
 @inner
 def _shown_s(beside_s: Floats, traffic_s: float) -> float:
-    """Returns how much longer a part is with traffic beside it, what it has for that given by `COVER` and so on, `(3,)`.
+    """Returns how much longer a part is with traffic beside it, what it has for that given by `COVER` and so on, `(6,)`.
 
-    With free cards `simulator.traffic.layer_collectives.exposed_s`, compiled.
+    With free links `simulator.traffic.layer_collectives.exposed_s`, compiled.
     """
     cover_s = beside_s[COVER]
     if cover_s <= 0.0:
         return float(traffic_s)
-    together_s = min(cover_s, traffic_s)
-    held_up_s = (CORE_SHARE + beside_s[WAITED] / cover_s) * together_s
-    return float(max(held_up_s, traffic_s + beside_s[BUSY] - cover_s))
+    held_up_s = CORE_SHARE * min(cover_s, traffic_s)
+    for waited, busy in ((WAITED_CARDS, BUSY_CARDS), (WAITED_SCALE_UP, BUSY_SCALE_UP)):
+        held_up_s += beside_s[waited] / cover_s * min(cover_s, beside_s[busy] * traffic_s)
+    return float(max(held_up_s, traffic_s + beside_s[HELD_UP] - cover_s))

@@ -45,8 +45,9 @@ def expert_traffic(rank: Rank, way: int) -> tuple[Traffic, Traffic]:
 
 
 def _in_training(traffic: Traffic) -> Traffic:
-    """Returns collectives at the rate that they have where ranks wait for each other, as so many more bytes."""
-    return tuple(each.scaled(1.0 / RATE_IN_TRAINING) for each in traffic)
+    """Returns collectives at the rate that they have where ranks wait for each other: for the last one, with idle links."""
+    waits = 1.0 / RATE_IN_TRAINING - 1.0
+    return tuple(each.with_rest(each.rest_s + waits * each.alone_s) for each in traffic)
 
 
 def map_traffic(rank: Rank, way: int) -> Traffic:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from simulator.domain.plan import Plan, Recompute
 from simulator.domain.workload import Workload
 from simulator.layout.chunks import split_layers
+from simulator.machine.network import scale_up_rate
 from simulator.machine.rank import Rank
 from simulator.pipeline.kernel import streamed_end_s
 from simulator.replicas.replica_sync import ReplicaTraffic
@@ -162,25 +163,36 @@ def shared_s(part_s: float, own_s: float, other_s: float) -> float:
 
 
 @pytest.mark.parametrize("sequence", [128, 512, 2048, 8192])
-def test_shards_and_the_collectives_of_a_part_have_half_of_the_cards_each(sequence: int) -> None:
+@pytest.mark.parametrize(("tensor", "data"), [(2, 4), (4, 8)])
+def test_shards_and_the_collectives_of_a_part_have_half_of_the_scale_up_links_each(
+    sequence: int, tensor: int, data: int
+) -> None:
     model = gpt(num_layers=8, hidden_size=4096, num_heads=32, vocabulary_size=1024)
-    workload = training(model, sequence_length=sequence, global_batch_size=8)
-    rank = rank_of(workload, plan_of(tensor=4, data=8, zero=3))
+    workload = training(model, sequence_length=sequence, global_batch_size=data)
+    rank = rank_of(workload, plan_of(tensor=tensor, data=data, zero=3))
     parts = ModelParts.of(rank, split_layers(model, rank.plans))
     traffic = ReplicaTraffic.of(rank, parts.weights)
-    own = [(times.forward_tensor_comm_s, times.backward_tensor_comm_s) for times in parts.times.values()]
-    expected_s = 0.0
-    order = [Part.EMBEDDING, *[Part.DENSE] * 8, Part.OUTPUT]
-    kinds = list(parts.times)
-    for kind, following in pairwise(order):
-        part_s, own_s = float(parts.times[kind].forward_s[0]), float(own[kinds.index(kind)][0][0])
-        gather_s = float(traffic.forward_s[0, kinds.index(following)])
-        beside_s = min(part_s, gather_s)
-        lent_s = CORE_SHARE * beside_s + shared_s(part_s, own_s, beside_s)
-        expected_s += max(lent_s, shared_s(part_s, own_s, gather_s))
-    first_s = float(traffic.forward_s[0, kinds.index(Part.EMBEDDING)])
-    found_s = shards_s(rank, parts, traffic, own)[0][0, 0]
-    assert found_s == pytest.approx(first_s + expected_s, rel=2e-3)
+    gathers_s = dict(zip(parts.times, traffic.forward_s[0], strict=True))
+    # Rings of one direction in a node have (n - 1)/n of a buffer, those of two members in each of two nodes half of that.
+    ring_s = (
+        (1 - 1 / tensor)
+        * 2
+        * 4096
+        * sequence
+        / scale_up_rate(rank.links.gather_fraction, tensor, rank.links)[0]
+    )
+    members = min(data, 8 // tensor)
+    near = (1 - 1 / data) * (1.0 if members == data else 1 - 1 / members)
+    near_rate = scale_up_rate(rank.links.gather_fraction, members, rank.links)[0]
+    weights = dict(zip(parts.times, parts.weights.trained.shared_on_rank(rank.plans)[0], strict=True))
+    expected_s = gathers_s[Part.EMBEDDING]
+    for kind, following in pairwise([Part.EMBEDDING, *[Part.DENSE] * 8, Part.OUTPUT]):
+        part_s, own_s = float(parts.times[kind].forward_s[0]), (4 if kind is Part.DENSE else 1) * ring_s
+        gather_s, near_s = gathers_s[following], near * 2 * weights[following] / near_rate
+        lent_s = CORE_SHARE * min(part_s, gather_s) + shared_s(part_s, own_s, min(part_s, near_s))
+        held_up_s = own_s if members == data else 0.0
+        expected_s += max(lent_s, gather_s + held_up_s - part_s)
+    assert shards_s(rank, parts, traffic, None)[0][0, 0] == pytest.approx(expected_s, rel=2e-3)
 
 
 def test_a_group_of_six_astride_nodes_of_eight_takes_as_long_alone_as_beside_a_wide_one() -> None:

@@ -112,9 +112,7 @@ class TestExchange:
         for way in (0, 1):
             played_s = sum(each.alone_s for ways in expert_traffic(rank, way) for each in ways)
             assert played_s == pytest.approx(float(fast_s[way][0]))
-        assert [each.num_bytes for each in map_traffic(rank, 0)] == [
-            pytest.approx(16 * 4096 * 128 / RATE_IN_TRAINING)
-        ]
+        assert [each.num_bytes for each in map_traffic(rank, 0)] == [pytest.approx(16 * 4096 * 128)]
         assert map_traffic(rank, 1) == ()
 
 
