@@ -7,7 +7,8 @@ for w' = w (shown/alone) of it, as some of the collective may hide behind comput
 A gather or a reduction that takes t is on these links for b t each (`network.gather_busy_s`): that of a group inside one link
 domain on the scale-up link alone, that of others on both, of which the scale-up link is soon free. So collectives hold up
 shards by their time on the cards for the part f of t whose groups leave their domain, and by that on the scale-up link for the
-rest: by f w(cards) + (1 - f) w(scale-up).
+rest: by f w(cards) + (1 - f) w(scale-up). So does a send q to another domain where the stage goes on meanwhile: it is beside
+the parts of the next pass, q over their number each.
 
 In a mesh each pair of ranks has a link of its own, and no pair is in both of two groups that cross: nothing is counted there.
 """
@@ -21,14 +22,17 @@ from typing import Self
 import numpy as np
 
 from simulator.domain.links import LinkConstants
+from simulator.domain.plan import shard_group
 from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.rank import Rank
 from simulator.replicas.cast_weights import gathered_weight_bytes
 from simulator.replicas.replica_sync import ReplicaGroup
-from simulator.step.card_time import part_traffic_s
+from simulator.row_sums import sum_columns
+from simulator.step.card_time import leaves_domain, part_traffic_s
 from simulator.step.model_parts import ModelParts
 from simulator.table import Floats, total
 from simulator.traffic.layer_collectives import Directions
+from simulator.traffic.stage_sends import send_card_s, sends_block
 
 COVER, HELD_UP, WAITED_CARDS, BUSY_CARDS, WAITED_SCALE_UP, BUSY_SCALE_UP = range(6)
 """Seconds of a part, those by which its collectives hold up shards, and w' and b of the cards and of the scale-up link."""
@@ -42,11 +46,15 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards_s: Sequence[Directions] 
         parts: the parts of its model.
         cards_s: seconds in which the collectives of each part are on the cards, `(n,)` a way; `None`: none are.
     """
+    sends_s = _sends_s(rank, parts)
+    alone_s = _alone_s(parts, "forward", sends_s), _alone_s(parts, "backward", sends_s)
     if not meets_shards(rank):
-        return _alone_s(parts, "forward"), _alone_s(parts, "backward")
-    shards = _Shards.of(rank, parts)
-    own = _Own.of(rank, parts, cards_s)
-    return _way_s(parts, "forward", own[0], shards), _way_s(parts, "backward", own[1], shards)
+        return alone_s
+    shards, own = _Shards.of(rank, parts), _Own.of(rank, parts, cards_s)
+    return (
+        _with_collectives(alone_s[0], _shown_s(parts, "forward"), own[0], shards),
+        _with_collectives(alone_s[1], _shown_s(parts, "backward"), own[1], shards),
+    )
 
 
 def meets_shards(rank: Rank) -> bool:
@@ -135,23 +143,38 @@ def _without_latency(rank: Rank) -> Rank:
     return replace(rank, links=links)
 
 
-def _alone_s(parts: ModelParts, way: str) -> Floats:
+def _sends_s(rank: Rank, parts: ModelParts) -> Floats:
+    """Card time of a send beside each part of a pass, where shards are on the cards, too, `(n,)`."""
+    plans = rank.plans
+    is_beside = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & ~sends_block(rank)
+    num_parts = sum_columns(total(parts.counts.values()))
+    num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
+    return np.asarray(is_beside * send_card_s(rank) * num_chunks / num_parts)
+
+
+def _alone_s(parts: ModelParts, way: str, sends_s: Floats) -> Floats:
     """What parts have whose passes have no collectives, `(6, k, n)`."""
     cover_s = np.stack([getattr(times, f"{way}_s") for times in parts.times.values()])
     beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
-    beside_s[COVER] = cover_s
+    beside_s[COVER], beside_s[HELD_UP] = cover_s, sends_s
     return beside_s
 
 
-def _way_s(parts: ModelParts, way: str, own: _Own, shards: _Shards) -> Floats:
-    """What parts have in passes of one way, `(6, k, n)`."""
-    beside_s, columns = _alone_s(parts, way), parts.times.values()
-    shown_s = np.stack(
-        [getattr(t, f"{way}_tensor_comm_s") + getattr(t, f"{way}_expert_comm_s") for t in columns]
+def _shown_s(parts: ModelParts, way: str) -> Floats:
+    """What of the collectives of parts shows, `(k, n)`."""
+    tensor_s, expert_s = (
+        np.stack([getattr(times, f"{way}_{name}_comm_s") for times in parts.times.values()])
+        for name in ("tensor", "expert")
     )
+    return np.asarray(tensor_s + expert_s)
+
+
+def _with_collectives(alone_s: Floats, shown_s: Floats, own: _Own, shards: _Shards) -> Floats:
+    """What parts have in passes of one way with their collectives, `(6, k, n)`."""
+    beside_s = alone_s.copy()
     shown = np.minimum(1.0, shown_s / np.maximum(own.alone_s, np.finfo(np.float64).tiny))
     cards_s, scale_up_s = (np.minimum(each, beside_s[COVER]) for each in (own.cards_s, own.scale_up_s))
-    beside_s[HELD_UP] = shards.far * cards_s + (1.0 - shards.far) * scale_up_s
+    beside_s[HELD_UP] += shards.far * cards_s + (1.0 - shards.far) * scale_up_s
     beside_s[WAITED_CARDS], beside_s[BUSY_CARDS] = shown * cards_s, shards.cards
     beside_s[WAITED_SCALE_UP], beside_s[BUSY_SCALE_UP] = shown * scale_up_s, shards.scale_up
     return beside_s
