@@ -27,7 +27,6 @@ from simulator.deep.plans.plan_items import (
     Items,
     Work,
     cover_s,
-    work,
 )
 from simulator.deep.plans.plan_pairs import behind, leaving, meet, paired_batches
 from simulator.deep.plans.plan_parts import PlanParts
@@ -115,7 +114,7 @@ class PlanGraph:
         begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
         after: After = (begin,)
         works: list[tuple[Integers, float]] = []
-        is_paired = paired_batches(self.shape.pipeline, direction, chunk)
+        is_paired = paired_batches(self.shape.pipeline, min(direction, BACKWARD), chunk)
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
@@ -182,7 +181,7 @@ class PlanGraph:
         if num_directions(self.shape.pipeline.schedule) == len(DIRECTIONS) - 1:
             return passes.backward
         if direction == WEIGHT_GRADIENT:
-            return work("products", passes.weight_gradient_s)
+            return passes.weight_gradient
         return passes.input_gradient
 
     def _add_item(
@@ -200,6 +199,8 @@ class PlanGraph:
                 duration_s: Floats | float = item.duration_s
                 if item.in_pairs:
                     duration_s = np.where(is_paired[:, None], item.duration_s, 0.0)
+                if item.but_in_pairs:
+                    duration_s = np.where(is_paired[:, None], 0.0, item.duration_s)
                 works.append((self._add_work(label, duration_s, stage, after), item.duration_s))
                 return (works[-1][0],)
             case Collective():

@@ -16,6 +16,8 @@ FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
 """Directions of a pass; zero-bubble schedules compute gradients of weights in one of their own."""
 LENT = "cores lent to"
 """How work is called that takes longer because traffic beside it takes cores."""
+WEIGHTS = "products"
+"""How gradients of weights are called that come later than those of inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,8 @@ class Work:
     duration_s: float
     in_pairs: bool = False
     """Whether it is done in pairs of a forward and a backward alone (`simulator.pipeline.dual_pipe`)."""
+    but_in_pairs: bool = False
+    """Whether it is done everywhere else."""
     has_weights: bool = False
     """Whether gradients of weights are among what it computes backward."""
 
@@ -58,7 +62,18 @@ class PartPasses:
         """The backward pass without that: shorter products, and all else as it is, such as the core behind which rings hide."""
         whole_s = sum(each.duration_s for each in works_of(self.backward) if each.has_weights)
         left = max(0.0, 1.0 - self.weight_gradient_s / whole_s) if whole_s else 1.0
-        return stretched(self.backward, left, has_weights=True)
+        later = work(WEIGHTS, self.weight_gradient_s, in_pairs=True)
+        return tuple(
+            replace(item, items=(*item.items, *later)) if isinstance(item, Beside) and item.in_pairs else item
+            for item in stretched(self.backward, left, has_weights=True)
+        )
+
+    @property
+    def weight_gradient(self) -> Items:
+        """What is left for later: nothing of a pair whose traffic hides behind the whole backward pass."""
+        is_hidden = any(isinstance(item, Beside) and item.in_pairs for item in self.backward)
+        found = Work(label=WEIGHTS, duration_s=self.weight_gradient_s, but_in_pairs=is_hidden)
+        return (found,) if self.weight_gradient_s > 0.0 else ()
 
 
 def work(label: str, duration_s: float, *, in_pairs: bool = False, has_weights: bool = False) -> Items:
