@@ -13,7 +13,8 @@ from typing import Self
 import numpy as np
 
 from simulator.run.columns import Runs
-from simulator.run.levels import Shares, UpTime
+from simulator.run.levels import UpTime
+from simulator.run.shares import Shares
 from simulator.run.way_back import WayBack
 
 

@@ -22,8 +22,9 @@ import numpy as np
 
 from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.run.columns import NUM_KINDS, Interruption, Runs
-from simulator.run.levels import UpTime, has_same_saves, saves_per_durable
+from simulator.run.levels import UpTime, saves_per_durable
 from simulator.run.renewal import Cycle
+from simulator.run.shares import has_same_saves
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
 
@@ -104,7 +105,7 @@ class _Cases(NamedTuple):
     lost_s2: Floats
     """Variance of the lost work."""
     is_same: Booleans
-    """See `simulator.run.levels.has_same_saves`."""
+    """See `simulator.run.shares.has_same_saves`."""
     has_saves: Booleans
     redone_s: Floats
     """Mean up-time per interruption that does not count."""

@@ -39,8 +39,9 @@ from simulator.run.course import Course
 from simulator.run.delays import Delays
 from simulator.run.interval import optimal_interval_s
 from simulator.run.kernel import play_run_block
-from simulator.run.levels import UPTIME_LOSSES, Shares, UpTime
+from simulator.run.levels import UPTIME_LOSSES, UpTime
 from simulator.run.renewal import Cycle
+from simulator.run.shares import Shares
 from simulator.run.state import RunResults, designs_of
 from simulator.run.way_back import WayBack
 from simulator.run.weibull import memory_factor

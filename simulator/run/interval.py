@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from simulator.run import renewal
 from simulator.run.columns import FOREVER_S, BackPressure, RunOptions, Runs
-from simulator.run.levels import Shares, UpTime
+from simulator.run.levels import UpTime
+from simulator.run.shares import Shares
 from simulator.run.way_back import WayBack
 from simulator.table import Floats
 

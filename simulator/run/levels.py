@@ -4,11 +4,13 @@ Two renewal processes, one in the other. The inner one knows only the interrupti
 at the rate a; its clock, the expected up-time per work, drives the outer one, which knows only those that need the
 durable level, at the rate b, and whose cycle is the work between two durable saves.
 
-Inner, without replicas: exact as in `simulator.run.renewal`. For the outer process the time between two fast
-commits counts with its Laplace transform at b, as what matters is how often an outer failure comes first:
+Inner, without replicas: exact as in `simulator.run.renewal`. For the outer process a time T counts with its Laplace transform
+at b, as what matters is how often an outer failure comes first: -ln(E[exp(-b T)])/b. With s = a + b that is
 
-    from commit to commit    1 - phi = (1 - exp(-(a + b) c)) b / (b + a exp(-(a + b) t1))
-    outer clock of a cycle   -ln(phi) / b, which is (exp(a c) - 1)/a exp(a (t1 - c)) for b = 0
+    a time F without a commit    C(F) = ln((b exp(s F) + a)/s)/b, which is (exp(a F) - 1)/a for b = 0
+    from commit to commit        C(t1) - C(t1 - c)
+
+A run counts as its cycles and its end, whose saves commit too late to serve.
 
 Inner, with live replicas: with g the share of work in the up-time of a run without failures, an up-time loses
 g (1 - exp(-a lag/g))/a of work, and the pause after it is cut short by the next interruption. Announced interruptions keep all
@@ -30,39 +32,12 @@ from typing import Self
 import numpy as np
 
 from simulator.run import renewal
-from simulator.run.announced import LEAST_SHARE, Announced, announced_up_time_s
-from simulator.run.columns import FOREVER_S, Interruption, Runs, over_kinds
+from simulator.run.announced import LEAST_SHARE, Announced, announced_up_time_s, unsaved_up_time_s
+from simulator.run.columns import FOREVER_S, Runs, over_kinds
 from simulator.run.outlived import Rates, outlived_up_time_s
+from simulator.run.shares import Shares, mean_between_s, saved_ahead_share
 from simulator.run.up_time import TIE_FRACTION
-from simulator.run.way_back import WayBack
-from simulator.table import Booleans, Floats, Table
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shares(Table):
-    """What interruptions go back to, as shares that sum to 1, `(n,)`."""
-
-    fast: Floats
-    """The newest committed save, or a live replica."""
-    durable: Floats
-    planned: Floats
-    """All work is kept."""
-
-    @classmethod
-    def of(cls, runs: Runs, way_back: WayBack) -> Self:
-        """Returns the shares; where both levels hold the same saves, all is of the fast one."""
-        is_same = has_same_saves(runs)
-        fast, durable = way_back.fast_share, way_back.durable_share
-        durable = np.where(is_same | (durable < LEAST_SHARE), 0.0, durable)
-        planned = 1.0 - fast - way_back.durable_share
-        fast = np.where(is_same, fast + way_back.durable_share, fast)
-        return cls(fast=fast, durable=durable, planned=np.where(planned < LEAST_SHARE, 0.0, planned))
-
-
-def has_same_saves(runs: Runs) -> Booleans:
-    """Returns whether both levels hold the same saves, or there is nothing to go back to, `(n,)`."""
-    return np.asarray(runs.has_one_level | (~runs.has_live_replicas & ~runs.has_saves))
-
+from simulator.table import Booleans, Floats, Table, TableGroup
 
 UPTIME_LOSSES = ("checkpoint_stall_s", "checkpoint_tax_s", "backpressure_wait_s", "reduced_capacity_s")
 """Parts of the up-time in which nothing is trained."""
@@ -83,41 +58,38 @@ class UpTime(Table):
     @classmethod
     def of(cls, runs: Runs, shares: Shares) -> Self:
         """Returns the up-time of all runs."""
-        mtbf_s = np.where(runs.has_live_replicas, FOREVER_S, _mean_s(runs, shares.fast))
-        inner = replace(runs, mtbf_s=mtbf_s)
-        cycle = renewal.Cycle.of(inner)
-        ends = renewal.Ends.of(inner, cycle)
+        mtbf_s = np.where(runs.has_live_replicas, FOREVER_S, mean_between_s(runs, shares.fast))
+        inner = _Inner.of(replace(runs, mtbf_s=mtbf_s))
+        saves = inner.runs, inner.cycle, inner.ends
+        losing_s = renewal.up_time_s(*saves)
         up_time = cls(
-            total_s=renewal.up_time_s(inner, cycle, ends),
-            checkpoint_stall_s=renewal.stall_s(inner, cycle, ends),
-            checkpoint_tax_s=renewal.tax_s(inner, cycle, ends),
-            backpressure_wait_s=renewal.wait_s(inner, cycle, ends),
+            total_s=losing_s,
+            checkpoint_stall_s=renewal.stall_s(*saves),
+            checkpoint_tax_s=renewal.tax_s(*saves),
+            backpressure_wait_s=renewal.wait_s(*saves),
             reduced_capacity_s=np.zeros(len(runs)),
-            calm_s=renewal.calm_s(cycle, ends),
+            calm_s=renewal.calm_s(inner.cycle, inner.ends),
         )
         if np.any(shares.planned > 0.0):
-            up_time = up_time.with_planned(runs, shares, inner, (cycle, ends))
+            up_time = up_time.with_planned(runs, shares, inner)
         if np.any(runs.has_live_replicas):
             up_time = up_time.with_replicas(runs, shares)
         if np.any(shares.durable > 0.0):
-            up_time = up_time.times(_outer_factor(runs, shares, up_time.total_s))
+            clock = _Clock.of(runs, shares, inner, up_time.total_s / losing_s)
+            up_time = up_time.times(_outer_factor(runs, shares, clock, up_time.total_s))
         return up_time
 
-    def with_planned(
-        self, runs: Runs, shares: Shares, inner: Runs, saves: tuple[renewal.Cycle, renewal.Ends]
-    ) -> Self:
+    def with_planned(self, runs: Runs, shares: Shares, inner: _Inner) -> Self:
         """Returns the up-time as interruptions that keep all work change it, its parts as in a long run.
 
         Args:
             runs: the runs.
             shares: of their interruptions.
             inner: the runs with those alone that lose work since the newest save.
-            saves: of these.
         """
-        cycle, ends = saves
         has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
-        losing = _PerWork.of(inner, cycle, np.zeros(len(runs)))
-        ended = replace(runs, mtbf_s=_mean_s(runs, shares.fast + shares.planned))
+        losing = _PerWork.of(inner.runs, inner.cycle, np.zeros(len(runs)))
+        ended = replace(runs, mtbf_s=mean_between_s(runs, shares.fast + shares.planned))
         planned = shares.planned / np.maximum(LEAST_SHARE, shares.fast + shares.planned)
         keeping = _PerWork.of(ended, renewal.Cycle.of(ended), planned)
         names = self.names()[1:4]
@@ -126,7 +98,7 @@ class UpTime(Table):
             for name in names
         }
         announced = Announced.of(runs, shares.planned, keeping.up_time_s)
-        total_s = announced_up_time_s(inner, cycle, ends, announced)
+        total_s = announced_up_time_s(inner.runs, inner.cycle, inner.ends, announced)
         total_s = np.maximum(total_s, runs.work_s + np.sum(list(parts.values()), axis=0))
         return replace(self, **parts, total_s=np.where(has_any, total_s, self.total_s))
 
@@ -142,7 +114,7 @@ class UpTime(Table):
         spared_s = self.checkpoint_tax_s - tax_s + self.backpressure_wait_s - wait_s
         steady_s = self.total_s - spared_s
         work_share = np.divide(runs.work_s, steady_s, out=np.ones(len(runs)), where=steady_s > 0.0)
-        lag_s = _mean_lag_s(runs, shares, work_share)
+        lag_s = mean_lag_s(runs, shares, work_share)
         kept = 1.0 - work_share * -np.expm1(-rate * lag_s / work_share)
         working_s = np.where(is_live, steady_s / kept, steady_s)
         paused = shares.fast * -np.expm1(-runs.reduced_capacity_s / runs.mtbf_s)
@@ -161,6 +133,21 @@ class UpTime(Table):
         """Returns every part times a factor; what is not interrupted stays as it is."""
         parts = {name: getattr(self, name) * factor for name in self.names() if name != "calm_s"}
         return replace(self, **parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inner(TableGroup):
+    """The runs with the interruptions that go back to the newest save, and the saves of these."""
+
+    runs: Runs
+    cycle: renewal.Cycle
+    ends: renewal.Ends
+
+    @classmethod
+    def of(cls, runs: Runs) -> Self:
+        """Returns the saves of all runs."""
+        cycle = renewal.Cycle.of(runs)
+        return cls(runs=runs, cycle=cycle, ends=renewal.Ends.of(runs, cycle))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,14 +173,13 @@ class _PerWork(Table):
         )
 
 
-def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
+def _outer_factor(runs: Runs, shares: Shares, clock: _Clock, inner_s: Floats) -> Floats:
     """Returns how much longer the up-time is with the interruptions that need the durable level, `(n,)`."""
-    clock = _Clock.of(runs, shares, inner_s)
     none_s = np.zeros(len(runs))
     outer = replace(
         runs,
-        work_s=inner_s * clock.speed,
-        mtbf_s=_mean_s(runs, shares.durable),
+        work_s=clock.work_s,
+        mtbf_s=mean_between_s(runs, shares.durable),
         interval_s=np.minimum(clock.first_s, FOREVER_S),
         commit_s=clock.commit_s,
         stall_s=none_s,
@@ -202,19 +188,43 @@ def _outer_factor(runs: Runs, shares: Shares, inner_s: Floats) -> Floats:
     cycle = renewal.Cycle.regular(outer, np.minimum(clock.cycle_s, FOREVER_S))
     ends = renewal.Ends.of(outer, cycle)
     up_time_s = renewal.up_time_s(outer, cycle, ends)
-    saved = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
+    saved = saved_ahead_share(runs)
     if np.any(saved > 0.0):
         announced = Announced.of(runs, saved, _up_time_per_saved_work(outer, cycle, saved / runs.mtbf_s))
         keeping_s = announced_up_time_s(outer, cycle, ends, announced)
         up_time_s = np.where((saved > 0.0) & (shares.durable > 0.0), keeping_s, up_time_s)
     has_any = (shares.durable > 0.0) & (inner_s > 0.0)
-    kept = np.where(runs.has_live_replicas, 0.0, shares.planned - saved)
-    outlived = np.flatnonzero(has_any & (kept > LEAST_SHARE))
+    outlived = np.flatnonzero(has_any & (shares.planned - saved > LEAST_SHARE))
     if len(outlived):
-        some = runs.take(outlived), shares.take(outlived), saved[outlived], inner_s[outlived]
-        up_time_s[outlived] = _with_outlived(*some, up_time_s[outlived])
-    # In a run shorter than its first save the inner clock of a long run is too fast.
+        some = runs.take(outlived), shares.take(outlived), inner_s[outlived]
+        calmer, of, slower = _without_replicas(*some)
+        times_s = inner_s[outlived] / slower, up_time_s[outlived] / slower
+        up_time_s[outlived] = slower * _with_outlived(calmer, of, saved[outlived], *times_s)
     return np.maximum(1.0, np.divide(up_time_s, inner_s, out=np.ones(len(runs)), where=has_any))
+
+
+def _without_replicas(runs: Runs, shares: Shares, inner_s: Floats) -> tuple[Runs, Shares, Floats]:
+    """Returns the runs on a clock that stands still while a live replica takes over, and how much slower than that they are.
+
+    What a replica outlives puts off no save, nor does it end one on its way to the durable level; when saves commit to the fast
+    one does not matter.
+    """
+    is_live = runs.has_live_replicas
+    if not np.any(is_live):
+        return runs, shares, np.ones(len(runs))
+    cycle = renewal.Cycle.of(replace(runs, mtbf_s=np.full(len(runs), FOREVER_S)))
+    slower = np.maximum(1.0, inner_s / (runs.work_s * cycle.length_s / cycle.gain_s))
+    slower = np.where(is_live, slower, 1.0)
+    calmer = replace(
+        runs,
+        mtbf_s=runs.mtbf_s / slower,
+        interval_s=np.where(is_live, cycle.gain_s, runs.interval_s),
+        stall_s=np.where(is_live, cycle.length_s - cycle.gain_s, runs.stall_s),
+        commit_s=np.where(is_live, 0.0, runs.commit_s),
+        tax_fraction=np.where(is_live, 0.0, runs.tax_fraction),
+        durable_commit_s=runs.durable_commit_s / slower,
+    )
+    return calmer, replace(shares, fast=np.where(is_live, 0.0, shares.fast)), slower
 
 
 def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, unstopped_s: Floats) -> Floats:
@@ -234,7 +244,7 @@ def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, u
         saved=saved / runs.mtbf_s,
     )
     share = shares.fast + shares.planned
-    inner = replace(runs, mtbf_s=_mean_s(runs, share))
+    inner = replace(runs, mtbf_s=mean_between_s(runs, share))
     cycle = renewal.Cycle.of(inner)
     num_apart = _saves_per_stopped_durable(runs, inner, cycle)
     per_work = _PerWork.of(inner, cycle, shares.planned / share).up_time_s
@@ -274,8 +284,8 @@ def _up_time_per_saved_work(outer: Runs, cycle: renewal.Cycle, saved_per_s: Floa
 class _Clock(Table):
     """The inner process as the outer one sees it, `(n,)`."""
 
-    speed: Floats
-    """Outer clock per inner up-time: 1, or less where the inner one fluctuates."""
+    work_s: Floats
+    """Outer clock of the whole run."""
     first_s: Floats
     """From an outer failure to the first save that is to be durable."""
     cycle_s: Floats
@@ -284,23 +294,37 @@ class _Clock(Table):
     """From the end of the first cycle after an outer failure until it is durable."""
 
     @classmethod
-    def of(cls, runs: Runs, shares: Shares, inner_s: Floats) -> Self:
-        """Returns the clock of runs whose inner up-time is known."""
-        rates = shares.fast / runs.mtbf_s, shares.durable / runs.mtbf_s
-        inner = replace(runs, mtbf_s=_mean_s(runs, shares.fast))
-        saves = renewal.Cycle.of(inner)
+    def of(cls, runs: Runs, shares: Shares, inner: _Inner, slower: Floats) -> Self:
+        """Returns the clock of all runs.
+
+        Args:
+            runs: the runs.
+            shares: of their interruptions.
+            inner: the runs as `UpTime.of` takes them.
+            slower: their inner up-time over that of `inner`, whose interruptions are not all of them.
+        """
+        cycle, ends = inner.cycle, inner.ends
+        outer_per_s = shares.durable / runs.mtbf_s
+        both_per_s = outer_per_s + shares.fast / runs.mtbf_s
         first_commit_s = runs.interval_s + runs.stall_s + runs.commit_s
-        save_s = _outer_clock_s(saves.length_s, first_commit_s, *rates)
-        late_s = _outer_clock_s(first_commit_s, first_commit_s, *rates) - save_s
-        is_plain = runs.has_live_replicas | ~runs.has_saves
-        speed = np.where(is_plain, 1.0, save_s / (saves.gain_s * saves.up_time_per_work(inner)))
-        per_work = np.divide(inner_s, runs.work_s, out=np.ones(len(runs)), where=runs.work_s > 0.0)
-        save_s = speed * saves.gain_s * per_work
-        late_s = np.where(is_plain, runs.commit_s, late_s) + runs.durable_commit_s - runs.commit_s
+        first_s, to_last_s, to_rest_s, base_s = (
+            unsaved_up_time_s(outer_per_s, both_per_s, part_s)
+            for part_s in (
+                first_commit_s,
+                first_commit_s - cycle.length_s,
+                first_commit_s - ends.step_s,
+                ends.base_s,
+            )
+        )
+        is_live, calm_s = runs.has_live_replicas, renewal.calm_s(cycle, ends)
+        save_s = np.where(is_live, cycle.gain_s * calm_s / runs.work_s, first_s - to_last_s)
+        late_s = np.where(is_live, 0.0, to_last_s - runs.commit_s) + runs.durable_commit_s
+        work_s = base_s + np.where(ends.is_only_rest, first_s - to_rest_s, 0.0)
+        work_s = work_s + np.where(ends.num_steady > 0.0, ends.num_steady * save_s, 0.0)
         return cls(
-            speed=speed,
-            first_s=runs.durable_every * save_s,
-            cycle_s=saves_per_durable(runs, saves.length_s) * save_s,
+            work_s=slower * np.where(is_live, calm_s, work_s),
+            first_s=runs.durable_every * slower * save_s,
+            cycle_s=saves_per_durable(runs, cycle.length_s) * slower * save_s,
             commit_s=np.maximum(0.0, late_s),
         )
 
@@ -325,9 +349,9 @@ def _waited_share(runs: Runs, rate: Floats) -> Floats:
     return np.asarray(np.divide(waited, wait * num_saves, out=np.ones(len(runs)), where=waits))
 
 
-def _mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
+def mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
     """Returns the mean of the lag and the work since the newest durable save, whichever is less, `(n,)`."""
-    cycle = renewal.Cycle.of(replace(runs, mtbf_s=_mean_s(runs, shares.fast)))
+    cycle = renewal.Cycle.of(replace(runs, mtbf_s=mean_between_s(runs, shares.fast)))
     newest_s = runs.durable_commit_s * work_share
     apart_s = saves_per_durable(runs, cycle.length_s) * cycle.gain_s
     beyond_s = np.clip(runs.live_lag_s - newest_s, 0.0, apart_s)
@@ -338,18 +362,6 @@ def saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
     """Returns how many saves lie between two that become durable, one at a time, `(n,)`."""
     under_way_s = runs.stall_s + runs.durable_commit_s - TIE_FRACTION * runs.interval_s
     return np.maximum(runs.durable_every, np.ceil(under_way_s / cycle_s))
-
-
-def _outer_clock_s(part_s: Floats, again_s: Floats, inner: Floats, outer: Floats) -> Floats:
-    """Returns -ln E[exp(-outer T)] / outer, T the time of a part that takes `again_s` after an inner failure."""
-    both = inner + outer
-    reached = -np.expm1(-both * part_s) * outer / (outer + inner * np.exp(-both * again_s))
-    return -np.log1p(-reached) / outer
-
-
-def _mean_s(runs: Runs, share: Floats) -> Floats:
-    """Returns the mean up-time between the interruptions of a share, `(n,)`."""
-    return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(share, 1e-300))
 
 
 def _ratio(new: Floats, old: Floats, matters: Booleans) -> Floats:

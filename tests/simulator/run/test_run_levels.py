@@ -139,6 +139,32 @@ class TestLevels:
         runs, ledger = play(num_replications=4000, **run)
         assert_near(runs, ledger, share=0.001)
 
+    @pytest.mark.parametrize(("work", "durable"), [(0.5, 0.3), (2.0, 0.3), (2.0, 0.9), (3.5, 0.6)])
+    def test_up_to_its_first_save_a_run_starts_over_whatever_level_is_left(
+        self, work: float, durable: float
+    ) -> None:
+        # No save, so that every interruption undoes all: M (exp(w/M) - 1).
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": 4e4, "work_s": work * 1e4, "kind_share": [1.0 - durable, durable, 0.0, 0.0],
+            "kind_fast_survival": [1.0, 0.0, 0.0, 1.0], "durable_commit_s": 1e3, "durable_every": 2, **NO_SAVES,
+        }  # fmt: skip
+        assert wall_s(expected_ledger(**columns(**run))) == pytest.approx(1e4 * math.expm1(work), rel=1e-9)
+
+    def test_a_run_without_a_durable_save_has_the_transform_of_its_fast_ones(self) -> None:
+        # With E = exp(-s tau) of s = a + b faults in M, a run of three intervals comes to its end without a fault of the rate b
+        # in psi_3 = s E/(b + a E) (s E/(b + a E))^2: nothing takes time to commit, and the rest is one more interval.
+        durable, tau = 0.4, 0.8
+        lasts = math.exp(-tau)
+        reached = (lasts / (durable + (1.0 - durable) * lasts)) ** 3
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": tau * 1e4, "work_s": 3 * tau * 1e4,
+            "kind_share": [1.0 - durable, durable, 0.0, 0.0], "kind_fast_survival": [1.0, 0.0, 0.0, 1.0],
+            "durable_commit_s": 1.0, "durable_every": 10, **NO_SAVES,
+        }  # fmt: skip
+        assert wall_s(expected_ledger(**columns(**run))) == pytest.approx(
+            1e4 * (1 / reached - 1) / durable, rel=1e-9
+        )
+
     def test_loads_are_those_of_the_level_that_is_left(self) -> None:
         runs, _ = play(kind_fast_survival=[0.25, 1, 1, 1], fast_load_s=10.0, durable_load_s=110.0)
         share = (runs.checkpoint_restore_s.sum() / runs.num_failures.sum() - 10.0) / 100.0
@@ -175,6 +201,25 @@ class TestReplicas:
         saved, _ = play(kind_fast_survival=[0.0, 1, 1, 1])
         assert live.lost_work_s == pytest.approx(saved.lost_work_s)
         assert (live.reduced_capacity_s == 0.0).all()
+
+    @pytest.mark.parametrize("interval", [0.5, 1.0, 3.0])
+    @pytest.mark.parametrize("planned", [0.3, 0.8])
+    def test_announced_stops_put_off_the_durable_saves_of_live_replicas(
+        self, interval: float, planned: float
+    ) -> None:
+        # As without replicas, on a clock that knows only stops and faults that no replica outlives, p + b = 1 in 2 M.
+        i0 = -math.expm1(-interval)
+        i1 = i0 - interval * math.exp(-interval)
+        reached = math.exp(-interval) / (1.0 - planned * i0)
+        per_work = i0 / (planned * reached * i1 + interval * math.exp(-interval))
+        run: dict[str, Any] = {
+            "mtbf_s": 5e3, "interval_s": interval * 1e4, "kind_share": [0.5, 0.5 * (1.0 - planned), 0.0, 0.5 * planned],
+            "kind_fast_survival": [1.0, 0.0, 0.0, 1.0], "durable_commit_s": 1e-6, "live_lag_s": 0.0, **NO_SAVES,
+        }  # fmt: skip
+        long = wall_s(expected_ledger(**columns(work_s=1e9, **run)))
+        assert long == pytest.approx(1e9 * per_work, rel=1e-4)
+        runs, ledger = play(num_replications=2000, work_s=3e5, **run)
+        assert_near(runs, ledger, share=0.02)
 
     def test_replicas_and_a_durable_level_together_have_the_expected_mean(self) -> None:
         runs, ledger = play(
