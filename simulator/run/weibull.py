@@ -26,15 +26,15 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from scipy.special import gamma, gammaincc
 
 from simulator.run import renewal
 from simulator.run.columns import FOREVER_S, Interruption, Runs
-from simulator.run.levels import Shares, saves_per_durable
+from simulator.run.levels import saves_per_durable
+from simulator.run.shares import Shares
+from simulator.run.up_time_law import committed_s, scale_s
+from simulator.run.weibull_replicas import kept_by_replicas_s
 from simulator.table import Floats, Table
 
-_NUM_TERMS = 64
-"""Commits that are added up one by one; the sum over the later ones is an integral with two corrections."""
 _NUM_SINGLE = 64
 _NUM_CLASSES = 256
 """Classes of numbers of saves in an up-time: the first have one number each, the others ever more."""
@@ -50,44 +50,37 @@ def memory_factor(runs: Runs, shares: Shares) -> Floats:
     """Returns by what factor up-times with memory change the goodput of a long run, `(n,)`.
 
     With one level exact where saves never queue for a slot, and with one slot and `WAIT`; those of a burst are spread evenly,
-    and stops that keep all work count as others. Runs with live replicas, which lose little, have 1.
+    and stops that keep all work count as others.
     """
     has_memory = (runs.weibull_shape != 1.0) & runs.has_saves & (runs.mtbf_s < FOREVER_S)
     if not np.any(has_memory):
         return np.ones(len(runs))
-    memoryless = replace(runs, weibull_shape=np.ones(len(runs)))
-    factor = _fast_fraction(runs) / _fast_fraction(memoryless)
-    has_two = np.flatnonzero(has_memory & (shares.durable > 0.0) & ~runs.is_unknown)
-    if len(has_two):
-        of = shares.take(has_two)
-        factor[has_two] = _durable_s(runs.take(has_two), of) / _durable_s(memoryless.take(has_two), of)
-    return np.where(has_memory & ~runs.has_live_replicas, factor, 1.0)
+    is_live = runs.has_live_replicas
+    factor = np.ones(len(runs))
+    has_two = has_memory & (shares.durable > 0.0) & ~runs.is_unknown
+    for has_law, kept in (
+        (has_memory & ~is_live, _fast_s),
+        (has_two & ~is_live, _durable_s),
+        (has_memory & is_live, kept_by_replicas_s),
+    ):
+        rows = np.flatnonzero(has_law)
+        if len(rows):
+            some, of = runs.take(rows), shares.take(rows)
+            memoryless = replace(some, weibull_shape=np.ones(len(rows)))
+            factor[rows] = kept(some, of) / kept(memoryless, of)
+    return factor
 
 
-def _fast_fraction(runs: Runs) -> Floats:
-    """Returns the work that an up-time commits over its length, `(n,)`."""
-    return _committed_s(runs, renewal.Cycle.of(runs), _first_commit_s(runs)) / runs.mtbf_s
-
-
-def _committed_s(runs: Runs, cycle: renewal.Cycle, first_s: Floats) -> Floats:
-    """Returns the work of the saves of an up-time, the first at an age, `(n,)`; the tail of the sum by Euler-Maclaurin."""
-    shape, scale_s = runs.weibull_shape, _scale_s(runs)
-    gained_s = runs.interval_s * np.exp(-((first_s / scale_s) ** shape))
-    for number in range(1, _NUM_TERMS):
-        gained_s += cycle.gain_s * np.exp(-(((first_s + number * cycle.length_s) / scale_s) ** shape))
-    last = (first_s + _NUM_TERMS * cycle.length_s) / scale_s
-    survival = np.exp(-(last**shape))
-    slope = -shape * last ** (shape - 1.0) / scale_s * survival
-    integral_s = runs.mtbf_s * gammaincc(1.0 / shape, last**shape)
-    tail = integral_s / cycle.length_s + 0.5 * survival - cycle.length_s * slope / 12.0
-    return gained_s + cycle.gain_s * tail
+def _fast_s(runs: Runs, _: Shares) -> Floats:
+    """Returns the work that an up-time commits, `(n,)`."""
+    return committed_s(runs, renewal.Cycle.of(runs), _first_commit_s(runs))
 
 
 def _durable_s(runs: Runs, shares: Shares) -> Floats:
     """Returns the work of an up-time that no interruption undoes, `(n,)`."""
     cycle = renewal.Cycle.of(runs)
     written_s = runs.interval_s + runs.stall_s + np.maximum(runs.commit_s, runs.durable_commit_s)
-    fast_s = _committed_s(runs, cycle, _first_commit_s(runs))
+    fast_s = committed_s(runs, cycle, _first_commit_s(runs))
     all_s = np.maximum(fast_s, runs.mtbf_s * cycle.gain_s / cycle.length_s)
     is_lost = runs.kind_fast_survival[:, Interruption.PLANNED] < 1.0
     begins = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
@@ -96,7 +89,7 @@ def _durable_s(runs: Runs, shares: Shares) -> Floats:
     lost = saves.behind_durable(saves_per_durable(runs, cycle.length_s), shares.durable + begins)
     kept_s = (shares.planned - begins) * (all_s - fast_s)
     each_s = cycle.gain_s * (1.0 + kept_s / fast_s)
-    last_s = _committed_s(runs, cycle, written_s) - lost * each_s
+    last_s = committed_s(runs, cycle, written_s) - lost * each_s
     found_s = shares.planned * all_s + shares.fast * fast_s + shares.durable * last_s
     return np.maximum(found_s, _LEAST_FRACTION * runs.mtbf_s)
 
@@ -115,7 +108,7 @@ class _Saves(Table):
     @classmethod
     def of(cls, runs: Runs, cycle: renewal.Cycle, written_s: Floats) -> Self:
         """Returns the saves of up-times in which the first is written at an age."""
-        longest_s = _scale_s(runs) * (-np.log(_LEAST_SURVIVAL)) ** (1.0 / runs.weibull_shape)
+        longest_s = scale_s(runs) * (-np.log(_LEAST_SURVIVAL)) ** (1.0 / runs.weibull_shape)
         growth = np.maximum(1.0, longest_s / cycle.length_s / _NUM_SINGLE) ** (
             1.0 / (_NUM_CLASSES - _NUM_SINGLE)
         )
@@ -154,14 +147,10 @@ class _Saves(Table):
 def _probability(runs: Runs, cycle: renewal.Cycle, first_s: Floats, least: Floats) -> Floats:
     """Returns how likely an up-time has at least one and less than the next of the numbers of saves, `(n, m)`."""
     age_s = first_s[:, None] + (least - 1.0) * cycle.length_s[:, None]
-    survival = np.exp(-((np.maximum(0.0, age_s) / _scale_s(runs)[:, None]) ** runs.weibull_shape[:, None]))
+    survival = np.exp(-((np.maximum(0.0, age_s) / scale_s(runs)[:, None]) ** runs.weibull_shape[:, None]))
     survival[:, 0], survival[:, -1] = 1.0, 0.0
     return -np.diff(survival, axis=1)
 
 
 def _first_commit_s(runs: Runs) -> Floats:
     return runs.interval_s + runs.stall_s + runs.commit_s
-
-
-def _scale_s(runs: Runs) -> Floats:
-    return runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.special import ndtri
 
 from benchmarks.run_reference import SKIP, WAIT, columns, wall_s
@@ -252,6 +253,36 @@ class TestX5Weibull:
         # Runs of 200 up-times are not quite long ones: at shape 0.5 they lose half a point more.
         played = runs.productive_s.sum() / runs.wall_s.sum()
         assert expected_goodput(**row)[0] == pytest.approx(played, abs=0.01)
+
+    @pytest.mark.parametrize("shape", [0.5, 0.7, 1.5])
+    @pytest.mark.parametrize(("missing", "lag"), [(0.0, 0.2), (0.3, 0.0), (0.3, 0.2)])
+    def test_live_replicas_lose_what_they_lag_behind_and_what_is_missing(
+        self, shape: float, missing: float, lag: float
+    ) -> None:
+        # Of an up-time U of mean M = 1 that has no save, min(U, r + l) is lost, and it is all that is: E[min(U, x)] is the
+        # integral of the survival function up to x.
+        mtbf_s, scale = 1e4, 1 / math.gamma(1 + 1 / shape)
+        lost = float(quad(lambda age: math.exp(-((age / scale) ** shape)), 0.0, missing + lag)[0])
+        row = columns(
+            work_s=np.inf, mtbf_s=mtbf_s, interval_s=100 * mtbf_s, stall_s=0.0, commit_s=0.0, restart_s=100.0,
+            weibull_shape=shape, live_lag_s=lag * mtbf_s, reduced_capacity_s=missing * mtbf_s,
+        )  # fmt: skip
+        # A save every hundred up-times shortens the lag of one in a hundred of them.
+        assert expected_goodput(**row) == pytest.approx((1 - lost) / 1.01, abs=0.002)
+
+    @pytest.mark.parametrize("shape", [0.5, 0.7, 1.5])
+    @pytest.mark.parametrize(("apart", "lost"), [(1, 0.5), (10, 0.3), (15, 0.7)])
+    def test_live_replicas_have_the_goodput_of_replays(self, shape: float, apart: int, lost: float) -> None:
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": 2e3, "stall_s": 20.0, "commit_s": 60.0, "restart_s": 300.0, "work_s": 2e6,
+            "weibull_shape": shape, "kind_share": [1.0 - lost, lost, 0.0, 0.0], "kind_fast_survival": [1.0, 0.0, 0.0, 1.0],
+            "durable_every": apart, "durable_commit_s": 400.0, "live_lag_s": 100.0, "reduced_capacity_s": 500.0,
+        }  # fmt: skip
+        row = columns(**run)
+        runs = simulate_runs(num_replications=200, seed=5, **row)
+        # A sum of up-times is taken for a Weibull law, which costs a point where few of them make up a durable save.
+        played = runs.productive_s.sum() / runs.wall_s.sum()
+        assert expected_goodput(**row)[0] == pytest.approx(played, abs=0.015)
 
 
 class TestX12Ledger:
