@@ -281,12 +281,10 @@ def _batch_splits(job: Job) -> Integers:
 def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     """Each row with every allowed recomputation, ZeRO stage, number format, and group of interleaved micro-batches."""
     search = job.search
-    is_idle = job.workload.recomputes_core_alone and job.workload.attention not in SEPARATE_KERNELS
-    recompute = [r for r in search.recompute if not (r is Recompute.SELECTIVE and is_idle)]
     choices = np.array(
         [
             (r.code, stage, precision.code, schedule.code, is_hybrid, num_layers, group_size)
-            for r in recompute or search.recompute
+            for r in _recomputations(job)
             for num_layers in ((0, *(search.recompute_num_layers or ())) if r is Recompute.FULL else (0,))
             for stage in sorted(search.zero_stages)
             for precision in job.workload.precisions
@@ -324,6 +322,14 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
     return table.take(_is_own_sharding(job, table) & _is_dealt_as_chosen(table, chosen[:, 6]))
 
 
+def _recomputations(job: Job) -> list[Recompute]:
+    """Allowed recomputations, but for one that only takes longer than none: fused attention keeps no scores to begin with."""
+    workload, allowed = job.workload, job.search.recompute
+    is_idle = workload.recomputes_core_alone and workload.attention not in SEPARATE_KERNELS
+    is_beaten = is_idle and Recompute.NONE in allowed
+    return [r for r in allowed if not (r is Recompute.SELECTIVE and is_beaten)]
+
+
 def _group_sizes(job: Job, schedule: Schedule) -> tuple[int, ...]:
     """Groups of interleaved micro-batches that are tried with a schedule; 0: no groups, or as many as there are stages."""
     sizes = job.search.interleaved_group_sizes
@@ -339,9 +345,14 @@ def _is_dealt_as_chosen(table: PlanTable, group_sizes: Integers) -> Booleans:
 
 
 def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
-    """Whether ZeRO stage and groups make a layout another one, `(n,)`: groups that hold all are the same as none."""
-    replicas = table.data_parallel * table.context_parallel
+    """Whether ZeRO stage and groups make a layout another one, `(n,)`: groups that hold all are the same as none.
+
+    Where it is groups or nothing, the rules of layouts alone say which there may be.
+    """
     is_own = ~is_without_replicas(job.workload, table) | np.isin(table.zero_stage, _lone_stages(job))
+    if False not in job.search.hybrid_sharding:
+        return is_own
+    replicas = table.data_parallel * table.context_parallel
     has_groups = (table.zero_stage > 0) & (table.shard_ranks < replicas)
     return np.asarray(is_own & ((table.shard_ranks == 0) | has_groups))
 

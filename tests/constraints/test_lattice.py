@@ -201,6 +201,11 @@ def test_selective_recomputation_is_for_kernels_that_store_the_scores() -> None:
     assert set(unfused.recompute.tolist()) == {choice.code for choice in Recompute}
 
 
+def test_selective_recomputation_that_keeps_nothing_less_is_tried_where_none_is_not_allowed() -> None:
+    only = enumerate_layouts(job_with(search={"recompute": ["selective", "full"]}))
+    assert set(only.recompute.tolist()) == {Recompute.SELECTIVE.code, Recompute.FULL.code}
+
+
 @pytest.mark.parametrize("model", ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3"])
 def test_every_row_keeps_the_rules_and_is_a_plan(model: str) -> None:
     job = job_with(
@@ -316,6 +321,19 @@ def test_groups_of_a_node_are_tried_where_they_are_asked_for_and_are_not_the_who
         (z, c, d)
         for z, c, d in zip(hybrid.shard_ranks, hybrid.context_parallel, hybrid.data_parallel, strict=True)
     } == wanted
+
+
+def test_groups_that_hold_all_are_tried_where_no_others_are_listed() -> None:
+    search = {"recompute": ["none"], "zero_stages": [1], **DEGREES}
+    groups, both = (
+        enumerate_layouts(tiny_job(**search, hybrid_sharding=tried)) for tried in ([True], [False, True])
+    )
+    replicas = groups.data_parallel * groups.context_parallel
+    proper = groups.take(groups.shard_ranks < replicas)
+    assert groups.shard_ranks.all()
+    assert (groups.shard_ranks <= replicas).all()
+    assert len(proper) < len(groups)
+    assert rows_of(proper) == rows_of(both.take(both.shard_ranks > 0))
 
 
 def test_some_layers_are_computed_again_where_that_is_asked_for() -> None:
