@@ -218,14 +218,16 @@ def _spread_of(run: RunTable, slowdowns: Slowdowns) -> RunSpread:
     ends = run.makes_progress
     calm_s = np.where(ends, run.calm_s, 1.0)
     num_calm = np.where(ends, run.num_calm, 0.0)
-    delay_s = num_calm * (run.near_share * run.near_mean_s + run.far_share * run.far_mean_s)
+    share = np.stack([run.near_share, run.far_share], axis=1)
+    mean_s = np.where(ends[:, None], np.stack([run.near_mean_s, run.far_mean_s], axis=1), 0.0)
+    delay_s = num_calm * (share[:, 0] * mean_s[:, 0] + share[:, 1] * mean_s[:, 1])
     growth = np.divide(_later_s(run) - calm_s, delay_s, out=np.ones(len(run)), where=ends & (delay_s > 0.0))
     return RunSpread(
         calm_s=calm_s,
         num_calm=num_calm,
         growth=growth,
-        share=np.stack([run.near_share, run.far_share], axis=1),
-        mean_s=np.stack([run.near_mean_s, run.far_mean_s], axis=1),
+        share=share,
+        mean_s=mean_s,
         variance_s2=np.stack([run.near_variance_s2, run.far_variance_s2], axis=1),
         third_s3=np.stack([run.near_third_s3, run.far_third_s3], axis=1),
         row=slowdowns.row,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -193,6 +195,18 @@ def test_a_run_without_progress_has_no_quantile() -> None:
     outcomes = simulate(job, plans)
     assert not outcomes.run.makes_progress[0]
     assert np.isinf(wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, 0.95)[0])
+
+
+def test_delays_without_end_say_nothing_of_the_runs_beside_them() -> None:
+    job, plans = job_with(), table_of(plan_of(data=64), plan_of(data=32))
+    outcomes = simulate(job, plans)
+    ends = np.array([False, True])
+    near_s = np.where(ends, outcomes.run.near_mean_s, np.inf)
+    run = replace(outcomes.run, makes_progress=ends, near_mean_s=near_s)
+    late_s = wall_time_quantile_s(job, plans, outcomes.steps, run, 0.95)
+    alone_s = wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, 0.95)
+    assert np.isinf(late_s[0])
+    assert late_s[1] == alone_s[1]
 
 
 def test_a_later_quantile_is_a_longer_run() -> None:
