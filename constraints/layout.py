@@ -15,6 +15,7 @@ from simulator.checkpoints.sizes import expert_set_ranks, group_ranks, saved_byt
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
 from simulator.domain.model import ModelShape
+from simulator.domain.offer import Offer
 from simulator.domain.plan import (
     CheckpointScheme,
     PlanTable,
@@ -63,13 +64,13 @@ def _whole_nodes(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     t, model = plans.tensor_parallel, job.workload.model
-    kv_heads = np.full_like(t, _kv_heads(model))
+    kv_heads = np.full_like(t, split_heads(model))
     small, large = np.minimum(t, kv_heads), np.maximum(t, kv_heads)
     return _remainder(model.num_heads, t) + _remainder(large, small)
 
 
-def _kv_heads(model: ModelShape) -> int:
-    """Latent attention expands its keys and values to all heads, so that there are no groups to split."""
+def split_heads(model: ModelShape) -> int:
+    """Returns the heads with keys and values that ranks share out; latent attention expands its own to all heads."""
     return model.num_heads if model.latent_attention else model.num_kv_heads
 
 
@@ -144,7 +145,7 @@ def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     """Ranks that exchange heads need whole ones; the kernels of a ring know no windows (Transformer Engine)."""
     workload, c = job.workload, plans.context_parallel
     exchanged = head_ranks(workload, plans, offers.link_domain_size)
-    shares, kv_heads = exchanged * plans.tensor_parallel, _kv_heads(workload.model)
+    shares, kv_heads = exchanged * plans.tensor_parallel, split_heads(workload.model)
     unequal = _remainder(workload.model.num_heads, shares) + _remainder(kv_heads, shares)
     is_ring = (c > exchanged) & (workload.chosen_exchange != "all_gather")
     has_window = workload.model.sliding_window is not None
@@ -166,14 +167,16 @@ def _experts(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]
-    is_missing = np.isnan(peak)
-    if job.workload.fp8_recipe == "mxfp8":
-        has_scales = np.array(
-            [offer.accelerator.family in FAMILIES_WITH_BLOCK_SCALES for offer in job.offers]
-        )
-        is_missing |= (plans.precision == Precision.FP8.code) & ~has_scales[plans.offer]
-    return is_missing.astype(np.float64)
+    computes = np.array([[computes_in(job, offer, each) for each in Precision] for offer in job.offers])
+    return np.where(computes[plans.offer, plans.precision], 0.0, 1.0)
+
+
+def computes_in(job: Job, offer: Offer, precision: Precision) -> bool:
+    """Returns whether accelerators of an offer compute in a number format, by the recipe of the job."""
+    chip = offer.accelerator
+    has_scales = chip.family in FAMILIES_WITH_BLOCK_SCALES
+    can_scale = has_scales or precision is not Precision.FP8 or job.workload.fp8_recipe != "mxfp8"
+    return can_scale and chip.peak_flop_per_s(precision) is not None
 
 
 def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:

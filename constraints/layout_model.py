@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from constraints.feasibility import exact_solver
 from constraints.lattice import contexts, divisors, filled_cuts, listed_cuts, pipelines
+from constraints.layout import computes_in, split_heads
 from simulator.domain.job import Job
 from simulator.domain.offer import Offer
-from simulator.domain.plan import Schedule
+from simulator.domain.plan import SPLIT_BACKWARD, TO_AND_FRO, Recompute, Schedule
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -28,13 +29,16 @@ DEGREE_RULE_NAMES = (
     "layers",
     "interleaving",
     "interleaved_groups",
+    "schedule",
+    "weight_gradients",
     "batch",
     "sequence",
     "context_exchange",
     "experts",
     "number_format",
 )
-"""Rules of layouts on degrees, in the order in which reports name them; those of checkpoint schemes choose no degrees."""
+"""Rules of layouts on degrees and on the schedule that cuts them, in the order in which reports name them; those of checkpoint
+schemes choose no degrees, and no group of `shard_ranks` is chosen here."""
 REACH = 2
 """Accelerators and sequences are looked for up to so many times what the job names."""
 
@@ -54,6 +58,8 @@ def conflicting_rules(job: Job) -> tuple[str, ...]:
 
     The conflict is minimal: without any one of its rules, some choice of degrees keeps the others of it.
     """
+    if not any(listed_cuts(job)):
+        return ("interleaving",)  # one stage, and several chunks on it, is all that is listed
     conflict = _conflict(job, DEGREE_RULE_NAMES)
     for name in conflict:  # CP-SAT's conflict suffices, but it need not be minimal
         rest = tuple(other for other in conflict if other != name)
@@ -219,7 +225,7 @@ class _Model:
             self._add_divides(
                 offer.node.num_accelerators, self.num_gpus, [is_taken, self.keeps["whole_nodes"]]
             )
-            if not any(offer.accelerator.peak_flop_per_s(precision) for precision in precisions):
+            if not any(computes_in(self.job, offer, precision) for precision in precisions):
                 self.model.add_bool_and(~is_taken).only_enforce_if(self.keeps["number_format"])
             if not self.job.search.tensor_parallel:
                 self.model.add(self.tensor <= offer.node.link_domain_size).only_enforce_if(is_taken)
@@ -236,14 +242,14 @@ class _Model:
         from ortools.sat.python import cp_model
 
         model = self.job.workload.model
-        kv_heads = model.num_heads if model.latent_attention else model.num_kv_heads
+        kv_heads = split_heads(model)
         heads = [t for t in divisors(model.num_heads) if max(t, kv_heads) % min(t, kv_heads) == 0]
         for name, allowed in (("attention_heads", heads), ("feed_forward", divisors(model.ffn_hidden_size))):
             domain = cp_model.Domain.from_values(allowed)
             self.model.add_linear_expression_in_domain(self.tensor, domain).only_enforce_if(self.keeps[name])
 
     def _add_pipeline_rules(self) -> None:
-        """Cuts of the layers, by their place in the list of all cuts, and whole groups of micro-batches."""
+        """Cuts of the layers, by their place in the list of all cuts, and one of the schedules that the job lists."""
         from ortools.sat.python import cp_model
 
         cuts, valid = _cuts(self.job), set(pipelines(self.job))
@@ -252,29 +258,28 @@ class _Model:
         self.model.add_allowed_assignments([place, self.pipeline, self.virtual], rows)
         domain = cp_model.Domain.from_values([index for index, cut in enumerate(cuts) if cut in valid])
         self.model.add_linear_expression_in_domain(place, domain).only_enforce_if(self.keeps["layers"])
-        is_interleaved = self.model.new_bool_var("interleaved")
-        self.model.add(self.virtual > 1).only_enforce_if(is_interleaved)
-        self.model.add(self.virtual == 1).only_enforce_if(~is_interleaved)
-        self._add_micro_batch_rules(is_interleaved)
+        runs = []
+        for schedule in self.job.search.pipeline_schedules:
+            runs.append(is_run := self.model.new_bool_var(schedule.value))
+            fits = cp_model.Domain.from_values([row for row, *cut in rows if _can_run(schedule, *cut)])
+            self.model.add_linear_expression_in_domain(place, fits).only_enforce_if(
+                is_run, self.keeps["schedule"]
+            )
+            if schedule in SPLIT_BACKWARD and not _can_split_backward(self.job):
+                self.model.add_bool_and(~is_run).only_enforce_if(self.keeps["weight_gradients"])
+            self._add_micro_batch_rules(schedule, is_run)
+        self.model.add_exactly_one(runs)
 
-    def _add_micro_batch_rules(self, is_interleaved: cp_model.IntVar) -> None:
-        """Whole groups of micro-batches where any schedule asks for them, two for each stage, or either."""
-        schedules = set(self.job.search.pipeline_schedules)
-        if Schedule.ZB_V in schedules:
-            return
-        if Schedule.DUAL_PIPE_V not in schedules:
-            self._add_groups([is_interleaved])
-            return
-        has_pairs = self.model.new_bool_var("runs in pairs")
-        self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(
-            is_interleaved, self.keeps["interleaving"], has_pairs
-        )
-        if Schedule.ONE_F_ONE_B not in schedules:
-            self.model.add(has_pairs == 1)
-            return
-        is_dealt = self.model.new_bool_var("is dealt")
-        self.model.add(is_dealt != has_pairs)
-        self._add_groups([is_interleaved, is_dealt])
+    def _add_micro_batch_rules(self, schedule: Schedule, is_run: cp_model.IntVar) -> None:
+        """Whole groups of micro-batches where a schedule deals them out, two for each stage where it runs them in pairs."""
+        if schedule is Schedule.DUAL_PIPE_V:
+            is_kept = is_run, self.keeps["interleaving"]
+            self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(*is_kept)
+        if schedule is Schedule.ONE_F_ONE_B:
+            is_interleaved = self.model.new_bool_var("interleaved")
+            self.model.add(self.virtual > 1).only_enforce_if(is_interleaved)
+            self.model.add(self.virtual == 1).only_enforce_if(~is_interleaved)
+            self._add_groups([is_interleaved, is_run])
 
     def _add_groups(self, above: list[cp_model.IntVar]) -> None:
         """Whole groups of as many micro-batches as stages, or groups of one of the sizes that the job lists."""
@@ -343,9 +348,21 @@ def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
     has_ring = context > exchanged and workload.chosen_exchange != "all_gather"
     if has_ring and model.sliding_window:
         return False
-    kv_heads = model.num_heads if model.latent_attention else model.num_kv_heads
+    kv_heads = split_heads(model)
     splits = model.num_heads % (tensor * exchanged) == 0 and kv_heads % (tensor * exchanged) == 0
     return exchanged == 1 or (splits and context % exchanged == 0)
+
+
+def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:
+    """Whether a schedule is one of a pipeline with so many stages, and chunks on each."""
+    wanted = 2 if schedule in TO_AND_FRO else 1
+    return schedule is Schedule.ONE_F_ONE_B or (pipeline > 1 and virtual == wanted)
+
+
+def _can_split_backward(job: Job) -> bool:
+    """Whether any listed recomputation leaves what late weight gradients read, and any ZeRO stage whole gradients."""
+    keeping = {Recompute.NONE, Recompute.SELECTIVE} if job.workload.restores_inputs else {Recompute.NONE}
+    return not keeping.isdisjoint(job.search.recompute) and min(job.search.zero_stages) <= 1
 
 
 def _tensor(job: Job) -> list[int]:

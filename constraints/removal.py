@@ -14,6 +14,7 @@ import numpy as np
 
 from constraints.bounds import kept_by_bounds
 from constraints.evaluation import evaluate
+from constraints.feasibility import conflicting_limits
 from constraints.lattice import candidate_blocks
 from constraints.layout import LAYOUT_RULES, SCHEME_RULES, LayoutRule
 from constraints.limits import ExcessTable
@@ -107,6 +108,20 @@ def count_designs(job: Job, space: Space, *, simulate_up_to: int) -> SpaceCount:
         num_feasible=num_feasible,
         removals=(*by_rules.removals(), *by_bounds.removals(), *by_simulation.removals()),
     )
+
+
+def conflicting_choices(job: Job) -> tuple[str, ...]:
+    """Returns rules that no layout which is tried keeps together, under whatever scheme; empty where one keeps all.
+
+    The conflict is minimal: without any one of its rules, some layout that is tried keeps the others of it.
+    """
+    patterns = [
+        np.unique(np.column_stack(list(_broken(job, layouts, DEGREE_RULES).values())), axis=0)
+        for layouts in candidate_blocks(job)
+    ]
+    names = [rule.name for rule in DEGREE_RULES]
+    is_broken = dict(zip(names, np.concatenate(patterns).astype(np.float64).T, strict=True))
+    return conflicting_limits(is_broken, dict.fromkeys(names, 0.0))
 
 
 def rules_of_schemes(job: Job) -> tuple[str, ...]:

@@ -35,8 +35,9 @@ capplan explain examples/bloom-176b.yaml --fewest-gpus
   design is left, the proof and the smallest changes that help (exit code 3).
 - `--fewest-gpus`: the smallest cluster that keeps every limit, a deadline for instance: CP-SAT gives the fewest
   accelerators that the bounds admit, simulation the fewest that do.
-- Where degrees of parallelism contradict each other, so that there is no layout at all, CP-SAT names a minimal set of rules
-  at fault and the nearest number of accelerators, and the nearest batch, that have a layout (`constraints.layout_model`).
+- Where degrees of parallelism contradict each other or the schedules that are listed, so that there is no layout at all, CP-SAT
+  names a minimal set of rules at fault and the nearest number of accelerators, and the nearest batch, that have a layout
+  (`constraints.layout_model`). Where degrees are not to blame, it names the rules that no layout keeps which is tried.
 - Where there are layouts and none fits the memory, CP-SAT says whether the ranges on offer are to blame: its table has the
   least that the most loaded stage needs on every number of accelerators. The layout that needs least is named, and the
   nearest number of accelerators that has one that fits (`constraints.memory_model`).

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from constraints.layout_model import conflicting_rules, nearest_layout
 from constraints.registry import CONSTRAINTS
-from constraints.removal import rules_of_schemes
+from constraints.removal import conflicting_choices, rules_of_schemes
 from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
 
+RULES_OF_SIZE = frozenset({"gpu_range", "whole_nodes", "batch"})
+"""Rules that another number of accelerators, or another batch, may keep."""
+
 
 def no_layout(job: Job) -> Infeasibility:
-    """Returns which rules of degrees contradict each other; or degrees exist, and no allowed scheme can save any layout."""
-    rules = conflicting_rules(job)
+    """Returns which rules contradict each other: of degrees, of what is chosen with them, or of checkpoint schemes."""
+    of_degrees = conflicting_rules(job)
+    rules = of_degrees or conflicting_choices(job)
     of_schemes = () if rules else rules_of_schemes(job)
-    first = _no_degrees_reason(job) if rules else _no_scheme_reason(job)
+    first = _first_reason(job, rules) if rules else _no_scheme_reason(job)
     sentences = (f"{name}: {CONSTRAINTS[name].sentence}" for name in (*rules, *of_schemes))
     return Infeasibility(
         conflict=(*rules, *of_schemes),
-        reasons=(first, *sentences, *(_nearest_layout(job) if rules else ())),
+        reasons=(first, *sentences, *(_nearest_layout(job) if of_degrees else ())),
         proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
         relaxations=(),
     )
 
 
-def _no_degrees_reason(job: Job) -> str:
+def _first_reason(job: Job, rules: tuple[str, ...]) -> str:
+    """What cannot be, in one sentence, and what to change."""
+    if RULES_OF_SIZE.isdisjoint(rules):
+        ways_out = "; ".join(CONSTRAINTS[name].way_out for name in rules)
+        return f"no layout that the job allows keeps {' and '.join(rules)}; change {ways_out}"
     ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
     return (
         f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "

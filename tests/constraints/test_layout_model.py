@@ -15,6 +15,8 @@ from tests.support import A100_RENTED, H100_RENTED, job_with
 MIXTURE = {"model": "mixtral-8x7b", "global_batch_size": 32}
 WINDOWS = {"model": "mistral-7b", "context_exchange": "ring"}
 SEVERAL = {"pipeline_parallel": [2, 3, 4, 8, 12], "tensor_parallel": [1, 2], "context_parallel": [1]}
+B200_RENTED = {**H100_RENTED, "accelerator": "b200-sxm-180gb"}
+SCALED_BY_BLOCK = {"precisions": ["fp8"], "fp8_recipe": "mxfp8"}
 FEW = {"pipeline_parallel": [1, 2], "context_parallel": [1]}
 
 
@@ -48,9 +50,14 @@ def exactly(num_gpus: int) -> dict[str, object]:
                          "virtual_pipeline": [1, 2], **SEVERAL}),
         job_with(search={"pipeline_schedules": ["dual_pipe_v"], "virtual_pipeline": [2], **SEVERAL}),
         job_with(search={"pipeline_schedules": ["1f1b", "zb_v"], "virtual_pipeline": [1, 2], **SEVERAL}),
+        job_with(search={"pipeline_schedules": ["1f1b", "zb_v"], "virtual_pipeline": [1, 2, 4], **SEVERAL}),
+        job_with(search={"pipeline_schedules": ["gpipe", "zb_h1", "zb_v"], "zero_stages": [1, 3], **SEVERAL}),
+        job_with(search={"pipeline_schedules": ["1f1b", "zb_h1"], "recompute": ["full"], **SEVERAL}),
+        job_with(H100_RENTED, B200_RENTED, workload=SCALED_BY_BLOCK, search=FEW),
     ],
     ids=["default", "two offers", "lists", "context", "experts", "parts of experts", "odd sequence", "hybrid", "windows",
-         "pairs", "groups", "groups and pairs", "pairs alone", "to and fro"],
+         "pairs", "groups", "groups and pairs", "pairs alone", "to and fro", "chunks for one schedule",
+         "schedules without groups", "weight gradients", "scales of blocks"],
 )  # fmt: skip
 def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> None:
     listed = listed_degrees(job)
@@ -71,6 +78,18 @@ def test_the_solver_finds_exactly_the_layouts_that_are_enumerated(job: Job) -> N
         (H100_RENTED, {"sequence_length": 4099}, {"context_parallel": [2]}, ("sequence",)),
         # Eight heads for keys and values are not dealt out to sixteen ranks.
         (H100_RENTED, {"context_exchange": "all_to_all"}, {"context_parallel": [16]}, ("context_exchange",)),
+        # Several chunks need several stages, and a V needs two of them on each.
+        (H100_RENTED, {}, {"pipeline_parallel": [1], "virtual_pipeline": [2]}, ("interleaving",)),
+        (H100_RENTED, {}, {"pipeline_schedules": ["zb_v"], "pipeline_parallel": [1]}, ("schedule",)),
+        (H100_RENTED, {}, {"pipeline_schedules": ["gpipe"], "virtual_pipeline": [2]}, ("schedule",)),
+        # Late weight gradients read activations that a layer computed again no longer has.
+        (H100_RENTED, {}, {"pipeline_schedules": ["zb_h1"], "recompute": ["full"]}, ("weight_gradients",)),
+        (H100_RENTED, {}, {"pipeline_schedules": ["zb_v"], "zero_stages": [2, 3]}, ("weight_gradients",)),
+        # Hopper has no scales for blocks.
+        (H100_RENTED, SCALED_BY_BLOCK, {}, ("number_format",)),
+        # Four chunks on a stage are no V, and one micro-batch is no group of eight.
+        (H100_RENTED, {}, {"pipeline_schedules": ["1f1b", "zb_v"], "pipeline_parallel": [8], "virtual_pipeline": [4],
+                           "micro_batch_sizes": [64]}, ("interleaving", "schedule")),
         (H100_RENTED, {}, {"pipeline_parallel": [4], "virtual_pipeline": [2], "tensor_parallel": [1]}, ()),
     ],
 )  # fmt: skip

@@ -268,6 +268,25 @@ def test_a_batch_that_nothing_divides_has_no_layout() -> None:
     assert answer.relaxations == ()
 
 
+@pytest.mark.parametrize(
+    ("search", "conflict", "way_out"),
+    [
+        ({"pipeline_schedules": ["zb_v"], "virtual_pipeline": [1]}, ("schedule",), "change pipeline_schedule"),
+        ({"pipeline_schedules": ["zb_h1"], "zero_stages": [3]}, ("weight_gradients",), "change pipeline_schedule"),
+        # What is not sharded at all is not sharded in groups.
+        ({"hybrid_sharding": [True], "zero_stages": [0]}, ("shard_groups",), "change shard_ranks"),
+    ],
+)  # fmt: skip
+def test_choices_that_no_layout_can_have_are_at_fault_where_degrees_are_not(
+    search: dict[str, object], conflict: tuple[str, ...], way_out: str
+) -> None:
+    job = job_with(search=search)
+    answer = explain(job, pruned_space(job))
+    assert isinstance(answer, Infeasibility)
+    assert answer.conflict == conflict
+    assert f"no layout that the job allows keeps {conflict[0]}; {way_out}" in answer.reasons[0]
+
+
 def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() -> None:
     job = job_with(search={"checkpoint_schemes": ["replica_ft"], "zero_stages": [1]})
     answer = explain(job, pruned_space(job))
