@@ -171,7 +171,7 @@ def search_and_answer(
     )
     result = run_study(searcher, seed=seed, reducer=reducer)
     finding = _explained(job, result, should_stop)
-    if isinstance(finding, Evaluation):
+    if isinstance(finding, Evaluation) and len(finding):  # without rows: the proof was stopped
         recording.record(evaluator.evaluate(finding.plans, EXACT_STAGE), EXACT_STAGE)
         # A searcher of its own, which has seen none of the designs, so that it may start from any.
         result = refined_study(replace(searcher), result, seed=seed)

@@ -63,6 +63,18 @@ def test_a_stopped_study_goes_on_as_if_it_had_never_stopped(
     assert_equal(resumed, whole)
 
 
+@pytest.mark.parametrize("num_batches", [1, 4])
+def test_a_study_that_is_stopped_in_the_middle_of_a_proof_goes_on_with_it(
+    tmp_path: Path, num_batches: int
+) -> None:
+    impossible = job_of().model_copy(update={"limits": Limits(deadline_days=1.0)})
+    whole = run(tmp_path / "whole", job=impossible)
+    assert whole.answer.status == "infeasible"
+    stopped = run(tmp_path / "stopped", job=impossible, should_stop=stop_after(num_batches))
+    assert stopped.answer.status == "interrupted"
+    assert_equal(resume_study(stopped.path), whole)
+
+
 def test_a_study_that_has_its_answer_gives_it_again(whole: StudyAnswer) -> None:
     again = resume_study(whole.path)
     assert again.counts.num_simulated == 0
