@@ -9,11 +9,8 @@ A run that reports its energy as nameplate arithmetic confirms no model of energ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from simulator.errors import InputError, Problem
-from simulator.units import DAY, HOUR, JOULES_PER_KWH, TERA
+from simulator.units import HOUR, JOULES_PER_KWH, TERA
 
 A100_BF16_FLOP_PER_S = 312.0 * TERA
 _PIPELINE_POLYNOMIAL = (1.34546129e02, 8.45435587e-11, -5.60233749e-23)
@@ -35,59 +32,18 @@ def mlco2_kgco2e(gpu_hours: float, thermal_design_power_w: float, kgco2e_per_kwh
     return nameplate_energy_j(gpu_hours, thermal_design_power_w) / JOULES_PER_KWH * kgco2e_per_kwh
 
 
-@dataclass(frozen=True, kw_only=True)
-class LlmCarbonRun:
-    """A run as LLMCarbon asks for it; average power and efficiency are inputs, measured on the run itself or guessed."""
-
-    num_active_parameters: float
-    """Parameters that every token meets; of the base model for mixtures of experts."""
-    tokens: float
-    num_devices: float
-    peak_flop_per_s: float
-    efficiency_fraction: float
-    system_power_w: float
-    """Average power of one device with its share of the system."""
-    pue: float
-    kgco2e_per_kwh: float
-
-    @property
-    def time_s(self) -> float:
-        """Training time: 6 P D over the rate of all devices."""
-        rate = self.num_devices * self.peak_flop_per_s * self.efficiency_fraction
-        return 6.0 * self.num_active_parameters * self.tokens / rate
-
-    @property
-    def gpu_hours(self) -> float:
-        """Hours of all devices."""
-        return self.num_devices * self.time_s / HOUR
-
-    @property
-    def energy_j(self) -> float:
-        """Energy of the facility."""
-        return self.system_power_w * self.num_devices * self.time_s * self.pue
-
-    @property
-    def operational_kgco2e(self) -> float:
-        """Energy at the grid's intensity."""
-        return self.energy_j / JOULES_PER_KWH * self.kgco2e_per_kwh
-
-
-@dataclass(frozen=True, kw_only=True)
-class LlmCarbonPart:
-    """One kind of hardware in LLMCarbon's embodied sum."""
-
-    amount: float
-    """Square centimetres of silicon, or gigabytes, of one piece."""
-    kgco2e_per_amount: float
-    num_pieces: float
-
-
-def llmcarbon_embodied_kgco2e(
-    parts: Sequence[LlmCarbonPart], time_s: float, lifetime_days: float = 5 * 365.0
+def llmcarbon_gpu_hours(
+    num_active_parameters: float, tokens: float, peak_flop_per_s: float, efficiency_fraction: float
 ) -> float:
-    """Returns LLMCarbon's embodied share of a run: area x carbon per area x time over lifetime."""
-    made = sum(part.amount * part.kgco2e_per_amount * part.num_pieces for part in parts)
-    return made * time_s / (lifetime_days * DAY)
+    """Returns the hours of all devices that LLMCarbon predicts: 6 P D over the rate of one.
+
+    Args:
+        num_active_parameters: parameters that every token meets (P); of the base model for mixtures of experts.
+        tokens: of the run (D).
+        peak_flop_per_s: of a device.
+        efficiency_fraction: share of it; measured on the run itself, or guessed (`llmcarbon_cold_efficiency`).
+    """
+    return 6.0 * num_active_parameters * tokens / (peak_flop_per_s * efficiency_fraction) / HOUR
 
 
 def llmcarbon_largest_run(*, spans_nodes: bool) -> float:
@@ -118,10 +74,3 @@ def llmcarbon_cold_efficiency(
     rate = sum(factor * num_parameters**power for power, factor in enumerate(powers)) * TERA
     share = rate / A100_BF16_FLOP_PER_S
     return share * (1.0 - _V100_LOSS) if peak_flop_per_s < A100_BF16_FLOP_PER_S else share
-
-
-def act_device_kgco2e(
-    operational_kgco2e: float, embodied_kgco2e: float, used_s: float, life_s: float
-) -> float:
-    """Returns ACT's footprint of a use: operation, and the share of the making by time over lifetime."""
-    return operational_kgco2e + used_s / life_s * embodied_kgco2e

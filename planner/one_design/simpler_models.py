@@ -9,6 +9,7 @@ from __future__ import annotations
 from constraints.evaluation import Evaluation
 from objectives.baselines import (
     llmcarbon_cold_efficiency,
+    llmcarbon_gpu_hours,
     llmcarbon_largest_run,
     mlco2_kgco2e,
     nameplate_energy_j,
@@ -96,4 +97,4 @@ def _llmcarbon_hours(job: Job, plan: Plan) -> float | None:
     share = llmcarbon_cold_efficiency(
         model.num_active_parameters, sixteen_bit, spans_nodes=_spans_nodes(plan)
     )
-    return 6.0 * model.num_active_parameters * job.workload.tokens / (own * share) / HOUR
+    return llmcarbon_gpu_hours(model.num_active_parameters, job.workload.tokens, own, share)

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from objectives.baselines import (
-    LlmCarbonPart,
-    LlmCarbonRun,
-    act_device_kgco2e,
     llmcarbon_cold_efficiency,
-    llmcarbon_embodied_kgco2e,
+    llmcarbon_gpu_hours,
     mlco2_kgco2e,
     nameplate_energy_j,
 )
@@ -22,7 +19,7 @@ from simulator.domain.embodied import Dies
 from simulator.errors import InputError
 from tests.support import A100_RENTED, job_with, plans_with
 
-MWH, DAY = 3.6e9, 86_400.0
+MWH = 3.6e9
 
 # LLMCarbon's own inputs (github.com/SotaroKaneda/MLCarbon, dbd96b7, data/database.csv): active parameters and tokens in
 # billions, kg/kWh, PUE, W, peak TFLOP/s, efficiency, devices; and its prediction in tCO2e: the published tonnes of each run
@@ -38,34 +35,10 @@ FIVE_MODELS = {
 
 @pytest.mark.parametrize("name", FIVE_MODELS)
 def test_llmcarbon_gives_its_own_predictions_when_given_its_inputs(name: str) -> None:
-    (parameters, tokens, grid, pue, power_w, peak, efficiency, devices), actual_t, deviation = FIVE_MODELS[
-        name
-    ]
-    run = LlmCarbonRun(
-        num_active_parameters=parameters * 1e9,
-        tokens=tokens * 1e9,
-        num_devices=devices,
-        peak_flop_per_s=peak * 1e12,
-        efficiency_fraction=efficiency,
-        system_power_w=power_w,
-        pue=pue,
-        kgco2e_per_kwh=grid,
-    )
-    assert run.operational_kgco2e / 1000 == pytest.approx(actual_t * (1 + deviation), rel=0.01)
-
-
-def test_llmcarbon_gives_its_embodied_share_of_xlm() -> None:
-    # The same repository, data/hardware.csv: 64 nodes of 8 V100 for 20.4 days. Meta's own estimate is 0.66 t.
-    parts = [
-        LlmCarbonPart(amount=1.47, kgco2e_per_amount=1.0, num_pieces=64),  # processor, 16 nm
-        LlmCarbonPart(amount=256, kgco2e_per_amount=0.4, num_pieces=64),  # DRAM
-        LlmCarbonPart(amount=32_768, kgco2e_per_amount=0.018, num_pieces=64),  # SSD
-        LlmCarbonPart(amount=8.15, kgco2e_per_amount=1.2, num_pieces=512),  # V100, 12 nm
-        LlmCarbonPart(amount=111.6, kgco2e_per_amount=1.2, num_pieces=64),  # the rest of a node
-    ]
-    made_kg = 64 * (1.47 + 102.4 + 589.824 + 133.92) + 512 * 9.78
-    assert llmcarbon_embodied_kgco2e(parts, 20.4 * DAY) == pytest.approx(made_kg * 20.4 / 1825)
-    assert llmcarbon_embodied_kgco2e(parts, 20.4 * DAY) == pytest.approx(660, rel=0.03)
+    (parameters, tokens, grid, pue, power_w, peak, efficiency, _), actual_t, deviation = FIVE_MODELS[name]
+    hours = llmcarbon_gpu_hours(parameters * 1e9, tokens * 1e9, peak * 1e12, efficiency)
+    predicted_t = mlco2_kgco2e(hours, power_w * pue, grid) / 1000
+    assert predicted_t == pytest.approx(actual_t * (1 + deviation), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +174,6 @@ class TestAct:
         usage = Usage(wall_s=used_s * one, energy_j=0.273 * used_s * one, peak_power_w=0.273 * one)
         operational = operational_kgco2e(job_with(site=site), plans_with({"num_gpus": 8}), usage)[0]
         assert operational == pytest.approx(3.615, abs=5e-4)
-        # A quarter of the life of what took 8 kg to make.
-        assert act_device_kgco2e(operational, 8.0, 1.0, 4.0) == pytest.approx(3.615 + 2.0, abs=5e-4)
 
 
 class TestChipsWithoutAFootprint:
