@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from constraints.plan_costs import PlanCosts
+from constraints.stage_balance import sums_before
 from simulator.domain.plan import SPLIT_BACKWARD, Schedule
 from simulator.table import Booleans, Floats, Integers
 
@@ -83,7 +84,7 @@ def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, s
 def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Schedule) -> Floats:
     """The least step in which a stage has the layers from one place to another, `(L + 1, L + 1)`."""
     layers, num_stages, m = costs.layers, costs.num_held.shape[1], num_micro_batches
-    passes_s, forward_s = _sums(layers.layer_s), _sums(costs.layer_forward_s)
+    passes_s, forward_s = sums_before(layers.layer_s), sums_before(costs.layer_forward_s)
     ends_s = (stage == 0) * layers.embedding_s + (stage == num_stages - 1) * layers.output_s
     own_s = passes_s - passes_s[:, None] + ends_s
     if schedule in SPLIT_BACKWARD:
@@ -101,12 +102,7 @@ def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Sch
 def _may_fit(costs: PlanCosts, stage: int) -> Booleans:
     """Whether a stage could hold the layers from one place to another, `(L + 1, L + 1)`; none at all it always could."""
     layers = costs.layers
-    bytes_ = _sums(layers.layer_bytes + costs.num_held[0, stage] * layers.activation_bytes)
+    bytes_ = sums_before(layers.layer_bytes + costs.num_held[0, stage] * layers.activation_bytes)
     free_bytes = float(costs.most_free_bytes[stage])
     held_bytes = bytes_ - bytes_[:, None]
     return np.asarray((held_bytes <= free_bytes + SLACK * abs(bytes_[-1])) | (held_bytes == 0.0))
-
-
-def _sums(values: Floats) -> Floats:
-    """Sums of the values before each place, and of all, `(L + 1,)`."""
-    return np.concatenate([[0.0], np.cumsum(values)])

@@ -135,9 +135,9 @@ def balance_of(
 ) -> StageBalance:
     """Returns what comes of a given cut into `(C,)` layers; nothing is proven of it."""
     ends = np.cumsum([0, *layers])
-    chunk_s = np.diff(_before(costs.layer_s)[ends])
-    kept_bytes = _moments(num_held) * np.diff(_before(costs.activation_bytes)[ends])
-    chunk_bytes = np.diff(_before(costs.layer_bytes)[ends]) + kept_bytes
+    chunk_s = np.diff(sums_before(costs.layer_s)[ends])
+    kept_bytes = _moments(num_held) * np.diff(sums_before(costs.activation_bytes)[ends])
+    chunk_bytes = np.diff(sums_before(costs.layer_bytes)[ends]) + kept_bytes
     for ends_of, first, last in (
         (chunk_s, costs.embedding_s, costs.output_s),
         (chunk_bytes, costs.embedding_bytes, costs.output_bytes),
@@ -163,8 +163,8 @@ def _stages(num_chunks: int, num_stages: int, *, turns_back: bool) -> Integers:
     return np.where(turns_back & (chunk >= num_stages), num_chunks - 1 - chunk, chunk % num_stages)
 
 
-def _before(values: Floats) -> Floats:
-    """Sums of the values before each place, and of all, `(L + 1,)`."""
+def sums_before(values: Floats) -> Floats:
+    """Returns the sums of the values before each place, and of all, `(L + 1,)`."""
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
@@ -187,8 +187,9 @@ def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: He
         if length != wanted:
             problems.append(Problem(path=name, value=f"{length} values", rule=f"must have {wanted}"))
     for name, values in {**vars(costs), "num_held": num_held}.items():
-        if not np.all(np.isfinite(values) & (np.asarray(values) >= 0.0)):
-            problems.append(Problem(path=name, value="", rule="must be finite and not negative"))
+        numbers = np.ravel(np.asarray(values, dtype=np.float64))
+        if len(wrong := numbers[~(np.isfinite(numbers) & (numbers >= 0.0))]):
+            problems.append(Problem(path=name, value=f"{wrong[0]:g}", rule="must be finite and not negative"))
     if problems:
         raise InputError(problems, "balanced_stages")
 

@@ -194,7 +194,7 @@ def test_two_chunks_that_turn_back_share_stages_from_both_ends() -> None:
         ({"num_stages": 0}, "num_stages = 0: must be at least 1"),
         ({"num_stages": 5, "num_held": [1] * 5}, "must be at most the layers"),
         ({"num_held": [1]}, "num_held = 1 values: must have 2"),
-        ({"num_held": [1, -1]}, "num_held: must be finite and not negative"),
+        ({"num_held": [1, -1]}, "num_held = -1: must be finite and not negative"),
     ],
 )
 def test_costs_that_do_not_fit_are_refused(fields: dict[str, object], message: str) -> None:
