@@ -39,8 +39,9 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
     from planner.cli.terminal.output import quiet_libraries
-    from planner.tracking.page import is_server, newest_experiment, runs_page, store_to_show, tracking_page
+    from planner.tracking.page import newest_experiment, runs_page, store_to_show, tracking_page
     from planner.tracking.views import FRONT, STUDIES, keep_views
+    from studies.tracking.mlflow_server import is_server
     from studies.tracking.mlflow_session import without_password
 
     with _ended_by_ctrl_c():

@@ -77,11 +77,6 @@ def runs_page(
     return f"{address.rstrip('/')}/#/experiments/{experiment}/runs{f'?{query}' if query else ''}"
 
 
-def is_server(uri: str) -> bool:
-    """Returns whether a store is a server that shows itself."""
-    return uri.startswith(("http://", "https://"))
-
-
 @contextmanager
 def tracking_page(uri: str, port: int | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Starts MLflow's interface on a store, and stops it in the end; yields its address and its process.
