@@ -11,7 +11,6 @@ number of workers nor their speed shows in a study.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
@@ -90,15 +89,6 @@ class Cluster:
             # Not pure: Dask need not look whether it has had the same chunk before.
             future = self._client.submit(work, job, own_code(), chunk, pure=False)
         return lambda: self._result(future)
-
-    def process_ids(self) -> list[int]:
-        """Returns the process of every worker, on its own machine."""
-        with self._failures():
-            return list(self._client.run(os.getpid).values())
-
-    def shut_down(self) -> None:
-        """Ends the scheduler and all workers, also those that were started elsewhere."""
-        self._client.shutdown()  # type: ignore[no-untyped-call]
 
     def _result(self, future: Future[bytes]) -> bytes:
         with self._failures():

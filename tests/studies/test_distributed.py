@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed import Client
 
 from constraints import lattice
 from constraints.evaluation import evaluate
@@ -40,6 +41,12 @@ from tests.studies.study_jobs import small_job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DESIGNS_PER_BLOCK = 700
+
+
+def process_ids(cluster: Cluster) -> list[int]:
+    """The process of every worker."""
+    with Client(cluster.address) as client:
+        return list(client.run(os.getpid).values())
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +132,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, c
 
     def kill_a_worker(progress: Progress) -> None:
         if not killed and progress.num_done > DESIGNS_PER_BLOCK:
-            pids = cluster.process_ids()
+            pids = process_ids(cluster)
             killed.append(pids[0])
             os.kill(pids[0], signal.SIGKILL)
 
@@ -147,7 +154,7 @@ def test_a_space_that_two_workers_prune_is_that_of_one_process_though_one_of_the
     assert num_blocks == len(alone.kept_bits) == len(caps)
     pending = [engine.prune(number) for number in range(num_blocks)]
     first = pending[0]()
-    os.kill(cluster.process_ids()[1], signal.SIGKILL)
+    os.kill(process_ids(cluster)[1], signal.SIGKILL)
     shared = space_of(job, [first, *(wait() for wait in pending[1:])])
     assert {"budget_usd", "power_w"} <= set(alone.num_pruned)
     assert 0 < alone.num_kept < alone.num_layouts
@@ -327,7 +334,8 @@ def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there
 
         def end_it(progress: Progress) -> None:
             if progress.num_done > DESIGNS_PER_BLOCK:
-                workers.shut_down()
+                with Client(workers.address) as client:
+                    client.shutdown()
 
         with pytest.raises(EngineError, match=r"what was written is kept.*then resume"):
             run(tmp_path / "broken", job_of(), workers, progress=end_it)
