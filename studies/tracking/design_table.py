@@ -122,8 +122,6 @@ class Marks:
 
     front: frozenset[int]
     """Numbers of the designs on the front, on which those that hardly differ count once."""
-    not_dominated: frozenset[int]
-    """Numbers of the designs that no other one beats: those of the front and their near-equals."""
     recommended: int | None
     """Number of the recommended design, if there is one."""
     tied: frozenset[int] = frozenset()
@@ -145,6 +143,8 @@ def design_runs(
 ) -> RunTable:
     """Returns designs as MLflow shows them: decisions as parameters, figures as metrics, what they are as tags.
 
+    Of the designs that no other one beats, those that are not on the front are near it: they are its near-equals, or equals.
+
     Args:
         job: the question.
         evaluation: the designs.
@@ -158,7 +158,11 @@ def design_runs(
     }
     params["checkpoint_interval_s"] = _used_intervals(evaluation)
     metrics = {**_metric_columns(evaluation), "excess": evaluation.excess.total}
-    numbers, near = ids.tolist(), marks.not_dominated - marks.front
+    numbers = ids.tolist()
+    places = [
+        "near" if rank == "1" and number not in marks.front else rank
+        for number, rank in zip(numbers, rank_of, strict=True)
+    ]
     study = study_label(job)
     return RunTable(
         names=[run_name(number, study) for number in numbers],
@@ -167,10 +171,8 @@ def design_runs(
         tags={
             "feasible": [_flag(is_feasible) for is_feasible in evaluation.is_feasible.tolist()],
             "front": [_flag(number in marks.front) for number in numbers],
-            "near_front": [_flag(number in near) for number in numbers],
-            "rank": [
-                "near" if number in near else rank for number, rank in zip(numbers, rank_of, strict=True)
-            ],
+            "near_front": [_flag(place == "near") for place in places],
+            "rank": places,
             "recommended": [_flag(number == marks.recommended) for number in numbers],
             "tied": [_flag(number in marks.tied) for number in numbers],
         },

@@ -133,7 +133,6 @@ class Recording:
         _, front = self.archive.distinct_front()
         marks = Marks(
             front=frozenset(front.tolist()),
-            not_dominated=frozenset(self.archive.ids.tolist()),
             recommended=ending.recommended_id,
             tied=frozenset(ending.tied_ids),
         )

@@ -10,14 +10,15 @@ from mlflow import MlflowClient
 
 from constraints.evaluation import Evaluation, evaluate
 from constraints.space import pruned_space
-from simulator.domain.job import Job
+from simulator.domain.job import Job, Objective
+from simulator.domain.limits import Limits
 from simulator.errors import TrackingError
 from studies.designs.archive import Archive
 from studies.files.design_log import DesignLog, read_designs
 from studies.files.design_parts import DesignParts
 from studies.files.identity import study_label
 from studies.tracking import recording
-from studies.tracking.design_table import Marks, design_runs, run_name
+from studies.tracking.design_table import Marks, design_runs, ranks, run_name
 from studies.tracking.recording import Ending, Recording
 from studies.tracking.tracker import StudyTracker
 from tests.studies.study_jobs import small_job
@@ -82,10 +83,27 @@ def test_designs_that_are_sent_later_keep_their_rank_among_all(
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_run(tracker.run_id).info.experiment_id
     of_study = f"tags.mlflow.parentRunId = '{tracker.run_id}'"
-    ranks = [run.data.tags["rank"] for run in client.search_runs([experiment], of_study, max_results=5000)]
-    assert len(ranks) == len(designs) - len(on_front)
-    assert "2" in ranks
-    assert "1" not in ranks
+    told = [run.data.tags["rank"] for run in client.search_runs([experiment], of_study, max_results=5000)]
+    assert len(told) == len(designs) - len(on_front)
+    assert "2" in told
+    assert "1" not in told
+
+
+def test_designs_that_equal_one_of_the_front_are_near_it() -> None:
+    # With this much time no run misses the deadline, but for the least risk that is ever told.
+    risks = {"objectives": (Objective.DEADLINE_RISK,), "limits": Limits(deadline_days=1e4)}
+    unhurried = small_job(tensor_parallel=[1], pipeline_parallel=[1], context_parallel=[1]).model_copy(
+        update=risks
+    )
+    equals = evaluate(unhurried, pruned_space(unhurried).designs())
+    archive = Archive(unhurried)
+    ids = archive.add(equals)
+    _, front = archive.distinct_front()
+    marks = Marks(front=frozenset(front.tolist()), recommended=None)
+    tags = design_runs(unhurried, equals, ids, marks, ranks(unhurried, equals)).tags
+    num_feasible = int(equals.is_feasible.sum())
+    assert len(front) == tags["front"].count("1") == tags["rank"].count("1") == 1 < num_feasible
+    assert tags["near_front"].count("1") == tags["rank"].count("near") == num_feasible - 1
 
 
 def test_above_the_stated_number_the_front_has_runs_and_the_table_everything(
@@ -119,7 +137,7 @@ def test_the_interval_among_the_decisions_of_a_run_is_the_one_that_was_used() ->
     )
     designs = evaluate(job, pruned_space(job).designs())
     assert np.isnan(designs.plans.checkpoint_interval_s).all()
-    nothing = Marks(front=frozenset(), not_dominated=frozenset(), recommended=None)
+    nothing = Marks(front=frozenset(), recommended=None)
     runs = design_runs(job, designs, np.arange(len(designs)), nothing, ["1"] * len(designs))
     schemes, intervals = runs.params["checkpoint_scheme"], runs.params["checkpoint_interval_s"]
     used_s = designs.outcomes.run.checkpoint_interval_s

@@ -49,7 +49,7 @@ def test_tables_and_runs_hold_late_values_and_risks() -> None:
     front = robust_front(job)
     ids = np.arange(len(front))
     table = design_columns(job, front, ids, "test")
-    marks = Marks(front=frozenset(ids.tolist()), not_dominated=frozenset(ids.tolist()), recommended=0)
+    marks = Marks(front=frozenset(ids.tolist()), recommended=0)
     metrics = design_runs(job, front, ids, marks, ranks(job, front)).metrics
     for name, expected in (
         ("time_to_train_p95_days", front.scores.time_to_train_p95_s / 86_400),
