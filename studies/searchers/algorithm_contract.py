@@ -10,6 +10,8 @@ pytest collects the tests of the class that inherits; nothing here needs pytest.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import redirect_stdout
+from io import StringIO
 
 import numpy as np
 
@@ -62,6 +64,12 @@ class AlgorithmContract(ABC):
     def test_it_says_what_it_does(self, space: Space) -> None:
         """Reports of progress have a text."""
         assert self.begin(space, seed=1).stage
+
+    def test_it_prints_nothing(self, space: Space) -> None:
+        """What a command prints is its answer; libraries warn on the same stream."""
+        with redirect_stdout(StringIO()) as printed:
+            self._suggestions(space, seed=2)
+        assert printed.getvalue() == ""
 
     def _suggestions(self, space: Space, seed: int) -> list[PlanTable]:
         """What is suggested in the first rounds when the results are true."""

@@ -90,10 +90,13 @@ def _by_merit(parents: Population) -> NDArray[np.intp]:
 
 
 def _directions(num_objectives: int, most: int) -> Floats:
-    """The finest grid of Das and Dennis (SIAM J. Optim. 8(3), 1998) with at most so many directions, `(n, k)`."""
+    """The finest grid of Das and Dennis (SIAM J. Optim. 8(3), 1998) with at most so many directions, `(n, k)`.
+
+    Of the coarsest one, a direction for each objective, the first where even these are too many.
+    """
     from pymoo.util.ref_dirs import get_reference_directions
 
-    grid = np.eye(num_objectives)
+    grid = np.eye(num_objectives)[:most]
     for num_partitions in range(1, most):
         finer = get_reference_directions("das-dennis", num_objectives, n_partitions=num_partitions)
         if len(finer) > most:
