@@ -6,9 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from constraints.evaluation import Evaluation
+import numpy as np
+
+from constraints.answers import has_other_intervals
+from constraints.evaluation import Evaluation, evaluate
+from constraints.lattice import cross_run_knobs
 from constraints.space import Space
 from simulator.domain.job import Job
+from simulator.domain.plan import CheckpointScheme
 from simulator.domain.search_options import Algorithm
 from studies.algorithm import SearchAlgorithm
 from studies.designs.archive import Archive
@@ -104,7 +109,7 @@ def run_study(
         archive=archive,
         algorithm=algorithm,
         is_searched=is_searched,
-        is_refined=is_searched and _refine(searcher, seed),
+        is_refined=is_searched and _refine(searcher, algorithm, seed),
         num_refined=archive.num_evaluated - num_searched,
     )
 
@@ -138,7 +143,7 @@ def refined_study(searcher: Searcher, result: StudyResult, *, seed: int) -> Stud
         seed: of everything random.
     """
     num_before = result.archive.num_evaluated
-    is_refined = _refine(searcher, seed)
+    is_refined = _refine(searcher, result.algorithm, seed)
     num_refined = result.num_refined + result.archive.num_evaluated - num_before
     return replace(result, is_refined=is_refined, num_refined=num_refined)
 
@@ -240,8 +245,8 @@ def _budget(job: Job, num_evaluations: float) -> Budget:
     )
 
 
-def _refine(searcher: Searcher, seed: int) -> bool:
-    """Tunes the continuous knobs of the front; returns whether it was not interrupted.
+def _refine(searcher: Searcher, algorithm: Algorithm, seed: int) -> bool:
+    """Tunes the continuous knobs of the front that an algorithm found; returns whether it was not interrupted.
 
     What it evaluates comes on top of what the search may evaluate; the seconds are those of the whole study.
     """
@@ -250,5 +255,24 @@ def _refine(searcher: Searcher, seed: int) -> bool:
         return True
     refinement = Refinement(searcher.job, front, seed)
     searcher.remember(front)
+    if algorithm is Algorithm.EXHAUSTIVE:
+        searcher.remember(_listed_beside(searcher.job, refinement.designs))
     most = searcher.archive.num_evaluated + refinement.num_designs
     return searcher.run(refinement, Budget(num_evaluations=most, max_seconds=search.max_seconds))
+
+
+def _listed_beside(job: Job, designs: Evaluation) -> Evaluation:
+    """What listed designs come to that differ from some in how they are run: refinement may come back to them.
+
+    An exhaustive search has evaluated them, and nobody kept in mind what they came to.
+    """
+    caps = np.array(job.power_caps)
+    rows = np.repeat(np.arange(len(designs)), len(caps))
+    layouts = replace(
+        designs.plans.take(rows),
+        power_cap_fraction=np.tile(caps, len(designs)),
+        checkpoint_interval_s=np.full(len(rows), np.nan),
+    )
+    listed = cross_run_knobs(job, layouts)
+    is_reached = (listed.checkpoint_scheme == CheckpointScheme.NONE.code) | (not has_other_intervals(job))
+    return evaluate(job, listed.take(is_reached))

@@ -16,7 +16,6 @@ class RandomSearch(SearchAlgorithm):
     """Suggests a random order of the designs of a space, batch by batch."""
 
     stage: ClassVar[str] = "searching at random"
-    suggests_once: ClassVar[bool] = True
 
     def __init__(self, space: Space, num_designs: int, batch_size: int, seed: int) -> None:
         """Draws designs.

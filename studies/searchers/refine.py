@@ -50,7 +50,8 @@ class Refinement(SearchAlgorithm):
             seed: of everything random.
         """
         rows = np.unique(np.linspace(0, len(front) - 1, MAX_DESIGNS).astype(np.intp))
-        designs = front.take(rows)
+        self.designs = designs = front.take(rows)
+        """The designs that it starts from."""
         spares = sufficient_spare_nodes(job, designs.plans).tolist()
         intervals = _intervals_s(job, designs.plans)
         self._tuners = [

@@ -110,6 +110,10 @@ class TestRandom(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:
         return RandomSearch(space, 100, SIZE, seed)
 
+    def test_no_design_is_drawn_twice(self, space: Space) -> None:
+        keys = np.concatenate([plan_keys(plans) for plans in self._suggestions(space, seed=5)])
+        assert len(np.unique(keys)) == len(keys)
+
 
 class TestNsga2(AlgorithmContract):
     def begin(self, space: Space, seed: int) -> SearchAlgorithm:

@@ -17,6 +17,7 @@ from studies.designs.knobs import OUT_OF_BOUNDS, Knobs
 from studies.designs.plan_keys import are_same, plan_keys
 from studies.study import StudyResult
 from tests.studies.study_jobs import small_job, study, with_limits
+from tests.support import job_with
 
 
 def all_of(parts: list[Evaluation]) -> Evaluation:
@@ -122,6 +123,20 @@ def test_refinement_only_adds_to_the_front_and_stays_between_its_bounds() -> Non
     assert (tuned.power_cap_fraction <= 1.0).all()
     assert np.isfinite(tuned.checkpoint_interval_s).all()
     assert result.is_complete
+
+
+@pytest.mark.parametrize("algorithm", ["exhaustive", "random", "nsga2"])
+@pytest.mark.parametrize("checkpointing", [{}, {"interval_s": 600}])
+def test_refinement_evaluates_no_design_that_the_search_has_evaluated(
+    algorithm: str, checkpointing: dict[str, object]
+) -> None:
+    # With an interval that is given, or without saves, another listed design is a refined one.
+    search = {"algorithm": algorithm, "num_refinements": 10, "checkpoint_schemes": ["async", "sync", "none"]}
+    few = {"tensor_parallel": [1, 2], "pipeline_parallel": [1], "context_parallel": [1], "zero_stages": [1]}
+    result, evaluated = study(job_with(search={**search, **few}, checkpointing=checkpointing), seed=1)
+    keys = plan_keys(all_of(evaluated).plans)
+    assert result.num_refined > 0
+    assert len(np.unique(keys)) == len(keys) == result.archive.num_evaluated
 
 
 def test_lowering_the_power_cap_trades_time_for_energy() -> None:
