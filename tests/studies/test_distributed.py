@@ -43,9 +43,14 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DESIGNS_PER_BLOCK = 700
 
 
+def client_of(cluster: Cluster) -> Client:
+    """A connection to its scheduler."""
+    return Client(cluster.address)  # type: ignore[no-untyped-call]  # distributed has no types here
+
+
 def process_ids(cluster: Cluster) -> list[int]:
     """The process of every worker."""
-    with Client(cluster.address) as client:
+    with client_of(cluster) as client:
         return list(client.run(os.getpid).values())
 
 
@@ -334,7 +339,7 @@ def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_written_is_there
 
         def end_it(progress: Progress) -> None:
             if progress.num_done > DESIGNS_PER_BLOCK:
-                with Client(workers.address) as client:
+                with client_of(workers) as client:
                     client.shutdown()
 
         with pytest.raises(EngineError, match=r"what was written is kept.*then resume"):
