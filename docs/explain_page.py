@@ -62,8 +62,7 @@ capplan purchase examples/fleet.yaml --effort 60 --json
 is none, 1 none found with this effort, 2 broken input. From Python:
 
 ```python
-from planner.purchase.fleet import load_fleet
-from planner.purchase.answer import plan_purchase
+from planner import load_fleet, plan_purchase
 
 plan = plan_purchase(load_fleet("examples/fleet.yaml"))
 ```

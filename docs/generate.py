@@ -101,8 +101,7 @@ saves, tokens per second with and without interruptions, time, energy, cost and 
 From Python:
 
 ```python
-from planner.sweep.grid import load_sweep, run_sweep
-from planner.sweep.table import sweep_rows
+from planner import load_sweep, run_sweep, sweep_rows
 
 sweep = load_sweep("examples/studies/cluster-size-and-checkpointing.yaml")
 rows = sweep_rows(sweep, run_sweep(sweep))
