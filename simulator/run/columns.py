@@ -257,11 +257,11 @@ class Runs(Table):
 
 
 def over_kinds(share: Floats, values: Floats) -> Floats:
-    """Returns the mean over the kinds of interruption, `(n,)`, of values `(n, 4)` with shares `(n, 4)`.
+    """Returns the mean over the kinds of interruption, `(n,)`, of values `(n, k)` with shares `(n, k)`.
 
     Kinds that no run has cost nothing; that of the usual run, one, costs a fourth of all.
     """
-    used = np.flatnonzero(share.any(axis=0)).tolist()
+    used = [kind for kind in range(share.shape[1]) if share[:, kind].any()]
     return total(share[:, kind] * values[:, kind] for kind in used or (0,))
 
 
