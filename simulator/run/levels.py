@@ -34,7 +34,8 @@ import numpy as np
 from simulator.run import renewal
 from simulator.run.announced import LEAST_SHARE, Announced, announced_up_time_s, unsaved_up_time_s
 from simulator.run.columns import FOREVER_S, Runs, over_kinds
-from simulator.run.outlived import Rates, outlived_up_time_s
+from simulator.run.next_save import Rates
+from simulator.run.outlived import has_few_durable, outlived_up_time_s
 from simulator.run.shares import Shares, mean_between_s, saved_ahead_share
 from simulator.run.up_time import TIE_FRACTION
 from simulator.table import Booleans, Floats, Table, TableGroup
@@ -235,7 +236,7 @@ def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, u
         shares: of their interruptions.
         saved: the share of announced stops that are saved durably.
         inner_s: the up-time without interruptions that need the durable level.
-        unstopped_s: that with durable saves as they come where no stop puts them off, and with its ends where a run meets none.
+        unstopped_s: that with durable saves as they come where no stop puts them off, for runs that meet none.
     """
     rates = Rates(
         fast=shares.fast / runs.mtbf_s,
@@ -249,8 +250,8 @@ def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, u
     num_apart = _saves_per_stopped_durable(runs, inner, cycle)
     per_work = _PerWork.of(inner, cycle, shares.planned / share).up_time_s
     stopped_s = outlived_up_time_s(runs, rates, num_apart, per_work)
-    is_longer = runs.work_s > num_apart * runs.interval_s
-    unstopped = np.where(is_longer, np.exp(-rates.kept * inner_s), 0.0)
+    is_counted = (runs.work_s <= num_apart * runs.interval_s) | has_few_durable(runs, rates, num_apart)
+    unstopped = np.where(~is_counted, np.exp(-rates.kept * inner_s), 0.0)
     # Where training stands still for a slot an up-time does not work in proportion to its age.
     unstopped = np.where(cycle.wait_s > TIE_FRACTION * runs.interval_s, 1.0, unstopped)
     stopped_s = np.where(unstopped < 1.0, (1.0 - unstopped) * stopped_s, 0.0)

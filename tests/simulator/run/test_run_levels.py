@@ -120,6 +120,63 @@ class TestLevels:
         runs, ledger = play(num_replications=2000, work_s=3e5, **run)
         assert_near(runs, ledger, share=0.02)
 
+    @pytest.mark.parametrize(("planned", "stall"), [(0.6, 0.5), (0.8, 0.6), (0.8, 0.1)])
+    def test_stops_keep_the_work_of_an_up_time_that_stands_still_only_for_the_stall(
+        self, planned: float, stall: float
+    ) -> None:
+        # As above, with (1 - E)/(p A J + tau E), E = exp(-tau - stall), and J the integral of min(x, tau) exp(-x) up to there;
+        # p stops per up-time wait for a stall more.
+        interval = 1.5
+        kept, reached = math.exp(-interval), math.exp(-interval - stall)
+        work = 1.0 - kept * (1.0 + interval) + interval * (kept - reached)
+        committed = reached / (1.0 - planned * (1.0 - reached))
+        per_work = (1.0 - reached) / (planned * committed * work + interval * reached)
+        ledger = expected_ledger(
+            **columns(
+                work_s=1e9, mtbf_s=1e4, interval_s=interval * 1e4, kind_share=[0.0, 1.0 - planned, 0.0, planned],
+                kind_fast_survival=[1.0, 0.0, 0.0, 1.0], durable_commit_s=1e-6, **(NO_SAVES | {"stall_s": stall * 1e4}),
+            )
+        )  # fmt: skip
+        assert wall_s(ledger) == pytest.approx(1e9 * per_work * (1.0 + planned * stall), rel=1e-4)
+
+    @pytest.mark.parametrize(
+        ("planned", "interval", "work"), [(0.6, 1.5, 2.8), (0.3, 2.0, 3.5), (0.8, 3.0, 5.0), (0.9, 6.0, 11.0)]
+    )
+    def test_a_run_of_one_durable_save_and_more_has_the_renewal_equation_of_that_save(
+        self, planned: float, interval: float, work: float
+    ) -> None:
+        # In M: saves are at once, and faults alone lose work, so that time is work. The first save comes at tau, with
+        # exp(-p tau), or at x later, with p exp(-p tau) per time up to 2 tau; y(w) = (exp(b w) - 1)/b without one, and with one
+        # f S = (1 - S)/b + E[exp(-b x) y(w - x)], where 1 - S is how likely a fault comes before save and end.
+        p, b, tau, w = planned, 1.0 - planned, interval, work
+        none, again = math.exp(-p * tau), math.exp(-b * w)
+        saved = none * math.exp(-b * tau) + p * none * (math.exp(-b * tau) - again) / b
+        lasts = again + saved - again * none * (1.0 + p * (w - tau))
+        later = none * math.exp(-2.0 * b * tau) + p * none * (math.exp(-2.0 * b * tau) - again**2) / (2.0 * b)
+        exact = (1.0 - lasts + later / again - saved) / (b * lasts)
+        run: dict[str, Any] = {
+            "mtbf_s": 1e4, "interval_s": interval * 1e4, "work_s": work * 1e4, "kind_share": [0.0, b, 0.0, p],
+            "kind_fast_survival": [1.0, 0.0, 0.0, 1.0], "durable_commit_s": 1e-6, **NO_SAVES,
+        }  # fmt: skip
+        # The work beyond tau is taken for a gamma law.
+        assert wall_s(expected_ledger(**columns(**run))) == pytest.approx(1e4 * exact, rel=0.015)
+        runs, _ = play(num_replications=4000, **run)
+        error = 4.0 * runs.wall_s.std() / math.sqrt(4000)
+        assert runs.wall_s.mean() == pytest.approx(1e4 * exact, abs=error)
+
+    @pytest.mark.parametrize("work", [1.2, 1.7, 2.5])
+    @pytest.mark.parametrize(("durable_every", "interval"), [(7, 1.4), (15, 1.0)])
+    def test_runs_of_a_few_durable_saves_that_need_many_times_their_work_are_as_long_as_in_the_loop(
+        self, durable_every: int, interval: float, work: float
+    ) -> None:
+        # Each durable save comes after k saves, and stops make it late by a random time.
+        runs, ledger = play(
+            num_replications=4000, work_s=work * durable_every * interval * 1e4, mtbf_s=1e4, interval_s=interval * 1e4,
+            kind_share=[0.05, 0.2, 0.0, 0.75], kind_fast_survival=[1.0, 0.0, 0.0, 1.0], durable_every=durable_every,
+            durable_commit_s=1e-6, **NO_SAVES,
+        )  # fmt: skip
+        assert_near(runs, ledger, share=0.02)
+
     @pytest.mark.parametrize(("process", "work"), [(0.0, 2.0), (0.5, 2.0), (0.5, 0.7)])
     def test_up_to_its_first_save_a_run_with_announced_stops_has_its_renewal_equation(
         self, process: float, work: float
