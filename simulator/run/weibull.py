@@ -28,9 +28,9 @@ from typing import Self
 import numpy as np
 
 from simulator.run import renewal
-from simulator.run.columns import FOREVER_S, Interruption, Runs
+from simulator.run.columns import FOREVER_S, Runs
 from simulator.run.levels import saves_per_durable
-from simulator.run.shares import Shares
+from simulator.run.shares import Shares, saved_ahead_share
 from simulator.run.up_time_law import committed_s, scale_s
 from simulator.run.weibull_replicas import kept_by_replicas_s
 from simulator.table import Floats, Table
@@ -82,9 +82,7 @@ def _durable_s(runs: Runs, shares: Shares) -> Floats:
     written_s = runs.interval_s + runs.stall_s + np.maximum(runs.commit_s, runs.durable_commit_s)
     fast_s = committed_s(runs, cycle, _first_commit_s(runs))
     all_s = np.maximum(fast_s, runs.mtbf_s * cycle.gain_s / cycle.length_s)
-    is_lost = runs.kind_fast_survival[:, Interruption.PLANNED] < 1.0
-    begins = runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
-    begins = np.where(is_lost, np.minimum(begins, shares.planned), 0.0)
+    begins = np.minimum(saved_ahead_share(runs), shares.planned)
     saves = _Saves.of(runs, cycle, written_s)
     lost = saves.behind_durable(saves_per_durable(runs, cycle.length_s), shares.durable + begins)
     kept_s = (shares.planned - begins) * (all_s - fast_s)
