@@ -2,9 +2,9 @@
 
 Letters are those of `simulator.run.outlived`. Per second b failures go back to the newest durable save. If none comes before, a
 run brings the next durable save after the work W: with the weight phi(x) per work, exp(-b T) in it, the first after a failure,
-and psi(x) a later one of an up-time. It is durable d after its stall, no sooner than the commit, and by then the run is as much
-ahead. With F(w) the time that the work w takes without durable saves, no failure comes before the next durable save or the end
-of the run with the probabilities
+and psi(x) a later one of an up-time. It is durable d after its stall, and by then the run is as much ahead. With F(w) the time
+that the work w takes without durable saves, no failure comes before the next durable save or the end of the run with the
+probabilities
 
     S(w) = exp(-b F(w)) + integral of phi(x) (1 - D(w - x)) dx        D(w) = exp(-b max(0, F(w) - d))
     Z(w) = D(w) + integral of psi(x) (1 - D(w - x)) dx
@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from simulator.run.columns import Runs
-from simulator.run.next_save import Clock, NextSaves, Rates
+from simulator.run.next_save import Clock, NextSaves, Rates, written_share
 from simulator.table import Floats, Table
 
 _NUM_STEPS = 32
@@ -58,13 +58,13 @@ class DurableSaves(Table):
     def of(cls, runs: Runs, rates: Rates, saves: NextSaves, num_apart: Floats) -> Self:
         """Returns those of which each comes with so many saves, k."""
         first, later = saves.first, saves.later
-        ahead_s = np.maximum(runs.durable_commit_s, runs.commit_s)
-        late = np.exp(-rates.durable * (ahead_s - runs.commit_s))
+        ahead_s = runs.durable_commit_s
+        share = written_share(runs, rates, saves, num_apart)
         return cls(
             failures_per_s=rates.durable,
             ahead_s=ahead_s,
             least_s=num_apart * runs.interval_s,
-            first=first.weight * later.weight ** (num_apart - 1.0) * late,
+            first=first.weight * later.weight ** (num_apart - 1.0) * share,
             first_work_s=first.work_s + (num_apart - 1.0) * later.work_s,
             first_variance_s2=first.variance_s2 + (num_apart - 1.0) * later.variance_s2,
             later=later.weight**num_apart,
