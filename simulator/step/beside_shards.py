@@ -57,6 +57,14 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards_s: Sequence[Directions] 
     )
 
 
+def later_beside_s(rank: Rank, parts: ModelParts) -> Floats:
+    """Returns what each of k parts has for shards beside the gradients of weights that come later: products, `(6, k, n)`."""
+    cover_s = np.stack(parts.part_weight_gradients(rank))
+    beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
+    beside_s[COVER] = cover_s
+    return beside_s
+
+
 def meets_shards(rank: Rank) -> bool:
     """Returns whether any design has collectives inside its passes."""
     plans = rank.plans

@@ -20,6 +20,11 @@ none of. `first`, the gather of the part that ends the model or the chunk, is no
 pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
 that is a forward pass, but waits for the reductions of a backward pass. The step has m + p - 1 backward passes one behind the
 other, of which those on p - 1 stages come to a stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
+Zero-bubble schedules compute the products w that give the gradients of weights in passes of their own, which reduce these
+and gather nothing: backward passes have the rest of x beside gathers alone, and they have w,
+
+    later       sum of beside(w(i), r(i - 1)) + r(n)
+
 Without prefetch backward part i + 1 waits for its gather, which waits for r(i), so that neither hides. Nor do reductions on the
 stream of the computation (`overlaps_gradient_sync` false).
 """
@@ -29,7 +34,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.compiled import compiled, inner
-from simulator.domain.plan import PlanTable, Schedule
+from simulator.domain.plan import PlanTable, Schedule, splits_backward
 from simulator.layout.micro_batches import num_micro_batches
 from simulator.machine.rank import Rank
 from simulator.replicas.replica_sync import ReplicaTraffic
@@ -40,6 +45,7 @@ from simulator.step.beside_shards import (
     HELD_UP,
     WAITED_CARDS,
     WAITED_SCALE_UP,
+    later_beside_s,
     parts_beside_s,
 )
 from simulator.step.model_parts import ModelParts
@@ -47,14 +53,16 @@ from simulator.step.parts import Part
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
+ShownShards = tuple[Floats, Floats, Floats]
+"""Forward, backward, and what of the latter shows in passes for the gradients of weights, `(n, C)` each."""
 IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 """What the first gather of a backward pass is: none, beside the end of a forward pass, or behind a backward pass."""
 
 
 def shards_s(
     rank: Rank, parts: ModelParts, traffic: ReplicaTraffic | None, cards_s: list[Directions] | None
-) -> Directions:
-    """Returns what of the gathers and reductions of ZeRO-2 and ZeRO-3 shows in every chunk and micro-batch, `(n, C)` a way.
+) -> ShownShards:
+    """Returns what of the gathers and reductions of ZeRO-2 and ZeRO-3 shows in every chunk and micro-batch.
 
     Args:
         rank: the rank.
@@ -62,24 +70,27 @@ def shards_s(
         traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
         cards_s: seconds in which the collectives of each part keep the cards from the shards, `(n,)`; `None`: none do.
     """
-    shown_s = np.zeros_like(parts.counts[Part.OUTPUT]), np.zeros_like(parts.counts[Part.OUTPUT])
+    forward_s, backward_s, later_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(3))
+    shown_s = forward_s, backward_s, later_s
     if traffic is None:
         return shown_s
+    reduces_later = splits_backward(rank.plans) & reduces_in_every_pass(rank.plans)
     prefetch, counts = rank.workload.weight_prefetch, np.stack(list(parts.counts.values()))
     gathered_back_s = np.where(rank.plans.zero_stage[:, None] == 3, traffic.forward_s, 0.0)
     reduced_s = traffic.backward_s - gathered_back_s
     if not rank.workload.overlaps_gradient_sync:  # they are on the stream of the computation
-        shown_s[1][:] += np.einsum("knc,nk->nc", counts, reduced_s)
+        backward_s += np.einsum("knc,nk->nc", counts, reduced_s)
+        later_s += reduces_later[:, None] * backward_s
         reduced_s = np.zeros_like(reduced_s)
     _add_shown(
         shown_s,
         counts,
-        parts_beside_s(rank, parts, cards_s),
+        (*parts_beside_s(rank, parts, cards_s), later_beside_s(rank, parts)),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
         _shares_shown(rank),
-        reduces_in_every_pass(rank.plans),
+        (reduces_in_every_pass(rank.plans), reduces_later),
     )
     return shown_s
 
@@ -114,22 +125,23 @@ def reduces_in_every_pass(plans: PlanTable) -> Booleans:
 
 @compiled
 def _add_shown(
-    shown_s: Directions,
+    shown_s: ShownShards,
     counts: Floats,
-    besides_s: Directions,
+    besides_s: tuple[Floats, Floats, Floats],
     traffic_s: tuple[Floats, Floats, Floats],
     prefetches: tuple[bool, bool],
     first_gather: Integers,
     share_shown: Floats,
-    reduces_always: Booleans,
+    reduces: tuple[Booleans, Booleans],
 ) -> None:
     """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
 
-    Counts of parts, which follow each other in the order of the model, are `(k, n, C)`.
+    Counts of parts, which follow each other in the order of the model, are `(k, n, C)`. Gradients are reduced in every
+    micro-batch, and in passes of their own, as `reduces` says.
     """
     gathers_s, gathers_back_s, reductions_s = traffic_s
+    reduces_always, reduces_later = reduces
     order = np.arange(len(counts))
-    backward = order[::-1]
     for row in range(shown_s[0].shape[0]):
         ahead_s, back_beside_s = besides_s[0][:, :, row], besides_s[1][:, :, row]
         gather_s, gather_back_s, reduce_s = gathers_s[row], gathers_back_s[row], reductions_s[row]
@@ -154,16 +166,48 @@ def _add_shown(
                 is_ahead = first_gather[row] == IS_AHEAD
                 back_s = share_shown[row] * (_shown_s(ahead_s[:, last], back_s) if is_ahead else back_s)
             if reduces_always[row]:
-                is_back = True
-                back_s += _pass_s(
-                    backward, number, back_beside_s, gather_back_s, reduce_s, prefetches[1], is_back
+                whole_s, later_s = _backward_s(
+                    number,
+                    (back_beside_s, besides_s[2][:, :, row]),
+                    (gather_back_s, reduce_s),
+                    prefetches[1],
+                    reduces_later[row],
                 )
+                back_s += whole_s
+                shown_s[2][row, chunk] += later_s
             else:
                 # Only the update waits for what a group leaves: forward passes in between hide it, too.
                 both_s = _together_s(number, back_beside_s, ahead_s)
                 both_s[COVER] -= np.sum(number * np.minimum(gather_s, ahead_s[COVER]))
                 back_s += _shown_s(both_s, np.sum(number * reduce_s))
             shown_s[1][row, chunk] += back_s
+
+
+@inner
+def _backward_s(
+    number: Floats,
+    besides_s: Directions,
+    traffic_s: Directions,
+    prefetches: bool,
+    reduces_later: bool,
+) -> tuple[float, float]:
+    """Returns what shows of one backward pass without the first gather, and what of it where gradients of weights come later.
+
+    Args:
+        number: how often the chunk has each part.
+        besides_s: what parts have in the whole pass, and what of it is later.
+        traffic_s: gathers and reductions.
+        prefetches: whether gathers are ahead of their turn.
+        reduces_later: whether gradients of weights come later.
+    """
+    order, is_back = np.arange(len(number))[::-1], True
+    (whole_s, products_s), (gather_s, reduce_s) = besides_s, traffic_s
+    if not reduces_later:
+        return _pass_s(order, number, whole_s, gather_s, reduce_s, prefetches, is_back), 0.0
+    none, inputs_s = np.zeros_like(reduce_s), whole_s.copy()
+    inputs_s[COVER] = np.maximum(0.0, whole_s[COVER] - products_s[COVER])
+    later_s = _pass_s(order, number, products_s, none, reduce_s, prefetches, is_back)
+    return later_s + _pass_s(order, number, inputs_s, gather_s, none, prefetches, is_back), later_s
 
 
 @inner

@@ -34,7 +34,7 @@ from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
 from simulator.step.model_parts import ExposedTimes, ModelParts
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
-from simulator.step.shard_passes import shards_s
+from simulator.step.shard_passes import ShownShards, shards_s
 from simulator.step.whole_gradients import whole_gradient_s
 from simulator.table import Floats, Table, total
 from simulator.traffic.layer_collectives import Directions
@@ -110,6 +110,8 @@ class StepParts:
     """Shares of `chunk_forward_s`."""
     backward: ExposedTimes
     """Shares of `chunk_backward_s`."""
+    later_shards_s: Floats
+    """`(n, C)` what of the shards of `backward` is a share of `chunk_weight_gradient_s`."""
     lent_s: Floats
     """`(n,)` what the step takes longer because traffic of the replicas takes cores from passes."""
     whole_gradient_s: Floats
@@ -123,14 +125,13 @@ class StepParts:
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
     """Returns what `simulate_step` plays the step of each design from."""
     made = _Made.of(rank, chunks)
-    (forward_shards_s, backward_shards_s), (forward_copies_s, backward_copies_s) = (
-        made.shards_s,
-        made.copies_s,
-    )
+    forward_shards_s, backward_shards_s = made.shards_s
+    forward_copies_s, backward_copies_s = made.copies_s
     return StepParts(
         pipeline=made.pipeline,
         forward=made.parts.exposed("forward", forward_shards_s, forward_copies_s),
         backward=made.parts.exposed("backward", backward_shards_s, backward_copies_s),
+        later_shards_s=made.later_shards_s,
         lent_s=made.lent_s,
         whole_gradient_s=whole_gradient_s(rank, chunks, made.weights.trained),
         tied_gradient_s=tied_gradient_s(rank),
@@ -146,6 +147,8 @@ class _Made:
     weights: StepWeights
     shards_s: Directions
     """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
+    later_shards_s: Floats
+    """What of them shows behind gradients of weights that come later, `(n, C)`."""
     copies_s: Directions
     """Exposed copies of activations and gradients to main memory and back, `(n, C)` a way."""
     pipeline: PipelineColumns
@@ -161,8 +164,10 @@ class _Made:
         cards_s = _own_card_s(parts, parts_s)
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
-        shown_s, copies_s = _exposed_behind(rank, parts, by_parts, layers_s, parts_s)
-        passes_s = _added(layers_s, shown_s, copies_s)
+        forward_s, backward_s, later_s = _shown_shards_s(rank, parts, by_parts, parts_s)
+        shown_s = forward_s, backward_s
+        copies_s = _host_copies_s(rank, parts, *_added(layers_s, shown_s))
+        passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank) + later_s
         once_s = once_per_step_s(rank, parts, weights, by_parts)
         buckets = Buckets.of(rank, parts, weights)
         busy_s = cards_s, _with_shards(rank, parts, by_parts, cards_s)
@@ -171,6 +176,7 @@ class _Made:
             parts=parts,
             weights=weights,
             shards_s=shown_s,
+            later_shards_s=later_s,
             copies_s=copies_s,
             pipeline=pipeline,
             lent_s=lent_to_replicas_s(pipeline, splits_backward(rank.plans), replicas_core_share(rank)),
@@ -182,16 +188,18 @@ def _columns(
     parts: ModelParts,
     buckets: Buckets,
     once_s: Directions,
-    passes_s: Directions,
+    passes_s: tuple[Floats, Floats, Floats],
     busy_s: tuple[Directions | None, Directions | None],
 ) -> PipelineColumns:
     """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does.
 
-    Cards are busy with collectives inside passes, and with shards behind them, for which copies of hybrid sharding wait, too.
+    Passes are forward, backward, and what of backward computes gradients of weights later. Cards are busy with collectives
+    inside passes, and with shards behind them, for which copies of hybrid sharding wait, too.
     """
     cards_s, with_shards_s = busy_s
-    gradient_s, parameter_s = _streams_s(rank, once_s, passes_s, with_shards_s, buckets)
-    (forward_s, backward_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
+    (forward_s, backward_s, later_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
+    ways_s = forward_s, backward_s
+    gradient_s, parameter_s = _streams_s(rank, once_s, ways_s, with_shards_s, buckets)
     return {
         "schedule": rank.plans.pipeline_schedule,
         "num_stages": rank.plans.pipeline_parallel,
@@ -200,10 +208,10 @@ def _columns(
         "group_size": rank.plans.interleaved_group_size,
         "chunk_forward_s": forward_s,
         "chunk_backward_s": backward_s,
-        "chunk_weight_gradient_s": parts.weight_gradients(rank),
+        "chunk_weight_gradient_s": later_s,
         "chunk_hidden_forward_s": hidden_s[0],
         "chunk_hidden_backward_s": hidden_s[1],
-        "send_s": _sends_s(rank, passes_s, cards_s),
+        "send_s": _sends_s(rank, ways_s, cards_s),
         "send_blocks_sender": sends_block(rank),
         "gradient_sync_s": gradient_s,
         "parameter_gather_s": parameter_s,
@@ -263,38 +271,33 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
     return np.asarray(send_s(rank) + busy_fraction * send_card_s(rank))
 
 
-def _exposed_behind(
-    rank: Rank,
-    parts: ModelParts,
-    by_parts: ReplicaTraffic | None,
-    layers_s: Directions,
-    cards_s: list[Directions] | None,
-) -> tuple[Directions, Directions]:
-    """Traffic of shards and copies to the host that show behind the passes of every chunk, each `(n, C)` a way.
+def _shown_shards_s(
+    rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: list[Directions] | None
+) -> ShownShards:
+    """Traffic of shards that shows behind the passes of every chunk, `(n, C)`.
 
-    Both have links of their own and travel side by side: copies show where they outlast passes and shards together. Shards
-    that leave a link domain share the cards with the collectives of the pass.
+    Shards that leave a link domain share the cards with the collectives of the pass.
     """
     if cards_s is not None:
         is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
         cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
-    shown_s = shards_s(rank, parts, by_parts, cards_s)
-    workload = rank.workload
-    if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
-        return shown_s, (np.zeros_like(shown_s[0]), np.zeros_like(shown_s[1]))
-    return shown_s, _host_copies(rank, parts, *_added(layers_s, shown_s))
+    return shards_s(rank, parts, by_parts, cards_s)
 
 
-def _host_copies(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
+def _host_copies_s(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
     """What copies of activations and gradients take longer than the passes of a chunk behind which they travel, `(n, C)`.
 
-    They go through copy engines and take no cores from the passes. Gradients hold up the backward pass where their
-    synchronisation does: DeepSpeed copies on the stream of either (`reduce_ipg_grads`).
+    They have links of their own, so that they show where they outlast passes and shards together, and go through copy engines,
+    which take no cores from the passes. Gradients hold up the backward pass where their synchronisation does: DeepSpeed copies
+    on the stream of either (`reduce_ipg_grads`).
     """
+    workload = rank.workload
+    if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
+        return np.zeros_like(forward_s), np.zeros_like(backward_s)
     copies_s = parts.weighted(part_copies_s(rank, kind) for kind in parts.kinds)
     gradients_s = parts.weighted(gradient_copies_s(rank, parts.weights.trained).T)
     behind_s, shown_s = copies_s, gradients_s
-    if rank.workload.overlaps_gradient_sync:
+    if workload.overlaps_gradient_sync:
         behind_s, shown_s = copies_s + gradients_s, np.zeros_like(gradients_s)
     return np.maximum(0.0, copies_s - forward_s), shown_s + np.maximum(0.0, behind_s - backward_s)
 

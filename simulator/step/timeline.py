@@ -18,7 +18,6 @@ from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.pipeline.kernel import streamed_end_s
 from simulator.pipeline.schedule import PipelineTimeline, pipeline_timeline
-from simulator.step.model_parts import ExposedTimes
 from simulator.step.step import StepParts, step_parts
 from simulator.step.step_events import PASSES, EventKind, StageSeconds, StepEvents, events_of, stage_seconds
 from simulator.step.waits import StageWork, waits_of
@@ -127,7 +126,7 @@ class _Step:
             send_s=float(row["send_s"]) if num_stages > 1 else 0.0,
             send_blocks_sender=bool(row["send_blocks_sender"]),
             hidden_s=_hidden_s(row),
-            exposed_s=_exposed_s(parts.forward, parts.backward),
+            exposed_s=_exposed_s(parts),
             gathered_s=_gathered_s(gather_s, stages),
             synced_s=_synced_s(gradients_s, sync_s, stages, row["num_overlap_buckets"][:num_chunks]),
             lent_s=float(parts.lent_s[0]),
@@ -264,12 +263,16 @@ def _computing_s(played: PipelineTimeline, duration_s: Floats) -> Floats:
     return np.maximum(played.start_s, played.end_s - duration_s)
 
 
-def _exposed_s(forward: ExposedTimes, backward: ExposedTimes) -> dict[str, Floats]:
-    """Returns the exposed communication of the only row by name, each `(3, C)`; weight gradients have none."""
-    return {
+def _exposed_s(parts: StepParts) -> dict[str, Floats]:
+    """Returns the exposed communication of the only row by name, each `(3, C)`; of weight gradients shards alone show."""
+    found = {
         name: np.stack([there[0], back[0], np.zeros_like(back[0])])
-        for (name, there), back in zip(forward.columns().items(), backward.columns().values(), strict=True)
+        for (name, there), back in zip(
+            parts.forward.columns().items(), parts.backward.columns().values(), strict=True
+        )
     }
+    found["shard_comm_s"][1:] += np.stack([-parts.later_shards_s[0], parts.later_shards_s[0]])
+    return found
 
 
 def _delays_s(parts: StepParts, played: PipelineTimeline) -> Floats:
