@@ -1,6 +1,7 @@
 """On which network does a plan run? The nodes, cards and switches of an offer, and what is slow about them.
 
     accelerator -> scale-up switch    one for each link domain, as wide as the accelerator's scale-up link
+    accelerator -> another one        in a mesh instead: one for each other member of the domain, of equal shares
     accelerator -> leaf               its network card: its share of those of the node
     leaf -> spine                     the cards of the leaf over the oversubscription of the fabric
 
@@ -18,6 +19,7 @@ from types import MappingProxyType
 import numpy as np
 
 from simulator.domain.job import Job
+from simulator.domain.links import MESHES
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
 from simulator.record import Choice
@@ -32,7 +34,7 @@ class LinkKind(Choice):
     """Links that can be slower than they should be."""
 
     SCALE_UP = "scale-up"
-    """Of an accelerator to the scale-up switch of its domain, both ways."""
+    """Of an accelerator to the scale-up switch of its domain, in a mesh to all others there, both ways."""
     CARD = "card"
     """Of an accelerator to the fabric, both ways."""
     LEAF = "leaf"
@@ -67,6 +69,8 @@ class PlanCluster:
     card_bytes_per_s: float
     oversubscription: float
     faults: Faults
+    is_mesh: bool = False
+    """Whether two accelerators of a domain have a link of their own, instead of a switch for all."""
 
     @classmethod
     def of(cls, job: Job, plan: Plan, faults: Faults | None = None) -> PlanCluster:
@@ -88,6 +92,7 @@ class PlanCluster:
             card_bytes_per_s=node.network_bytes_per_s_per_accelerator,
             oversubscription=offer.fabric.oversubscription,
             faults=faults or Faults(),
+            is_mesh=offer.accelerator.family in MESHES,
         )
         cluster.check_faults()
         return cluster
@@ -96,6 +101,11 @@ class PlanCluster:
     def ranks(self) -> Integers:
         """`(stages, ranks of a stage)` all accelerators."""
         return np.arange(self.num_gpus).reshape(self.num_stages, -1)
+
+    @property
+    def num_shares(self) -> int:
+        """Links over which the scale-up bandwidth of an accelerator is spread: one behind a switch."""
+        return max(1, self.domain_size - 1) if self.is_mesh else 1
 
     def domain(self, ranks: Integers) -> Integers:
         """Returns the link domain of accelerators."""

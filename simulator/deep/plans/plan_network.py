@@ -3,6 +3,9 @@
 An accelerator that stands for many has its own links to its scale-up switch and its leaf, which the others have, too. What
 many share, the links of a leaf to the spine, is crossed by a flow as often as there are flows like it that cross them at
 once: `k` flows on a link that are alike are one flow that crosses it `k` times.
+
+In a mesh an accelerator has a link to each other one of its domain, and the flow of a collective crosses those to all members
+of its group: groups that have no two members in common share none.
 """
 
 from __future__ import annotations
@@ -50,6 +53,12 @@ class PlanNetwork:
         switches = [f"scale-up switch {domain}" for domain in domains.tolist()]
         names = [f"accelerator {rank}" for rank in ranks.tolist()] + switches
         names += [*(f"leaf {leaf}" for leaf in leaves.tolist()), "spine"]
+        if cluster.is_mesh:
+            share = scale_up / cluster.num_shares
+            firsts = ranks // cluster.domain_size * cluster.domain_size
+            for place in range(cluster.domain_size):
+                builder.connect(gpus, builder.add(f"link {place}", len(ranks)), share, 0.0)
+                names += [f"link to accelerator {rank}" for rank in (firsts + place).tolist()]
         topology = replace(builder.build(), vertex_names=tuple(names))
         return cls(
             cluster=cluster,
@@ -61,10 +70,38 @@ class PlanNetwork:
         )
 
     def near(self, source: Integers, target: Integers) -> Integers:
-        """Returns ways through a scale-up switch between accelerators of one domain, `(...)`."""
-        back = self.roles.num_played + target
-        ways = zip(source.ravel().tolist(), back.ravel().tolist(), strict=True)
-        return np.array([self._number(way) for way in ways], dtype=np.int64).reshape(source.shape)
+        """Returns ways inside a domain between accelerators, `(...)`: through a switch, or over their own link."""
+        pairs = zip(source.ravel().tolist(), target.ravel().tolist(), strict=True)
+        return np.array([self._near(*pair) for pair in pairs], dtype=np.int64).reshape(source.shape)
+
+    def _near(self, source: int, target: int) -> int:
+        if not self.cluster.is_mesh:
+            return self._number((source, self.roles.num_played + target))
+        ranks = self.roles.ranks.ravel()
+        return self._number((self._to(source, int(ranks[target])), self._from(target, int(ranks[source]))))
+
+    def among(self, own: Integers, group: Group) -> Integers:
+        """Returns ways from accelerators to the members of their groups in their domains and back, `(...)`."""
+        if not self.cluster.is_mesh:
+            return self.near(own, own)
+        ways = [self._number(self._around(one, group)) for one in own.ravel().tolist()]
+        return np.array(ways, dtype=np.int64).reshape(own.shape)
+
+    def _around(self, one: int, group: Group) -> tuple[int, ...]:
+        rank = int(self.roles.ranks.ravel()[one])
+        first = rank - rank // group.stride % group.size * group.stride
+        members = first + np.arange(group.size) * group.stride
+        others = members[self.is_near(members, np.array(rank)) & (members != rank)].tolist() or [rank]
+        return (*(self._to(one, other) for other in others), *(self._from(one, other) for other in others))
+
+    def _to(self, one: int, rank: int) -> int:
+        """The link of an accelerator to another one of its domain, by that one's number."""
+        size, place = self.roles.num_played, rank % self.cluster.domain_size
+        return 4 * size + 2 * len(self.leaves) + 2 * place * size + one
+
+    def _from(self, one: int, rank: int) -> int:
+        """The same link, the other way."""
+        return self._to(one, rank) + self.roles.num_played
 
     def far(self, source: Integers, target: Integers, *, passing: int | None = None) -> Integers:
         """Returns ways through the fabric, `(...)`.

@@ -67,6 +67,10 @@ class _PlayedTraffic(ABC):
     ) -> tuple[Integers, Integers]:
         """Adds messages to the counterparts in another stage; returns when they have left and when they arrived."""
 
+    def _on_link(self, near_bytes: float) -> float:
+        """What of the bytes over all scale-up links of an accelerator is on one of them: as many seconds as on all."""
+        return near_bytes / self.network.cluster.num_shares
+
     def tied(
         self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
     ) -> tuple[Integers, Integers]:
@@ -120,7 +124,7 @@ class FoldedTraffic(_PlayedTraffic):
         sent = self.graph.add(
             label,
             duration_s=message.far_rest_s if is_far else message.near_rest_s,
-            num_bytes=message.far_bytes if is_far else message.near_bytes,
+            num_bytes=message.far_bytes if is_far else self._on_link(message.near_bytes),
             path=ways[None, :],
             after=after,
         ).reshape(after[0].shape)
@@ -131,7 +135,7 @@ class FoldedTraffic(_PlayedTraffic):
         num_roles = self.network.roles.ranks.shape[1]
         own = stage * num_roles + np.arange(num_roles)
         if traffic.near_bytes > 0.0 or traffic.far_bytes == 0.0:
-            yield self.network.near(own, own), traffic.near_bytes
+            yield self.network.among(own, traffic.group), self._on_link(traffic.near_bytes)
         if traffic.far_bytes > 0.0:
             yield self._far(own, own, self._crossing(traffic, stage)), traffic.far_bytes
 
@@ -188,7 +192,7 @@ class MessageTraffic(_PlayedTraffic):
         sent = self.graph.add(
             label,
             duration_s=np.where(is_near, message.near_rest_s, message.far_rest_s)[None, :],
-            num_bytes=np.where(is_near, message.near_bytes, message.far_bytes)[None, :],
+            num_bytes=np.where(is_near, self._on_link(message.near_bytes), message.far_bytes)[None, :],
             path=self._between(source, target)[None, :],
             after=after,
         ).reshape(after[0].shape)
@@ -231,7 +235,7 @@ class MessageTraffic(_PlayedTraffic):
         """What each link of one ring carries in all steps together, with what efficiency loses."""
         members = traffic.group.members_per_domain
         near = traffic.near_bytes / (members - 1) if num_rings > 1 else traffic.near_bytes
-        return np.where(self._is_near(source, target), near, traffic.far_bytes)
+        return np.where(self._is_near(source, target), self._on_link(near), traffic.far_bytes)
 
     def _order(self, ranks: Integers, number: int) -> Integers:
         """The order of one ring: domain after domain, to and fro, so that each ring has cards of its own on one rail."""
@@ -253,7 +257,9 @@ class MessageTraffic(_PlayedTraffic):
         one, other = np.nonzero(~np.eye(group.size, dtype=np.bool_))
         source, target = places[:, one], places[:, other]
         is_near = self._is_near(own[source], own[target])
-        near = traffic.near_bytes / max(1, members - 1)
+        near = self._on_link(traffic.near_bytes)
+        if not self.network.cluster.is_mesh:
+            near /= max(1, members - 1)
         far = traffic.far_bytes / max(1, group.size - members)
         sent = self.graph.add(
             traffic.label,

@@ -339,6 +339,30 @@ class TestDepths:
         plan = plan_of(pipeline=4, virtual=virtual, data=16, zero=3, schedule=schedule)
         assert abs(_difference(plan_step(job_of(workload), plan))) < 0.018
 
+    @pytest.mark.parametrize("is_folded", [True, False])
+    @pytest.mark.parametrize("plan", [plan_of(tensor=2, data=4, zero=3), plan_of(tensor=4, data=4, zero=2)])
+    def test_groups_of_a_mesh_that_have_no_pair_in_common_share_no_links(
+        self, plan: Plan, is_folded: bool
+    ) -> None:
+        # Tensor-parallel ranks and shards; over one link for all of a rank they were 6.6 and 4.7 % longer.
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=2 * plan.data_parallel)
+        step = plan_step(job_of(workload, rented("mi300x")), plan, is_folded=is_folded)
+        assert abs(_difference(step)) < 1e-3
+
+    def test_groups_of_a_mesh_that_have_pairs_in_common_share_their_links(self) -> None:
+        # All context-parallel ranks are in the group of the shards.
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=2)
+        step = plan_step(job_of(workload, rented("mi300x")), plan_of(context=8, data=2, zero=2))
+        assert _difference(step) > 0.1
+        assert step.unshared_step_time_s == pytest.approx(float(step.fast.step_time_s[0]), rel=0.003)
+
+    def test_an_exchange_of_a_mesh_takes_as_long_message_by_message(self) -> None:
+        # Each member has a link to each other one, so that all messages go at once at a seventh of the bandwidth.
+        workload = training("mixtral-8x7b", global_batch_size=32)
+        job, plan = job_of(workload, rented("mi300x")), plan_of(data=8, expert=4, zero=0)
+        folded, single = (plan_step(job, plan, is_folded=each) for each in (True, False))
+        assert single.step_time_s == pytest.approx(folded.step_time_s, rel=1e-3)
+
     def test_the_exchange_of_a_pair_hides_behind_its_gradients_of_weights_too(self) -> None:
         # F&B of DualPipe has the whole backward pass. With exchanges that outlast what else a pair computes 5.2 % apart.
         workload = training("qwen3-30b-a3b", global_batch_size=256)
