@@ -69,6 +69,10 @@ CASES = {
     ),
     "routed experts": (ROUTED, plan_of(pipeline=2, data=32, expert=8, zero=1)),
     "shards gathered in every micro-batch of a pipeline": (SLOW, plan_of(pipeline=2, data=64, zero=3)),
+    "shards reduced beside gradients of weights": (
+        SLOW,
+        plan_of(pipeline=4, data=32, zero=3, schedule=Schedule.ZB_H1),
+    ),
     "shards reduced in every micro-batch": (SLOW, plan_of(pipeline=4, virtual=2, data=32, zero=2)),
     "parameters that come piece by piece": (SLOW, plan_of(pipeline=4, data=64)),
     "activations on their way to hosts": (OFFLOADED, plan_of(pipeline=4, data=32)),
