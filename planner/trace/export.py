@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from planner.input.own_files import check_own_file
+from planner.input.own_files import check_own_file, filling
 from planner.trace.request import TraceRequest
 from simulator.deep.plans.plan_export import export_plan
 from simulator.deep.traced_steps.chakra_export import ChakraExport, chakra_export
@@ -58,18 +58,11 @@ def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:
 
 
 def _write(export: ChakraExport, folder: Path, suffix: str) -> int:
-    _make_folder(folder)
-    _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
-    export.write(folder, NAME, suffix=suffix)
+    with filling(folder, "--output") as new:
+        if folder.exists():
+            _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
+        export.write(new, NAME, suffix=suffix)
     return sum(len(nodes) for nodes in export.nodes)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        rule = f"cannot be made: {error.strerror or error}"
-        raise InputError([Problem(path="--output", value=str(folder), rule=rule)]) from error
 
 
 def _refuse_leftovers(folder: Path, new: set[str]) -> None:

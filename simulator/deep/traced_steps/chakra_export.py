@@ -23,7 +23,6 @@ from simulator.deep.traces.chakra import ChakraNode, CommType, NodeType, Value
 from simulator.deep.traces.chakra_files import write_chakra
 from simulator.deep.traces.parallelism import Parallelism
 from simulator.deep.traces.trace import OperatorTrace
-from simulator.deep.traces.trace_text import broken
 from simulator.table import Floats, Integers
 from simulator.units import MICROSECOND
 
@@ -41,16 +40,12 @@ class ChakraExport:
         """Writes a file for each accelerator, `NAME.RANK.et` or `.json`, and `NAME.groups.json` into a folder.
 
         Raises:
-            InputError: the folder is not there, or a file cannot be written.
+            OSError: the folder is not there, or a file cannot be written.
         """
         for rank, nodes in enumerate(self.nodes):
             write_chakra(folder / f"{name}.{rank}{suffix}", nodes)
-        path = folder / f"{name}.groups.json"
         groups = {str(number): list(ranks) for number, ranks in self.groups.items()}
-        try:
-            path.write_text(json.dumps(groups) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise broken(path, "", "", f"cannot be written: {error.strerror or error}") from error
+        (folder / f"{name}.groups.json").write_text(json.dumps(groups) + "\n", encoding="utf-8")
 
 
 def chakra_export(

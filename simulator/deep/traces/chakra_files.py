@@ -141,14 +141,9 @@ def write_chakra(path: Path, nodes: Sequence[ChakraNode]) -> None:
     """Writes the nodes of one accelerator, as JSON to a name that ends in `.json`, as protobuf to any other.
 
     Raises:
-        InputError: the file cannot be written.
+        OSError: the file cannot be written.
     """
-    is_json = path.suffix == ".json"
-    data = as_json(nodes).encode() if is_json else _as_wire(nodes)
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise broken(path, "", "", f"cannot be written: {error.strerror or error}") from error
+    path.write_bytes(as_json(nodes).encode() if path.suffix == ".json" else _as_wire(nodes))
 
 
 def _as_wire(nodes: Sequence[ChakraNode]) -> bytes:

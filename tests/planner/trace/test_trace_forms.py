@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.commands import main
+from planner.cli.terminal import exit_codes
 from planner.trace.play import PlayAnswer
 from simulator.deep.traces.chakra_files import read_chakra
 from tests.planner.trace_answers import SLOW_NET, SUMMED_S, answered
@@ -83,7 +85,23 @@ class TestExport:
         (tmp_path / "file").write_text("", encoding="utf-8")
         folder = str(tmp_path / "file" / "astra")
         assert main(["trace", "export", small, "--gpus", "2", "--output", folder]) == 2
-        assert "cannot be made" in capsys.readouterr().err
+        assert "cannot be written: Not a directory" in capsys.readouterr().err
+
+    def test_a_full_disk_leaves_no_folder(
+        self,
+        small: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def no_space(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("simulator.deep.traced_steps.chakra_export.write_chakra", no_space)
+        folder = tmp_path / "new" / "astra"
+        assert main(["trace", "export", small, "--gpus", "2", "--output", str(folder)]) == exit_codes.FAILED
+        assert f"--output = {folder}: cannot be written: No space left on device" in capsys.readouterr().err
+        assert not list(tmp_path.glob("**/*astra*")) + list(tmp_path.glob("new"))
 
 
 class TestConvert:
