@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import walk_tb
 
 import click
 
@@ -41,8 +42,10 @@ from planner.cli.timeline import timeline
 from planner.cli.trace.group import trace
 from planner.cli.ui import ui
 from planner.cli.validate import validate
-from simulator.errors import CapplanError, InputError, NoSpaceError
+from simulator.errors import CapplanError, InputError, NoSpaceError, system_reason
 
+MOST_SHOWN = 200
+"""Characters of a text that cannot be written."""
 ROOMS = ("planner", "studies", "constraints", "objectives", "simulator")
 
 
@@ -59,10 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(str(error), FAILED if isinstance(error, NoSpaceError) else BROKEN_INPUT)
         except (click.Abort, KeyboardInterrupt):
             return _interrupted(arguments)
+        except UnicodeEncodeError as error:
+            return _fail(_not_encoded(error), FAILED)
         except (CapplanError, OSError) as error:
             # Of a terminal that is closed, click cannot write that it was interrupted.
             is_interrupted = isinstance(error.__context__, KeyboardInterrupt)
-            return _interrupted(arguments) if is_interrupted else _fail(str(error), FAILED)
+            return _interrupted(arguments) if is_interrupted else _fail(_told(error), FAILED)
         return code if isinstance(code, int) else OK
 
 
@@ -127,6 +132,21 @@ def _interrupted(arguments: Sequence[str] | None) -> int:
     is_study = list(given[:1]) == ["study"]
     kept = "capplan study resume goes on with what was simulated" if is_study else "nothing is kept"
     return _fail(f"interrupted; {kept}", INTERRUPTED)
+
+
+def _told(error: CapplanError | OSError) -> str:
+    """Says what failed; where click could not write help to stdout, the system does not say that it is that."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    if isinstance(error, OSError) and frame.f_code is click.echo.__code__:
+        return f"stdout cannot be written to: {system_reason(error)}"
+    return str(error)
+
+
+def _not_encoded(error: UnicodeEncodeError) -> str:
+    """Says which text cannot be written, such as the name of a file where the locale knows ASCII only."""
+    text = ascii(error.object if len(error.object) <= MOST_SHOWN else f"{error.object[:MOST_SHOWN]}...")
+    way_out = "with PYTHONUTF8=1, in a UTF-8 locale (LC_ALL=C.UTF-8), or with names in ASCII it can"
+    return f"{text} cannot be written in this locale, whose names are in {sys.getfilesystemencoding()}; {way_out}"
 
 
 def _fail(message: str, code: int) -> int:

@@ -95,15 +95,16 @@ def init(*, file: Path, yes: bool, force: bool, no_schema: bool, as_json: bool, 
 
 
 def _tell(file: Path, schema: Path | None, *, as_json: bool) -> None:
+    from planner.cli.terminal.output import write
     from planner.json_forms import WrittenJob
 
     command = f"capplan recommend {shlex.quote(str(file))}"
     if as_json:
         beside = str(schema) if schema else None
         written = WrittenJob(file=str(file), schema_file=beside, next_command=command)
-        click.echo(written.model_dump_json(indent=2))
+        write(written.model_dump_json(indent=2) + "\n")
         return
-    click.echo(f"{file} is written{f', and {schema} for editors' if schema else ''}. Next: {command}")
+    write(f"{file} is written{f', and {schema} for editors' if schema else ''}. Next: {command}\n")
 
 
 def _check_options(options: Mapping[str, str | None], *, is_asking: bool) -> None:

@@ -67,13 +67,12 @@ def report(
     """
     if names and kind not in ("png", "svg"):
         raise click.UsageError("--figure goes with --format png or svg: give one of them")
-    from planner.cli.terminal.output import progress, quiet_libraries
+    from planner.cli.terminal.output import progress, quiet_libraries, write
 
     target = output or _default_target(study, kind)
     with quiet_libraries(), progress(is_shown=not quiet) as tell:
         files = _written(lambda: _report_of(study, folder, tell), target, kind, names)
-    for path in files:
-        click.echo(path)
+    write("".join(f"{path}\n" for path in files))
 
 
 def _default_target(study: str, kind: str) -> Path:

@@ -91,6 +91,7 @@ def sync(
     A study that cannot be delivered, or whose file is damaged, is named with the reason, the others are delivered all the
     same; the exit code is 1 then. Without names, studies that have not ended are skipped, and named.
     """
+    from planner.cli.terminal.output import write
     from planner.json_forms import StudySync, SyncedStudy
     from planner.study.reports import list_studies
     from studies.files.store import StudyStore, called
@@ -113,7 +114,7 @@ def sync(
         if synced.failure:
             click.echo(f"{name}: {synced.failure}", err=True)
         elif not as_json:
-            click.echo(f"{name}: {'delivered' if synced.state == 'delivered' else 'was there already'}")
+            write(f"{name}: {'delivered' if synced.state == 'delivered' else 'was there already'}\n")
     if as_json:
         _tell(StudySync(studies=tuple(found)), "", as_json=True)
     return 1 if any(synced.state == "failed" for synced in found) else 0

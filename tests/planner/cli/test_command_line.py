@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -245,6 +246,50 @@ class TestClosedStreams:
 
     def test_a_refusal_has_its_code(self) -> None:
         assert self.closing(">&- 2>&-", "simulate", BLOOM, "--plan", "tp=x").returncode == 2
+
+
+class TestNarrowLocales:
+    @staticmethod
+    def in_ascii(folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        narrow = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "planner.cli", *arguments]
+        environment = os.environ | narrow | more
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def test_a_folder_whose_name_cannot_be_said_is_one_error(self, tmp_path: Path) -> None:
+        folder = tmp_path / "naïve"
+        folder.mkdir()
+        shutil.copy(BLOOM, folder / "job.yaml")
+        done = self.in_ascii(folder, "recommend", "job.yaml", "--quiet")
+        assert done.returncode == exit_codes.FAILED
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("Error: '")
+        assert line.endswith("or with names in ASCII it can")
+        assert "cannot be written in this locale, whose names are in ascii" in line
+
+    def test_a_file_whose_name_cannot_be_said_is_read(self, tmp_path: Path) -> None:
+        shutil.copy(BLOOM, tmp_path / "naïve.yaml")
+        done = self.in_ascii(tmp_path, "simulate", "naïve.yaml", "--plan", PLAN)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_a_file_that_the_output_cannot_name_is_written(self, tmp_path: Path) -> None:
+        utf8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "ascii"}
+        done = self.in_ascii(tmp_path, "init", "--yes", "naïve.yaml", **utf8)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("na?ve.yaml is written")
+        assert (tmp_path / "naïve.yaml").exists()
+
+
+def test_help_without_space_says_what_cannot_be_written() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "planner.cli", "--help"]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: stdout cannot be written to: No space left on device\n",
+    )
 
 
 class TestInterrupts:
