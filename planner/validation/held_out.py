@@ -29,11 +29,6 @@ def held_out_rows() -> tuple[dict[str, str], ...]:
     return tuple(shipped_rows(FILE, "planner"))
 
 
-def num_steps_left_out(publisher: str) -> int:
-    """Returns how many published steps of a publisher the shipped constants are fitted on."""
-    return next((int(row["num_steps_left_out"]) for row in held_out_rows() if row["without"] == publisher), 0)
-
-
 def constants_without(publisher: str) -> TrainingConstants:
     """Returns the constants of a fit without a publisher; the shipped ones where it has none of their steps."""
     return constants_in(held_out_rows(), publisher)
