@@ -42,7 +42,7 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
         tag(
             "figcaption",
             tag("h3", figure.title, id="front-title"),
-            tag("p", f"{figure.note} {_drawn_text(report.designs)}", class_="note", id="front-note"),
+            tag("p", f"{figure.note} {_held_text(report.designs)}", class_="note", id="front-note"),
         ),
         tag(
             "div",
@@ -61,16 +61,16 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
     )
 
 
-def _drawn_text(counts: DesignCounts) -> str:
-    """How many designs of each kind the picture shows."""
+def _held_text(counts: DesignCounts) -> str:
+    """How many designs of each kind the page holds; the picture shows those around the front, and counts the others."""
     kinds = (
         (counts.num_feasible_drawn, counts.num_feasible, "feasible designs"),
         (counts.num_broken_drawn, counts.num_broken, "designs that break a limit"),
     )
-    drawn = [f"{human.count(shown)} of {human.count(total)} {kind}" for shown, total, kind in kinds if total]
+    held = [f"{human.count(shown)} of {human.count(total)} {kind}" for shown, total, kind in kinds if total]
     endless = counts.num_designs - counts.num_feasible - counts.num_broken
     never = f"; {human.count(endless)} whose run never ends are not" if endless else ""
-    return f"Drawn: {' and '.join(drawn)}{never}."
+    return f"On this page: {' and '.join(held)}{never}."
 
 
 def _controls() -> Html:

@@ -76,7 +76,7 @@ function sayBeyond(width, height) {
     if (kept[row] && isShown(row) && !isInside(row, width, height)) count += 1;
   }
   byId("num-beyond").textContent = count
-    ? `${formats.count(count)} more designs lie beyond the edges of this picture, which is drawn around the front; `
+    ? `${formats.count(count)} of the designs on this page lie beyond the edges of the picture, which is drawn around the front; `
       + "“designs far from the front” brings them in."
     : "All designs that are to be shown lie within the picture.";
 }

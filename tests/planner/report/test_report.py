@@ -121,7 +121,7 @@ def test_too_many_designs_are_thinned_so_that_both_kinds_are_still_drawn() -> No
         }
 
 
-def test_the_note_of_the_picture_counts_the_drawn_designs_of_each_kind() -> None:
+def test_the_note_of_the_picture_counts_the_designs_of_each_kind_on_the_page() -> None:
     report = drawn().report
     counts = DesignCounts(
         num_designs=210_000,
@@ -132,7 +132,7 @@ def test_the_note_of_the_picture_counts_the_drawn_designs_of_each_kind() -> None
     )
     texts = Page(page(replace(drawn(), report=report.model_copy(update={"designs": counts})))).texts
     told = (
-        "Drawn: 50,000 of 150,000 feasible designs and 40,000 of 59,000 designs that break a limit; "
+        "On this page: 50,000 of 150,000 feasible designs and 40,000 of 59,000 designs that break a limit; "
         "1,000 whose run never ends are not."
     )
     assert any(told in each for each in texts)

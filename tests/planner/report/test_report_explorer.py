@@ -15,6 +15,18 @@ from studies.files.design_log import read_designs
 from tests.planner.report_studies import answered, drawn, large
 from tests.planner.report_window import opened, picture, place_of
 
+COUNT_SQUARES = """() => {
+  const before = CanvasRenderingContext2D.prototype.fillRect;
+  window.numSquares = 0;
+  CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
+    const box = this.canvas.getBoundingClientRect();
+    const across = x + width / 2, down = y + height / 2;
+    const isInside = across >= 70 && across <= box.width - 36 && down >= 26 && down <= box.height - 44;
+    if (this.canvas.id === "cloud" && isInside) window.numSquares += 1;
+    return before.call(this, x, y, width, height);
+  };
+}"""
+"""Counts the squares that designs are drawn as, within the margins of the picture."""
 NEXT_FRAME = "new Promise(requestAnimationFrame)"
 """Settled when the page has drawn what was chosen."""
 
@@ -82,7 +94,7 @@ def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(bro
             page.evaluate(NEXT_FRAME)
             told = page.locator("#num-beyond").inner_text()
             assert (
-                told.partition(" more designs")[0]
+                told.partition(" of the designs")[0]
                 == axes.get_title(loc="right").partition(" more designs")[0]
             )
         page.locator("#show-far").check()
@@ -124,6 +136,21 @@ def test_the_picture_is_drawn_around_the_front_and_counts_what_lies_beyond(brows
         page.locator("#show-beaten").uncheck()
         page.locator("#show-broken").uncheck()
         page.locator("#num-beyond", has_text="All designs").wait_for()
+
+
+def test_what_is_drawn_and_what_lies_beyond_are_the_designs_on_the_page(browser: Browser) -> None:
+    num_front = len(drawn().report.answer.front)
+    with opened(browser) as page:
+        page.evaluate(COUNT_SQUARES)
+        page.locator("#show-far").check()
+        page.locator("#num-beyond", has_text="All designs").wait_for()
+        assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front
+        page.evaluate("() => { window.numSquares = 0; }")
+        page.locator("#show-far").uncheck()
+        page.locator("#num-beyond", has_text="on this page lie beyond the edges").wait_for()
+        num_beyond = int(page.locator("#num-beyond").inner_text().split()[0].replace(",", ""))
+        assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front - num_beyond
+        assert page.locator("#front-note").inner_text().count("On this page: ") == 1
 
 
 def test_dragging_keeps_the_designs_within_and_escape_brings_all_back(browser: Browser) -> None:
