@@ -21,7 +21,7 @@ from planner.recommended.designs import design_at
 from planner.recommended.recommendation import Infeasibility, Relaxation
 from planner.text import human
 from simulator.domain.job import Job
-from simulator.domain.plan import PlanTable
+from simulator.domain.plan import PlanTable, distinct_designs
 from studies.progress import Stop, never_stop
 
 NO_ID = -1
@@ -85,7 +85,7 @@ def _answer(case: _Case) -> Infeasibility | Evaluation:
     helpful = [value for value in values if value is not None]
     missed = [value.design.plans for value in helpful if _is_kept(value, limits)]
     if missed:
-        return evaluate(case.job, PlanTable.concatenate(missed))
+        return evaluate(case.job, distinct_designs(PlanTable.concatenate(missed)))
     if helpful:
         return _one_conflict(case, helpful)
     return _several_conflicts(case) if least.can_keep(()) else _no_possible_design(case)

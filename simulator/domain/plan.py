@@ -249,6 +249,13 @@ def distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.int
     return first_of_equals([getattr(plans, name) for name in LAYOUT_COLUMNS])
 
 
+def distinct_designs(plans: PlanTable) -> PlanTable:
+    """Returns every design once, each where it stands first."""
+    columns = [np.nan_to_num(column) for column in plans.columns().values()]  # an interval is NaN or above 0
+    first, _ = first_of_equals(columns)
+    return plans.take(np.sort(first))
+
+
 def shard_group(plans: PlanTable) -> Integers:
     """Returns how many ranks share one copy of what ZeRO shards, `(n,)`: `shard_ranks`, or all D c."""
     replicas = plans.data_parallel * plans.context_parallel

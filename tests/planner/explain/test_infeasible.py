@@ -221,6 +221,17 @@ def test_where_the_search_missed_a_design_it_is_returned() -> None:
     assert found.is_feasible.all()
 
 
+def test_a_missed_design_that_is_the_least_for_several_limits_is_returned_once() -> None:
+    job = job_with(search={"micro_batch_sizes": [1], "zero_stages": [1], "recompute": ["full"]})
+    limited = with_limits(job, {"budget_usd": 1e9, "deadline_days": 1e3, "carbon_kgco2e": 1e9})
+    found = explain(limited, pruned_space(limited))
+    assert isinstance(found, Evaluation)
+    # The fewest accelerators wait least for each other: they cost least and emit least. The most are the fastest.
+    assert found.plans.num_gpus.tolist() == [16, 64]
+    assert found.scores.cost_usd[0] < found.scores.cost_usd[1]
+    assert found.scores.carbon_kgco2e[0] < found.scores.carbon_kgco2e[1]
+
+
 def test_a_design_that_only_the_proof_finds_is_refined_like_any_other() -> None:
     search = {**JOB.search.model_dump(), "algorithm": "random", "max_evaluations": 1, "num_refinements": 3}
     job = with_limits(JOB, {"budget_usd": least("budget_usd") * 1.01, "deadline_days": 1000.0})

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from simulator.domain.hardware import Precision
-from simulator.domain.plan import SCHEME_ALIASES, CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.domain.plan import (
+    SCHEME_ALIASES,
+    CheckpointScheme,
+    Plan,
+    PlanTable,
+    Recompute,
+    distinct_designs,
+)
 from tests.simulator.builders import plan_of, table_of
+from tests.support import plans_with
 
 degrees = st.sampled_from([1, 2, 3, 8, 70])
 
@@ -50,6 +58,20 @@ def test_counts_and_choices_are_whole_numbers_and_no_interval_is_nan() -> None:
     assert floats == {"checkpoint_interval_s", "power_cap_fraction"}
     assert np.isnan(table.checkpoint_interval_s)
     assert (table.recompute[0], table.checkpoint_scheme[0]) == (2, CheckpointScheme.ASYNC.code)
+
+
+def test_designs_are_told_apart_by_every_decision_and_their_order_stays() -> None:
+    rows: list[dict[str, object]] = [
+        {"micro_batch_size": 2},
+        {"checkpoint_interval_s": 60.0},
+        {"micro_batch_size": 2},
+        {},
+        {"checkpoint_interval_s": 60.0},
+        {"power_cap_fraction": 0.8},
+    ]
+    plans = plans_with(*rows)
+    distinct = distinct_designs(plans)
+    assert [distinct.plan(row) for row in range(len(distinct))] == [plans.plan(row) for row in (0, 1, 3, 5)]
 
 
 def test_the_columns_are_the_fields_of_a_plan() -> None:
