@@ -5,12 +5,40 @@ A draft is called `.NAME.study.HOST.PROCESS`, so that another machine that share
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
 
 _JOURNAL = "-journal"
 """What SQLite appends to the name of a file for the one that it keeps beside it in a transaction."""
+
+
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system without hard links, such as exFAT, says of one."""
+
+
+def put_in_place(draft: Path, path: Path) -> None:
+    """Has what a draft holds stand at its path, whole, and never over another file; the draft may be gone afterwards.
+
+    Where there are no hard links an empty file takes the place first, which only one process can make; the draft replaces it.
+    Whoever looks between the two sees a file that is no study yet.
+
+    Raises:
+        FileExistsError: somebody was quicker.
+        OSError: the folder cannot be written to.
+    """
+    try:
+        path.hardlink_to(draft)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        path.touch(exist_ok=False)
+        try:
+            draft.replace(path)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
 
 def draft_of(path: Path) -> Path:

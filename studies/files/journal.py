@@ -25,7 +25,7 @@ from simulator.simulate import Outcomes
 from studies.designs.payload import Parts, encode, from_bytes
 from studies.designs.plan_keys import Keys, plan_keys
 from studies.designs.reduction import Reduction, is_reduction, read_reduction
-from studies.files.drafts import draft_of, remove_left_drafts
+from studies.files.drafts import draft_of, put_in_place, remove_left_drafts
 from studies.files.journal_file import (
     BEGIN_AGAIN,
     FORMAT,
@@ -121,7 +121,7 @@ class Journal:
                 yield journal
             with failures(path, BEGIN_AGAIN):
                 try:
-                    path.hardlink_to(draft)
+                    put_in_place(draft, path)
                 except FileExistsError:  # somebody was quicker
                     raise there_already(path) from None
         finally:

@@ -15,7 +15,7 @@ import sqlite3
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from threading import Lock
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from simulator.errors import InputError, Problem, StudyError, TrackingError
+from studies.files.drafts import put_in_place
 from studies.tracking.mlflow_server import CONNECT_TIMEOUT_S, check_server, given_by, is_server, server_words
 
 if TYPE_CHECKING:
@@ -202,12 +203,8 @@ def _make_new(file: Path) -> None:
             f"sqlite:///{draft.as_posix()}", artifact_folder(file).as_uri()
         )
         store.engine.dispose()
-        try:
-            file.hardlink_to(draft)
-        except FileExistsError:
-            return  # another study was quicker
-        except OSError:
-            draft.replace(file)  # a file system without links
+        with suppress(FileExistsError):  # another study was quicker
+            put_in_place(draft, file)
 
 
 def artifact_folder(file: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import subprocess
 import sys
@@ -75,6 +76,38 @@ def test_a_study_is_never_overwritten(path: Path) -> None:
     with pytest.raises(StudyError, match="is there already and is never overwritten"):
         Journal.create(path, {})
     assert list(path.parent.iterdir()) == [path]
+
+
+class TestNoHardLinks:
+    @pytest.fixture(autouse=True)
+    def no_links(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(*_: object) -> None:  # as Linux refuses them on exFAT
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(Path, "hardlink_to", refused)
+
+    def test_a_study_begins(self, path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
+        written(path, plans, outcomes)
+        with Journal.read(path) as journal:
+            assert journal.num_designs == 60
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_a_study_that_was_quicker_is_never_overwritten(self, path: Path) -> None:
+        with pytest.raises(StudyError, match="is there already"), Journal.draft(path, {"job": "slow"}):
+            path.write_bytes(b"quick")
+        assert path.read_bytes() == b"quick"
+        assert list(path.parent.iterdir()) == [path]
+
+    def test_a_study_that_cannot_be_moved_leaves_nothing(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(Path, "replace", broken)
+        with pytest.raises(StudyError, match="Input/output error"):
+            Journal.create(path, {})
+        assert not list(path.parent.iterdir())
 
 
 def test_two_processes_cannot_write_the_same_batch(path: Path, plans: PlanTable, outcomes: Outcomes) -> None:
