@@ -105,3 +105,12 @@ class CalibrationAnswer(Record):
     """Every layer that was timed; empty for measured steps."""
     warnings: tuple[str, ...] = ()
     """What the reader should know before using it."""
+
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows an answer in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        fitted = {"num_rows": self.rows, "num_kinds": self.kinds, "num_layers": self.layers}
+        return [
+            ("calibration", self.calibration),
+            ("held", [held.name for held in self.held]),
+            *((name, len(parts)) for name, parts in fitted.items() if parts),
+        ]

@@ -152,6 +152,16 @@ class Fleet(Filed):
             raise ValueError("jobs must have different names")
         return self
 
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows a fleet in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        return [
+            ("name", self.name),
+            ("horizon_days", self.horizon_days),
+            ("offers", [offer.accelerator for offer in self.offers]),
+            ("num_jobs", len(self.jobs)),
+            ("limits", self.limits),
+        ]
+
 
 def load_fleet(path: str | Path) -> Fleet:
     """Returns the fleet in a YAML, JSON or TOML file.

@@ -132,3 +132,17 @@ class PurchasePlan(Record):
     notes: tuple[str, ...] = ()
     """What of the fleet the plan leaves aside, or may read otherwise than meant: budgets of single jobs, offers that come
     after the last deadline, accelerators that stand in several offers, runs that end just before their deadlines."""
+
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows a plan in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        return [
+            ("fleet", self.fleet),
+            ("status", self.status),
+            ("cost_usd", self.cost_usd),
+            ("bound_usd", self.bound_usd),
+            ("capital_usd", self.capital_usd),
+            ("carbon_kgco2e", self.carbon_kgco2e),
+            ("num_acquisitions", len(self.acquisitions)),
+            ("num_runs", len(self.runs)),
+            ("num_conflicting", len(self.conflict)),
+        ]

@@ -196,6 +196,18 @@ class Calibration(Record):
                 raise ValueError(f"constants name {words} twice; keep one")
         return self
 
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows a calibration in a few lines; `model_dump()` has every field."""
+        return [
+            ("source", self.source),
+            ("date", self.date),
+            ("num_configurations", self.num_configurations),
+            ("error_before_fraction", self.error_before_fraction),
+            ("error_after_fraction", self.error_after_fraction),
+            ("error_left_out_fraction", self.error_left_out_fraction),
+            ("num_constants", len(self.constants)),
+        ]
+
     @property
     def accelerators(self) -> tuple[str, ...]:
         """Accelerators that were measured, sorted."""

@@ -77,6 +77,20 @@ class Job(Record):
     calibration: Calibration | None = None
     """Constants that were measured on the cluster itself, in the place of published ones."""
 
+    def __repr_args__(self) -> list[tuple[str | None, object]]:
+        """Shows a job in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        workload = self.workload
+        return [
+            ("name", self.name),
+            ("model", workload.model.name),
+            ("tokens", workload.tokens),
+            ("global_batch_size", workload.global_batch_size),
+            ("accelerators", [offer.accelerator.id for offer in self.offers]),
+            ("site", self.site.region),
+            ("limits", self.limits.model_dump(exclude_none=True)),
+            ("objectives", [objective.value for objective in self.objectives]),
+        ]
+
     @property
     def power_caps(self) -> tuple[float, ...]:
         """Power caps that are searched, as shares of the TDP."""
