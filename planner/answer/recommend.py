@@ -270,7 +270,7 @@ def _tracked(
             tags=study_tags(job_hash(job), catalog_hash()),
         )
     except TrackingError as error:
-        way_out = "Nothing has been simulated; --no-tracking (tracking=False) answers without MLflow."
+        way_out = "Nothing has been simulated; tracking=False answers without MLflow."
         raise TrackingError(f"{error}. {way_out}") from error
     with opened as tracker:
         tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))

@@ -172,7 +172,7 @@ def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:
     except CatalogError as error:
         if accelerator is not None:
             raise
-        rule = "is not known by this name; say what it is with --accelerator NAME"
+        rule = "is not known by this name; say what it is with accelerator=NAME"
         raise InputError([*error.problems, Problem(path="device", value=table.device, rule=rule)]) from None
 
 

@@ -27,6 +27,7 @@ from planner.cli.explain import explain
 from planner.cli.goodput import goodput
 from planner.cli.init import init
 from planner.cli.opendc import opendc
+from planner.cli.options.names import message_of
 from planner.cli.purchase import purchase
 from planner.cli.recommend import recommend
 from planner.cli.report import report
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             error.show()
             return error.exit_code
         except InputError as error:
-            return _fail(str(error), FAILED if isinstance(error, NoSpaceError) else BROKEN_INPUT)
+            return _fail(message_of(error), FAILED if isinstance(error, NoSpaceError) else BROKEN_INPUT)
         except (click.Abort, KeyboardInterrupt):
             return _interrupted(arguments)
         except UnicodeEncodeError as error:
@@ -139,7 +140,7 @@ def _told(error: CapplanError | OSError) -> str:
     *_, (frame, _) = walk_tb(error.__traceback__)
     if isinstance(error, OSError) and frame.f_code is click.echo.__code__:
         return f"stdout cannot be written to: {system_reason(error)}"
-    return str(error)
+    return message_of(error)
 
 
 def _not_encoded(error: UnicodeEncodeError) -> str:

@@ -45,7 +45,7 @@ def comparison_page(found: Comparison) -> str:
 
 def check_page_file(path: Path) -> None:
     """Raises `InputError` where a page cannot be written, or would replace something else."""
-    check_own_file(path, "comparison", "--html", _is_comparison)
+    check_own_file(path, "comparison", "html", _is_comparison)
 
 
 def _is_comparison(path: Path) -> bool:

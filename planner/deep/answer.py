@@ -213,7 +213,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
     plan, broken = checked_plan(job, request.plan)
     step = request.play(job, plan)
     if is_drawn:
-        check_size(step.graph, "--timeline")
+        check_size(step.graph, "timeline")
     return DeepRun(
         answer=_answer(job, plan, request, step).model_copy(update={"warnings": broken}),
         graph=step.graph,
@@ -230,7 +230,7 @@ def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, 
     Raises:
         InputError: the layout cannot run.
     """
-    plan = plan_that_runs(job, written, source="--plan")
+    plan = plan_that_runs(job, written, source="plan")
     from constraints.evaluation import evaluate
 
     over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))

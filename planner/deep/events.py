@@ -22,12 +22,12 @@ MOST_EVENTS = 1_000_000
 """A viewer does not open larger files."""
 
 
-def check_size(graph: TaskGraph, option: str = "--output") -> None:
-    """Raises `InputError`, by the option that asked for it, where a step has more events than a viewer opens."""
-    check_num_events(len(graph), graph.num_resources, option)
+def check_size(graph: TaskGraph, argument: str = "output") -> None:
+    """Raises `InputError`, by the argument that asked for it, where a step has more events than a viewer opens."""
+    check_num_events(len(graph), graph.num_resources, argument)
 
 
-def check_num_events(num_events: int, num_accelerators: int, option: str = "--output") -> None:
+def check_num_events(num_events: int, num_accelerators: int, argument: str = "output") -> None:
     """Raises `InputError`, as `check_size` does, by what is known of a step before it is made."""
     if num_events > MOST_EVENTS:
         whose = human.counted(num_accelerators, "accelerator")
@@ -35,7 +35,7 @@ def check_num_events(num_events: int, num_accelerators: int, option: str = "--ou
             f"would hold {num_events:,} events of {whose}, and viewers open {MOST_EVENTS:,}: take fewer accelerators or"
             " micro-batches, or leave it out for the answer alone"
         )
-        raise InputError([Problem(path=option, value="", rule=rule)])
+        raise InputError([Problem(path=argument, value="", rule=rule)])
 
 
 def trace_entries(run: StepRun, names: Sequence[str] | None = None) -> Iterator[Entry]:

@@ -69,7 +69,7 @@ def read_plan(text: str) -> dict[str, object]:
             findings.add((key,), value, "needs a value after =; a key that is left out has its default")
         else:
             fields[key] = _value(key, value, findings)
-    findings.raise_if_any("--plan")
+    findings.raise_if_any("plan")
     return fields
 
 

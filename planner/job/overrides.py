@@ -32,8 +32,8 @@ def with_overrides(
     if not (isinstance(overrides, Sequence) and all(isinstance(each, str) for each in overrides)):
         findings.add(("overrides",), overrides, 'must be a list of texts, such as ["limits.budget_usd=4e6"]')
         return document
-    for override in overrides:
-        location, value = _parsed(override, findings)
+    for place, override in enumerate(overrides):
+        location, value = _parsed(place, override, findings)
         if location:
             replaced = _replaced(document, location, value, (), findings)
             assert isinstance(replaced, Mapping)
@@ -41,14 +41,14 @@ def with_overrides(
     return document
 
 
-def _parsed(override: str, findings: Findings) -> tuple[Location, object]:
+def _parsed(place: int, override: str, findings: Findings) -> tuple[Location, object]:
     path, equals, text = override.partition("=")
     if equals and not text.strip():
-        findings.add(("--set",), override, "needs a value after =; null takes a value out")
+        findings.add(("overrides", place), override, "needs a value after =; null takes a value out")
         return (), None
     if not equals or not _PATH.fullmatch(path.strip()):
         rule = "must be a path, = and a value, such as limits.budget_usd=4e6 or offers[0].num_gpus.max=512"
-        findings.add(("--set",), override, rule)
+        findings.add(("overrides", place), override, rule)
         return (), None
     location = tuple(name or int(index) for name, index in _STEP.findall(path))
     try:

@@ -92,7 +92,7 @@ def export_opendc(
     exported = ExportedRun(job=job, plan=plan, run=run if period_s is None else run.every(period_s))
     _check_size(exported.run)
     _check_end(exported.run, start)
-    with filling(folder, "--output") as new:
+    with filling(folder, "output") as new:
         _write(exported, new, start)
     num_fragments = run.num_nodes * len(_milliseconds(exported.run)[0])
     return Written(num_tasks=run.num_nodes, num_fragments=num_fragments, energy_kwh=_energy_kwh(run))
@@ -119,7 +119,7 @@ def _write(exported: ExportedRun, folder: Path, start: datetime) -> None:
 def _check_size(run: DrawnRun) -> None:
     num_rows = run.num_nodes * len(run.power_w)
     if num_rows > MOST_ROWS:
-        rule = f"must be at most {MOST_ROWS:,}, nodes times pieces of the run; --every 3600 makes one piece of an hour"
+        rule = f"must be at most {MOST_ROWS:,}, nodes times pieces of the run; period_s=3600 makes one piece of an hour"
         raise broken("fragments", f"{num_rows:,}", rule)
 
 
@@ -128,7 +128,7 @@ def _check_end(run: DrawnRun, start: datetime) -> None:
     if num_days > (datetime.max.replace(tzinfo=UTC) - start.replace(tzinfo=UTC)).days:
         days = "a day" if num_days == 1 else f"{num_days:,} days"
         rule = f"must be earlier: the run takes {days}, and the calendar ends with the year 9999"
-        raise broken("--start", f"{start:%Y-%m-%d}", rule)
+        raise broken("start", f"{start:%Y-%m-%d}", rule)
 
 
 def _num_days(run: DrawnRun) -> int:
@@ -140,7 +140,7 @@ def _check_folder(folder: Path) -> None:
     """A file of such a name may be somebody's own: nothing is replaced."""
     if taken := [name for name in FILES if (folder / name).exists()]:
         rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
-        raise broken("--output", str(folder), rule)
+        raise broken("output", str(folder), rule)
 
 
 def _energy_kwh(run: DrawnRun) -> float:

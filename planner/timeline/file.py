@@ -17,7 +17,7 @@ HEAD = '{"otherData": {"producer": "capplan timeline"'
 """How every timeline begins, and no other file."""
 
 
-def check_timeline_file(path: Path, option: str = "--timeline") -> None:
+def check_timeline_file(path: Path, option: str = "timeline") -> None:
     """Raises `InputError` where a timeline cannot be written, or would replace something else than a timeline."""
     check_own_file(path, "timeline", option, _is_timeline)
 
@@ -29,7 +29,7 @@ def write_timeline(
     plan: str,
     step: StepTimeline | None = None,
     run: RunTimeline | None = None,
-    option: str = "--timeline",
+    option: str = "timeline",
 ) -> None:
     """Writes a timeline; an older one is replaced as a whole.
 

@@ -155,7 +155,7 @@ def _check(request: CaptureRequest, outcome: Outcome) -> None:
         raise _broken("SCRIPT", str(request.script), rule)
     rule = (
         f"ended {after}, and {request.num_needed} are needed ({request.num_skipped} to skip, 1 for the tensors, "
-        f"{request.num_profiled} to time): let it run longer, or lower --skip or --iterations"
+        f"{request.num_profiled} to time): let it run longer, or leave out or time fewer"
     )
     raise _broken("SCRIPT", str(request.script), rule)
 

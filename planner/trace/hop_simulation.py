@@ -90,7 +90,7 @@ def simulate_hop(request: TraceRequest, *, is_drawn: bool = False) -> HopRun:
         InputError: the trace or a value of `--hop` is broken, or does not fit the others.
     """
     _refuse_others(request)
-    pairs = read_pairs("--hop", request.hop, KEYS)
+    pairs = read_pairs("hop", request.hop, KEYS)
     num_iterations = pairs.whole("iterations", 50, least=1, most=MOST_ITERATIONS)
     graph = pairs.text("graph", HopGraph.RING.value)
     edges, rules = _edges(pairs, graph, request.num_gpus), _rules(pairs)
@@ -131,11 +131,11 @@ def simulate_hop(request: TraceRequest, *, is_drawn: bool = False) -> HopRun:
 
 def _refuse_others(request: TraceRequest) -> None:
     options = {
-        "--rules": request.rules is not Rules.CAPPLAN,
-        "--microbatches": request.num_microbatches is not None,
-        "--offload": bool(request.offload),
+        "rules": request.rules is not Rules.CAPPLAN,
+        "num_microbatches": request.num_microbatches is not None,
+        "offload": bool(request.offload),
     }
-    rule = "is nothing that workers of --parallel hop have: leave it out"
+    rule = "is nothing that workers of parallel=hop have: leave it out"
     check_rules({option: ("", not is_given, rule) for option, is_given in options.items()})
 
 

@@ -135,7 +135,7 @@ class TraceRequest:
             rule = (
                 "is read with folders of TrioSim's only: this file says how many samples it has; leave it out"
             )
-            raise _broken("--trace-batch-size", str(self.trace_batch_size), rule)
+            raise _broken("trace_batch_size", str(self.trace_batch_size), rule)
         return read_operator_trace(self.path, batch_size=self.trace_batch_size)
 
     def parallelism(self) -> Parallelism:
@@ -149,7 +149,7 @@ class TraceRequest:
         kinds = [kind for kind in degrees if kind in REPLICAS]
         if len(kinds) > 1:
             rule = f"{' and '.join(sorted(kinds))} each say how many replicas: give one of them"
-            raise _broken("--parallel", self.parallel, rule)
+            raise _broken("parallel", self.parallel, rule)
         kind = kinds[0] if kinds else "ddp"
         found = Parallelism(
             data_parallel=degrees.get(kind, 1),
@@ -161,8 +161,8 @@ class TraceRequest:
             sync=REPLICAS[kind],
         )
         if found.num_gpus != self.num_gpus:
-            rule = f"the degrees multiply to {found.num_gpus}, and --gpus is {self.num_gpus}"
-            raise _broken("--parallel", self.parallel, rule)
+            rule = f"the degrees multiply to {found.num_gpus}, and num_gpus is {self.num_gpus}"
+            raise _broken("parallel", self.parallel, rule)
         return found
 
     def divided(self, trace: OperatorTrace) -> Parallelism:
@@ -180,10 +180,10 @@ class TraceRequest:
             near = ", ".join(map(str, whole[place - 1 : place + 1]))
             usual = "is as many as stages, and " if self.num_microbatches is None else ""
             rule = f"{usual}must divide the {num_samples:,} samples of a replica; nearest: {near}"
-            raise _broken("--microbatches", str(num_parts), rule)
+            raise _broken("num_microbatches", str(num_parts), rule)
         if self.order is not PipelineOrder.ONE_F_ONE_B and num_parts == 1:
-            rule = "orders micro-batches, and a batch is one: leave it out, or give --microbatches"
-            raise _broken("--order", self.order.value, rule)
+            rule = "orders micro-batches, and a batch is one: leave it out, or give num_microbatches"
+            raise _broken("order", self.order.value, rule)
         return found
 
     def _degrees(self) -> dict[str, int]:
@@ -191,13 +191,13 @@ class TraceRequest:
         for pair in self.parallel.split(","):
             kind, equals, number = (part.strip() for part in pair.partition("="))
             if kind == HOP:
-                raise _broken("--parallel", pair, "stands alone, and only in trace simulate")
+                raise _broken("parallel", pair, "stands alone, and only in trace simulate")
             if kind not in KINDS:
-                raise _broken("--parallel", pair, f"must begin with a kind; {nearest(kind, (*KINDS, HOP))}")
+                raise _broken("parallel", pair, f"must begin with a kind; {nearest(kind, (*KINDS, HOP))}")
             if kind in degrees:
-                raise _broken("--parallel", pair, "is given twice")
+                raise _broken("parallel", pair, "is given twice")
             if equals and not (number.isascii() and number.isdigit() and 0 < len(number) < 10):
-                raise _broken("--parallel", pair, "needs a whole number behind the equals sign")
+                raise _broken("parallel", pair, "needs a whole number behind the equals sign")
             degrees[kind] = int(number) if equals else self.num_gpus
         return degrees
 
@@ -262,7 +262,7 @@ class TraceRequest:
         if self.traced_on is None and self.on is None:
             return None
         if self.traced_on is None or self.on is None:
-            raise _broken("--on", self.on or "", "needs --traced-on, and the other way round: name both")
+            raise _broken("on", self.on or "", "needs traced_on, and the other way round: name both")
         one, other = (catalog.accelerator(name) for name in (self.traced_on, self.on))
         return _rates(one), _rates(other)
 
@@ -272,7 +272,7 @@ class TraceRequest:
         for rank, factor in self.speeds.items():
             if not 0 <= rank < self.num_gpus:
                 rule = f"must be an accelerator, 0 to {self.num_gpus - 1}"
-                raise _broken("--speed", str(rank), rule)
+                raise _broken("speeds", str(rank), rule)
             speed[rank] = factor
         return speed
 

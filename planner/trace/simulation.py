@@ -90,8 +90,8 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         InputError: the trace is broken, cannot be spread as asked, or is too large to be drawn.
     """
     if request.hop:
-        rule = "is read with --parallel hop only: leave it out, or ask for that"
-        raise InputError([Problem(path="--hop", value=request.hop[:60], rule=rule)])
+        rule = "is read with parallel=hop only: leave it out, or ask for that"
+        raise InputError([Problem(path="hop", value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
         return _by_triosim(request, is_drawn=is_drawn)
     return _by_capplan(request, is_drawn=is_drawn)
@@ -197,16 +197,16 @@ def _by_triosim(request: TraceRequest, *, is_drawn: bool) -> TraceRun:
 def _case(request: TraceRequest) -> TrioSimCase:
     """What TrioSim calls it; it has no hybrids, other networks, or accelerators of other speeds."""
     rules = {
-        "--parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
-        "--interleaved": request.num_chunks > 1,
-        "--network": request.network is not NetworkKind.RING or request.network_file is not None,
-        "--slow-link": bool(request.slow_links),
-        "--speed": bool(request.speeds),
-        "--offload": bool(request.offload),
-        "--times": request.times is not Times.PROPORTIONAL,
-        "--on": request.on is not None or request.traced_on is not None,
+        "parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
+        "num_chunks": request.num_chunks > 1,
+        "network": request.network is not NetworkKind.RING or request.network_file is not None,
+        "slow_links": bool(request.slow_links),
+        "speeds": bool(request.speeds),
+        "offload": bool(request.offload),
+        "times": request.times is not Times.PROPORTIONAL,
+        "on": request.on is not None or request.traced_on is not None,
     }
-    rule = "is nothing that --rules triosim covers: leave one of them out"
+    rule = "is nothing that rules=triosim covers: leave one of them out"
     check_rules({option: ("", not is_broken, rule) for option, is_broken in rules.items()})
     return TrioSimCase(request.parallel)
 

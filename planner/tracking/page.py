@@ -52,7 +52,7 @@ def store_to_show(tracking_uri: str | None) -> str:
         file = sqlite_file(uri)
         if file is not None and not file.exists():
             rule = "there is no such store yet: capplan recommend JOB.yaml records its study there"
-            raise InputError([Problem(path="--tracking-uri", value=without_password(uri), rule=rule)])
+            raise InputError([Problem(path="tracking_uri", value=without_password(uri), rule=rule)])
         check_usable(uri)
     return uri
 

@@ -27,8 +27,8 @@ def is_server(uri: str) -> bool:
 
 
 def given_by(uri: str) -> str:
-    """Returns by which option or variable a server was named."""
-    return TRACKING_URI_VARIABLE if os.environ.get(TRACKING_URI_VARIABLE) == uri else "--tracking-uri"
+    """Returns by which argument or variable a server was named."""
+    return TRACKING_URI_VARIABLE if os.environ.get(TRACKING_URI_VARIABLE) == uri else "tracking_uri"
 
 
 def check_server(uri: str) -> None:

@@ -21,7 +21,7 @@ def asked_store(tracking_uri: str | None = None) -> str:
         InputError: MLflow has no such kind of store, or it is one in memory.
     """
     uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
-    check_scheme(uri, "--tracking-uri" if tracking_uri else TRACKING_URI_VARIABLE)
+    check_scheme(uri, "tracking_uri" if tracking_uri else TRACKING_URI_VARIABLE)
     return uri
 
 

@@ -56,7 +56,7 @@ def test_a_server_that_refuses_is_told_with_its_status(
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with server(status) as uri:
-        assert told(uri).startswith(f"MLflow store {uri} (--tracking-uri): {reason}")
+        assert told(uri).startswith(f"MLflow store {uri} (tracking_uri): {reason}")
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         assert told("").startswith(f"MLflow store {uri} (MLFLOW_TRACKING_URI): {reason}")
 
@@ -69,7 +69,7 @@ def test_a_server_that_refuses_is_told_with_its_status(
     ],
 )
 def test_an_address_of_nobody_is_told_with_what_is_wrong_with_it(uri: str, reason: str) -> None:
-    assert told(uri) == f"MLflow store {uri} (--tracking-uri): {reason}"
+    assert told(uri) == f"MLflow store {uri} (tracking_uri): {reason}"
 
 
 def test_a_server_that_never_answers_and_one_that_speaks_otherwise_are_told_apart(
@@ -90,6 +90,6 @@ def test_a_folder_is_told_to_be_no_store_any_more(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_told_as_it_came() -> None:
-    match = r"^MLflow store http://host \(--tracking-uri\): disk is full$"
+    match = r"^MLflow store http://host \(tracking_uri\): disk is full$"
     with pytest.raises(TrackingError, match=match), mlflow_at("http://host"):
         raise OSError("disk is full")

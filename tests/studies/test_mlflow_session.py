@@ -75,7 +75,7 @@ def test_a_password_that_the_store_quotes_in_its_error_is_not_shown() -> None:
         raise OSError(f"no answer from {uri} for ada with s3cr@t")
     shown = "https://ada:***@host/mlflow"
     assert (
-        str(caught.value) == f"MLflow store {shown} (--tracking-uri): no answer from {shown} for ada with ***"
+        str(caught.value) == f"MLflow store {shown} (tracking_uri): no answer from {shown} for ada with ***"
     )
     assert caught.value.__suppress_context__
 
@@ -126,10 +126,10 @@ def test_sessions_of_two_threads_that_overlap_leave_all_as_it_was() -> None:
         ),
         (
             "http://ada:secret@127.0.0.1:9",
-            r"store http://ada:\*\*\*@127\.0\.0\.1:9 \(--tracking-uri\): the connection is refused: start",
+            r"store http://ada:\*\*\*@127\.0\.0\.1:9 \(tracking_uri\): the connection is refused: start",
         ),
         ("postgresql+no_driver://ada:secret@127.0.0.1/db", r"ada:\*\*\*@127\.0\.0\.1/db: .*no_driver"),
-        ("http://[bad", r"store http://\[bad \(--tracking-uri\): this is no address of a server"),
+        ("http://[bad", r"store http://\[bad \(tracking_uri\): this is no address of a server"),
     ],
 )
 def test_a_store_that_cannot_be_reached_is_named_without_its_password(address: str, reason: str) -> None:

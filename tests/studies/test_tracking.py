@@ -253,7 +253,7 @@ def test_a_relative_address_means_the_same_from_every_folder(
     ],
 )
 def test_a_store_in_memory_is_refused_since_nothing_of_it_stays(address: str) -> None:
-    with pytest.raises(InputError, match=r"--tracking-uri = sqlite.*must name a file, such as sqlite:///"):
+    with pytest.raises(InputError, match=r"tracking_uri = sqlite.*must name a file, such as sqlite:///"):
         resolve_tracking_uri(address)
 
 

@@ -122,6 +122,7 @@ def sync(
 
 def _synced(store: StudyStore, name: str, tracking_uri: str | None, experiment: str) -> SyncedStudy:
     """Delivers one study; what keeps it from that is part of the result."""
+    from planner.cli.options.names import message_of
     from planner.cli.terminal.output import quiet_libraries
     from planner.json_forms import SyncedStudy
     from planner.tracking.delivery import deliver
@@ -131,7 +132,7 @@ def _synced(store: StudyStore, name: str, tracking_uri: str | None, experiment: 
         with quiet_libraries():
             delivery = deliver(store.find(name), tracking_uri=tracking_uri, experiment=experiment)
     except (CapplanError, OSError) as error:
-        return SyncedStudy(study=name, state="failed", failure=str(error))
+        return SyncedStudy(study=name, state="failed", failure=message_of(error))
     return SyncedStudy(study=name, state="delivered" if delivery.is_new else "was_there")
 
 

@@ -165,6 +165,7 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
         search: how, and where the study is told.
         typed: the job as it was typed, on which commands of the answer build.
     """
+    from planner.cli.options.names import in_options
     from planner.cli.terminal.interrupt import stop_on_interrupt
     from planner.cli.terminal.output import progress, quiet_libraries
     from planner.study.machines import machines
@@ -191,7 +192,7 @@ def _answered(start: Callable[..., StudyAnswer], search: Search, typed: TypedCom
         if remark:
             click.echo(remark, err=True)
         if found.tracking_failure:
-            told = f"{found.tracking_failure}\nNothing is lost: the study is in {found.path}."
+            told = f"{in_options(found.tracking_failure)}\nNothing is lost: the study is in {found.path}."
             click.echo(f"{told} Deliver later: {search.delivery(found.path.stem)}", err=True)
         _show(found, typed, as_json=search.as_json)
     return OF_ANSWER[found.answer.status]

@@ -256,7 +256,7 @@ def test_times_of_nothing_and_unknown_devices_are_refused(tmp_path: Path, table:
     file = tmp_path / "kernels.csv"
     file.write_text(kernel_text(table).replace(table.device, "ACME 9000"))
     with pytest.raises(
-        InputError, match=r"ACME 9000: is not known by this name; say what it is with --accelerator"
+        InputError, match=r"ACME 9000: is not known by this name; say what it is with accelerator=NAME"
     ):
         calibrate_kernels(read_kernels(file))
     named = calibrate_kernels(read_kernels(file), accelerator="h100-sxm5-80gb")

@@ -15,6 +15,7 @@ import pytest
 
 from planner.cli import catalog, recommend
 from planner.cli import commands as cli
+from planner.cli.options.names import message_of
 from planner.cli.terminal.output import WIDTH
 from planner.recommended.output import FrontFormat
 from planner.recommended.recommendation import Recommendation
@@ -191,7 +192,7 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         (["recommend", EXAMPLE, "--format", "xml"], "'xml' is not one of 'csv', 'parquet'"),
         (["recommend", EXAMPLE, "--format", "csv"], "give --output DIR, too"),
         (["recommend", EXAMPLE, "--no-tracking", "--tracking-uri", "x"], "contradict each other"),
-        (["recommend", EXAMPLE, "--output", "/dev/null/x"], "output = /dev/null/x: cannot be made"),
+        (["recommend", EXAMPLE, "--output", "/dev/null/x"], "--output = /dev/null/x: cannot be made"),
         (["recommend", EXAMPLE, "--experiment", " "], "Invalid value for '--experiment': must not be empty"),
         (
             ["study", "run", EXAMPLE, "--experiment", ""],
@@ -237,7 +238,7 @@ def test_errors_of_the_search_become_a_message_and_a_code(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.strip().startswith("Error: ")
-    assert (str(error) or "interrupted") in err
+    assert (message_of(error) or "interrupted") in err
 
 
 def test_the_first_interrupt_asks_the_search_to_stop_and_shows_what_it_found(

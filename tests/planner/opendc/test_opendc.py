@@ -218,7 +218,7 @@ class TestExport:
         assert MOST_ROWS > 1
         monkeypatch.setattr("planner.opendc.export.MOST_ROWS", 1)
         job, plan, _ = asked(OFTEN)
-        with pytest.raises(InputError, match=r"fragments = .*must be at most 1, .*--every 3600"):
+        with pytest.raises(InputError, match=r"fragments = .*must be at most 1, .*period_s=3600"):
             exported(tmp_path, job, plan)
 
     def test_an_experiment_of_somebody_is_not_overwritten(self, tmp_path: Path) -> None:
@@ -234,15 +234,13 @@ class TestExport:
         job, plan, _ = asked(NEVER)
         file = tmp_path / "taken"
         file.write_text("", encoding="utf-8")
-        with pytest.raises(InputError, match=r"--output = .*taken.*cannot be written"):
+        with pytest.raises(InputError, match=r"output = .*taken.*cannot be written"):
             exported(file, job, plan)
 
     def test_a_run_beyond_the_last_year_of_the_calendar_is_refused(self, tmp_path: Path) -> None:
         job, plan, _ = asked(NEVER)
         start = datetime(9999, 12, 31)  # noqa: DTZ001
-        with pytest.raises(
-            InputError, match=r"--start = 9999-12-31.*must be earlier: the run takes \d+ days,"
-        ):
+        with pytest.raises(InputError, match=r"start = 9999-12-31.*must be earlier: the run takes \d+ days,"):
             export_opendc(job, plan, tmp_path / "x", start=start)
         assert list(tmp_path.iterdir()) == []
 
@@ -255,7 +253,7 @@ class TestExport:
 
         job, plan, _ = asked(NEVER)
         monkeypatch.setattr(Path, "write_text", full)  # of the JSON, behind all tables
-        with pytest.raises(InputError, match=r"--output = .*cannot be written: No space left on device"):
+        with pytest.raises(InputError, match=r"output = .*cannot be written: No space left on device"):
             exported(tmp_path / folder, job, plan)
         assert list(tmp_path.iterdir()) == []
 

@@ -82,7 +82,7 @@ def test_a_plan_that_is_too_large_to_be_drawn_is_not_played(monkeypatch: pytest.
     monkeypatch.setattr("planner.deep.events.MOST_EVENTS", 9)
     monkeypatch.setattr("simulator.deep.plans.plan_step.play", lambda *_: pytest.fail("it is played"))
     with pytest.raises(
-        InputError, match=r"--timeline: would hold .* events of 1 accelerator, and viewers open 9"
+        InputError, match=r"timeline: would hold .* events of 1 accelerator, and viewers open 9"
     ):
         simulate_deep(FEW["data"].job, DeepRequest(plan=FEW["data"].plan), is_drawn=True)
 
@@ -91,7 +91,7 @@ def test_the_limit_is_what_viewers_open_and_no_less(monkeypatch: pytest.MonkeyPa
     run = simulate_deep(FEW["data"].job, DeepRequest(plan=FEW["data"].plan))
     monkeypatch.setattr("planner.deep.events.MOST_EVENTS", len(run.graph) - 1)
     size = f"would hold {len(run.graph):,} events of 1 accelerator, and viewers open {len(run.graph) - 1:,}"
-    with pytest.raises(InputError, match=f"--timeline: {size}"):
-        check_size(run.graph, "--timeline")
+    with pytest.raises(InputError, match=f"timeline: {size}"):
+        check_size(run.graph, "timeline")
     monkeypatch.setattr("planner.deep.events.MOST_EVENTS", len(run.graph))
-    check_size(run.graph, "--timeline")
+    check_size(run.graph, "timeline")
