@@ -1,4 +1,4 @@
-"""How much longer is a step because the traffic of the replicas takes cores from the passes beside it?
+"""How much longer is a step because the traffic of the replicas takes cores and cards from the passes beside it?
 
 Gradients behind the last backward of a chunk and weights ahead of its first forward (`simulator.pipeline.schedule`) move in
 kernels of their own, whose blocks share no multiprocessor with others (NCCL issue 689). With s the share of the cores that they
@@ -6,16 +6,22 @@ hold, g members of a group on a node, x a pass, y its traffic in K pieces, of wh
 
     s           = CORE_SHARE min(1, 4 g/16) where the group leaves its link domain, CORE_SHARE where it does not
 
-    lent(x, y)  = s min(x, y (K - 1)/K)
+    lent(x, y)  = s min(x, y (K - 1)/K) + w'/x min(x, y (K - 1)/K)
     shown(x, y) = max(0, lent(x, y) - max(0, y - x) (K - 1)/K)         where the stage waits for the traffic anyway
     step        + shown(x, y) of the first chunk, forward and backward + lent(x, y) of the other chunks, backward
 
 since the last backwards of a micro-batch follow each other from chunk to chunk, each later by what the one before lends, and
 the first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
 zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), v chunks on a stage.
+
+On a network card traffic and collectives of the pass have half each while both are there: w' is what the pass waits for of the
+time for which its own are, 0 where the traffic stays in its link domain, and beside weight gradients. Next to w', y is how long
+the traffic takes alone; else it is longer by what it waits itself (`simulator.step.card_time`).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,35 +48,92 @@ def replicas_core_share(rank: Rank) -> Floats:
     return CORE_SHARE * np.where(leaves_domain, of_all, 1.0)
 
 
-def lent_to_replicas_s(pipeline: PipelineColumns, is_split: Booleans, core_share: Floats) -> Floats:
+@dataclass(frozen=True, kw_only=True)
+class CardWaits:
+    """What passes wait for on cards that traffic of the replicas uses, too, `(n, C)`."""
+
+    forward_s: Floats
+    """w' of the first forward of every chunk."""
+    backward_s: Floats
+    parameter_gather_s: Floats
+    """y alone, beside forward passes."""
+    gradient_sync_s: Floats
+    """y alone, beside backward passes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Beside:
+    """Passes with traffic beside them, `(n, C)`."""
+
+    pass_s: Floats
+    """x."""
+    traffic_s: Floats
+    """y."""
+    beside: Floats
+    """Share of it that has the pass beside it."""
+    core_share: Floats
+    """s, `(n, 1)`."""
+    waited_s: Floats | None = None
+    """w'; `None`: 0."""
+    alone_s: Floats | None = None
+    """y alone; `None`: y."""
+
+    def lent_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
+        """Returns how much longer passes are with the traffic beside so many of each, one after the other."""
+        whole_s = num_passes * self.pass_s
+        lent_s = self.core_share * np.minimum(whole_s, self.beside * self.traffic_s)
+        if self.waited_s is None or self.alone_s is None:
+            return np.asarray(lent_s)
+        per_s = np.divide(self.waited_s, self.pass_s, out=np.zeros_like(self.pass_s), where=self.pass_s > 0.0)
+        return np.asarray(lent_s + per_s * np.minimum(whole_s, self.beside * self.alone_s))
+
+    def shown_s(self) -> Floats:
+        """Returns what of that shows where the stage waits for the traffic anyway."""
+        return np.maximum(0.0, self.lent_s() - self.beside * np.maximum(0.0, self.traffic_s - self.pass_s))
+
+
+def lent_to_replicas_s(
+    pipeline: PipelineColumns, is_split: Booleans, core_share: Floats, waits: CardWaits | None = None
+) -> Floats:
     """Returns how much longer the step of each pipeline is, `(n,)`.
 
     Args:
         pipeline: what is played, and in how many pieces.
         is_split: whether weight gradients are computed later than the rest of a backward, `(n,)`.
         core_share: s, `(n,)`.
+        waits: for cards; `None`: no pass waits for one that the replicas use.
     """
-    backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
+    gradient_s, share = np.asarray(pipeline["gradient_sync_s"]), core_share[:, None]
     num_buckets = _of_chunks(pipeline["num_overlap_buckets"], gradient_s)
-    beside, share = _beside(num_buckets), core_share[:, None]
-    first = slice(0, 1)
-    weights_s = _shown_s(
-        np.asarray(pipeline["chunk_forward_s"])[:, first],
-        np.asarray(pipeline["parameter_gather_s"])[:, first],
-        _beside(_of_chunks(pipeline.get("num_gather_buckets", num_buckets), gradient_s))[:, first],
-        share,
+    num_gathers = _of_chunks(pipeline.get("num_gather_buckets", num_buckets), gradient_s)
+    gather_waits = (waits.forward_s, waits.parameter_gather_s) if waits else (None, None)
+    sync_waits = (waits.backward_s, waits.gradient_sync_s) if waits else (None, None)
+    weights = _Beside(
+        pass_s=np.asarray(pipeline["chunk_forward_s"]),
+        traffic_s=np.asarray(pipeline["parameter_gather_s"]),
+        beside=_share_beside(num_gathers),
+        core_share=share,
+        waited_s=gather_waits[0],
+        alone_s=gather_waits[1],
     )
-    shown_s = _shown_s(backward_s[:, first], gradient_s[:, first], beside[:, first], share)
-    lent_s = _lent_s(backward_s[:, 1:], gradient_s[:, 1:], beside[:, 1:], share)
-    one_by_one_s = sum_columns(lent_s) + shown_s[:, 0] + _beside_next_chunks_s(pipeline, num_buckets, share)
+    gradients = _Beside(
+        pass_s=np.asarray(pipeline["chunk_backward_s"]),
+        traffic_s=gradient_s,
+        beside=_share_beside(num_buckets),
+        core_share=share,
+        waited_s=sync_waits[0],
+        alone_s=sync_waits[1],
+    )
+    one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.shown_s()[:, 0]
+    one_by_one_s += _beside_next_chunks_s(pipeline, num_buckets, gradients)
     if is_split.any():
-        later_s = np.asarray(pipeline["chunk_weight_gradient_s"])
-        at_once_s = np.max(_shown_s(later_s, gradient_s, beside, share), axis=1)
-        one_by_one_s = np.where(is_split, pipeline["num_chunks_per_stage"] * at_once_s, one_by_one_s)
-    return np.asarray(weights_s[:, 0] + one_by_one_s)
+        later = replace(gradients, pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]), waited_s=None)
+        at_once_s = pipeline["num_chunks_per_stage"] * np.max(later.shown_s(), axis=1)
+        one_by_one_s = np.where(is_split, at_once_s, one_by_one_s)
+    return np.asarray(weights.shown_s()[:, 0] + one_by_one_s)
 
 
-def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, share: Floats) -> Floats:
+def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, gradients: _Beside) -> Floats:
     """Returns what interleaved stages lend to the gradients of chunks that are reduced in one piece, `(n,)`.
 
     These travel beside the last group of passes of the chunk of the stage that follows; all stages do so at the same time.
@@ -79,9 +142,8 @@ def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, shar
     group = np.asarray(pipeline.get("group_size", 0))
     group = np.where(group > 0, group, num_stages[:, 0])
     num_beside = last_group_size(np.asarray(pipeline["num_micro_batches"]), group)[:, None]
-    backward_s, gradient_s = np.asarray(pipeline["chunk_backward_s"]), np.asarray(pipeline["gradient_sync_s"])
-    is_beside = (num_buckets == 1) & (np.arange(backward_s.shape[1]) >= num_stages)
-    lent_s = is_beside * share * np.minimum(num_beside * backward_s, gradient_s)
+    is_beside = (num_buckets == 1) & (np.arange(num_buckets.shape[1]) >= num_stages)
+    lent_s = is_beside * replace(gradients, beside=np.ones(1)).lent_s(num_beside)
     return np.asarray(sum_columns(lent_s) / num_stages[:, 0])
 
 
@@ -91,15 +153,6 @@ def _of_chunks(num_buckets: npt.ArrayLike, gradient_s: Floats) -> Integers:
     return np.broadcast_to(numbers if numbers.ndim > 1 else numbers[:, None], gradient_s.shape)
 
 
-def _beside(num_buckets: Integers) -> Floats:
+def _share_beside(num_buckets: Integers) -> Floats:
     """Returns the share of some traffic that has its pass beside it: all pieces but one, none without overlap."""
     return np.asarray(1.0 - 1.0 / np.maximum(1, num_buckets))
-
-
-def _lent_s(pass_s: Floats, traffic_s: Floats, beside: Floats, share: Floats) -> Floats:
-    return np.asarray(share * np.minimum(pass_s, beside * traffic_s))
-
-
-def _shown_s(pass_s: Floats, traffic_s: Floats, beside: Floats, share: Floats) -> Floats:
-    waited_s = beside * np.maximum(0.0, traffic_s - pass_s)
-    return np.maximum(0.0, _lent_s(pass_s, traffic_s, beside, share) - waited_s)

@@ -73,6 +73,10 @@ class ModelParts:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
         return self.weighted(getattr(times, name) for times in self.times.values())
 
+    def collectives_shown_s(self, direction: str) -> Floats:
+        """What every chunk waits for of its tensor, context and expert collectives, forward or backward, `(n, C)`."""
+        return self.per_chunk(f"{direction}_tensor_comm_s") + self.per_chunk(f"{direction}_expert_comm_s")
+
     def exposed(self, direction: str, shard_comm_s: Floats, host_copy_s: Floats) -> ExposedTimes:
         """What every chunk waits for, forward or backward, with its shard collectives and host copies `(n, C)`."""
         return ExposedTimes(

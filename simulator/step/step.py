@@ -30,7 +30,7 @@ from simulator.step.card_time import (
     with_last_send_s,
 )
 from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
-from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
 from simulator.step.model_parts import ExposedTimes, ModelParts
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
@@ -179,7 +179,12 @@ class _Made:
             later_shards_s=later_s,
             copies_s=copies_s,
             pipeline=pipeline,
-            lent_s=lent_to_replicas_s(pipeline, splits_backward(rank.plans), replicas_core_share(rank)),
+            lent_s=lent_to_replicas_s(
+                pipeline,
+                splits_backward(rank.plans),
+                replicas_core_share(rank),
+                _card_waits(rank, parts, once_s, cards_s),
+            ),
         )
 
 
@@ -226,6 +231,27 @@ def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directio
         return None
     forward_s, backward_s = zip(*parts_s, strict=True)
     return parts.weighted(forward_s), parts.weighted(backward_s)
+
+
+def _card_waits(
+    rank: Rank, parts: ModelParts, once_s: Directions, cards_s: Directions | None
+) -> CardWaits | None:
+    """What passes wait for of their own card time where traffic of the replicas is on the cards, too."""
+    if cards_s is None:
+        return None
+    plans = rank.plans
+    is_far = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+    forward_s, backward_s = (
+        np.where(is_far[:, None], np.minimum(card_s, parts.collectives_shown_s(way)), 0.0)
+        for way, card_s in zip(("forward", "backward"), cards_s, strict=True)
+    )
+    gradient_s, parameter_s = once_s
+    return CardWaits(
+        forward_s=forward_s,
+        backward_s=backward_s,
+        parameter_gather_s=parameter_s,
+        gradient_sync_s=gradient_s,
+    )
 
 
 def _with_shards(

@@ -173,6 +173,21 @@ class TestDepths:
         workload = training(model, global_batch_size=4 * plan.data_parallel)
         assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.013
 
+    @pytest.mark.parametrize(
+        ("model", "plan", "num_micro_batches", "most"),
+        [
+            ("llama-3.1-8b", plan_of(tensor=16, data=4), 1, 0.015),
+            ("llama-3.1-8b", plan_of(tensor=16, data=4), 4, 0.005),
+            ("qwen3-30b-a3b", plan_of(expert=16, data=64), 1, 0.005),
+        ],
+    )
+    def test_passes_wait_for_traffic_once_per_step_on_the_cards_of_their_collectives(
+        self, model: str, plan: Plan, num_micro_batches: int, most: float
+    ) -> None:
+        # Where collectives went first: 14, 4 and 9 % apart.
+        workload = training(model, global_batch_size=num_micro_batches * plan.data_parallel)
+        assert abs(_difference(plan_step(job_of(workload), plan))) < most
+
     @pytest.mark.parametrize("sequence", [512, 1024])
     def test_sends_of_interleaved_stages_hold_up_shards(self, sequence: int) -> None:
         # Shards outlast what few tokens compute. Where they found cards free that sends are on: 1.9 and 3.1 % apart.

@@ -10,7 +10,7 @@ from simulator.domain.plan import Plan, PlanTable
 from simulator.layout.chunks import split_layers
 from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns
-from simulator.step.lent_cores import lent_to_replicas_s, replicas_core_share
+from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
 from simulator.step.step import step_parts
 from simulator.traffic.layer_collectives import CORE_SHARE
 from tests.simulator.builders import job_of, plan_of, training
@@ -18,8 +18,15 @@ from tests.simulator.builders import job_of, plan_of, training
 JOB = job_of(training(num_steps=100))
 
 
-def lent_s(gradient_s: list[float], gather_s: list[float], *, is_split: bool = False, k: int = 4) -> float:
-    """Cores lent by chunks on one stage each, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
+def lent_s(
+    gradient_s: list[float],
+    gather_s: list[float],
+    *,
+    is_split: bool = False,
+    k: int = 4,
+    waits: CardWaits | None = None,
+) -> float:
+    """What chunks on one stage each lend, whose forward takes 1 s and whose backward 2 s, 1 s of it for weights."""
     chunks = np.ones((1, len(gradient_s)))
     pipeline: PipelineColumns = {
         "num_stages": [len(gradient_s)],
@@ -34,7 +41,7 @@ def lent_s(gradient_s: list[float], gather_s: list[float], *, is_split: bool = F
         "parameter_gather_s": [gather_s],
         "num_overlap_buckets": [k],
     }
-    return float(lent_to_replicas_s(pipeline, np.array([is_split]), np.array([CORE_SHARE]))[0])
+    return float(lent_to_replicas_s(pipeline, np.array([is_split]), np.array([CORE_SHARE]), waits)[0])
 
 
 def test_what_travels_beside_passes_takes_its_share_of_their_cores() -> None:
@@ -49,6 +56,32 @@ def test_a_pass_lends_no_longer_than_it_lasts_and_what_waits_for_traffic_anyway_
 
 def test_stages_of_zero_bubbles_lend_side_by_side() -> None:
     assert lent_s([0.8, 0.4], [0.0, 0.0], is_split=True) == pytest.approx(CORE_SHARE * 0.75 * 0.8)
+
+
+def waits(gradient_s: list[float], gather_s: list[float]) -> CardWaits:
+    """Passes that wait half of their time for cards, with traffic that takes so long alone."""
+    chunks = np.ones((1, len(gradient_s)))
+    return CardWaits(
+        forward_s=0.5 * chunks,
+        backward_s=chunks,
+        parameter_gather_s=np.array([gather_s]),
+        gradient_sync_s=np.array([gradient_s]),
+    )
+
+
+def test_a_pass_waits_for_as_long_as_traffic_is_on_its_cards_alone() -> None:
+    # Gradients take twice as long beside collectives, and three quarters of them have the pass beside them.
+    cores_s, cards_s = CORE_SHARE * 0.75 * (1.6 + 0.8), 0.5 * 0.75 * (0.8 + 0.4)
+    found_s = lent_s([0.8, 1.6], [0.0, 0.0], waits=waits([0.4, 0.8], [0.0, 0.0]))
+    assert found_s == pytest.approx(cores_s + cards_s)
+    assert lent_s([0.0, 0.0], [0.8, 0.0], waits=waits([0.0, 0.0], [0.4, 0.0])) == pytest.approx(
+        CORE_SHARE * 0.75 * 0.8 + 0.5 * 0.75 * 0.4
+    )
+
+
+def test_gradients_of_weights_have_no_collectives_that_wait() -> None:
+    found_s = lent_s([0.8], [0.0], is_split=True, waits=waits([0.4], [0.0]))
+    assert found_s == pytest.approx(CORE_SHARE * 0.75 * 0.8)
 
 
 @pytest.mark.parametrize("k", [0, 1])
