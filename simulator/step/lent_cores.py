@@ -22,6 +22,7 @@ the traffic takes alone; else it is longer by what it waits itself (`simulator.s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,18 @@ class _Beside:
     alone_s: Floats | None = None
     """y alone; `None`: y."""
 
+    def of_first(self) -> Self:
+        """Returns the first chunk alone, `(n, 1)`."""
+        first = slice(0, 1)
+        return replace(
+            self,
+            pass_s=self.pass_s[:, first],
+            traffic_s=self.traffic_s[:, first],
+            beside=self.beside[:, first],
+            waited_s=None if self.waited_s is None else self.waited_s[:, first],
+            alone_s=None if self.alone_s is None else self.alone_s[:, first],
+        )
+
     def lent_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
         """Returns how much longer passes are with the traffic beside so many of each, one after the other."""
         whole_s = num_passes * self.pass_s
@@ -124,13 +137,13 @@ def lent_to_replicas_s(
         waited_s=sync_waits[0],
         alone_s=sync_waits[1],
     )
-    one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.shown_s()[:, 0]
+    one_by_one_s = sum_columns(gradients.lent_s()[:, 1:]) + gradients.of_first().shown_s()[:, 0]
     one_by_one_s += _beside_next_chunks_s(pipeline, num_buckets, gradients)
     if is_split.any():
         later = replace(gradients, pass_s=np.asarray(pipeline["chunk_weight_gradient_s"]), waited_s=None)
         at_once_s = pipeline["num_chunks_per_stage"] * np.max(later.shown_s(), axis=1)
         one_by_one_s = np.where(is_split, at_once_s, one_by_one_s)
-    return np.asarray(weights.shown_s()[:, 0] + one_by_one_s)
+    return np.asarray(weights.of_first().shown_s()[:, 0] + one_by_one_s)
 
 
 def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, gradients: _Beside) -> Floats:
