@@ -48,7 +48,7 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards_s: Sequence[Directions] 
     """
     sends_s = _sends_s(rank, parts)
     alone_s = _alone_s(parts, "forward", sends_s), _alone_s(parts, "backward", sends_s)
-    if not meets_shards(rank):
+    if not _meets_shards(rank):
         return alone_s
     shards, own = _Shards.of(rank, parts), _Own.of(rank, parts, cards_s)
     return (
@@ -65,8 +65,8 @@ def later_beside_s(rank: Rank, parts: ModelParts) -> Floats:
     return beside_s
 
 
-def meets_shards(rank: Rank) -> bool:
-    """Returns whether any design has collectives inside its passes."""
+def _meets_shards(rank: Rank) -> bool:
+    """Whether any design has collectives inside its passes."""
     plans = rank.plans
     beside = plans.tensor_parallel * plans.context_parallel
     return bool(np.any((beside > 1) | (expert_ranks(rank.workload, plans) > 1)))

@@ -99,6 +99,12 @@ def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
     return forward_s, backward_s + again_s
 
 
+def replicas_leave_domain(rank: Rank) -> Booleans:
+    """Returns which designs have replicas in several link domains, whose traffic uses network cards, `(n,)`."""
+    plans = rank.plans
+    return leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+
+
 def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> Booleans:
     """Returns whether a group whose ranks are `stride` apart has members in several link domains, `(n,)`."""
     return np.asarray(members_in_domain(rank, stride, group_size) < group_size)

@@ -27,10 +27,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from simulator.machine.rank import Rank, members_in_domain
+from simulator.machine.rank import Rank
 from simulator.pipeline.groups import last_group_size
 from simulator.pipeline.schedule import PipelineColumns
 from simulator.row_sums import sum_columns
+from simulator.step.card_time import replicas_leave_domain
 from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE
 
@@ -41,12 +42,9 @@ ALL_CHANNELS, CHANNELS_OF_CARD = 16.0, 4.0
 
 def replicas_core_share(rank: Rank) -> Floats:
     """Returns the share of the cores that the traffic of the replicas holds, s, `(n,)`."""
-    plans = rank.plans
-    size = plans.data_parallel * plans.context_parallel
-    leaves_domain = members_in_domain(rank, plans.tensor_parallel, size) < size
-    on_node = np.maximum(rank.offers.gpus_per_node // plans.tensor_parallel, 1)
+    on_node = np.maximum(rank.offers.gpus_per_node // rank.plans.tensor_parallel, 1)
     of_all = np.minimum(1.0, CHANNELS_OF_CARD * on_node / ALL_CHANNELS)
-    return CORE_SHARE * np.where(leaves_domain, of_all, 1.0)
+    return CORE_SHARE * np.where(replicas_leave_domain(rank), of_all, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from simulator.step.card_time import (
     beside_own_traffic_s,
     leaves_domain,
     parts_card_s,
+    replicas_leave_domain,
     uses_cards,
     with_last_send_s,
 )
@@ -239,10 +240,9 @@ def _card_waits(
     """What passes wait for of their own card time where traffic of the replicas is on the cards, too."""
     if cards_s is None:
         return None
-    plans = rank.plans
-    is_far = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+    is_far = replicas_leave_domain(rank)[:, None]
     forward_s, backward_s = (
-        np.where(is_far[:, None], np.minimum(card_s, parts.collectives_shown_s(way)), 0.0)
+        np.where(is_far, np.minimum(card_s, parts.collectives_shown_s(way)), 0.0)
         for way, card_s in zip(("forward", "backward"), cards_s, strict=True)
     )
     gradient_s, parameter_s = once_s
@@ -276,7 +276,7 @@ def _streams_s(
     (gradient_s, parameter_s), plans = once_s, rank.plans
     if not rank.workload.overlaps_gradient_sync:
         return gradient_s, parameter_s
-    shares_cards = leaves_domain(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
+    shares_cards = replicas_leave_domain(rank)
     gradient_s = with_last_send_s(gradient_s, shares_cards * send_card_s(rank))
     if cards_s is None:
         return gradient_s, parameter_s
