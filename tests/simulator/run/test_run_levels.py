@@ -51,6 +51,19 @@ def assert_near(runs: RunReplications, ledger: RunLedger, share: float = 0.005) 
         assert expected == pytest.approx(values.mean(), abs=error + share * runs.wall_s.mean()), name
 
 
+def stopped_up_time_per_work(interval: float, planned: float) -> float:
+    """Up-time per work of a long run whose saves cost nothing, and whose stops put off durable ones.
+
+    A plane over the work w to do and u not durable solves the renewal equation of the up-time: with p stops and b faults in M,
+    p + b = 1, and I0 and I1 the integrals of exp(-x) and x exp(-x) up to tau, it is I0/(p A I1 + tau exp(-tau)), where
+    A = exp(-tau)/(1 - p I0).
+    """
+    i0 = -math.expm1(-interval)
+    i1 = i0 - interval * math.exp(-interval)
+    reached = math.exp(-interval) / (1.0 - planned * i0)
+    return i0 / (planned * reached * i1 + interval * math.exp(-interval))
+
+
 class TestLevels:
     def test_a_fast_level_that_never_survives_leaves_the_saves_of_the_durable_one(self) -> None:
         # Only every fourth save counts, 300 s after its stall: one level with an interval of 4 tau + 3 s and tau for
@@ -104,13 +117,7 @@ class TestLevels:
     def test_announced_stops_that_the_fast_level_outlives_put_off_durable_saves(
         self, interval: float, planned: float
     ) -> None:
-        # A plane over the work w to do and u not durable solves the renewal equation of the up-time: with p stops and b faults
-        # in M, p + b = 1, and I0 and I1 the integrals of exp(-x) and x exp(-x) up to tau, up-time per work is
-        # I0/(p A I1 + tau exp(-tau)), where A = exp(-tau)/(1 - p I0).
-        i0 = -math.expm1(-interval)
-        i1 = i0 - interval * math.exp(-interval)
-        reached = math.exp(-interval) / (1.0 - planned * i0)
-        per_work = i0 / (planned * reached * i1 + interval * math.exp(-interval))
+        per_work = stopped_up_time_per_work(interval, planned)
         run: dict[str, Any] = {
             "mtbf_s": 1e4, "interval_s": interval * 1e4, "kind_share": [0.0, 1.0 - planned, 0.0, planned],
             "kind_fast_survival": [1.0, 0.0, 0.0, 1.0], "durable_commit_s": 1e-6, **NO_SAVES,
@@ -280,10 +287,7 @@ class TestReplicas:
         self, interval: float, planned: float
     ) -> None:
         # As without replicas, on a clock that knows only stops and faults that no replica outlives, p + b = 1 in 2 M.
-        i0 = -math.expm1(-interval)
-        i1 = i0 - interval * math.exp(-interval)
-        reached = math.exp(-interval) / (1.0 - planned * i0)
-        per_work = i0 / (planned * reached * i1 + interval * math.exp(-interval))
+        per_work = stopped_up_time_per_work(interval, planned)
         run: dict[str, Any] = {
             "mtbf_s": 5e3, "interval_s": interval * 1e4, "kind_share": [0.5, 0.5 * (1.0 - planned), 0.0, 0.5 * planned],
             "kind_fast_survival": [1.0, 0.0, 0.0, 1.0], "durable_commit_s": 1e-6, "live_lag_s": 0.0, **NO_SAVES,
