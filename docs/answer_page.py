@@ -37,109 +37,124 @@ This page is generated from the types: `python -m docs.generate`.
 SIMULATE_INTRODUCTION = """\
 # One plan
 
-`capplan simulate JOB.yaml --plan tp=8,pp=4,dp=16,mbs=2` simulates one plan of a job in full, whether the search would
-have chosen it or not: time, cost, energy, carbon, memory, the step and the run by what they are spent on, the spread
-of replays, one step of the pipeline as a picture, which inputs drive the result, and every limit and layout rule that
-the plan breaks. A plan that breaks some is an answer like any other (exit code 0, `is_feasible` is false); an unknown
-key or a value of the wrong type is not (exit code 2). `--json` prints one [SimulatedDesign](#simulateddesign), which
-`planner.simulate_plan` returns as a value.
+Use `capplan simulate` to judge a plan of your own, whether or not the search would choose it. It shows time, cost, energy,
+carbon and memory; the breakdown of the step and of the run; the spread of replays; one step of the pipeline as a picture;
+which inputs drive the result; and every limit and layout rule that the plan breaks:
+
+```text
+capplan simulate JOB.yaml --plan tp=8,pp=4,dp=16,mbs=2
+```
+
+A plan that breaks a rule or limit is still an answer (exit code 0, `is_feasible` is false). An unknown key or a value of the
+wrong type is an error (exit code 2). `--json` prints one [SimulatedDesign](#simulateddesign), which `planner.simulate_plan`
+returns as a value.
 
 ## The plan
 
-The keys of `--plan` are the fields of [Plan](answer.md#plan), in `key=value` pairs or in a file (`--plan plan.yaml`;
-the `plan` of any answer will do):
+The keys of `--plan` are the fields of [Plan](answer.md#plan), as `key=value` pairs or in a file (`--plan plan.yaml`; the
+`plan` of any answer will do):
 
-- short forms: {short_forms};
-- `accelerator=NAME` stands for `offer`, and neither is needed where the job has one offer;
-- `num_gpus` may be left out: it is the product of tensor, pipeline, context and data parallelism; or `data_parallel`,
-  when `num_gpus` is given;
-- what else is left out has the default of a plan: 1 for every degree and the micro-batch, `recompute=none`,
-  `zero_stage=1`, `precision=bf16`, `checkpoint_scheme=async`, no spare nodes, no power cap, and the interval between
-  saves that loses least.
+- Short forms are {short_forms}.
+- `accelerator=NAME` stands for `offer`. Neither is needed if the job has only one offer.
+- You can omit `num_gpus`, which is the product of tensor, pipeline, context and data parallelism. If you give `num_gpus`, you
+  can omit `data_parallel` instead.
+- Every other omitted field has the default of a plan: 1 for every degree and the micro-batch, `recompute=none`,
+  `zero_stage=1`, `precision=bf16`, `checkpoint_scheme=async`, no spare nodes, no power cap, and the checkpoint interval that
+  loses the least time.
 
-Below *Configuration* the answer to a job prints the command that simulates its recommended design, with all that differs from
-these defaults.
+Below *Configuration*, the answer to a job prints the command that simulates its recommended design, with everything that
+differs from these defaults.
 
-`--set` replaces values of the job ([how](job-file.md)), and `--calibration FILE.yaml` takes [constants of your
-cluster](calibrate.md). Two decisions can be typed beside the plan, and then count instead of those in it: `--scheme NAME` is
-its `checkpoint_scheme`, and `--interval` its `checkpoint_interval_s`, in seconds (`600`), in steps (`100steps`: as long as
-the run takes for them, stragglers included), or `auto` for the interval that loses least, also where the job has one.
+`--set` overrides values of the job ([how](job-file.md)), and `--calibration FILE.yaml` takes [constants of your
+cluster](calibrate.md). Two options override decisions of the plan:
 
-A layout outside the offer's range of accelerators is simulated all the same; one that breaks another rule of layouts
-cannot run, so its `design` is null and `violations` says why, with the nearest values that would do.
+- `--scheme NAME` sets `checkpoint_scheme`.
+- `--interval` sets `checkpoint_interval_s`: in seconds (`600`), in steps (`100steps`: the time that the run takes for them,
+  including stragglers), or `auto` for the interval that loses the least time, even if the job gives one.
+
+A layout outside the offer's range of accelerators is simulated all the same. A layout that breaks another layout rule cannot
+run: its `design` is null, and `violations` says why, with the nearest valid values.
 
 ## One step of the pipeline
 
-The picture has one row for each stage and time from left to right. Of a step with many micro-batches it shows the
-beginning and the end, where stages wait for each other, and says how much is left out between them. Beside each row
-stands what the stage spends the step on: `busy` with forwards and backwards, communication that nothing hides, and
-waiting for other stages. The picture and `timeline` in the JSON come from the same compiled kernel as the step time. The
-parts of every stage sum to it, and their mean over the stages is the [breakdown of the step](answer.md#design), bucket by
-bucket. Traffic of the replicas counts by how much longer the step is for it, whichever stage it holds up first: a wait
-for parameters that a later wait for other stages makes up for is part of the bubble.
+The picture has one row for each stage, with time from left to right. For a step with many micro-batches it shows the
+beginning and the end, where stages wait for each other, and says how much is omitted between them. Each row also shows how
+the stage spends the step: `busy` with forward and backward passes, exposed communication, and waiting for other stages.
 
-`--timeline FILE.json` writes every event and every wait of the step, with chunk, micro-batch and the communication that
-nothing hides in it, for <https://ui.perfetto.dev> or chrome://tracing: one row for each stage, and one for its traffic
-in the background.
-An older timeline is replaced; any other file is left alone (exit code 2).
+The picture and `timeline` in the JSON come from the same compiled kernel as the step time. The parts of every stage sum to
+the step time, and their mean over the stages is the [breakdown of the step](answer.md#design), bucket by bucket. Traffic of
+the replicas counts as the time it adds to the step, whichever stage it holds up first. A wait for parameters that is absorbed
+by a later wait for other stages is part of the bubble.
+
+`--timeline FILE.json` writes every event and every wait of the step, with chunk, micro-batch and exposed communication, for
+<https://ui.perfetto.dev> or chrome://tracing. It has one row for each stage and one for the stage's background traffic. An
+older timeline is replaced; any other file is left alone (exit code 2).
 
 ## What drives the result
 
-Every input that is not known exactly moves over its range, one at a time, and the plan is simulated again: the price
-between its low and its high end, the time of a step by the error of simulated steps on published runs
-([validation.md](validation.md)), failures, restarts, stragglers, bandwidths, power, PUE, grid, electricity, and the terms
-of ownership. Each range comes with its reason. The view shows what moves a result most, as a bar from where the result
-falls to, to where it rises to; `sensitivities` in the JSON has all inputs, also those that do not matter (such as the
-price of electricity, where the hardware is rented). What two inputs do together is not seen. `--no-sensitivities`
-leaves this out.
+capplan moves every uncertain input over its range, one at a time, and simulates the plan again. The inputs are the price
+between its low and its high end, the step time by the error of simulated steps on published runs
+([validation.md](validation.md)), failures, restarts, stragglers, bandwidths, power, PUE, grid, electricity, and the terms of
+ownership. Each range comes with its reason. The view shows the inputs that move a result most, each as a bar between the
+lowest and the highest result. `sensitivities` in the JSON has all inputs, including those that do not matter (such as the
+price of electricity for rented hardware). Interactions of two inputs are not shown. `--no-sensitivities` skips this analysis.
 
 ## The deep depth
 
-`--depth deep` plays one step operator by operator and message by message on the network of the offer, and explains it:
-its parts beside those of the fast depth and why they differ, who waits for whom, which links are waited for longest
-([what is assumed](deep.md#a-plan-at-the-deep-depth), [how to](how-to/explain-a-step.md)). `--json` prints one
-[DeepStep](#deepstep), which `planner.deep.answer.simulate_deep` returns as a value.
+`--depth deep` plays one step operator by operator and message by message on the network of the offer, and explains it: its
+parts beside those of the fast depth and why they differ, who waits for whom, and which links cause the longest waits ([what
+is assumed](deep.md#a-plan-at-the-deep-depth), [how to](how-to/explain-a-step.md)). `--json` prints one [DeepStep](#deepstep),
+which `planner.deep.answer.simulate_deep` returns as a value.
 
-- `--speed RANK=FACTOR` makes an accelerator slower or faster than the others; `--slow-link KIND:N=SHARE` leaves a link a
-  share of its bandwidth: `scale-up:3` and `card:3` of accelerator 3, `leaf:0` from a leaf to the spine. Both may be repeated.
-- `--unfolded` plays every message of every accelerator, up to 1,024 of them and 16 million tasks; else accelerators that do
-  the same are played once.
-- `--network FILE` plays the messages on the network of [a file](network-file.md) in the place of the offer's, by the algorithms
-  of `--collectives`; `--slow-link` then takes its links, as in `gpu:3-switch:0=0.5`.
+- `--speed RANK=FACTOR` makes an accelerator slower or faster than the others. `--slow-link KIND:N=SHARE` leaves a link only a
+  share of its bandwidth: `scale-up:3` and `card:3` of accelerator 3, `leaf:0` from a leaf to the spine. You can repeat both.
+- `--unfolded` plays every message of every accelerator, for up to 1,024 accelerators and 16 million tasks. Without it,
+  accelerators that do the same are played once.
+- `--network FILE` replaces the network of the offer by that of [a file](network-file.md), with the algorithms of
+  `--collectives`. `--slow-link` then takes the links of that network, as in `gpu:3-switch:0=0.5`.
 - `--timeline FILE.json` writes every operator and every flow that was played.
-- A layout that cannot run, and what this depth does not play, is an error that names it (exit code 2). Options about the run
-  (`--scheme`, `--interval`, `--no-sensitivities`) do not go with it.
+- A layout that cannot run is an error, as is anything that this depth does not play; the message names it (exit code 2).
+  Options about the run (`--scheme`, `--interval`, `--no-sensitivities`) cannot be combined with this depth.
 
 This page is generated from the types: `python -m docs.generate`.
 """
 GOODPUT_INTRODUCTION = """\
 # Goodput: what a run makes good, and with what to save
 
+This page is for choosing a checkpoint scheme and interval. `capplan goodput` computes the goodput of a run, either from a few
+numbers or from a plan of a job, and the best interval for it.
+
 ## A run in numbers
 
-`capplan goodput --mtbf-s 10980 --interval-s 371 --stall-s 0.8 --commit-s 60 --restart-s 390` plays a run of which only
-the numbers are given, without a job, and prints its closed form and its best interval beside it (`--interval-s auto`,
-the default, takes that one). `--json` prints one [Goodput](#goodput). [The model](model.md) has the conventions. Without
-`--work-s` or `--work-days` the run is long enough for a stable mean: as much work as meets 1,000 failures, but 100 to
-30,000 intervals. Runs of more than a billion saves and failures, over all replications, are refused (exit code 2).
+```sh
+capplan goodput --mtbf-s 10980 --interval-s 371 --stall-s 0.8 --commit-s 60 --restart-s 390
+```
+
+This command plays a run from these numbers alone, without a job, and prints the closed form and the best interval beside the
+result (`--interval-s auto`, the default, uses that interval). `--json` prints one [Goodput](#goodput). The conventions are
+those of [the model](model.md). Without `--work-s` or `--work-days` the run is long enough for a stable mean: as much work as
+meets 1,000 failures, but between 100 and 30,000 intervals. Runs of more than a billion saves and failures, over all
+replications, are refused (exit code 2).
 
 ## The run of a job
 
-`capplan goodput --job JOB.yaml --plan tp=4,pp=12,dp=8,mbs=2` asks the same of one plan of a job (the plan as for
-[capplan simulate](simulate.md#the-plan), with `--scheme`, `--interval` and `--set`): failures follow from the cluster,
-stall, commit, tax and loading from the checkpoint scheme, restarts from the fleet, and the work from the simulated step.
-Below the answer stand all checkpoint schemes that the plan can use, each at the interval that suits it best: goodput by the
-closed form, stall, interval, restart and main memory. That is the answer to "with what should I save?".
+`capplan goodput --job JOB.yaml --plan tp=4,pp=12,dp=8,mbs=2` answers the same for one plan of a job. The plan is written as
+for [capplan simulate](simulate.md#the-plan), with `--scheme`, `--interval` and `--set`. Failures follow from the cluster;
+stall, commit, tax and loading from the checkpoint scheme; restarts from the fleet; and the work from the simulated step.
 
-- `--restart-s`, `--policy`, `--work-s` and `--work-days` count instead of the job's figures, for every scheme;
-- `--stall-s`, `--commit-s`, `--tax` and `--slots` instead of those of the plan's scheme, say because you measured them;
-- up-times have the job's `reliability.weibull_shape` in what is played, and in the closed form as it changes the goodput of
-  long runs; best intervals are those of shape 1;
-- `--mtbf-s` and `--job` exclude each other; `--set reliability.failures_per_1000_node_days=12` changes the failures.
+To show which scheme to use, the answer ends with all checkpoint schemes that the plan can use, each at its own best interval:
+goodput by the closed form, stall, interval, restart and main memory.
 
-Goodput here is work over wall time, and a straggler's slow-down is work. `goodput_fraction` of
-[a design](answer.md#design) counts only steps at full speed and has the first start in its wall time, so that it is
-lower; `design_goodput_fraction` repeats it. `planner.goodput.job.play_job_goodput` is the same for programs.
+- `--restart-s`, `--policy`, `--work-s` and `--work-days` replace the job's figures, for every scheme.
+- `--stall-s`, `--commit-s`, `--tax` and `--slots` replace those of the plan's scheme, for example with your own measurements.
+- Up-times in the simulated run follow the job's `reliability.weibull_shape`. The closed form includes its effect on the
+  goodput of long runs. Best intervals are those of shape 1.
+- `--mtbf-s` and `--job` exclude each other. `--set reliability.failures_per_1000_node_days=12` changes the failure rate of a
+  job.
+
+Goodput on this page is work over wall time, and the slow-down by a straggler counts as work. `goodput_fraction` of [a
+design](answer.md#design) counts only steps at full speed and includes the first start in its wall time, so it is lower;
+`design_goodput_fraction` repeats it. In programs, use `planner.goodput.job.play_job_goodput`.
 
 This page is generated from the types: `python -m docs.generate`.
 """
