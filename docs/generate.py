@@ -81,22 +81,25 @@ This page is generated from the types: `python -m docs.generate`.
 SWEEP_INTRODUCTION = """\
 # Sweeps: sizes, checkpoint schemes and intervals of one job
 
-`capplan sweep SWEEP.yaml` simulates every combination of a grid: the fields of the job that are named as axes, the sizes
-of the cluster, the checkpoint schemes and the intervals between saves. At each size the layout of the shortest step that
-fits the memory is taken, with spares that suffice for 99 of 100 failures, so that the rows of one size differ only in how
-they save. A scheme that this layout cannot have, such as `replica_ft` under ZeRO-3, runs on the fastest layout of the search
-that can, and whose main memory holds its saves. Where there is none, its rows have no figures, and `broken_constraint` names
-[what keeps all layouts from it](constraints.md). Limits of the job are not applied: a sweep shows what there is.
+Use a sweep to see how cluster size, checkpoint scheme and interval change a job, as a table for plots of your own.
+`capplan sweep SWEEP.yaml` simulates every combination of a grid: the fields of the job that are named as axes, the sizes of
+the cluster, the checkpoint schemes and the intervals between saves.
 
 ```sh
 capplan sweep examples/studies/cluster-size-and-checkpointing.yaml --output rows.csv
 ```
 
-The terminal shows for every size and scheme the largest goodput and the interval that reaches it, `*` behind those on another
-layout, and `-` with the reason for schemes that no layout can have; `--output` (a new CSV file)
-and `--json` hold every row: the layout, step and MFU, stall, commit time, bytes per GPU and interval of the
-saves, tokens per second with and without interruptions, time, energy, cost and carbon.
-[The study of cluster size](studies/cluster-size-and-checkpointing.md) is made from one.
+At each size, capplan takes the layout with the shortest step that fits the memory, and spares that suffice for 99 of 100
+failures. The rows of one size therefore differ only in how they save. If a scheme is impossible with this layout, such as
+`replica_ft` under ZeRO-3, it runs on the fastest layout of the search that supports it and whose main memory holds its saves.
+If there is none, its rows have no figures, and `broken_constraint` names [what rules out all layouts](constraints.md). Limits
+of the job are not applied: a sweep shows everything.
+
+For every size and scheme, the terminal shows the largest goodput and the interval that reaches it. `*` marks schemes on
+another layout, and `-`, with the reason, schemes that no layout supports. `--output` (a new CSV file) and `--json` have every
+row: the layout, step and MFU; stall, commit time, bytes per GPU and interval of the saves; tokens per second with and without
+interruptions; time, energy, cost and carbon. [The study of cluster size](studies/cluster-size-and-checkpointing.md) is made
+from one.
 
 From Python:
 

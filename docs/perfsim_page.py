@@ -24,24 +24,28 @@ FEATURES = (
 INTRODUCTION = """\
 # The training scenarios of PerfSim-Survey-2026
 
-A survey of performance models (github.com/sarchlab/ml-perf-survey, commit ad7cdaa; `llm-benchmark-suite.json`) asks 11
-questions about training that one tool should answer. Each is a job in `examples/perfsim`, which says what the suite gives
-and what it leaves open. Nobody has measured them: how far capplan is from measured steps is on [validation](validation.md).
+This page is for readers who compare performance models. A survey of such models (github.com/sarchlab/ml-perf-survey, commit
+ad7cdaa; `llm-benchmark-suite.json`) asks 11 questions about training that one tool should answer. The page has capplan's
+answers, the commands that give them, and what other tools cover.
 
-`capplan simulate` answers each with the step, what it is spent on, the memory and the MFU; where a scenario asks for a
-comparison, the figure is that of two such plans. `python -m docs.perfsim_page` makes this page.
+Each question is a job in `examples/perfsim`, which says what the suite specifies and what it leaves open. Nobody has measured
+these scenarios; [validation](validation.md) shows how far capplan is from measured steps.
+
+`capplan simulate` answers each question with the step and its breakdown, the memory and the MFU. If a scenario asks for a
+comparison, the figure compares two such plans. `python -m docs.perfsim_page` makes this page.
 """
 COVERAGE = """\
 ## Who covers what
 
-The columns of the others are the suite's own judgement. Vidur simulates inference; Timeloop and nn-Meter know
-neither large models nor several accelerators.
+The columns of the other tools are the suite's own judgement. Vidur simulates inference. Timeloop and nn-Meter support neither
+large models nor several accelerators.
 """
 GAP = """\
-ASTRA-sim is given the times of computing, and NeuSight, as the suite judges it, gives those alone. FP8 and LoRA are covered
-by none of the five. capplan runs all, computing, traffic and memory together, and goes on from the step to the run:
-failures, saves, cost, energy and carbon. Of what is asked it does not predict two things: what FP8 does to the accuracy of
-the model, and how evenly a router spreads its tokens. The suite's scenarios of inference are out of its scope.
+ASTRA-sim needs compute times as input, and NeuSight, as the suite judges it, predicts compute times alone. None of the five
+covers FP8 or LoRA. capplan runs all scenarios, with computation, communication and memory together, and continues from the
+step to the run: failures, saves, cost, energy and carbon. It does not predict two things that the suite asks for: the effect
+of FP8 on the accuracy of the model, and how evenly a router spreads its tokens. The suite's inference scenarios are out of
+its scope.
 """
 
 
