@@ -99,7 +99,7 @@ class TestMoneyEnergyAndCarbon:
 
     def test_number_of_draws_and_the_least_gain_of_a_wait(self) -> None:
         words = words_of(MONEY)
-        assert f"{NUM_DRAWS:,} draws of all unsure inputs" in words
+        assert f"{NUM_DRAWS:,} draws of all uncertain inputs" in words
         assert "where it lowers the mean by a thousandth or more" in words
         assert WORTH_WAITING_FRACTION == 1 / 1000
 
@@ -113,7 +113,7 @@ class TestMoneyEnergyAndCarbon:
             f"Of the catalogue's {found.total()} sites, {found[False, True]} know the power stations alone, "
             f"{found[True, False]} the cooling alone, {found[True, True]} both and {found[False, False]} neither"
         ) in words
-        assert "The catalogue has one spot price at most of an accelerator" in words
+        assert "The catalogue has at most one spot price per accelerator" in words
         for name in catalog.names(Kind.RENTS):
             figures = catalog.figures(Kind.RENTS, name)
             assert sum(figure.quantity == "spot" for figure in figures) <= 1
