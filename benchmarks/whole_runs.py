@@ -36,30 +36,32 @@ END = "<!-- end -->"
 PAGE_HEAD = """\
 # Whole runs: what was published, what capplan predicts cold
 
-Written by `python -m benchmarks.whole_runs --write`; `planner/data/published_runs.csv` holds what was published, with sources.
-Step time, goodput and power are the simulator's.
+This page shows how accurate capplan is on whole training runs, in GPU-hours and energy. It is written by
+`python -m benchmarks.whole_runs --write`. `planner/data/published_runs.csv` holds the published figures with their sources.
+Step time, goodput and power come from the simulator. There are two predictions of each run:
 
-*Shipped* is what capplan says of a run with its constants as they are and with what was published of the run itself: its
-failures, saves, storage and nodes in reserve; published steps of most runs are among those on which the constants are fitted.
-*Cold* leaves all of that out: given are model, work, layout, hardware and the framework's name, the constants are those of a
-fit without the publisher's steps (`planner/data/held_out_constants.csv`), and everything else follows the rules below, which
-are the same for every run. The cold prediction is the one by which accuracy is judged.
+- *Cold* is the prediction by which accuracy is judged. It knows only model, work, layout, hardware and the framework's name.
+  Its constants come from a fit without the publisher's steps (`planner/data/held_out_constants.csv`). Everything else follows
+  the rules below, which are the same for every run.
+- *Shipped* uses capplan's constants as they are, and what was published of the run itself: its failures, saves, storage and
+  nodes in reserve. For most runs, the constants were fitted on published steps of the run, among others.
 """
-ENERGY_NOTE = "W per GPU hold its share of host, fans, fabric and supplies, without cooling.\n"
+ENERGY_NOTE = "W per GPU include its share of host, fans, fabric and power supplies, without cooling.\n"
 RULES_NOTE = """\
-Spares matter: without any, every failed node costs the wait for another one, two hours (arXiv 2412.12636). The rule gives BLOOM
-the 4 nodes that it had in reserve. How many of its cluster's GPUs stood by for Llama 3.1 is not published. How much of the
-slow-down by stragglers a step has waited for already was settled with Llama 3's figures in view; that rule is the same for all,
-too.
+Spares matter: without any, every failed node costs two hours of waiting for a replacement (arXiv 2412.12636). The rule gives
+BLOOM the 4 nodes that it had in reserve. How many GPUs of the cluster stood by for Llama 3.1 is not published. One more rule
+is the same for all runs but was decided with Llama 3's figures in view: how much of the slow-down by stragglers is already in
+a step.
 """
 INPUTS_NOTE = """\
-*Published* and *assumed* inputs are given to both predictions, those *published of the run itself* to the shipped one alone.
+Both predictions use *published* and *assumed* inputs. Only the shipped one uses inputs *published of the run itself*.
 """
 ARITHMETIC_NOTE = """\
-GPU-hours x rated power (x PUE where the source says so). Agreeing with them confirms no model of energy. The hours of OPT are
-arithmetic themselves, 992 GPUs x 34 days, and so are those of GPT-3, 10,000 GPUs x 14.8 days; its 330 W are the mean power of
-a GPU with its share of the system, as the source gives it. The energy of OPT could not be checked in its source. Llama 2, 3 and
-3.1 publish hours, watts and tonnes of CO2e, no energy; the 350 W of the 34B are those of the paper (arXiv 2307.09288, table 2).
+These energies are GPU-hours x rated power (x PUE where the source says so). Agreement with them confirms no model of energy.
+The hours of OPT are arithmetic themselves, 992 GPUs x 34 days, and so are those of GPT-3, 10,000 GPUs x 14.8 days. The 330 W
+of GPT-3 are the mean power of a GPU with its share of the system, as the source gives it. The energy of OPT could not be
+checked in its source. Llama 2, 3 and 3.1 publish hours, watts and tonnes of CO2e, but no energy; the 350 W of the 34B are
+those of the paper (arXiv 2307.09288, table 2).
 """
 
 

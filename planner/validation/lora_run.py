@@ -122,10 +122,10 @@ def lora_text() -> str:
     return f"""\
 {table(head, rows)}
 
-How many steps a fine-tuning takes is known from its log alone, so that this is no cold prediction of the run: its work is
+How many steps a fine-tuning takes is known only from its log, so this is not a cold prediction of the run: its work is
 seen in both columns. The layout is that of NVIDIA's public script of this size: TP 4, DP 2, micro-batch 1, adapters of rank
-16 on the attention block. Stragglers of a typical fleet, which a single node hardly has, are most of the time that the column
-*work given* has more than *shipped*.
+16 on the attention block. Most of the extra time of *work given* over *shipped* comes from the stragglers of a typical fleet,
+which a single node hardly has.
 
 - *Shipped* has seen: {run.own_figures}.
 - *Work given* has: {run.in_their_place}."""

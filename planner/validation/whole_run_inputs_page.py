@@ -55,8 +55,8 @@ def habit_text() -> str:
         for run in runs
     )
     return f"""\
-One habit is less cold than the rest: that the hosts of Megatron-DeepSpeed of 2021-22 wait for every kernel. The script of BLOOM
-asks for it (`CUDA_LAUNCH_BLOCKING=1`); for MT-NLG it is assumed; and it was looked up because the steps of both were simulated
+One rule is less cold than the rest: the hosts of Megatron-DeepSpeed of 2021-22 wait for every kernel. The script of BLOOM
+asks for it (`CUDA_LAUNCH_BLOCKING=1`); for MT-NLG it is assumed. It was looked up because the steps of both were simulated
 too fast. With a host of that time that does not wait, the cold predictions are {changes}."""
 
 
@@ -66,9 +66,9 @@ def mt_nlg_text() -> str:
     lines = (_step_cells(run, replicas, known_s) for replicas, known_s in MT_NLG_STEPS_S.items())
     head = ("GPUs", "measured step", "our cold step", "off")
     return f"""\
-Nobody has published how long MT-NLG trained, nor on how many GPUs. The hours are Epoch AI's arithmetic: the operations of the
-run, those computed twice included, over all 4,480 GPUs of its machine at 30.2 % of their peak. They know of no failure, and
-agreeing with them confirms little. What was measured are steps on fewer GPUs:
+Nobody has published how long MT-NLG trained, or on how many GPUs. The hours are Epoch AI's arithmetic: the operations of the
+run, including recomputation, over all 4,480 GPUs of its machine at 30.2 % of their peak. They include no failures, so
+agreement with them confirms little. Steps were measured on fewer GPUs:
 
 {table(head, lines)}"""
 
@@ -83,20 +83,23 @@ def deepseek_text() -> str:
         float(column[0]) / GIB for column in (summary.peak_memory_bytes, summary.memory_capacity_bytes)
     )
     return f"""\
-The one published run of a mixture of experts with a known layout is off by {off(known.hours_error_fraction)}, as simulated
-on its own layout with all that its report says of its software. No step of its publisher is among the compared ones. It
-exchanges tokens with kernels of its own on 20 of 132 multiprocessors and hides the exchange in both directions of DualPipe
-(sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3), of which the simulator knows a part at most. Its 16 stages
-of DualPipe are simulated as their equal, 8 of `dual_pipe_v` with twice the replicas ([model.md](model.md#the-pipeline)), whose
-pairs are five of six passes; in the others the exchange shows. This was chosen with the error of this run in view:
-as DualPipeV on its 16 stages it comes out 16 % too slow. The equality needs no constant, and a test plays both
-(`tests/simulator/pipeline/test_dual_pipe.py`). With the cut that is assumed, the stage with both ends of the model is the
-slowest one.
-The layout is given {needed:.0f} GiB of {capacity:.0f}, as inputs of SwiGLU count as 16 bits: with 8, as the run kept them, it
-would be {_in_8_bits(run) / GIB:.0f} less.
-Searches leave this schedule out unless it is asked for, and find slower layouts on the same 2,048 H800: their answer may be too
-slow by more than a half. Treat times of
-mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams that write such kernels of their own."""
+This is the only published run of a mixture of experts with a known layout. Simulated on its own layout, with everything that
+its report says about its software, it is off by {off(known.hours_error_fraction)}. No step of its publisher is among the
+compared ones.
+
+- *Software.* The run exchanges tokens with its own kernels on 20 of 132 multiprocessors, hides the exchange in both directions
+  of DualPipe (sections 3.2.1, 3.2.2), and keeps activations in 8 bits (3.3.3). The simulator models at most a part of this.
+- *Schedule.* Its 16 stages of DualPipe are simulated as their equivalent, 8 stages of `dual_pipe_v` with twice the replicas
+  ([model.md](model.md#the-pipeline)). Five of six passes are in pairs; in the others the exchange is exposed. This was chosen
+  with the error of this run in view: as DualPipeV on its 16 stages it comes out 16 % too slow. The equivalence needs no
+  constant, and a test plays both (`tests/simulator/pipeline/test_dual_pipe.py`). With the assumed cut, the stage with both
+  ends of the model is the slowest one.
+- *Memory.* The layout is simulated to need {needed:.0f} GiB of {capacity:.0f}, since inputs of SwiGLU count as 16 bits. With 8
+  bits, as the run kept them, it would need {_in_8_bits(run) / GIB:.0f} GiB less.
+
+Searches omit this schedule unless a job asks for it, and find slower layouts on the same 2,048 H800: their answer may be too
+slow by more than a half. Treat times of mixtures of experts as {EXPERTS_ERROR_FRACTION:.0%} either way, and as worse for teams
+that write such kernels of their own."""
 
 
 def _in_8_bits(run: KnownRun) -> float:
