@@ -102,7 +102,7 @@ def _gpt2(scenario: Scenario) -> str:
     found, bare = scenario.figures(), scenario.figures(NOT_HIDDEN)
     return (
         f"{found.sequences_per_s:.0f} samples/s; communication {found.share('gradient_sync_s'):.1%} of a step, "
-        f"{bare.share('gradient_sync_s'):.1%} if the backward pass hid none of it"
+        f"{bare.share('gradient_sync_s'):.1%} without overlap"
     )
 
 
@@ -120,14 +120,14 @@ def _across_nodes(scenario: Scenario) -> str:
     ratio /= inside.share(*parts) * inside.seconds("step_time_s")
     return (
         f"{found.tokens_per_s:,.0f} tokens/s; the same traffic takes {ratio:.2f} times as long over four nodes as "
-        f"inside one, {found.share(*parts):.1%} of a step not hidden"
+        f"inside one, {found.share(*parts):.1%} of a step exposed"
     )
 
 
 def _ratio(scenario: Scenario) -> str:
     found = scenario.figures()
     ratio = found.seconds("tensor_comm_s") / found.seconds("compute_s")
-    return f"{found.seconds('step_time_s'):.2f} s; communication over computing {ratio:.3f}"
+    return f"{found.seconds('step_time_s'):.2f} s; communication over computation {ratio:.3f}"
 
 
 def _no_pipeline(scenario: Scenario) -> str:
@@ -142,7 +142,7 @@ def _pipeline(scenario: Scenario) -> str:
     found = scenario.figures()
     stages = ", ".join(f"{stage / GIB:.1f}" for stage in found.stage_bytes)
     return (
-        f"bubble {found.share('pipeline_bubble_s'):.1%}; {found.tokens_per_s:,.0f} tokens/s; {stages} GiB on a GPU of "
+        f"bubble {found.share('pipeline_bubble_s'):.1%}; {found.tokens_per_s:,.0f} tokens/s; {stages} GiB per GPU of "
         "the four stages"
     )
 
@@ -159,13 +159,15 @@ def _interleaved(scenario: Scenario) -> str:
 def _eight_bits(scenario: Scenario) -> str:
     found, wide = scenario.figures(), scenario.figures(plan=scenario.plan.replace("fp8", "bf16"))
     gain = found.tokens_per_s / wide.tokens_per_s
-    return f"{found.tokens_per_s:,.0f} tokens/s, {gain:.2f} times BF16; what it does to the accuracy is not predicted"
+    return (
+        f"{found.tokens_per_s:,.0f} tokens/s, {gain:.2f} times BF16; the effect on accuracy is not predicted"
+    )
 
 
 def _adapters(scenario: Scenario) -> str:
     found, full = scenario.figures(), scenario.figures("workload.lora=null")
     return (
-        f"{found.peak_bytes / GIB:.0f} GiB a GPU instead of {full.peak_bytes / GIB:.0f} "
+        f"{found.peak_bytes / GIB:.0f} GiB per GPU instead of {full.peak_bytes / GIB:.0f} "
         f"({1.0 - found.peak_bytes / full.peak_bytes:.0%} less); {found.tokens_per_s:,.0f} tokens/s, "
         f"{found.tokens_per_s / full.tokens_per_s:.2f} times full fine-tuning, if that fitted"
     )
@@ -186,8 +188,8 @@ def _experts(scenario: Scenario) -> str:
     slower = uneven.seconds("step_time_s") / found.seconds("step_time_s") - 1.0
     return (
         f"exchange {found.share('expert_comm_s'):.1%} of a step; MFU {found.mfu_fraction:.1%} with balanced experts; "
-        f"if the fullest has 30 % more tokens than the mean, the step takes {slower:.0%} longer (how even routing "
-        f"becomes is an input, not predicted); {_memory(found)}"
+        f"if the fullest has 30 % more tokens than the mean, the step takes {slower:.0%} longer (the balance of "
+        f"routing is an input, not predicted); {_memory(found)}"
     )
 
 
@@ -197,7 +199,7 @@ def _gib(found: Figures, part: str) -> float:
 
 def _memory(found: Figures) -> str:
     fits = "fits" if found.peak_bytes <= found.capacity_bytes else "does not fit"
-    return f"{found.peak_bytes / GIB:.0f} GiB a GPU, which {fits} {found.capacity_bytes / GIB:.0f}"
+    return f"{found.peak_bytes / GIB:.0f} GiB per GPU, which {fits} into {found.capacity_bytes / GIB:.0f}"
 
 
 YES, PART, NO = "yes", "in part", "no"
@@ -226,7 +228,7 @@ SCENARIOS = (
         name="T1.3",
         title="Llama 2 7B, ZeRO-2, 4 x 8 H100",
         plan="dp=32,zero_stage=2",
-        asked="throughput, communication across nodes over that inside",
+        asked="throughput, communication across nodes relative to that inside one",
         uses="sharded gradients, two levels of links",
         answer=_across_nodes,
         neusight=NO,
@@ -236,7 +238,7 @@ SCENARIOS = (
         name="T2.1",
         title="Llama 2 13B, TP 4, 4 x A100",
         plan="tp=4",
-        asked="iteration time, communication over computing",
+        asked="iteration time, communication over computation",
         uses="tensor parallelism",
         answer=_ratio,
         neusight=PART,
@@ -286,7 +288,7 @@ SCENARIOS = (
         name="T4.2",
         title="Llama 2 70B, LoRA of rank 16, 4 x A100",
         plan="tp=4,recompute=full",
-        asked="memory less than full fine-tuning, throughput",
+        asked="memory saved over full fine-tuning, throughput",
         uses="adapters, recomputation",
         answer=_adapters,
         neusight=NO,
