@@ -18,6 +18,7 @@ from constraints.cut_bounds import fast_cuts
 from constraints.limits import usable_memory_bytes
 from constraints.plan_costs import PlanCosts, plan_costs
 from constraints.stage_balance import balanced_stages
+from simulator.argument_names import Argument
 from simulator.cuts import CutTable, micro_batches_of, simulate_cuts
 from simulator.domain.job import Job
 from simulator.domain.model import StageLayers
@@ -138,7 +139,7 @@ def _check(job: Job, plan: Plan) -> None:
         )
         problems.append(Problem(path="num_layers", value=f"{num_layers} on {num_chunks}", rule=rule))
     if problems:
-        raise InputError(problems, "plan")
+        raise InputError(problems, Argument("plan"))
 
 
 class _Search:

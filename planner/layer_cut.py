@@ -10,7 +10,7 @@ from constraints.best_cut import BestCut, best_cut, present_cut
 from constraints.limits import usable_memory_bytes
 from planner import __version__
 from planner.explain.violations import AVAILABILITY, degrees_violation, layout_violations
-from planner.input.plan_input import plan_of
+from planner.input.plan_input import PLAN, plan_of
 from simulator.cuts import simulate_cuts, stage_figures
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
@@ -126,7 +126,7 @@ def _refuse_what_cannot_run(job: Job, plan: Plan, num_gpus: int) -> None:
         if one.constraint not in (AVAILABILITY, LAYERS)
     ]
     if problems:
-        raise InputError(problems, "plan")
+        raise InputError(problems, PLAN)
 
 
 def _figures(job: Job, plan: Plan, layers: Sequence[int], usable_bytes: float) -> CutFigures:

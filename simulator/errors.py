@@ -15,15 +15,25 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
+
+from simulator.argument_names import Names, told
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What a system says of a disk, a quota or a file that is full."""
 
 
 class CapplanError(Exception):
-    """Base of all errors that capplan raises on purpose; its text is fit for a user's eyes."""
+    """Base of all errors that capplan raises on purpose; `message` is fit for a user's eyes, with arguments as in Python."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+
+    def told(self, names: Names) -> str:
+        """Returns the text with the names that a front has for arguments."""
+        return told(self.message, names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +47,17 @@ class Problem:
     rule: str
     """The rule that it breaks, with the way out."""
 
+    def told(self, names: Names) -> Problem:
+        """Returns the problem with the names that a front has for the arguments in it."""
+        return replace(self, path=told(self.path, names), rule=told(self.rule, names))
+
     def __str__(self) -> str:
         shown = f" = {self.value}" if self.value else ""
         return f"{self.path}{shown}: {self.rule}" if self.path else self.rule
 
 
 class InputError(CapplanError):
-    """A user's input breaks one or more rules; `problems` holds all of them."""
+    """A user's input breaks one or more rules; `problems` holds all of them, and `source` says where."""
 
     def __init__(self, problems: list[Problem], source: str = "") -> None:
         self.problems = tuple(problems)
@@ -56,6 +70,10 @@ class InputError(CapplanError):
     def __reduce__(self) -> tuple[type[Self], tuple[list[Problem], str]]:
         """Pickles what the message is made of, so that the error comes out of another process as it went in."""
         return type(self), (list(self.problems), self.source)
+
+    def told(self, names: Names) -> str:
+        """Returns the text with the names that a front has for arguments; fields of a file keep theirs."""
+        return str(InputError([problem.told(names) for problem in self.problems], told(self.source, names)))
 
 
 class CatalogError(InputError):
@@ -82,6 +100,11 @@ class EngineError(StudyError):
     """The cluster that simulates designs cannot be used; the message names its address and the reason."""
 
 
+def words_of(error: BaseException) -> str:
+    """Returns the text of an error, with the arguments in it where it is one of ours."""
+    return error.message if isinstance(error, CapplanError) else str(error)
+
+
 def system_reason(error: OSError) -> str:
     """Returns what the system says of an error, such as `No space left on device`, however a library words it."""
     return os.strerror(error.errno) if error.errno else str(error)
@@ -91,7 +114,7 @@ def unwritten(path: str, file: object, error: OSError, source: str = "") -> Inpu
     """Returns the error of a file that could not be written.
 
     Args:
-        path: the option or argument that named it; empty where `source` says enough.
+        path: the argument that named it; empty where `source` says enough.
         file: its name; empty likewise.
         error: what the system said.
         source: see `InputError`.

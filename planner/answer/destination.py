@@ -11,6 +11,7 @@ from planner.recommended.recommendation import Recommendation
 from planner.report.build import report_of_log
 from planner.report.files import write_page, write_pictures
 from planner.tracking.content import finish, record_of
+from simulator.argument_names import told
 from simulator.domain.job import Job
 from studies.files.design_log import DesignLog
 from studies.files.design_parts import PARTS
@@ -72,9 +73,9 @@ class Destination:
             return answer
         if recording.failure:
             kept = "the output folder" if self.output else self._rescued()
-            note = (
-                f"MLflow does not hold the whole study ({recording.failure}); the design table is in {kept}"
-            )
+            # An answer is read by others than who asked for it, in whatever way.
+            failure = told(recording.failure, lambda _: "as given")
+            note = f"MLflow does not hold the whole study ({failure}); the design table is in {kept}"
             answer = answer.model_copy(update={"warnings": (*answer.warnings, note)})
         record = record_of(self.tracker, answer.num_evaluated, recording.num_design_runs)
         return answer.model_copy(update={"mlflow": record})

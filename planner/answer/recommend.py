@@ -31,6 +31,7 @@ from planner.tracking.content import asked_params, inputs_profile, study_tags
 from planner.uncertain.input_uncertainty import input_uncertainty_of
 from planner.uncertain.uncertainty import uncertainty_of
 from planner.what_if.cases import what_if_cases
+from simulator.argument_names import Argument, Words
 from simulator.catalog import catalog_hash
 from simulator.domain.job import Job
 from simulator.errors import TrackingError
@@ -270,8 +271,8 @@ def _tracked(
             tags=study_tags(job_hash(job), catalog_hash()),
         )
     except TrackingError as error:
-        way_out = "Nothing has been simulated; tracking=False answers without MLflow."
-        raise TrackingError(f"{error}. {way_out}") from error
+        without = (Argument("tracking", "False"), " answers without MLflow.")
+        raise TrackingError(Words(error.message, ". Nothing has been simulated; ", *without)) from error
     with opened as tracker:
         tracker.log_inputs(job.name, job_hash(job), inputs_profile(job))
         yield tracker

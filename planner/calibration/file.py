@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from planner.input.arguments import path_given
+from planner.input.own_files import OUTPUT
 from planner.input.problems import shown
 from planner.input.record_input import parse_record
 from planner.input.yaml_text import read_document
@@ -13,7 +14,7 @@ from simulator.domain.calibration import Calibration
 from simulator.errors import InputError, Problem, refusal
 
 HEAD = """\
-# Constants of a cluster that were measured on it; `capplan calibrate` wrote this file, --calibration FILE uses it.
+# Constants of a cluster that were measured on it; `capplan calibrate` wrote this file, `calibration: FILE` in a job uses it.
 # Fractions are 0..1, times in seconds, errors simulated over measured, less one.
 """
 LEAST = "what `capplan calibrate --output FILE.yaml` writes"
@@ -57,6 +58,6 @@ def check_new_file(path: Path) -> None:
     """Raises `InputError` where a file could not be written."""
     if path.exists():
         rule = "is there already, and measurements are never overwritten: choose another file"
-        raise InputError([Problem(path="output", value=str(path), rule=rule)])
+        raise InputError([Problem(path=OUTPUT, value=str(path), rule=rule)])
     if not path.parent.is_dir():
-        raise InputError([Problem(path="output", value=str(path), rule="must lie in a folder that exists")])
+        raise InputError([Problem(path=OUTPUT, value=str(path), rule="must lie in a folder that exists")])

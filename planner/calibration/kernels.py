@@ -34,6 +34,7 @@ from planner.calibration.unknowns import MEASUREMENT_SCATTER
 from planner.measured.hardware.accelerator_names import accelerator_id
 from planner.text.human import percent
 from simulator import catalog
+from simulator.argument_names import Argument, Words
 from simulator.domain.calibration import SOFTWARE, CalibratedConstant, Calibration, ConstantName
 from simulator.domain.hardware import Accelerator, Precision
 from simulator.domain.links import LinkConstants, link_constants
@@ -167,12 +168,12 @@ def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> 
 
 
 def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:
+    if accelerator is not None:
+        return catalog.accelerator(accelerator_id(accelerator, path=Argument("accelerator")))
     try:
-        return catalog.accelerator(accelerator_id(accelerator or table.device))
+        return catalog.accelerator(accelerator_id(table.device))
     except CatalogError as error:
-        if accelerator is not None:
-            raise
-        rule = "is not known by this name; say what it is with accelerator=NAME"
+        rule = Words("is not known by this name; say what it is with ", Argument("accelerator", "NAME"))
         raise InputError([*error.problems, Problem(path="device", value=table.device, rule=rule)]) from None
 
 
@@ -347,7 +348,7 @@ def _held(chip: Accelerator, calibration: Calibration) -> Iterator[Held]:
 
 def _warnings(calibration: Calibration, judged: Sequence[KindFit]) -> Iterator[str]:
     """Yields what to mind; `judged` are the kinds by which a calibration helps or not."""
-    yield "One device shows neither links between nodes nor the framework: --measured with a few steps does."
+    yield "One device shows neither links between nodes nor the framework: a few measured steps do."
     worse = [one for one in judged if one.error_left_out_fraction >= one.error_before_fraction]
     for one in worse:
         left_out, before = percent(one.error_left_out_fraction), percent(one.error_before_fraction)

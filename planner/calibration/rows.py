@@ -17,6 +17,7 @@ from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled, read_measured
 from planner.measured.runs import OUT_OF_MEMORY, Row
 from planner.text.human import percent
+from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem
 
 FEWEST_CONFIGURATIONS = 3
@@ -53,7 +54,7 @@ def usable_rows(measured: Path, accelerator: str | None = None) -> UsableRows:
         InputError: the file is no table of measured runs, has too few usable rows, or rows that contradict each other.
     """
     read = read_measured(measured)
-    wanted = accelerator and accelerator_id(accelerator)
+    wanted = accelerator and accelerator_id(accelerator, path=Argument("accelerator"))
     reasons = [_reason_against(row, wanted) for row in read]
     rows = [
         row
@@ -128,7 +129,7 @@ def _on_counts(counts: Counter[str]) -> list[str]:
     if len(fitted) > 1:
         notes.append(
             f"The rows are of {len(fitted)} accelerators ({', '.join(sorted(fitted))}): each gets constants of its own, but "
-            "those of software are shared; --accelerator takes the rows of one."
+            "those of software are shared, unless the rows of one are taken alone."
         )
     notes += [
         f"{name} has only {count} configurations; {ENOUGH_CONFIGURATIONS} or more of different layouts are advised."

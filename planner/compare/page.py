@@ -23,6 +23,7 @@ from planner.input.own_files import check_own_file
 from planner.recommended.output import SINGLE_FIGURES
 from planner.text.human import words
 from planner.text.page_frame import page, table
+from simulator.argument_names import Argument
 
 MARK = "<!-- capplan compare -->"
 """In every page, so that only these are replaced."""
@@ -45,7 +46,7 @@ def comparison_page(found: Comparison) -> str:
 
 def check_page_file(path: Path) -> None:
     """Raises `InputError` where a page cannot be written, or would replace something else."""
-    check_own_file(path, "comparison", "html", _is_comparison)
+    check_own_file(path, "comparison", Argument("html"), _is_comparison)
 
 
 def _is_comparison(path: Path) -> bool:

@@ -21,6 +21,8 @@ from planner.deep.words import (
 from planner.explain.runnable_plan import plan_that_runs
 from planner.explain.violations import layout_violations, limit_violations
 from planner.input.arguments import check_kind, check_mapping
+from planner.input.plan_input import PLAN
+from planner.timeline.file import TIMELINE
 from simulator.catalog import catalog_hash
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.networks.described_network import NodesNetwork
@@ -106,7 +108,7 @@ class DeepStep(Record):
     roles: tuple[DeepRole, ...]
     """The accelerators that were played."""
     slow: tuple[str, ...]
-    """What is slow, in words; of links what they have left by the network file and `--slow-link` together."""
+    """What is slow, in words; of links what they have left by the network file and what was asked for together."""
     network: str | None = None
     """Name of the network file that it was played on; `null`: the network of the offer."""
     is_folded: bool
@@ -213,7 +215,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
     plan, broken = checked_plan(job, request.plan)
     step = request.play(job, plan)
     if is_drawn:
-        check_size(step.graph, "timeline")
+        check_size(step.graph, TIMELINE)
     return DeepRun(
         answer=_answer(job, plan, request, step).model_copy(update={"warnings": broken}),
         graph=step.graph,
@@ -230,7 +232,7 @@ def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, 
     Raises:
         InputError: the layout cannot run.
     """
-    plan = plan_that_runs(job, written, source="plan")
+    plan = plan_that_runs(job, written, source=PLAN)
     from constraints.evaluation import evaluate
 
     over_limits = limit_violations(job, evaluate(job, PlanTable.from_plans([plan])))

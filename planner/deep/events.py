@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from planner.deep.played_step import StepRun
+from planner.input.own_files import OUTPUT
 from planner.text import human
 from planner.timeline.trace import Entry, microseconds, span_times
 from simulator.deep.playing.tasks import NONE, TaskGraph
@@ -22,12 +23,12 @@ MOST_EVENTS = 1_000_000
 """A viewer does not open larger files."""
 
 
-def check_size(graph: TaskGraph, argument: str = "output") -> None:
+def check_size(graph: TaskGraph, argument: str = OUTPUT) -> None:
     """Raises `InputError`, by the argument that asked for it, where a step has more events than a viewer opens."""
     check_num_events(len(graph), graph.num_resources, argument)
 
 
-def check_num_events(num_events: int, num_accelerators: int, argument: str = "output") -> None:
+def check_num_events(num_events: int, num_accelerators: int, argument: str = OUTPUT) -> None:
     """Raises `InputError`, as `check_size` does, by what is known of a step before it is made."""
     if num_events > MOST_EVENTS:
         whose = human.counted(num_accelerators, "accelerator")

@@ -34,6 +34,7 @@ from planner.input.plan_input import plan_of
 from planner.input.problems import nearest
 from planner.recommended.designs import design_at
 from planner.recommended.recommendation import Infeasibility
+from simulator.argument_names import Argument
 from simulator.domain.job import Job, Objective
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
@@ -62,7 +63,7 @@ def constraint_texts(name: str | None = None) -> tuple[ConstraintText, ...]:
     """
     if name is not None and name not in CONSTRAINTS:
         rule = f"is no constraint; {nearest(name, tuple(CONSTRAINTS))}"
-        raise InputError([Problem(path="constraint", value=repr(name), rule=rule)])
+        raise InputError([Problem(path=Argument("constraint"), value=repr(name), rule=rule)])
     chosen = CONSTRAINTS.values() if name is None else (CONSTRAINTS[name],)
     return tuple(ConstraintText.model_validate(asdict(one)) for one in chosen)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.explain.violations import AVAILABILITY, Violation, degrees_violation, layout_violations
-from planner.input.plan_input import plan_of
+from planner.input.plan_input import PLAN, plan_of
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
@@ -24,7 +24,7 @@ def obstacles(job: Job, plan: Plan, num_gpus: int | None = None) -> list[Violati
     return [rule for rule in layout_violations(job, plan) if rule.constraint != AVAILABILITY]
 
 
-def plan_that_runs(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> Plan:
+def plan_that_runs(job: Job, written: Plan | Mapping[str, object], *, source: str = PLAN) -> Plan:
     """Returns the plan that a mapping describes.
 
     Args:

@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 
 from planner.input.problems import shown
+from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem
 
 LARGEST_SEED = 2**32 - 1
@@ -63,4 +64,4 @@ def check_functions(**given: object) -> None:
 
 def refused(name: str, value: object, rule: str) -> InputError:
     """Returns the error of an argument that breaks a rule."""
-    return InputError([Problem(path=name, value=shown(value) or repr(value), rule=rule)])
+    return InputError([Problem(path=Argument(name), value=shown(value) or repr(value), rule=rule)])

@@ -7,7 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
+from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem, unwritten
+
+OUTPUT = Argument("output")
+"""By which most files and folders are named."""
 
 
 def check_own_file(path: Path, what: str, option: str, is_own: Callable[[Path], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What does an option such as `graph=ring,gap=5` say? Its values by key, with a reason for each that cannot be read."""
+"""What does an argument such as `graph=ring,gap=5` say? Its values by key, with a reason for each that cannot be read."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.input.problems import nearest
+from simulator.argument_names import Argument, Words
 from simulator.errors import InputError, Problem
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """The values of an option, by key."""
+    """The values of an argument, by key."""
 
-    option: str
-    """Such as `--hop`."""
+    argument: Argument
+    """Such as `hop`."""
     values: Mapping[str, str]
 
     def text(self, key: str, default: str) -> str:
@@ -47,10 +48,10 @@ class Pairs:
     def broken(self, key: str, rule: str) -> InputError:
         """Returns the error for one value."""
         value = self.values.get(key, "")[:60]
-        return InputError([Problem(path=f"{self.option} {key}", value=value, rule=rule)])
+        return InputError([Problem(path=Words(self.argument, f" {key}"), value=value, rule=rule)])
 
 
-def read_pairs(option: str, text: str, known: tuple[str, ...]) -> Pairs:
+def read_pairs(argument: Argument, text: str, known: tuple[str, ...]) -> Pairs:
     """Returns what `KEY=VALUE,KEY=VALUE` says; nothing for empty text.
 
     Raises:
@@ -68,5 +69,5 @@ def read_pairs(option: str, text: str, known: tuple[str, ...]) -> Pairs:
         else:
             values[key] = value
             continue
-        raise InputError([Problem(path=option, value=pair[:60], rule=rule)])
-    return Pairs(option=option, values=values)
+        raise InputError([Problem(path=argument, value=pair[:60], rule=rule)])
+    return Pairs(argument=argument, values=values)

@@ -18,10 +18,13 @@ from planner.input.given import check_job
 from planner.input.plain import plain_copy
 from planner.input.problems import Findings, nearest
 from planner.input.yaml_text import FILE_SUFFIXES, parse_value, read_document
+from simulator.argument_names import Argument
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
 from simulator.errors import InputError, refusal
 
+PLAN = Argument("plan")
+"""By which a plan is given that stands in no file."""
 SHORT_FORMS = {
     "tp": "tensor_parallel",
     "pp": "pipeline_parallel",
@@ -62,14 +65,14 @@ def read_plan(text: str) -> dict[str, object]:
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not key or not equals:
             rule = "must be key=value pairs with commas between them, such as tp=8,pp=4,dp=16, or a file"
-            findings.add(("plan",), pair, rule)
+            findings.add((PLAN,), pair, rule)
         elif key in fields:
             findings.add((key,), value, "is given twice")
         elif not value:
             findings.add((key,), value, "needs a value after =; a key that is left out has its default")
         else:
             fields[key] = _value(key, value, findings)
-    findings.raise_if_any("plan")
+    findings.raise_if_any(PLAN)
     return fields
 
 
@@ -118,7 +121,7 @@ def _value(key: str, text: str, findings: Findings) -> object:
         return None
 
 
-def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = "plan") -> tuple[Plan, int]:
+def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = PLAN) -> tuple[Plan, int]:
     """Returns the plan that a mapping describes, and the number of accelerators that it asks for.
 
     The two differ where the degrees do not multiply to `num_gpus`; the plan then has as many as they multiply to.
@@ -133,7 +136,7 @@ def plan_of(job: Job, written: Plan | Mapping[str, object], *, source: str = "pl
     """
     check_job(job)
     if not isinstance(written, Plan):
-        check_mapping(written, "plan", _PLAN_RULE)
+        check_mapping(written, PLAN, _PLAN_RULE)
     findings = Findings()
     document = written.model_dump(mode="json") if isinstance(written, Plan) else written
     fields = _with_full_names(plain_copy(document, findings), findings)

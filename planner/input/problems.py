@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from planner.input.number_text import way_out
 from planner.input.schema import Location, form_of, known_fields, model_at
+from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem
 from simulator.record import Record, meanings
 
@@ -118,7 +119,9 @@ class Findings:
 
 
 def _path_text(location: Location) -> str:
-    """Returns a place as users write it: `offers[0].num_gpus.max`."""
+    """Returns a place as users write it: `offers[0].num_gpus.max`; an argument as it is."""
+    if location and isinstance(location[0], Argument):
+        return location[0]
     path = ""
     for step in location:
         if isinstance(step, int):

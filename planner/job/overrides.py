@@ -9,6 +9,7 @@ from planner.input.problems import Findings
 from planner.input.schema import ALONE_BESIDE, Location, long_form
 from planner.input.yaml_text import parse_value
 from planner.text import human
+from simulator.argument_names import Argument
 from simulator.errors import InputError
 from simulator.record import Record
 
@@ -27,10 +28,12 @@ def with_overrides(
     a short form, such as `site: us-iowa`, an override may reach into the fields that it stands for.
     """
     if isinstance(overrides, str):  # which is a sequence of texts, too: of its characters
-        findings.add(("overrides",), overrides, f"must be a list of texts: [{overrides!r}]")
+        findings.add((Argument("overrides"),), overrides, f"must be a list of texts: [{overrides!r}]")
         return document
     if not (isinstance(overrides, Sequence) and all(isinstance(each, str) for each in overrides)):
-        findings.add(("overrides",), overrides, 'must be a list of texts, such as ["limits.budget_usd=4e6"]')
+        findings.add(
+            (Argument("overrides"),), overrides, 'must be a list of texts, such as ["limits.budget_usd=4e6"]'
+        )
         return document
     for place, override in enumerate(overrides):
         location, value = _parsed(place, override, findings)
@@ -44,11 +47,13 @@ def with_overrides(
 def _parsed(place: int, override: str, findings: Findings) -> tuple[Location, object]:
     path, equals, text = override.partition("=")
     if equals and not text.strip():
-        findings.add(("overrides", place), override, "needs a value after =; null takes a value out")
+        findings.add(
+            (Argument("overrides", place=place),), override, "needs a value after =; null takes a value out"
+        )
         return (), None
     if not equals or not _PATH.fullmatch(path.strip()):
         rule = "must be a path, = and a value, such as limits.budget_usd=4e6 or offers[0].num_gpus.max=512"
-        findings.add(("overrides", place), override, rule)
+        findings.add((Argument("overrides", place=place),), override, rule)
         return (), None
     location = tuple(name or int(index) for name, index in _STEP.findall(path))
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.input.own_files import filling
+from planner.input.own_files import OUTPUT, filling
 from planner.opendc.files import (
     CARBON,
     FAILURES,
@@ -28,6 +28,7 @@ from planner.opendc.files import (
 )
 from planner.opendc.run import DrawnRun, drawn_run
 from planner.opendc.topology import FULL_MHZ, ExportedRun, experiment, topology
+from simulator.argument_names import Argument, Words
 from simulator.domain.hourly import HOURS_PER_DAY
 from simulator.domain.job import Job
 from simulator.domain.plan import Plan
@@ -92,7 +93,7 @@ def export_opendc(
     exported = ExportedRun(job=job, plan=plan, run=run if period_s is None else run.every(period_s))
     _check_size(exported.run)
     _check_end(exported.run, start)
-    with filling(folder, "output") as new:
+    with filling(folder, OUTPUT) as new:
         _write(exported, new, start)
     num_fragments = run.num_nodes * len(_milliseconds(exported.run)[0])
     return Written(num_tasks=run.num_nodes, num_fragments=num_fragments, energy_kwh=_energy_kwh(run))
@@ -119,7 +120,8 @@ def _write(exported: ExportedRun, folder: Path, start: datetime) -> None:
 def _check_size(run: DrawnRun) -> None:
     num_rows = run.num_nodes * len(run.power_w)
     if num_rows > MOST_ROWS:
-        rule = f"must be at most {MOST_ROWS:,}, nodes times pieces of the run; period_s=3600 makes one piece of an hour"
+        most = f"must be at most {MOST_ROWS:,}, nodes times pieces of the run; "
+        rule = Words(most, Argument("period_s", "3600"), " makes one piece of an hour")
         raise broken("fragments", f"{num_rows:,}", rule)
 
 
@@ -128,7 +130,7 @@ def _check_end(run: DrawnRun, start: datetime) -> None:
     if num_days > (datetime.max.replace(tzinfo=UTC) - start.replace(tzinfo=UTC)).days:
         days = "a day" if num_days == 1 else f"{num_days:,} days"
         rule = f"must be earlier: the run takes {days}, and the calendar ends with the year 9999"
-        raise broken("start", f"{start:%Y-%m-%d}", rule)
+        raise broken(Argument("start"), f"{start:%Y-%m-%d}", rule)
 
 
 def _num_days(run: DrawnRun) -> int:
@@ -140,7 +142,7 @@ def _check_folder(folder: Path) -> None:
     """A file of such a name may be somebody's own: nothing is replaced."""
     if taken := [name for name in FILES if (folder / name).exists()]:
         rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
-        raise broken("output", str(folder), rule)
+        raise broken(OUTPUT, str(folder), rule)
 
 
 def _energy_kwh(run: DrawnRun) -> float:

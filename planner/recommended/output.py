@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from planner.input.own_files import replacing
+from planner.input.own_files import OUTPUT, replacing
 from planner.recommended.recommendation import Design, Recommendation
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem
@@ -79,7 +79,7 @@ def _check_free(folder: Path) -> None:
 def write_job(job: Job, folder: Path) -> Path:
     """Writes the job with every name resolved to its figures, so that the study can be repeated; returns the file."""
     path = folder / JOB_FILE
-    with replacing(path, "output") as draft:
+    with replacing(path, OUTPUT) as draft:
         draft.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return path
 
@@ -87,11 +87,11 @@ def write_job(job: Job, folder: Path) -> Path:
 def write_answer(answer: Recommendation, folder: Path, front_format: FrontFormat) -> list[Path]:
     """Writes the answer and the front into a folder and returns the files."""
     answer_file = folder / ANSWER_FILE
-    with replacing(answer_file, "output") as draft:
+    with replacing(answer_file, OUTPUT) as draft:
         draft.write_text(answer_json(answer), encoding="utf-8")
     front_file = folder / f"{FRONT_FILE}.{front_format}"
     rows = [_front_row(design, answer) for design in answer.front]
-    with replacing(front_file, "output") as draft:
+    with replacing(front_file, OUTPUT) as draft:
         if front_format == "csv":
             write_csv(rows, draft)
         else:
@@ -128,4 +128,4 @@ def _write_parquet(rows: list[dict[str, object]], path: Path) -> None:
 
 
 def _problem(folder: Path, rule: str) -> InputError:
-    return InputError([Problem(path="output", value=str(folder), rule=rule)])
+    return InputError([Problem(path=OUTPUT, value=str(folder), rule=rule)])

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from planner.input.own_files import check_own_file, replacing
+from planner.input.own_files import OUTPUT, check_own_file, replacing
 from planner.report.build import DrawnReport
 from planner.report.data import FAMILY
 from planner.report.page import page
 from planner.report.plots import PictureFormat, save_picture
+from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem, unwritten
 
 HEAD_CHARACTERS: Final = 2_000
@@ -49,20 +50,20 @@ def write_pictures(
     unknown = [name for name in names if name not in figures]
     if unknown:
         rule = f"is not a figure of this report; there are: {', '.join(figures) or 'none'}"
-        raise InputError([Problem(path="figure", value=name, rule=rule) for name in unknown])
+        raise InputError([Problem(path=Argument("figure"), value=name, rule=rule) for name in unknown])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         paths = {name: folder / f"{name}.{picture_format}" for name in names or figures}
         for name, path in paths.items():
             save_picture(figures[name], drawn.cloud, path)
     except OSError as error:
-        raise unwritten("output", folder, error) from error
+        raise unwritten(OUTPUT, folder, error) from error
     return list(paths.values())
 
 
 def check_target(path: Path) -> None:
     """Raises `InputError` where a report cannot be written, or would replace something else than a report."""
-    check_own_file(path, "report", "output", _is_report)
+    check_own_file(path, "report", OUTPUT, _is_report)
 
 
 def _is_report(path: Path) -> bool:
@@ -72,6 +73,6 @@ def _is_report(path: Path) -> bool:
 
 def _write(path: Path, text: str) -> Path:
     check_target(path)
-    with replacing(path, "output") as draft:
+    with replacing(path, OUTPUT) as draft:
         draft.write_text(text, encoding="utf-8")
     return path

@@ -12,6 +12,7 @@ from planner.recommended.recommendation import Recommendation
 from planner.recommended.study_facts import ANSWER, check_not_merged, job_of, stored_answer
 from planner.report.build import DrawnReport, build_report
 from planner.report.designs import cloud_of_study, cloud_of_table
+from simulator.argument_names import Argument
 from simulator.domain.job import Job
 from simulator.errors import InputError, Problem, StudyError
 from studies.files.journal import Journal
@@ -55,4 +56,4 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
 
 
 def _problem(folder: Path, rule: str) -> InputError:
-    return InputError([Problem(path="FOLDER", value=str(folder), rule=rule)])
+    return InputError([Problem(path=Argument("folder"), value=str(folder), rule=rule)])

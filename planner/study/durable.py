@@ -30,7 +30,7 @@ from planner.tracking.delivery import delivered
 from planner.tracking.sending import Target, telling
 from simulator.domain.job import Job
 from simulator.domain.search_options import Algorithm
-from simulator.errors import StudyError, TrackingError
+from simulator.errors import StudyError, TrackingError, words_of
 from studies.evaluation.engine import Engine, ThisProcess
 from studies.evaluation.evaluator import JournaledSimulation
 from studies.files.identity import Identity, Keep
@@ -234,7 +234,7 @@ def _answered(journal: Journal, facts: dict[str, str], target: Target | None) ->
         try:
             answer = answer.model_copy(update={"mlflow": delivered(journal, facts, target).record})
         except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
-            failure = str(error)
+            failure = words_of(error)
     counts = Counts(num_read_back=journal.num_designs, num_reused=0, num_simulated=0)
     return StudyAnswer(path=journal.path, answer=answer, counts=counts, tracking_failure=failure)
 

@@ -50,11 +50,11 @@ def export_designs(path: Path, file: Path) -> StudyExport:
 
 def _check_target(file: Path) -> None:
     if file.suffix not in EXPORT_SUFFIXES:
-        raise refused("FILE", str(file), f"the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
+        raise refused("file", str(file), f"the suffix must be one of {', '.join(EXPORT_SUFFIXES)}")
     if file.exists():
-        raise refused("FILE", str(file), "is there already and is never overwritten: choose another file")
+        raise refused("file", str(file), "is there already and is never overwritten: choose another file")
     if not file.parent.is_dir():
-        raise refused("FILE", str(file), f"the folder {file.parent} does not exist: make it first")
+        raise refused("file", str(file), f"the folder {file.parent} does not exist: make it first")
 
 
 @contextmanager

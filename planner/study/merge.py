@@ -25,6 +25,7 @@ from planner.recommended.study_facts import (
     job_of,
     leaves_of,
 )
+from simulator.argument_names import Argument, Words
 from simulator.domain.job import Job
 from simulator.errors import StudyError
 from studies.designs.plan_keys import Keys, plan_keys
@@ -53,7 +54,7 @@ def merge_studies(paths: Sequence[Path], target: Path, created_at: datetime) -> 
     named, different = len(paths), len({path.resolve() for path in paths})
     if different < max(2, named):
         names = ", ".join(path.stem for path in paths)
-        raise refused("NAME", names, "merging needs two studies or more, each named once")
+        raise refused("paths", names, "merging needs two studies or more, each named once")
     with ExitStack() as stack:
         journals = [stack.enter_context(Journal.read(path)) for path in paths]
         all_facts = [journal.facts for journal in journals]
@@ -123,10 +124,11 @@ def _append(part: _Part, into: Journal, began_s: float, seen: Keys) -> Keys:
     number = into.num_batches
     for batch in islice(part.journal.batches(part.first), part.leaf.num_batches):
         if batch.is_reduced:
-            raise StudyError(
+            why = (
                 f"study {part.journal.path.stem} keeps fronts instead of all designs, which do not add up, and an export "
-                "of it has only these: run the job anew with --keep all"
+                "of it has only these"
             )
+            raise StudyError(Words(why, ": run the job anew with ", Argument("keep", "all")))
         keys, first = np.unique(plan_keys(batch.plans), return_index=True)
         rows = np.sort(first[~np.isin(keys, seen, assume_unique=True)])
         seen = np.union1d(seen, keys)

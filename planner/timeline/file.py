@@ -10,14 +10,17 @@ from pathlib import Path
 from planner import __version__
 from planner.input.own_files import check_own_file, replacing
 from planner.timeline.trace import Entry, run_entries, step_entries
+from simulator.argument_names import Argument
 from simulator.run_timeline import RunTimeline
 from simulator.step.timeline import StepTimeline
 
 HEAD = '{"otherData": {"producer": "capplan timeline"'
 """How every timeline begins, and no other file."""
+TIMELINE = Argument("timeline")
+"""By which a timeline is named beside an answer."""
 
 
-def check_timeline_file(path: Path, option: str = "timeline") -> None:
+def check_timeline_file(path: Path, option: str = TIMELINE) -> None:
     """Raises `InputError` where a timeline cannot be written, or would replace something else than a timeline."""
     check_own_file(path, "timeline", option, _is_timeline)
 
@@ -29,7 +32,7 @@ def write_timeline(
     plan: str,
     step: StepTimeline | None = None,
     run: RunTimeline | None = None,
-    option: str = "timeline",
+    option: str = TIMELINE,
 ) -> None:
     """Writes a timeline; an older one is replaced as a whole.
 

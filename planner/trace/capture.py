@@ -21,6 +21,7 @@ from planner import __version__
 from planner.trace import capture_script as trace_capture_script
 from planner.trace.capture_script import GRAPH, OUTCOME, PROFILE
 from planner.trace.export import check_trace_target
+from simulator.argument_names import Argument
 from simulator.deep.traces.kineto import read_steps
 from simulator.deep.traces.profiled_trace import joined
 from simulator.deep.traces.trace import OperatorTrace
@@ -98,7 +99,7 @@ def capture(request: CaptureRequest, file: Path) -> Captured:
     """
     check_trace_target(file)
     if not request.script.is_file():
-        raise _broken("SCRIPT", str(request.script), "is no file: give the Python script that trains")
+        raise _broken(request, "is no file: give the Python script that trains")
     if find_spec("torch") is None:
         raise CapplanError(
             "capturing a step needs PyTorch beside capplan: install capplan[torch] into the environment of the script"
@@ -144,20 +145,18 @@ def _check(request: CaptureRequest, outcome: Outcome) -> None:
     if outcome.failure:
         raise CapplanError(f"{name} failed {after}: {outcome.failure}; nothing is written")
     if not outcome.torch_version:
-        raise _broken(
-            "SCRIPT", str(request.script), "ended without importing torch: give a script that trains"
-        )
+        raise _broken(request, "ended without importing torch: give a script that trains")
     if not outcome.num_steps:
         rule = (
             "ended without a step of an optimizer of torch.optim: give a script that trains in its own process "
             "(one process, where it would start several)"
         )
-        raise _broken("SCRIPT", str(request.script), rule)
+        raise _broken(request, rule)
     rule = (
         f"ended {after}, and {request.num_needed} are needed ({request.num_skipped} to skip, 1 for the tensors, "
         f"{request.num_profiled} to time): let it run longer, or leave out or time fewer"
     )
-    raise _broken("SCRIPT", str(request.script), rule)
+    raise _broken(request, rule)
 
 
 def _death(code: int) -> str:
@@ -184,5 +183,5 @@ def _captured(request: CaptureRequest, outcome: Outcome, folder: Path, *, name: 
     )
 
 
-def _broken(path: str, value: str, rule: str) -> InputError:
-    return InputError([Problem(path=path, value=value, rule=rule)])
+def _broken(request: CaptureRequest, rule: str) -> InputError:
+    return InputError([Problem(path=Argument("script"), value=str(request.script), rule=rule)])

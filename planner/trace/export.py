@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from planner.input.own_files import check_own_file, filling
+from planner.input.own_files import OUTPUT, check_own_file, filling
+from planner.input.plan_input import PLAN
 from planner.trace.request import TraceRequest
 from simulator.deep.plans.plan_export import export_plan
 from simulator.deep.traced_steps.chakra_export import ChakraExport, chakra_export
@@ -53,12 +54,12 @@ def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:
     """
     if plan.num_gpus > MOST_FILES:
         rule = f"must be at most {MOST_FILES:,}: each accelerator has a file of its own"
-        raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], "plan")
+        raise InputError([Problem(path="num_gpus", value=str(plan.num_gpus), rule=rule)], PLAN)
     return _write(export_plan(job, plan), folder, suffix)
 
 
 def _write(export: ChakraExport, folder: Path, suffix: str) -> int:
-    with filling(folder, "output") as new:
+    with filling(folder, OUTPUT) as new:
         if folder.exists():
             _refuse_leftovers(folder, {f"{NAME}.{rank}{suffix}" for rank in range(len(export.nodes))})
         export.write(new, NAME, suffix=suffix)
@@ -71,11 +72,11 @@ def _refuse_leftovers(folder: Path, new: set[str]) -> None:
         old = {path.name for path in folder.iterdir() if _WRITTEN.fullmatch(path.name)}
     except OSError as error:
         rule = f"cannot be read: {error.strerror or error}"
-        raise InputError([Problem(path="output", value=str(folder), rule=rule)]) from error
+        raise InputError([Problem(path=OUTPUT, value=str(folder), rule=rule)]) from error
     if left := sorted(old - new, key=lambda name: int(name.split(".")[1])):
         more = f" and {len(left) - 1:,} more" if len(left) > 1 else ""
         rule = f"holds {left[0]}{more} of another export: remove what is left of it, or choose another folder"
-        raise InputError([Problem(path="output", value=str(folder), rule=rule)])
+        raise InputError([Problem(path=OUTPUT, value=str(folder), rule=rule)])
 
 
 def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) -> OperatorTrace:
@@ -98,4 +99,4 @@ def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) 
 
 def check_trace_target(file: Path) -> None:
     """Raises `InputError` where a trace cannot be written, or would replace something else than a trace."""
-    check_own_file(file, "trace", "output", is_trace_file)
+    check_own_file(file, "trace", OUTPUT, is_trace_file)

@@ -12,8 +12,9 @@ from planner.deep.events import check_size
 from planner.deep.played_step import PlayedStep, StepRun, accelerator_times, circuit_summary, hot_links
 from planner.input.pair_text import Pairs, read_pairs
 from planner.input.problems import nearest
-from planner.trace.request import Rules, TraceRequest
+from planner.trace.request import HOP, Rules, TraceRequest
 from planner.trace.simulation import asked_trace, operator_model
+from simulator.argument_names import Argument, Words
 from simulator.deep.playing.play import play
 from simulator.deep.playing.waits import waits
 from simulator.deep.traced_steps.division import with_batch
@@ -90,7 +91,7 @@ def simulate_hop(request: TraceRequest, *, is_drawn: bool = False) -> HopRun:
         InputError: the trace or a value of `--hop` is broken, or does not fit the others.
     """
     _refuse_others(request)
-    pairs = read_pairs("hop", request.hop, KEYS)
+    pairs = read_pairs(Argument("hop"), request.hop, KEYS)
     num_iterations = pairs.whole("iterations", 50, least=1, most=MOST_ITERATIONS)
     graph = pairs.text("graph", HopGraph.RING.value)
     edges, rules = _edges(pairs, graph, request.num_gpus), _rules(pairs)
@@ -130,13 +131,13 @@ def simulate_hop(request: TraceRequest, *, is_drawn: bool = False) -> HopRun:
 
 
 def _refuse_others(request: TraceRequest) -> None:
-    options = {
+    given = {
         "rules": request.rules is not Rules.CAPPLAN,
         "num_microbatches": request.num_microbatches is not None,
         "offload": bool(request.offload),
     }
-    rule = "is nothing that workers of parallel=hop have: leave it out"
-    check_rules({option: ("", not is_given, rule) for option, is_given in options.items()})
+    rule = Words("is nothing that workers of ", Argument("parallel", HOP), " have: leave it out")
+    check_rules({Argument(name): ("", not is_given, rule) for name, is_given in given.items()})
 
 
 def _rules(pairs: Pairs) -> HopRules:

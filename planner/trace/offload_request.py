@@ -14,6 +14,7 @@ import math
 from planner.input.pair_text import Pairs, read_pairs
 from planner.trace.request import TraceRequest
 from simulator import catalog
+from simulator.argument_names import Argument, Words
 from simulator.deep.traced_steps.extrapolate import Extrapolation
 from simulator.deep.traced_steps.memory import Lifetimes
 from simulator.deep.traced_steps.memory_tiers import MemoryTier
@@ -81,7 +82,7 @@ def offload_asked(request: TraceRequest) -> Offload | None:
     """
     if not request.offload:
         return None
-    pairs = read_pairs("offload", request.offload, KEYS)
+    pairs = read_pairs(Argument("offload"), request.offload, KEYS)
     tiers = tuple(_tier(pairs, name) for name in ("host", "pool") if name in pairs.values)
     if not tiers:
         raise pairs.broken("host", "must be given, or pool: the bandwidth of the link over which copies go")
@@ -95,8 +96,9 @@ def offload_asked(request: TraceRequest) -> Offload | None:
 def _capacity_bytes(pairs: Pairs, request: TraceRequest) -> float:
     if "memory" not in pairs.values:
         if request.on is None:
-            raise pairs.broken("memory", "must be given: bytes of each accelerator; or name one with on=")
-        return catalog.accelerator(request.on).memory_bytes
+            way_out = ("must be given: bytes of each accelerator; or name one with ", Argument("on", "NAME"))
+            raise pairs.broken("memory", Words(*way_out))
+        return catalog.accelerator(request.on, path=Argument("on")).memory_bytes
     return pairs.number("memory", 0.0, least=0.0, most=_MOST)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from planner.deep.network_file import load_network
 from planner.input.problems import nearest
 from simulator import catalog
+from simulator.argument_names import Argument, Words
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.networks.slow_links import slowed
 from simulator.deep.networks.topologies import cluster, fully_connected, photonic, ring, switch
@@ -161,7 +162,8 @@ class TraceRequest:
             sync=REPLICAS[kind],
         )
         if found.num_gpus != self.num_gpus:
-            rule = f"the degrees multiply to {found.num_gpus}, and num_gpus is {self.num_gpus}"
+            multiply = f"the degrees multiply to {found.num_gpus}, and "
+            rule = Words(multiply, Argument("num_gpus"), f" is {self.num_gpus}")
             raise _broken("parallel", self.parallel, rule)
         return found
 
@@ -182,7 +184,8 @@ class TraceRequest:
             rule = f"{usual}must divide the {num_samples:,} samples of a replica; nearest: {near}"
             raise _broken("num_microbatches", str(num_parts), rule)
         if self.order is not PipelineOrder.ONE_F_ONE_B and num_parts == 1:
-            rule = "orders micro-batches, and a batch is one: leave it out, or give num_microbatches"
+            why = "orders micro-batches, and a batch is one: leave it out, or give "
+            rule = Words(why, Argument("num_microbatches"))
             raise _broken("order", self.order.value, rule)
         return found
 
@@ -262,8 +265,10 @@ class TraceRequest:
         if self.traced_on is None and self.on is None:
             return None
         if self.traced_on is None or self.on is None:
-            raise _broken("on", self.on or "", "needs traced_on, and the other way round: name both")
-        one, other = (catalog.accelerator(name) for name in (self.traced_on, self.on))
+            rule = Words("needs ", Argument("traced_on"), ", and the other way round: name both")
+            raise _broken("on", self.on or "", rule)
+        one = catalog.accelerator(self.traced_on, path=Argument("traced_on"))
+        other = catalog.accelerator(self.on, path=Argument("on"))
         return _rates(one), _rates(other)
 
     def speed(self) -> Floats:
@@ -281,5 +286,5 @@ def _rates(accelerator: Accelerator) -> Rates:
     return Rates(flop_per_s=accelerator.bf16_flop_per_s, memory_bytes_per_s=accelerator.memory_bytes_per_s)
 
 
-def _broken(path: str, value: str, rule: str) -> InputError:
-    return InputError([Problem(path=path, value=value[:60], rule=rule)])
+def _broken(argument: str, value: str, rule: str) -> InputError:
+    return InputError([Problem(path=Argument(argument), value=value[:60], rule=rule)])

@@ -18,7 +18,8 @@ from planner.deep.played_step import (
     lacks_ramp,
 )
 from planner.trace.offload_request import MemoryUse, memory_use, offload_asked
-from planner.trace.request import NetworkKind, Rules, Times, TraceRequest
+from planner.trace.request import HOP, NetworkKind, Rules, Times, TraceRequest
+from simulator.argument_names import Argument, Words
 from simulator.deep.collectives.collective_forms import Algorithm
 from simulator.deep.networks.topology import Topology
 from simulator.deep.playing.play import SharingRule, play
@@ -90,8 +91,8 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
         InputError: the trace is broken, cannot be spread as asked, or is too large to be drawn.
     """
     if request.hop:
-        rule = "is read with parallel=hop only: leave it out, or ask for that"
-        raise InputError([Problem(path="hop", value=request.hop[:60], rule=rule)])
+        rule = Words("is read with ", Argument("parallel", HOP), " only: leave it out, or ask for that")
+        raise InputError([Problem(path=Argument("hop"), value=request.hop[:60], rule=rule)])
     if request.rules is Rules.TRIOSIM:
         return _by_triosim(request, is_drawn=is_drawn)
     return _by_capplan(request, is_drawn=is_drawn)
@@ -196,7 +197,7 @@ def _by_triosim(request: TraceRequest, *, is_drawn: bool) -> TraceRun:
 
 def _case(request: TraceRequest) -> TrioSimCase:
     """What TrioSim calls it; it has no hybrids, other networks, or accelerators of other speeds."""
-    rules = {
+    beyond = {
         "parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
         "num_chunks": request.num_chunks > 1,
         "network": request.network is not NetworkKind.RING or request.network_file is not None,
@@ -206,8 +207,8 @@ def _case(request: TraceRequest) -> TrioSimCase:
         "times": request.times is not Times.PROPORTIONAL,
         "on": request.on is not None or request.traced_on is not None,
     }
-    rule = "is nothing that rules=triosim covers: leave one of them out"
-    check_rules({option: ("", not is_broken, rule) for option, is_broken in rules.items()})
+    rule = Words("is nothing that ", Argument("rules", Rules.TRIOSIM), " covers: leave one of them out")
+    check_rules({Argument(name): ("", not is_beyond, rule) for name, is_beyond in beyond.items()})
     return TrioSimCase(request.parallel)
 
 

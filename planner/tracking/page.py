@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import IO
 
+from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem, TrackingError
 from studies.tracking.mlflow_session import check_usable, mlflow_at, sqlite_file, without_password
 from studies.tracking.store_address import resolve_tracking_uri
@@ -52,7 +53,7 @@ def store_to_show(tracking_uri: str | None) -> str:
         file = sqlite_file(uri)
         if file is not None and not file.exists():
             rule = "there is no such store yet: capplan recommend JOB.yaml records its study there"
-            raise InputError([Problem(path="tracking_uri", value=without_password(uri), rule=rule)])
+            raise InputError([Problem(path=Argument("tracking_uri"), value=without_password(uri), rule=rule)])
         check_usable(uri)
     return uri
 

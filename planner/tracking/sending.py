@@ -22,7 +22,7 @@ from planner.report.designs import cloud_of_table
 from planner.report.files import write_page, write_pictures
 from planner.tracking.content import asked_params, finish, inputs_profile, record_of, study_tags
 from simulator.domain.job import Job
-from simulator.errors import TrackingError, system_reason
+from simulator.errors import TrackingError, system_reason, words_of
 from studies.designs.archive import Archive
 from studies.files.design_parts import PARTS, DesignParts
 from studies.tracking.mlflow_session import without_password
@@ -151,7 +151,7 @@ class Told:
                 return None
             return self._study.finish(answer)
         except TrackingError as error:
-            self.failure = str(error)
+            self.failure = error.message
             self._study.tracker.leave()
             return None
 
@@ -171,6 +171,6 @@ def telling(
             to_send = sending(job, facts, name, target, elapsed_s, settle) if target else None
             study = stack.enter_context(to_send) if to_send else None
         except (TrackingError, OSError) as error:  # OSError: not even a temporary folder can be made
-            yield Told(Recording(job, Archive(job), None, None), None, str(error))
+            yield Told(Recording(job, Archive(job), None, None), None, words_of(error))
             return
         yield Told(study.recording if study else Recording(job, Archive(job), None, None), study, "")

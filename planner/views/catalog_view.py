@@ -10,6 +10,7 @@ from rich.text import Text
 from planner.json_forms import CatalogAnswer
 from planner.text import human
 from planner.text.text_blocks import plain_table
+from simulator.argument_names import Argument
 from simulator.catalog import Figure, Kind, figures, names, rent
 from simulator.errors import CatalogError, InputError, Problem
 
@@ -82,7 +83,13 @@ def as_json(kind: Kind | None, name: str | None) -> str:
 def _figures(kind: Kind, name: str) -> tuple[Figure, ...]:
     if not name:
         raise InputError(
-            [Problem(path="name", value="''", rule="must not be empty; leave it out for a list of all")]
+            [
+                Problem(
+                    path=Argument("name"),
+                    value="''",
+                    rule="must not be empty; leave it out for a list of all",
+                )
+            ]
         )
     return figures(kind, name)
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, final
 
+from simulator.argument_names import Argument, Words
 from simulator.catalog import catalog_hash
 from simulator.domain.job import Job
 from simulator.errors import StudyError
@@ -129,10 +130,9 @@ class StudyStore:
             if path.is_dir():
                 return
             if path.exists():
-                raise StudyError(
-                    f"{self.folder} cannot be a folder of studies, since {path} is a file: name another folder with "
-                    "--store, there already or not"
-                )
+                why = f"{self.folder} cannot be a folder of studies, since {path} is a file"
+                way_out = (": name another folder with ", Argument("store"), ", there already or not")
+                raise StudyError(Words(why, *way_out))
 
     def known_designs(self, path: Path) -> KnownDesigns:
         """Returns the designs of the other studies whose simulations hold for one study."""

@@ -8,6 +8,8 @@ import socket
 import ssl
 from collections.abc import Iterator
 
+from simulator.argument_names import Argument
+
 CONNECT_TIMEOUT_S = 10
 """How long a server may take to answer the first time."""
 TRACKING_URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -28,7 +30,8 @@ def is_server(uri: str) -> bool:
 
 def given_by(uri: str) -> str:
     """Returns by which argument or variable a server was named."""
-    return TRACKING_URI_VARIABLE if os.environ.get(TRACKING_URI_VARIABLE) == uri else "tracking_uri"
+    is_variable = os.environ.get(TRACKING_URI_VARIABLE) == uri
+    return TRACKING_URI_VARIABLE if is_variable else Argument("tracking_uri")
 
 
 def check_server(uri: str) -> None:

@@ -22,6 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from simulator.argument_names import Words
 from simulator.errors import InputError, Problem, StudyError, TrackingError
 from studies.files.drafts import put_in_place
 from studies.tracking.mlflow_server import CONNECT_TIMEOUT_S, check_server, given_by, is_server, server_words
@@ -93,10 +94,9 @@ def mlflow_at(uri: str) -> Iterator[None]:
         except failures as error:
             # A cause that quotes the address would show the password in its traceback.
             cause = None if any(password in str(error) for password in _passwords(uri)) else error
-            given = f" ({given_by(uri)})" if is_server(uri) else ""
-            raise TrackingError(
-                f"MLflow store {without_password(uri)}{given}: {_reason(uri, error)}"
-            ) from cause
+            given = (" (", given_by(uri), ")") if is_server(uri) else ()
+            reason = f": {_reason(uri, error)}"
+            raise TrackingError(Words("MLflow store ", without_password(uri), *given, reason)) from cause
 
 
 def without_password(uri: str) -> str:

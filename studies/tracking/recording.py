@@ -146,7 +146,7 @@ class Recording:
             counts = {} if self._generation else self._counts()
             self._tracker.finish(ending.status, {**counts, **ending.metrics}, ending.tags)
         except TrackingError as error:
-            self.failure = str(error)
+            self.failure = error.message
         else:
             self.failure = self._loss
 
@@ -168,7 +168,7 @@ class Recording:
             try:
                 self._send_parts(self._tracker)
             except TrackingError as error:  # sent again later
-                self.failure = str(error)
+                self.failure = error.message
 
     def _write_part(self, columns: Columns | None) -> None:
         """Adds designs to the parts, `None` at their end; where these cannot be written, the study goes on without."""
@@ -177,7 +177,7 @@ class Recording:
         try:
             complete = self._parts.close() if columns is None else self._parts.append(columns)
         except StudyError as error:
-            self._parts, self._loss = None, str(error)
+            self._parts, self._loss = None, error.message
         else:
             self._unsent += complete
 
@@ -201,7 +201,7 @@ class Recording:
         try:
             tracker.log_generation(self._generation, metrics)
         except TrackingError as error:  # the points are kept and sent again with the next ones
-            self.failure = str(error)
+            self.failure = error.message
         else:
             self.failure = self._loss if not self._unsent else self.failure
 

@@ -6,6 +6,7 @@ import os
 import shlex
 from urllib.parse import urlsplit
 
+from simulator.argument_names import Argument
 from studies.tracking.experiments import DEFAULT_FOLDER
 from studies.tracking.mlflow_server import TRACKING_URI_VARIABLE, is_server
 from studies.tracking.mlflow_session import check_scheme, mlflow_at, sqlite_file, without_password
@@ -21,7 +22,7 @@ def asked_store(tracking_uri: str | None = None) -> str:
         InputError: MLflow has no such kind of store, or it is one in memory.
     """
     uri = tracking_uri or os.environ.get(TRACKING_URI_VARIABLE) or f"sqlite:///{DEFAULT_FILE.as_posix()}"
-    check_scheme(uri, "tracking_uri" if tracking_uri else TRACKING_URI_VARIABLE)
+    check_scheme(uri, Argument("tracking_uri") if tracking_uri else TRACKING_URI_VARIABLE)
     return uri
 
 

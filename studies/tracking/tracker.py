@@ -368,7 +368,7 @@ class StudyTracker:
             with mlflow_at(self._tracking_uri):
                 yield
         except TrackingError as error:
-            self._failed_at_s, self._failure = self._clock(), str(error)
+            self._failed_at_s, self._failure = self._clock(), error.message
             raise
         self._failed_at_s = -math.inf
 

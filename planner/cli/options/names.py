@@ -1,4 +1,4 @@
-"""What does somebody at a terminal call the fields that a refusal names? Fields of the simulator, as options.
+"""What does somebody at a terminal call what a message names? Arguments and fields of the simulator, as options.
 
 Commands differ in what is typed: the accelerators of a plan are the product of its degrees, those of played traces the files.
 What a file says keeps the name that it has there.
@@ -6,30 +6,40 @@ What a file says keeps the name that it has there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from simulator.errors import InputError
+from planner.cli.options.given import option
+from simulator.argument_names import Argument, told
+from simulator.errors import CapplanError, InputError, Problem
 
-TRACE_OPTIONS: Mapping[str, str] = {
+OTHERWISE_TYPED: Mapping[str, str] = {
+    "constraint": "CONSTRAINT",
+    "file": "FILE",
+    "folder": "FOLDER",
+    "max_gap": "--hop gap",
+    "name": "NAME",
+    "num_gpus": "--gpus",
+    "num_chunks": "--interleaved",
+    "num_microbatches": "--microbatches",
+    "overrides": "--set",
+    "paths": "NAME",
+    "period_s": "--every",
+    "script": "SCRIPT",
+    "slow_links": "--slow-link",
+    "speeds": "--speed",
+}
+"""What is typed for an argument, where the option is not called like it."""
+
+TRACE_FIELDS: Mapping[str, str] = {
     "num_gpus": "--gpus",
     "data_parallel": "--parallel ddp",
     "tensor_parallel": "--parallel tp",
     "pipeline_parallel": "--parallel pp",
     "sync": "--parallel",
-    "parallel": "--parallel",
-    "order": "--order",
-    "trace_batch_size": "--trace-batch-size",
-    "speeds": "--speed",
     "network": "--network",
-    "times": "--times",
-    "rules": "--rules",
-    "on": "--on",
-    "hop": "--hop",
-    "offload": "--offload",
     "batch_size": "--batch-size",
     "num_microbatches": "--microbatches",
     "num_chunks": "--interleaved",
@@ -46,89 +56,58 @@ TRACE_OPTIONS: Mapping[str, str] = {
     "staleness": "--hop staleness",
     "skip_behind": "--hop skip",
 }
-"""Options of the commands that divide an operator trace, by field."""
+"""Options of the commands that divide an operator trace, by field of the simulator."""
 PLAYED_TRACES: Mapping[str, str] = {
-    name: TRACE_OPTIONS[name] for name in ("collectives", "slow_links", "num_ports", "set_up_s")
+    name: TRACE_FIELDS[name] for name in ("collectives", "slow_links", "num_ports", "set_up_s")
 } | {"num_gpus": "accelerators"}
 """Options of the command that plays Chakra traces, whose files say how many accelerators there are."""
-PLAN_OPTIONS: Mapping[str, str] = {
-    name: TRACE_OPTIONS[name] for name in ("collectives", "slow_links", "speed")
+PLAN_FIELDS: Mapping[str, str] = {
+    name: TRACE_FIELDS[name] for name in ("collectives", "slow_links", "speed")
 } | {kind: f"--slow-link {kind}" for kind in ("scale-up", "card", "leaf")}
 """Options of a plan at the deep depth."""
 
-ARGUMENTS: Mapping[str, str] = {
-    name: f"--{name.replace('_', '-')}"
-    for name in ("tracking_uri", "output", "plan", "html", "timeline", "start")
-}
-"""Options of all commands, by the argument of the function that refuses what they say."""
-_OVERRIDE = re.compile(r"overrides\[\d+\]")
-_IN_MESSAGES: Mapping[str, str] = {
-    "(tracking_uri)": "(--tracking-uri)",
-    "tracking=False": "--no-tracking",
-    "period_s=3600": "--every 3600",
-    "accelerator=NAME": "--accelerator NAME",
-}
-"""How messages name arguments in their words, and what is typed."""
-_IN_RULES: Mapping[str, str] = {
-    "num_gpus is": "--gpus is",
-    "give num_microbatches": "give --microbatches",
-    "needs traced_on": "needs --traced-on",
-    "with on=": "with --on",
-    "parallel=hop": "--parallel hop",
-    "rules=triosim": "--rules triosim",
-}
-"""The same in rules of the commands that divide an operator trace."""
-
-WORDS: Mapping[tuple[str, str], str] = {("sync", "sharded"): "fsdp"}
+VALUES: Mapping[tuple[str, str], str] = {("sync", "sharded"): "fsdp"}
 """What is typed for a value of a field, where that is another word."""
 
 
-@contextmanager
-def options_named(options: Mapping[str, str]) -> Iterator[None]:
-    """Lets refusals of what a command was asked name its options instead of fields."""
-    try:
-        yield
-    except InputError as error:
-        if all(each.path == _typed(each.path, options) for each in error.problems):
-            raise
-        if error.source and Path(error.source).exists():
-            raise
-        named = [
-            replace(
-                each,
-                path=_typed(each.path, options),
-                value=WORDS.get((each.path, each.value), each.value),
-                rule=_replaced(each.rule, _IN_RULES),
-            )
-            for each in error.problems
-        ]
-        raise InputError(named, error.source) from error
+def as_typed(argument: Argument) -> str:
+    """Returns what is typed for an argument, with the value that is to be given.
+
+    Example:
+        >>> as_typed(Argument("rules", "triosim")), as_typed(Argument("tracking", "False"))
+        ('--rules triosim', '--no-tracking')
+    """
+    if argument.value == "False":
+        return option(f"no_{argument.name}")
+    named = OTHERWISE_TYPED.get(argument.name) or option(argument.name)
+    return f"{named} {argument.value}" if argument.value else named
 
 
 def message_of(error: BaseException) -> str:
-    """Returns the message of an error with options instead of arguments; problems of a file keep the names that it has."""
-    if not isinstance(error, InputError):
-        return in_options(str(error))
-    options = {} if error.source else ARGUMENTS
-    named = [
-        replace(each, path=_OVERRIDE.sub("--set", _typed(each.path, options)), rule=in_options(each.rule))
-        for each in error.problems
-    ]
-    return str(InputError(named, ARGUMENTS.get(error.source, error.source)))
+    """Returns the message of an error as it is read at a terminal."""
+    return error.told(as_typed) if isinstance(error, CapplanError) else str(error)
 
 
-def in_options(message: str) -> str:
-    """Returns a message with options instead of the arguments in its words."""
-    return _replaced(message, _IN_MESSAGES)
+def in_options(text: str) -> str:
+    """Returns a text as it is read at a terminal."""
+    return told(text, as_typed)
 
 
-def _typed(path: str, options: Mapping[str, str]) -> str:
-    """The option of a field, or of one of the keys that it has: `hop gap`."""
-    name, blank, key = path.partition(" ")
-    return options.get(path) or options.get(name, name) + blank + key
+@contextmanager
+def options_named(fields: Mapping[str, str]) -> Iterator[None]:
+    """Lets refusals of what a command was asked name its options instead of fields of the simulator."""
+    try:
+        yield
+    except InputError as error:
+        named = [_of_option(problem, fields) for problem in error.problems]
+        if named == list(error.problems) or (error.source and Path(error.source).exists()):
+            raise
+        raise type(error)(named, error.source) from error
 
 
-def _replaced(text: str, words: Mapping[str, str]) -> str:
-    for argument, option in words.items():
-        text = text.replace(argument, option)
-    return text
+def _of_option(problem: Problem, fields: Mapping[str, str]) -> Problem:
+    name, bracket, entry = problem.path.partition("[")
+    if name not in fields:
+        return problem
+    value = VALUES.get((name, problem.value), problem.value)
+    return replace(problem, path=f"{fields[name]}{bracket}{entry}", value=value)

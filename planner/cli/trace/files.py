@@ -40,11 +40,11 @@ def export(
 
     Exit codes: 0 the files are written; 2 broken input.
     """
-    from planner.cli.options.names import TRACE_OPTIONS, options_named
+    from planner.cli.options.names import TRACE_FIELDS, options_named
     from planner.cli.terminal.output import quiet_libraries, working
     from planner.trace.export import export_trace
 
-    with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named(TRACE_OPTIONS):
+    with quiet_libraries(), working("writing the traces", is_shown=not quiet), options_named(TRACE_FIELDS):
         num_nodes = export_trace(division.request(), folder, suffix=f".{form}")
     tell_chakra(folder / f"step.0.{form}", division.gpus, num_nodes)
 

@@ -127,8 +127,12 @@ MEMORY_DIFFERS_BY = 0.1
 """Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
 
 
-def accelerator_id(name: str) -> str:
+def accelerator_id(name: str, *, path: str = "gpu") -> str:
     """Returns the catalogue name of an accelerator.
+
+    Args:
+        name: as somebody writes it.
+        path: where it is written, for error messages.
 
     Raises:
         CatalogError: neither a catalogue name nor a usual one.
@@ -138,8 +142,8 @@ def accelerator_id(name: str) -> str:
     written = _BARE_MEMORY.sub(r"\1-\2GB", name)
     spellings = (spelling for reading in _readings(written) for spelling in _spellings(reading))
     found = next((known[spelling] for spelling in spellings if spelling in known), name)
-    accelerator = catalog.accelerator(found, path="gpu")
-    _check_memory(name, written, accelerator)
+    accelerator = catalog.accelerator(found, path=path)
+    _check_memory(name, written, accelerator, path)
     return accelerator.id
 
 
@@ -179,7 +183,7 @@ def _without_maker(name: str) -> str:
     return _MAKERS.sub("", _plain(name))
 
 
-def _check_memory(name: str, with_unit: str, accelerator: Accelerator) -> None:
+def _check_memory(name: str, with_unit: str, accelerator: Accelerator, path: str) -> None:
     """Refuses a name whose memory is not that of the accelerator; names of the catalogue are its own business."""
     written, known = _MEMORY.search(with_unit), accelerator.memory_bytes / GIB
     if written is None or accelerator.id == name or _without_maker(name) in USUAL_NAMES:
@@ -187,7 +191,7 @@ def _check_memory(name: str, with_unit: str, accelerator: Accelerator) -> None:
     if abs(int(written[1]) / known - 1.0) <= MEMORY_DIFFERS_BY:
         return
     rule = f"has another memory than {accelerator.id} ({known:.0f} GiB); without a memory it is taken for that one"
-    raise InputError([Problem(path="gpu", value=shown(name), rule=rule)])
+    raise InputError([Problem(path=path, value=shown(name), rule=rule)])
 
 
 def _plain(name: str) -> str:

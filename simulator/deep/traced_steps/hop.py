@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.argument_names import Argument, Words
 from simulator.deep.networks.routing import Paths, Router
 from simulator.deep.networks.topology import Topology
 from simulator.deep.playing.play import Played
@@ -62,7 +63,11 @@ class HopRules:
             "skip_behind": (
                 skip,
                 self.skip_behind is None or 1 <= skip < self.max_gap,
-                f"must be at least 1 and below max_gap ({self.max_gap}), beyond which nobody is ahead",
+                Words(
+                    "must be at least 1 and below ",
+                    Argument("max_gap"),
+                    f" ({self.max_gap}), beyond which nobody is ahead",
+                ),
             ),
         }
         check_rules(rules)

@@ -200,8 +200,8 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         ),
         (["catalog", "cars"], "'cars' is not one of 'accelerators'"),
         (["catalog", "accelerators", "h100"], "nearest: h100-sxm5-80gb"),
-        (["catalog", "accelerators", ""], "name = '': must not be empty"),
-        (["catalog", "accelerators", "", "--json"], "name = '': must not be empty"),
+        (["catalog", "accelerators", ""], "NAME = '': must not be empty"),
+        (["catalog", "accelerators", "", "--json"], "NAME = '': must not be empty"),
         (["sing"], "No such command 'sing'"),
     ],
 )

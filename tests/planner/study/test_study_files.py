@@ -49,7 +49,7 @@ def test_an_export_says_of_how_many_simulated_designs_a_study_kept_fronts(
         "front",
     )
     other = run(tmp_path, job=job_of(algorithm="random"), should_stop=stop_after(0)).path
-    with pytest.raises(StudyError, match="export of it has only these: run the job anew with --keep all"):
+    with pytest.raises(StudyError, match="export of it has only these: run the job anew with keep=all"):
         merge_studies([study.path, other], tmp_path / "both.study", NOW)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.cli.options.given import NETWORK_OF, option
-from planner.cli.options.names import TRACE_OPTIONS, options_named
+from planner.cli.options.names import TRACE_FIELDS, options_named
 from simulator.errors import CatalogError, InputError, Problem
 
 
@@ -21,11 +21,11 @@ def test_options_of_networks_are_called_as_on_the_command_line() -> None:
 def test_fields_of_the_simulator_become_options() -> None:
     with (
         pytest.raises(InputError, match=r"trace: 1 problem\n  --interleaved = 2: is too many"),
-        options_named(TRACE_OPTIONS),
+        options_named(TRACE_FIELDS),
     ):
         raise InputError([Problem(path="num_chunks", value="2", rule="is too many")], "trace")
 
 
 def test_what_no_option_is_called_stays_as_it_is() -> None:
-    with pytest.raises(CatalogError, match="accelerator = zz9: is unknown"), options_named(TRACE_OPTIONS):
+    with pytest.raises(CatalogError, match="accelerator = zz9: is unknown"), options_named(TRACE_FIELDS):
         raise CatalogError([Problem(path="accelerator", value="zz9", rule="is unknown")])
