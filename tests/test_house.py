@@ -12,10 +12,14 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
+import click
 import pytest
 from packaging.requirements import Requirement
 
 import planner
+from planner.cli.commands import commands
+from planner.cli.options.names import as_typed
+from simulator.argument_names import Argument
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("simulator", "objectives", "constraints", "studies", "planner")
@@ -163,6 +167,74 @@ def test_only_the_command_line_imports_the_command_line() -> None:
         return not is_part and "from planner.cli" in path.read_text(encoding="utf-8")
 
     assert modules(types_commands) == []
+
+
+def options_of_all_commands() -> set[str]:
+    """Options of the command line, such as `--output`."""
+    found, groups = set[str](), list[click.Group]([commands])
+    while groups:
+        for command in groups.pop().commands.values():
+            if isinstance(command, click.Group):
+                groups.append(command)
+            found |= {name for parameter in command.params for name in parameter.opts if "--" in name}
+    return found
+
+
+def texts_of(tree: ast.AST) -> list[str]:
+    """What a module may say: its texts without docstrings; `...` stands where values are put into one."""
+    nodes = list(ast.walk(tree))
+    silent = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    silent |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    told = []
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+            told.append("".join(map(str, parts)))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            told.append(node.value)
+    return told
+
+
+PARTS_OF_COMMANDS = (
+    "planner/views/typed_command.py",  # the command behind an answer, and the next ones
+    "planner/tracking/page.py",  # the command that starts MLflow
+)
+"""Modules that put commands together, option by option."""
+STUDY_OF_A_COMMAND = "... --store ..."
+"""How `studies.files.store` calls a study behind `capplan study resume`."""
+
+
+def test_messages_below_the_command_line_name_no_options() -> None:
+    """Whoever calls a function has none; whole commands may be named, and what writes on a `Console` is read at a terminal."""
+    options = options_of_all_commands()
+    assert {"--output", "--gpus", "--keep"} <= options
+
+    def names_options(path: Path) -> set[str]:
+        text = path.read_text(encoding="utf-8")
+        is_for_terminals = path.is_relative_to(ROOT / "planner" / "cli") or "import Console" in text
+        if is_for_terminals or relative(path) in PARTS_OF_COMMANDS:
+            return set()
+        texts = [each for each in texts_of(ast.parse(text)) if each != STUDY_OF_A_COMMAND]
+        bare = re.sub(r"\b(?:capplan|mlflow) [a-z][^`;)]*", "", "\n".join(texts))
+        return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", bare)) & options
+
+    assert modules(names_options) == []
+
+
+def test_every_argument_that_a_message_names_can_be_typed() -> None:
+    known = options_of_all_commands() | {
+        name.upper() for name in ("constraint", "file", "folder", "name", "script")
+    }
+    calls = [
+        node
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Argument"
+    ]
+    named = {call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)}
+    assert len(named) > 20
+    assert {name for name in named if as_typed(Argument(str(name))).split()[0] not in known} == {"tracking"}
+    assert as_typed(Argument("tracking", "False")) in known
 
 
 def test_no_module_imports_what_is_private_to_another() -> None:

@@ -55,13 +55,14 @@ def torch_device() -> TorchDevice:
     if find_spec("torch") is None:
         raise CapplanError(
             "measuring a device needs PyTorch: install capplan[torch] on the machine with the GPU, or fit measured steps "
-            "with --measured FILE.csv"
+            "(`capplan calibrate --measured FILE.csv`)"
         )
     torch = import_module("torch")
     if not torch.cuda.is_available():
         raise CapplanError(
-            "PyTorch sees no GPU on this machine: run --device where one is (--output FILE.csv brings its kernels here, "
-            "--kernels FILE.csv fits them), or fit measured steps with --measured FILE.csv"
+            "PyTorch sees no GPU on this machine: measure where one is (`capplan calibrate --device --output FILE.csv` brings "
+            "its kernels here, `capplan calibrate --kernels FILE.csv` fits them), or fit measured steps (`capplan calibrate "
+            "--measured FILE.csv`)"
         )
     return TorchDevice(torch, "cuda")
 

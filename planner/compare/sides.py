@@ -108,10 +108,8 @@ def _answered(text: str, path: Path) -> Side:
         raise _problem(text, f"{path} is no answer of this version of capplan: answer the job anew") from None
     job_file = path.with_name(JOB_FILE)
     if not job_file.is_file():
-        rule = (
-            f"{job_file} is missing: an answer is compared with the job that `--output DIR` writes beside it"
-        )
-        raise _problem(text, rule)
+        written = "the job that `capplan recommend --output DIR` writes beside it"
+        raise _problem(text, f"{job_file} is missing: an answer is compared with {written}")
     return _with_answer(text, _resolved_job(job_file), answer)
 
 

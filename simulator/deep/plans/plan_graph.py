@@ -97,7 +97,7 @@ class PlanGraph:
             rule = (
                 f"makes {self.shape.pipeline.num_micro_batches:,} micro-batches of {of_each:,} tasks or more, "
                 f"and at most {MOST_TASKS:,} tasks are played: take larger micro-batches or fewer of them, "
-                "or --depth fast"
+                "or the fast depth"
             )
             path, value = "workload.global_batch_size", str(self.parts.rank.workload.global_batch_size)
             raise InputError([Problem(path=path, value=value, rule=rule)], "deep depth")
