@@ -18,6 +18,7 @@ from planner.notes.reasons import cautions
 from planner.recommended.output import answer_json, output_folder
 from planner.views.render import show
 from simulator.accuracy.published_runs import LEAST_ROWS, network_error, step_time_error
+from simulator.argument_names import Argument, Words
 from simulator.domain.job import Job
 from simulator.domain.limits import Limits
 from simulator.domain.plan import CheckpointScheme
@@ -199,13 +200,13 @@ def test_a_recording_that_fails_is_a_warning_and_the_table_is_kept(
     monkeypatch.chdir(tmp_path)
 
     def refuse(*_: object) -> None:
-        raise TrackingError("MLflow store x: gone")
+        raise TrackingError(Words("MLflow store x (", Argument("tracking_uri"), "): gone"))
 
     monkeypatch.setattr(StudyTracker, "log_artifact", refuse)
     answer = answer_to(job, tracking=True, tracking_uri=uri)
     (kept,) = (tmp_path / "capplan-studies").iterdir()
     assert len(read_designs(kept)["design_id"]) == answer.num_evaluated
-    assert "gone" in answer.warnings[-1]
+    assert "MLflow store x (as given): gone" in answer.warnings[-1]  # at a terminal, too
     assert kept.name in answer.warnings[-1]
 
 
