@@ -89,6 +89,17 @@ def with_limits(job: Job, limits: Mapping[str, float]) -> Job:
     return job.model_copy(update={"limits": others, "search": search})
 
 
+def wanted_probability(job: Job, limit: str) -> float | None:
+    """Returns the probability with which a limit is to be kept; None where its expected value is to keep it."""
+    match limit:
+        case "budget_usd":
+            return job.limits.budget_probability
+        case "deadline_days":
+            return job.limits.deadline_probability
+        case _:
+            return None
+
+
 def limited_quantities(
     job: Job, plans: PlanTable, scores: ScoreTable, outcomes: Outcomes
 ) -> dict[str, Floats]:

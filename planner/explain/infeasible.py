@@ -11,7 +11,7 @@ from constraints.answers import designs_of_answers, has_any_number_of_spares, sp
 from constraints.bounds import WHOLE, least_needs
 from constraints.evaluation import Evaluation, evaluate
 from constraints.feasibility import conflicting_limits
-from constraints.limits import limited_quantities, set_limits
+from constraints.limits import limited_quantities, set_limits, wanted_probability
 from constraints.relaxation import FIRST_ROUND, LeastValue, LeastValues, rounded_up
 from constraints.space import Space
 from planner.explain.no_layout import no_layout
@@ -40,8 +40,10 @@ class _Case:
     least: LeastValues
 
     def shown(self, names: tuple[str, ...]) -> str:
-        """Limits in words: `budget_usd = 100,000 and deadline_days = 45`."""
-        return human.settings({name: self.limits[name] for name in names})
+        """Limits in words: `budget_usd = 100,000 and deadline_days = 45 in 95.0 % of all runs`."""
+        return " and ".join(
+            human.settings({name: self.limits[name]}) + _share_of_runs(self.job, name) for name in names
+        )
 
     def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Limits among these that even the bounds of possible layouts break, proven by CP-SAT; empty for none."""
@@ -59,6 +61,12 @@ class _Case:
     def num_admitted(self, names: tuple[str, ...]) -> int:
         """Layouts whose bounds keep these limits."""
         return self.space.under({name: self.limits[name] for name in names}).num_kept
+
+
+def _share_of_runs(job: Job, name: str) -> str:
+    """In how many runs a limit is to be kept, in words; empty where runs keep it on average."""
+    wanted = wanted_probability(job, name)
+    return f" in {human.percent(wanted)} of all runs" if wanted is not None else ""
 
 
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:

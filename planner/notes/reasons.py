@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from constraints.limits import ExcessTable
+from constraints.limits import ExcessTable, wanted_probability
 from planner.calibration.notes import calibration_notes
 from planner.grid_conventions import grid_convention, grid_notes
 from planner.job.batch_size import batch_notes
@@ -169,20 +169,9 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
     parts = []
     for use in limit_uses(job, front.take(np.array([row]))):
         left = f"{human.whole_percent(1.0 - use.used / use.allowed)} of the {_LIMITS[use.limit]}"
-        surely = _sureness(job, use.limit)
+        surely = wanted_probability(job, use.limit)
         parts.append(f"{left} in {human.percent(surely)} of all runs" if surely else left)
     return [f"Left unused: {', '.join(parts)}."] if parts else []
-
-
-def _sureness(job: Job, limit: str) -> float | None:
-    """The probability with which a limit is to be kept, where the job sets one."""
-    match limit:
-        case "budget_usd":
-            return job.limits.budget_probability
-        case "deadline_days":
-            return job.limits.deadline_probability
-        case _:
-            return None
 
 
 RULES = {
@@ -242,7 +231,7 @@ def rule_text(job: Job, name: str) -> str:
     if name == "memory" and (free := job.search.memory_headroom_fraction):
         return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
-    wanted = _sureness(job, name)
+    wanted = wanted_probability(job, name)
     runs = f" in {human.percent(1.0 - wanted)} of the runs or more" if wanted is not None else ""
     return (RULES[name].format(human.figure(limit)) if limit is not None else RULES[name]) + runs
 

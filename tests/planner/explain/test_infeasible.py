@@ -15,6 +15,8 @@ from constraints.space import pruned_space
 from planner.answer.recommend import recommend
 from planner.explain.infeasible import explain
 from planner.recommended.recommendation import Infeasibility
+from planner.text import human
+from simulator.domain.limits import Limits
 from simulator.domain.search_options import Search
 from simulator.table import Booleans
 from tests.planner.explained import JOB, every_design, explained, fits, least
@@ -52,6 +54,16 @@ def test_other_limits_that_are_kept_do_not_count_as_conflict() -> None:
     assert "leaving the other limits out does not lower it" in answer.reasons[0]
     assert "CP-SAT" in answer.proof
     assert_relaxations_work_and_are_the_least(limits, answer)
+
+
+def test_limits_that_must_be_kept_with_a_probability_are_named_with_it() -> None:
+    days = {"deadline_days": 1.001 * least("deadline_days")}
+    assert fits(days)
+    surely = JOB.model_copy(update={"limits": Limits(**days, deadline_probability=0.95)})
+    answer = explained(days, surely)
+    assert answer.reasons[0].startswith(
+        f"deadline_days = {human.figure(days['deadline_days'])} in 95.0 % of all runs cannot be met"
+    )
 
 
 def test_a_limit_that_the_bounds_admit_but_no_simulated_design_keeps_is_named_alone() -> None:
