@@ -169,8 +169,7 @@ def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
     parts = []
     for use in limit_uses(job, front.take(np.array([row]))):
         left = f"{human.whole_percent(1.0 - use.used / use.allowed)} of the {_LIMITS[use.limit]}"
-        surely = wanted_probability(job, use.limit)
-        parts.append(f"{left} in {human.percent(surely)} of all runs" if surely else left)
+        parts.append(left + use.share_of_runs)
     return [f"Left unused: {', '.join(parts)}."] if parts else []
 
 

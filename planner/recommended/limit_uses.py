@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from constraints.evaluation import Evaluation
-from constraints.limits import limited_quantities, set_limits
+from constraints.limits import limited_quantities, set_limits, wanted_probability
 from planner.text import human
 from simulator.domain.job import Job
 from simulator.record import Record
@@ -36,13 +36,25 @@ class LimitUse(Record):
     """The limit, in its unit."""
     used: float
     """What it bounds; where a probability is asked for, what the limit must hold with that probability."""
+    probability: float | None = None
+    """With which probability the limit is to be kept; null where the expected value is to keep it."""
+
+    @property
+    def share_of_runs(self) -> str:
+        """In how many runs the limit is to be kept, in words; empty where the expected value is to keep it."""
+        return f" in {human.percent(self.probability)} of all runs" if self.probability is not None else ""
 
 
 def limit_uses(job: Job, evaluation: Evaluation) -> tuple[LimitUse, ...]:
     """Returns the limits that a job sets, and what the first design of an evaluation takes of each that it takes finitely."""
     used = limited_quantities(job, evaluation.plans, evaluation.scores, evaluation.outcomes)
     return tuple(
-        LimitUse(limit=name, allowed=allowed, used=float(used[name][0]))
+        LimitUse(
+            limit=name,
+            allowed=allowed,
+            used=float(used[name][0]),
+            probability=wanted_probability(job, name),
+        )
         for name, allowed in set_limits(job).items()
         if np.isfinite(used[name][0])
     )
@@ -53,4 +65,4 @@ def uses_in_words(uses: tuple[LimitUse, ...]) -> Iterator[tuple[str, str, str]]:
     for use in uses:
         unit = LIMIT_UNITS[use.limit]
         share = human.percent(use.used / use.allowed)
-        yield human.words(use.limit), unit(use.used), f"{share} of {unit(use.allowed)}"
+        yield human.words(use.limit), unit(use.used), f"{share} of {unit(use.allowed)}{use.share_of_runs}"

@@ -59,7 +59,8 @@ def test_other_limits_that_are_kept_do_not_count_as_conflict() -> None:
 def test_limits_that_must_be_kept_with_a_probability_are_named_with_it() -> None:
     days = {"deadline_days": 1.001 * least("deadline_days")}
     assert fits(days)
-    surely = JOB.model_copy(update={"limits": Limits(**days, deadline_probability=0.95)})
+    limits = Limits.model_validate({**days, "deadline_probability": 0.95})
+    surely = JOB.model_copy(update={"limits": limits})
     answer = explained(days, surely)
     assert answer.reasons[0].startswith(
         f"deadline_days = {human.figure(days['deadline_days'])} in 95.0 % of all runs cannot be met"

@@ -29,10 +29,10 @@ def test_bloom_as_it_was_run_comes_to_what_was_logged(capsys: pytest.CaptureFixt
     design = found.design
     assert design is not None
     assert (design.plan.num_gpus, design.num_nodes) == (384, 48)
-    # 104.5 s an iteration over most of the run, 118 days of node occupancy; the simulator's mean absolute error on
-    # A100 is 14 % (docs/validation.md).
-    assert design.iteration_time_s == pytest.approx(104.5, rel=0.14)
-    assert design.time_to_train_days == pytest.approx(118.2, rel=0.14)
+    # 104.5 s an iteration over most of the run, 118 days of node occupancy; twice the simulator's mean absolute error on
+    # A100 (docs/validation.md).
+    assert design.iteration_time_s == pytest.approx(104.5, rel=0.09)
+    assert design.time_to_train_days == pytest.approx(118.2, rel=0.09)
     assert design.peak_memory_bytes < design.memory_capacity_bytes
     # About one GPU was lost per week.
     assert design.num_failures / (design.time_to_train_days / 7) == pytest.approx(1.0, rel=0.05)
@@ -225,6 +225,18 @@ def test_every_limit_stands_beside_what_the_plan_takes_of_it(capsys: pytest.Capt
     share = 100 * design.power_w["rack_power_w"] / 3e4
     assert f"{share:.1f} % of 30.0 kW" in text
     assert "g CO2e carbon intensity (CCI)" in text
+
+
+def test_a_limit_that_must_be_kept_with_a_probability_is_shown_with_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--set", "limits.budget_usd=2e6", "--set", "limits.deadline_probability=0.9"]
+    found = answer(capsys, AS_IT_WAS_RUN, *options)
+    assert {use.limit: use.probability for use in found.limits} == {"budget_usd": None, "deadline_days": 0.9}
+    assert cli.main(["simulate", BLOOM, "--plan", AS_IT_WAS_RUN, "--no-sensitivities", *options]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "of 130 days in 90.0 % of all runs" in text
+    assert "of $2.00 M in" not in text
 
 
 def test_memory_that_does_not_suffice_is_compared_with_what_there_is(
