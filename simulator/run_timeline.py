@@ -125,7 +125,7 @@ def run_timeline(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -
     log, has_saves = _logged(columns, seed, replication)
     work_s = float(ledger.productive_s[0, 0])
     steps_s = job.workload.num_steps * float(outcomes.steps.step_time_s[0])
-    unhindered_evaluation_s = float(evaluation_time_s(job, outcomes.steps)[0])
+    unhindered_evaluation_s = float(evaluation_time_s(job, plans, outcomes.steps)[0])
     # The slow-down of this run is the same for its steps and its evaluations.
     evaluation_s = work_s * unhindered_evaluation_s / (steps_s + unhindered_evaluation_s)
     return RunTimeline(

@@ -72,6 +72,15 @@ def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:
     return np.where(is_grouped, plans.recompute_num_layers, 1.0)
 
 
+def recomputed_fraction(workload: Workload, plans: PlanTable) -> Floats:
+    """Returns the share of the layers that full recomputation computes again, `(n,)`; 0 under any other."""
+    num_layers = workload.model.num_layers
+    is_partial = (plans.recompute_num_layers > 0) & (workload.recompute_method == "block")
+    in_chunks = plans.recompute_num_layers * plans.pipeline_parallel * plans.virtual_pipeline
+    again = np.where(is_partial, np.minimum(in_chunks, num_layers), num_layers)
+    return np.asarray((plans.recompute == Recompute.FULL.code) * (again / num_layers))
+
+
 def without_recompute(plans: PlanTable) -> PlanTable:
     """Returns plans like these that keep all activations."""
     return replace(plans, recompute=np.full_like(plans.recompute, Recompute.NONE.code))

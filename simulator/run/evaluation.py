@@ -1,24 +1,31 @@
 """How long do the evaluations of a run take? Forward passes over the accelerators that train.
 
-A step computes a forward and a backward pass of twice its arithmetic, so that a batch takes a third of a step. The
+A step computes a forward and a backward pass of twice its arithmetic, so that a batch takes a third of both: a fourth where the
+backward pass computes the whole forward pass again, about half where the weights are frozen and have no gradients. The
 optimizer and the gradients of replicas have no part in it.
 """
 
 from __future__ import annotations
 
 from simulator.domain.job import Job
+from simulator.domain.plan import PlanTable
 from simulator.domain.workload import Workload
+from simulator.layout.recomputed_layers import recomputed_fraction
+from simulator.layout.trained_weights import trained_flop_per_token
 from simulator.step.step import StepTable
 from simulator.table import Floats
 
-FORWARD_SHARE = 1.0 / 3.0
-"""Arithmetic of a forward pass over that of a step without recomputation."""
+PASSES_OF_A_STEP = 3.0
+"""Arithmetic of a step over that of a forward pass, where all weights are trained and nothing is computed again."""
 
 
-def evaluation_time_s(job: Job, steps: StepTable) -> Floats:
+def evaluation_time_s(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
     """Returns the time of all evaluations of a run, `(n,)`, without stragglers and failures."""
+    workload = job.workload
     passes_s = steps.step_time_s - steps.optimizer_s - steps.gradient_sync_s
-    return _num_evaluated_batches(job.workload) * FORWARD_SHARE * passes_s
+    trained = PASSES_OF_A_STEP * (trained_flop_per_token(workload) / workload.model_flop_per_token)
+    forward_share = 1.0 / (trained + recomputed_fraction(workload, plans))
+    return _num_evaluated_batches(workload) * forward_share * passes_s
 
 
 def _num_evaluated_batches(workload: Workload) -> float:

@@ -120,7 +120,7 @@ def expected_run(job: Job, plans: PlanTable, steps: StepTable, checkpoints: Chec
     """Returns the expected run of each design."""
     productive_s = job.workload.num_steps * steps.step_time_s
     slowdown = expected_straggler_slowdown(job, plans, steps)
-    evaluation_s = evaluation_time_s(job, steps) * slowdown
+    evaluation_s = evaluation_time_s(job, plans, steps) * slowdown
     columns = run_columns(job, plans, steps, checkpoints, productive_s * slowdown + evaluation_s)
     ledger, delays = expected_ledger_and_delays(**columns)
     parts = {
@@ -175,7 +175,8 @@ def replication_columns(
 ) -> RunColumns:
     """Returns the numbers that `replicate_runs` plays; `work_s` has one column for each replication."""
     slowdowns = draw_straggler_slowdowns(job, plans, steps, num_replications=num_replications, seed=seed)
-    work_s = (job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, steps))[:, None] * slowdowns
+    work_s = job.workload.num_steps * steps.step_time_s + evaluation_time_s(job, plans, steps)
+    work_s = work_s[:, None] * slowdowns
     return run_columns(job, plans, steps, checkpoints, work_s)
 
 

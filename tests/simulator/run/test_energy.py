@@ -10,12 +10,17 @@ import pytest
 from simulator.domain.climate import Climate
 from simulator.domain.hardware import Precision
 from simulator.domain.job import Job
-from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
+from simulator.domain.lora import Lora
+from simulator.domain.plan import CheckpointScheme, Plan, PlanTable, Recompute
+from simulator.layout.chunks import split_layers
 from simulator.machine.offer_table import OfferTable
 from simulator.machine.power import phase_power, power_levels
+from simulator.machine.rank import Rank
 from simulator.run.energy import BUCKETS, EnergyTable, run_energy
+from simulator.run.evaluation import evaluation_time_s
 from simulator.run.wall_time import RunTable
 from simulator.simulate import Outcomes, simulate
+from simulator.step.step import step_parts
 from tests.simulator.builders import job_of, plan_of, rented, table_of, training
 
 PLANS = table_of(
@@ -163,6 +168,30 @@ def test_evaluations_take_a_third_of_a_step_for_each_batch_and_draw_their_own_po
     power = phase_power(job, table_of(plan), offers_of(job, table_of(plan)))
     assert with_them.energy.evaluation_j == pytest.approx(with_them.run.evaluation_s * power.evaluation_w)
     assert without.energy.evaluation_j == 0
+
+
+def test_evaluations_take_a_forward_pass_whatever_the_backward_pass_computes() -> None:
+    """Its shares are those of the chunks' own times, which traffic and the output layer move by a few points."""
+    layouts = (
+        {},
+        {"recompute": Recompute.FULL},
+        {"recompute": Recompute.FULL, "recompute_num_layers": 10},
+    )
+    plans = table_of(*(plan_of(tensor=8, pipeline=4, data=4, **layout) for layout in layouts))  # type: ignore[arg-type]
+    evaluated = {"evaluation_every_steps": 10.0, "evaluation_sequences": 512}  # a batch every ten steps
+    full = training("llama-3.1-70b", num_steps=1000).model_copy(update=evaluated)
+    for workload in (full, full.model_copy(update={"lora": Lora(rank=16)})):
+        job = job_of(workload)
+        pipeline = step_parts(Rank.of(job, plans), split_layers(workload.model, plans)).pipeline
+        forward_s, backward_s = (
+            pipeline[name].sum(axis=1) for name in ("chunk_forward_s", "chunk_backward_s")
+        )
+        outcomes = simulate(job, plans)
+        steps = outcomes.steps
+        passes_s = steps.step_time_s - steps.optimizer_s - steps.gradient_sync_s
+        shares = evaluation_time_s(job, plans, steps) / 100 / passes_s
+        assert shares == pytest.approx(forward_s / (forward_s + backward_s), abs=0.05)
+        assert outcomes.run.evaluation_s / outcomes.run.evaluation_s[0] == pytest.approx(1.0, abs=0.03)
 
 
 class TestMeteredRun:
