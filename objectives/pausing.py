@@ -52,7 +52,7 @@ class PausedTable(Table):
 def pause_overhead_s(job: Job, outcomes: Outcomes) -> Floats:
     """Returns what one pause takes beside the hours that it skips, `(n,)`: save, commit, start, load, warm up."""
     restart, saves = job.reliability.restart, outcomes.checkpoints
-    return saves.stall_s + saves.commit_s + saves.load_s + restart.initialize_s + restart.warm_up_s
+    return saves.stall_s + saves.commit_s + saves.durable_load_s + restart.initialize_s + restart.warm_up_s
 
 
 def paused_runs(

@@ -42,14 +42,12 @@ def blocking(saves: Saves, sizes: SaveSizes) -> Costs:
 
 
 def in_background(saves: Saves, sizes: SaveSizes) -> Costs:
-    """Training stops for the copy to host memory, from where it is written on; when it is there, `committed` says."""
-    slots = saves.options.slots
+    """Training stops for the copy to host memory, from where it is written on; `committed` and `two_levels` say until when."""
     return {
         **_on_file_system(saves, sizes),
         "stall_s": saves.options.fixed_stall_s + sizes.copy_s,
         "tax_fraction": saves.options.write_tax_fraction,
-        "slots": slots,
-        "host_memory_bytes": (1.0 + slots) * sizes.node_bytes,
+        "host_memory_bytes": (1.0 + saves.options.slots) * sizes.node_bytes,
     }
 
 

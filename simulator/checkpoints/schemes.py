@@ -85,7 +85,7 @@ class CheckpointTable(Table):
     fast_load_s: Floats
     """Load from the fast level; 0 where it is part of `live_restart_s`."""
     durable_load_s: Floats
-    """Load from the file system."""
+    """Load from the file system, which every failure can go back to."""
     process_survival: Floats
     """Probability that the fast level outlasts a fault of a process."""
     node_survival: Floats
@@ -112,11 +112,6 @@ class CheckpointTable(Table):
     """Servers beside the training nodes."""
     extra_power_w: Floats
     """Power of the servers beside the training nodes, all the time, before cooling."""
-
-    @property
-    def load_s(self) -> Floats:
-        """Load from the file system, which every failure can go back to."""
-        return self.durable_load_s
 
 
 def checkpoint_costs(

@@ -40,7 +40,7 @@ def _holder_sets(nodes: Floats, num_copies: int, placement: PeerPlacement) -> Fl
     """Sets of nodes that hold one shard together; what groups leave over joins the last of them as a ring (Gemini)."""
     rest = np.mod(nodes, num_copies)
     groups = np.floor(nodes / num_copies) - 1.0 + np.where(rest == 0.0, 1.0, num_copies + rest)
-    return np.where(nodes > num_copies, nodes, 1.0) if placement is PeerPlacement.RING else groups
+    return nodes if placement is PeerPlacement.RING else groups
 
 
 def replicas_outlast(
@@ -50,5 +50,4 @@ def replicas_outlast(
 
     The copies of a stage are neighbours, t c ranks each, or t z in shard groups: what is lost must fit beside one of them.
     """
-    others = (np.asarray(num_copies) - 1) * np.asarray(copy_ranks)
-    return np.asarray((others > 0) & (others >= np.asarray(lost_ranks)))
+    return np.asarray((np.asarray(num_copies) - 1) * np.asarray(copy_ranks) >= lost_ranks)
