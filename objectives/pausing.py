@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from objectives.carbon import embodied_parts, replacement_kgco2e
-from objectives.cost import cost_parts, total
-from objectives.usage import Usage
+from objectives.cost import cost_parts, is_bought, total
+from objectives.usage import Usage, product
 from simulator.domain.hourly import HourlyProfile
 from simulator.domain.job import Job
 from simulator.domain.options import Pause
@@ -50,9 +50,10 @@ class PausedTable(Table):
 
 
 def pause_overhead_s(job: Job, outcomes: Outcomes) -> Floats:
-    """Returns what one pause takes beside the hours that it skips, `(n,)`: save, commit, start, load, warm up."""
+    """Returns what one pause takes beside the hours that it skips, `(n,)`: save, commit to the file system, start, load."""
     restart, saves = job.reliability.restart, outcomes.checkpoints
-    return saves.stall_s + saves.commit_s + saves.durable_load_s + restart.initialize_s + restart.warm_up_s
+    saved_s = saves.stall_s + saves.durable_commit_s + saves.durable_load_s
+    return saved_s + restart.initialize_s + restart.warm_up_s
 
 
 def paused_runs(
@@ -92,8 +93,8 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
     grid = calendar.means(site.grid_profile, site.grid_kgco2e_per_kwh, wall_s)
     tariff = calendar.means(site.electricity_profile, site.electricity_usd_per_kwh, wall_s)
     parts = cost_parts(job, plan, held)
-    bought = parts["electricity_usd"] > 0.0
-    parts["electricity_usd"] = np.where(bought, _at_means(tariff, working_j, idle_j), 0.0)
+    pays_energy = is_bought(job, plan)
+    parts["electricity_usd"] = np.where(pays_energy, _at_means(tariff, working_j, idle_j), 0.0)
     operational = _at_means(grid, working_j, idle_j)
     made = total(embodied_parts(job, plan, held)) + replacement_kgco2e(job, plan, outcome.run)
     return PausedTable(
@@ -108,7 +109,9 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
 
 
 def _at_means(means: tuple[float, float], working_j: Floats, idle_j: Floats) -> Floats:
-    return (means[0] * working_j + means[1] * idle_j) / JOULES_PER_KWH
+    """What energy comes to at the mean prices or intensities of working and idling; nothing at none, however long it lasts."""
+    working, idling = (np.array([mean]) for mean in means)
+    return (product(working, working_j) + product(idling, idle_j)) / JOULES_PER_KWH
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,13 @@ class TestMaking:
             assert counted == {f"embodied_{name}_kgco2e"}
             assert alone[f"embodied_{name}_kgco2e"] == every[f"embodied_{name}_kgco2e"]
 
+    def test_accelerators_and_hosts_are_used_up_over_the_life_of_the_nodes(self) -> None:
+        job = with_scope(accelerators=True, hosts=True)
+        parts = embodied_parts(job, PLANS, usage(hours=LIFE_S / HOUR))
+        chip, node = job.offers[0].accelerator, job.offers[0].node
+        assert parts["embodied_accelerators_kgco2e"] == pytest.approx(24 * chip.embodied_kgco2e)
+        assert parts["embodied_hosts_kgco2e"] == pytest.approx(3 * node.embodied_host_kgco2e)
+
     def test_a_switch_is_shared_by_its_ports(self) -> None:
         # One tier: a port each of 64-port switches of 600 kg, for 24 accelerators with the spare, over a whole life.
         parts = embodied_parts(with_scope(network=True), PLANS, usage(hours=LIFE_S / HOUR))

@@ -137,6 +137,16 @@ class TestOwning:
         job = owned({"utilization_fraction": 0.5}, site={"demand_usd_per_w_month": 0.015})
         assert part(job, "demand_usd", usage(hours=730.5)) == pytest.approx(2 * 15 * 25)
 
+    def test_a_building_is_paid_by_it_power_over_its_own_life(self) -> None:
+        # 25 kW of the facility are 20 kW of IT, for 11 USD a watt and 15 years.
+        job = owned({"facility_usd_per_w": 11.0})
+        assert part(job, "facility_usd", usage(hours=8766.0)) == pytest.approx(20e3 * 11 / 15)
+
+    def test_a_run_that_lasts_longer_draws_its_mean_power_for_longer(self) -> None:
+        late = usage().lasting(np.array([250 * HOUR]))
+        assert late.energy_j == pytest.approx(2500 * KWH)
+        assert late.peak_power_w == usage().peak_power_w
+
     def test_an_hourly_tariff_meets_the_hours_of_the_run(self) -> None:
         job = owned(
             site={

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from objectives.pareto import compromise_row, dominated_share, front_rows, hypervolume
+from objectives.pareto import compromise_row, distinct_rows, dominated_share, front_rows, hypervolume
 from simulator.table import Floats
 
 TABLES = st.integers(1, 4).flatmap(
@@ -121,3 +121,9 @@ def test_the_compromise_is_beaten_by_no_row(values: Floats) -> None:
 
 def test_of_equal_rows_the_first_is_the_compromise() -> None:
     assert compromise_row(np.array([[3.0, 3.0], [1.0, 4.0], [1.0, 4.0], [4.0, 1.0]]), np.ones(2)) == 1
+
+
+def test_a_row_that_gains_less_than_the_tolerance_over_a_better_compromise_is_left_out() -> None:
+    values = np.array([[1.0, 1.0], [1.0005, 0.9996], [1.1, 0.9]])
+    assert distinct_rows(values, 0.001).tolist() == [0, 2]
+    assert distinct_rows(values, 0.0003).tolist() == [0, 1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_owners_work_at_the_prices_of_the_hours_they_choose() -> None:
     # Half of the hours cost 1 USD and the others nothing, or all of them nothing: only the idling makes a difference, and
     # it is nearly all of the energy that pauses add.
     half = HourlyProfile(per_hour=(0.0,) * 12 + (1.0,) * 12)
-    never = HourlyProfile(per_hour=(0.0,) * 12 + (1e-9,) * 12)
+    never = HourlyProfile(per_hour=(0.0,) * 12 + (1e-9,) * 12)  # in whose dear hours it stands still, too
     costs, more_kwh = [], 0.0
     for profile in (half, never):
         job = job_at(H100_BOUGHT, electricity_profile=profile)
@@ -113,6 +114,33 @@ def test_owners_work_at_the_prices_of_the_hours_they_choose() -> None:
         more_kwh = float(paused.energy_j[0] - outcome.energy.total_j[0]) / 3.6e6
         costs.append(float(paused.cost_usd[0]))
     assert 0.9 * more_kwh < costs[0] - costs[1] < more_kwh
+
+
+def test_a_run_that_waits_for_clean_hours_pays_their_price_where_the_first_hours_are_free() -> None:
+    costs = []
+    for early in (0.0, 1.0):
+        job = job_at(
+            H100_BOUGHT,
+            grid_profile=HourlyProfile(per_hour=(0.5,) * 12 + (0.1,) * 12),
+            electricity_profile=HourlyProfile(per_hour=(early,) * 12 + (1.0,) * 12),
+        )
+        outcome = run_of(job)
+        usage = Usage.of(outcome).lasting(np.array([6 * HOUR]))
+        paused = paused_runs(job, PLANS, outcome, Pause(by="carbon", hours_fraction=0.5), usage)
+        assert paused.waited_s == 12 * HOUR
+        costs.append(float(paused.cost_usd[0]))
+    assert costs[0] == pytest.approx(costs[1], rel=1e-12)
+
+
+def test_what_a_run_loads_after_a_pause_is_on_the_file_system_before_it() -> None:
+    plans = plans_with({"num_gpus": 16, "checkpoint_scheme": CheckpointScheme.IN_MEMORY_PEER})
+    job = job_at()
+    outcome = simulate(job, plans)
+    saves, restart = outcome.checkpoints, job.reliability.restart
+    assert saves.durable_commit_s > saves.commit_s
+    written_s = saves.stall_s + saves.durable_commit_s + saves.durable_load_s
+    started_s = restart.initialize_s + restart.warm_up_s
+    assert pause_overhead_s(job, outcome) == pytest.approx(written_s + started_s)
 
 
 def played_hour_by_hour(work_s: float, still: set[int], period: int, overhead_s: float) -> tuple[float, int]:
@@ -164,13 +192,20 @@ def test_a_run_that_hardly_pauses_is_the_run_itself() -> None:
     assert same.cost_usd == pytest.approx(score(job, PLANS, outcome).cost_usd)
 
 
-def test_a_stretch_shorter_than_its_overhead_never_ends_a_run() -> None:
-    # Every second hour, and a restart that takes more than one.
-    job = job_at(grid_profile=HourlyProfile(per_hour=(0.5, 0.1) * 12))
+@pytest.mark.parametrize(
+    ("by", "dear", "emits"), [("carbon", "grid_profile", np.inf), ("price", "electricity_profile", 0.0)]
+)
+def test_a_stretch_shorter_than_its_overhead_never_ends_a_run(
+    by: Literal["carbon", "price"], dear: str, emits: float
+) -> None:
+    # Every second hour, and a restart that takes more than one; the other grid emits nothing.
+    clean = HourlyProfile(per_hour=(0.0,) * 24)
+    job = job_at(H100_RENTED, **{"grid_profile": clean, dear: HourlyProfile(per_hour=(0.5, 0.1) * 12)})
     restart = job.reliability.restart.model_copy(update={"initialize_s": 4000.0})
     job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
-    paused = paused_runs(job, PLANS, run_of(job), Pause(by="carbon", hours_fraction=0.5))
+    paused = paused_runs(job, PLANS, run_of(job), Pause(by=by, hours_fraction=0.5))
     assert paused.wall_s == np.inf
+    assert paused.operational_kgco2e == emits
     assert paused.cost_usd == np.inf
 
 
@@ -213,18 +248,21 @@ def test_the_best_start_is_the_least_of_all_starts_played_alone() -> None:
     assert (mean, now) == pytest.approx((min(played), played[0]), rel=1e-12)
 
 
-def test_the_hour_in_which_a_run_ends_counts_for_the_part_that_it_lasts() -> None:
-    # Two hours of work, one of standing still, and a tenth of the fourth.
-    job = job_at(grid_profile=HourlyProfile(per_hour=(0.1, 0.2, 0.9) * 8))
+@pytest.mark.parametrize("num_waited", [0, 1])
+def test_the_hour_in_which_a_run_ends_counts_for_the_part_that_it_lasts(num_waited: int) -> None:
+    # Two hours of work, one of standing still, and a tenth of the fourth; an hour's wait before them counts nothing.
+    wait = (0.95,) * num_waited
+    job = job_at(grid_profile=HourlyProfile(per_hour=(*wait, *((0.1, 0.2, 0.9) * 8))[:24]))
     restart = job.reliability.restart.model_copy(update={"initialize_s": 0.0, "warm_up_s": 0.0})
     job = job.model_copy(update={"reliability": job.reliability.model_copy(update={"restart": restart})})
     outcome, pause = run_of(job), Pause(by="carbon", hours_fraction=1 / 3)
     overhead_s = float(pause_overhead_s(job, outcome)[0])
     usage = Usage.of(outcome).lasting(np.array([2.1 * HOUR - overhead_s]))
     paused = paused_runs(job, PLANS, outcome, pause, usage)
-    assert paused.wall_s == pytest.approx(3.1 * HOUR)
+    held_s = paused.wall_s - num_waited * HOUR
+    assert held_s == pytest.approx(3.1 * HOUR)
     power = phase_power(job, PLANS, OfferTable.from_job(job).take(PLANS.offer))
-    still_j = (paused.wall_s - usage.wall_s - overhead_s) * (power.idle_w + power.spares_w)
+    still_j = (held_s - usage.wall_s - overhead_s) * (power.idle_w + power.spares_w)
     working_j = paused.energy_j - still_j
     mean = (0.1 + 0.2 + 0.1 * 0.1) / 2.1
     expected_kg = (mean * working_j + 0.9 * still_j) / 3.6e6
