@@ -92,7 +92,7 @@ class _Line(Table):
         return cls(
             announced_per_s=announced.per_second,
             per_s=announced.per_second + 1.0 / runs.mtbf_s,
-            first_s=runs.interval_s + runs.stall_s + runs.commit_s,
+            first_s=runs.first_commit_s,
         )
 
     def unsaved_s(self, length_s: Floats) -> Floats:

@@ -215,6 +215,11 @@ class Runs(Table):
         return self.tax_fraction / (1.0 + self.tax_fraction)
 
     @property
+    def first_commit_s(self) -> Floats:
+        """From a restart to the first commit, where nothing interrupts."""
+        return self.interval_s + self.stall_s + self.commit_s
+
+    @property
     def has_saves(self) -> Booleans:
         """Whether anything is ever saved."""
         has_saves: Booleans = self.interval_s < FOREVER_S

@@ -21,10 +21,12 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from simulator.compiled import compiled_uncounted, inlined_uncounted
+from simulator.run.announced import LEAST_SHARE
 from simulator.run.columns import NUM_KINDS, Interruption, Runs
 from simulator.run.levels import UpTime, saves_per_durable
 from simulator.run.renewal import Cycle
 from simulator.run.shares import has_same_saves
+from simulator.run.spares import spare_waits_s
 from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats, Table
 
@@ -34,8 +36,8 @@ MOMENTS = ("share", "mean_s", "variance_s2", "third_s3")
 _PLANNED = NUM_KINDS - 1
 _SMALL = 1e-2
 """Length of a window by the mean up-time below which the series of its moments have all digits that matter."""
-_NO_SHARE = 1e-12
-"""A case that fewer interruptions than this share have comes from rounding."""
+_LEAST_LATE_S = 1e-12
+"""What the mean of longer waits is divided by where none is longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,14 +122,14 @@ class _Cases(NamedTuple):
 def _cases(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> _Cases:
     longest_s = np.minimum(runs.queue_wait_s, runs.repair_s + runs.spare_wait_s)
     late_s = np.maximum(0.0, longest_s - runs.spare_wait_s)
-    spare_s = np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
+    spare_s = spare_waits_s(runs)
     extra_s = np.maximum(0.0, way_back.wait_of_kind_s - spare_s)
     lost_s, lost_s2 = _lost(runs, up_time.calm_s)
     return _Cases(
         kind_share=np.ascontiguousarray(runs.kind_share),
         kind_restart_s=np.ascontiguousarray(runs.kind_restart_s),
         kind_spare_s=spare_s,
-        kind_late=np.minimum(1.0, extra_s / np.maximum(late_s, _NO_SHARE)[:, None]),
+        kind_late=np.minimum(1.0, extra_s / np.maximum(late_s, _LEAST_LATE_S)[:, None]),
         late_s=late_s,
         kind_goes_on=runs.kind_goes_on,
         kind_survival=np.ascontiguousarray(runs.kind_fast_survival),
@@ -186,7 +188,7 @@ def _sum_up(cases: _Cases, share: Floats, mean_s: Floats, variance_s2: Floats, t
         for case in range(4 * NUM_KINDS):
             kind, level, is_late = case // 4, (case // 2) % 2, case % 2
             weight = _weight(cases, row, kind, level, is_late)
-            if weight > _NO_SHARE:
+            if weight > LEAST_SHARE:
                 of = 1 if is_late == 1 or (level == 1 and not cases.is_same[row]) else 0
                 mean = back * _way_back_s(cases, row, kind, level, is_late)
                 variance = spread * (back * cases.kind_restart_s[row, kind]) ** 2 + cases.attempts_s2[row]
@@ -215,7 +217,7 @@ def _factors(cases: _Cases, row: int) -> tuple[float, float, float]:
     for case in range(4 * NUM_KINDS):
         kind, level, is_late = case // 4, (case // 2) % 2, case % 2
         weight = _weight(cases, row, kind, level, is_late)
-        if weight > _NO_SHARE:
+        if weight > LEAST_SHARE:
             lost_s += weight * _lost_s(cases, row, kind, level)
             back_s += weight * _way_back_s(cases, row, kind, level, is_late)
             if kind == _PLANNED:

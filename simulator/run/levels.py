@@ -307,7 +307,7 @@ class _Clock(Table):
         cycle, ends = inner.cycle, inner.ends
         outer_per_s = shares.durable / runs.mtbf_s
         both_per_s = outer_per_s + shares.fast / runs.mtbf_s
-        first_commit_s = runs.interval_s + runs.stall_s + runs.commit_s
+        first_commit_s = runs.first_commit_s
         first_s, to_last_s, to_rest_s, base_s = (
             unsaved_up_time_s(outer_per_s, both_per_s, part_s)
             for part_s in (

@@ -119,7 +119,7 @@ def written_share(runs: Runs, rates: Rates, saves: NextSaves, num_apart: Floats)
         return late
     again, per_s = rates.again, rates.all
     cycle = renewal.Cycle.of(replace(runs, mtbf_s=1.0 / again))
-    first = per_s * (runs.interval_s + runs.stall_s + runs.commit_s - sooner_s)
+    first = per_s * (runs.first_commit_s - sooner_s)
     restarted = per_s * np.exp(-first) / (rates.durable + again * np.exp(-first))
     kept = np.exp(-per_s * np.maximum(0.0, cycle.length_s - sooner_s))
     reached = np.where(num_apart > 1.0, kept + again * restarted * (1.0 - kept) / per_s, restarted)
@@ -188,7 +188,7 @@ class _Growth:
         ahead = cycle.length_s - runs.stall_s - taxed[0], steady
         return cls(
             cycle=cycle,
-            first_s=runs.interval_s + runs.stall_s + runs.commit_s,
+            first_s=runs.first_commit_s,
             left_s=runs.commit_s * slower,
             first=((runs.interval_s, steady), stall, (runs.commit_s, slower)),
             later=(ahead, stall, taxed),

@@ -278,7 +278,7 @@ def _discounted_s(runs: Runs, offset_s: Floats, window_s: Floats) -> Floats:
 
 def _per_first_commit(runs: Runs) -> Floats:
     """Expected number of up-times until one reaches its first commit."""
-    return np.exp((runs.interval_s + runs.stall_s + runs.commit_s) / runs.mtbf_s)
+    return np.exp(runs.first_commit_s / runs.mtbf_s)
 
 
 def _steady_failures(cycle: Cycle, ends: Ends) -> Floats:

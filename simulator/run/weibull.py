@@ -73,14 +73,14 @@ def memory_factor(runs: Runs, shares: Shares) -> Floats:
 
 def _fast_s(runs: Runs, _: Shares) -> Floats:
     """Returns the work that an up-time commits, `(n,)`."""
-    return committed_s(runs, renewal.Cycle.of(runs), _first_commit_s(runs))
+    return committed_s(runs, renewal.Cycle.of(runs), runs.first_commit_s)
 
 
 def _durable_s(runs: Runs, shares: Shares) -> Floats:
     """Returns the work of an up-time that no interruption undoes, `(n,)`."""
     cycle = renewal.Cycle.of(runs)
     written_s = runs.interval_s + runs.stall_s + np.maximum(runs.commit_s, runs.durable_commit_s)
-    fast_s = committed_s(runs, cycle, _first_commit_s(runs))
+    fast_s = committed_s(runs, cycle, runs.first_commit_s)
     all_s = np.maximum(fast_s, runs.mtbf_s * cycle.gain_s / cycle.length_s)
     begins = np.minimum(saved_ahead_share(runs), shares.planned)
     saves = _Saves.of(runs, cycle, written_s)
@@ -115,7 +115,7 @@ class _Saves(Table):
         least = np.concatenate([single, np.round(_NUM_SINGLE * growth[:, None] ** later)], axis=1)
         return cls(
             number=0.5 * (least[:, :-1] + least[:, 1:] - 1.0),
-            committed=_probability(runs, cycle, _first_commit_s(runs), least),
+            committed=_probability(runs, cycle, runs.first_commit_s, least),
             written=_probability(runs, cycle, written_s, least),
         )
 
@@ -148,7 +148,3 @@ def _probability(runs: Runs, cycle: renewal.Cycle, first_s: Floats, least: Float
     survival = np.exp(-((np.maximum(0.0, age_s) / scale_s(runs)[:, None]) ** runs.weibull_shape[:, None]))
     survival[:, 0], survival[:, -1] = 1.0, 0.0
     return -np.diff(survival, axis=1)
-
-
-def _first_commit_s(runs: Runs) -> Floats:
-    return runs.interval_s + runs.stall_s + runs.commit_s
