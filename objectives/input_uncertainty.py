@@ -16,6 +16,7 @@ import numpy as np
 
 from objectives.drawn_runs import DrawnRuns, UnsureDesigns
 from objectives.drawn_scores import drawn_figures, drawn_objectives
+from objectives.pareto import logarithms
 from objectives.unsure_inputs import LAYOUT_TIME, Z_95
 from simulator.table import Floats, total
 
@@ -58,8 +59,7 @@ class DrawnObjectives:
 
         Equals share a draw, so that it does not matter which of them stands first.
         """
-        logs = np.log(np.maximum(self.values, np.finfo(np.float64).tiny))
-        return _won_fraction(total(np.moveaxis(logs * (weights / weights.sum()), 2, 0)))
+        return _won_fraction(total(np.moveaxis(logarithms(self.values) * (weights / weights.sum()), 2, 0)))
 
 
 def _won_fraction(values: Floats) -> Floats:

@@ -14,7 +14,7 @@ from simulator.domain.plan import PlanTable
 from simulator.layout.trained_weights import trained_flop_per_token
 from simulator.simulate import Outcomes
 from simulator.table import Floats, Table
-from simulator.units import HOUR, JOULES_PER_KWH, KILO, PETA
+from simulator.units import HOUR, JOULES_PER_KWH, KILO, MEGA, PETA
 
 EXA = KILO * PETA
 
@@ -48,7 +48,7 @@ class MetricTable(Table):
 def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> MetricTable:
     """Returns the figures of merit of simulated designs."""
     workload = job.workload
-    million_tokens = workload.tokens / 1e6
+    million_tokens = workload.tokens / MEGA
     flop = workload.tokens * trained_flop_per_token(workload)
     both = rent_or_own(job, plans, Usage.of(outcomes))
     return MetricTable(

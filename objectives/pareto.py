@@ -57,7 +57,7 @@ def compromise_row(values: Floats, weights: Floats) -> int:
         values: `(n, k)` objectives of the front, all positive.
         weights: `(k,)` importance of each objective.
     """
-    return int(np.argmin(_logarithms(values) @ (weights / weights.sum())))
+    return int(np.argmin(logarithms(values) @ (weights / weights.sum())))
 
 
 def distinct_rows(values: Floats, tolerance_fraction: float) -> NDArray[np.intp]:
@@ -71,13 +71,13 @@ def distinct_rows(values: Floats, tolerance_fraction: float) -> NDArray[np.intp]
         tolerance_fraction: share by which two values may differ and still count as the same.
     """
     kept: list[int] = []
-    for row in np.argsort(_logarithms(values).sum(axis=1), kind="stable").tolist():
+    for row in np.argsort(logarithms(values).sum(axis=1), kind="stable").tolist():
         limit = values[row] * (1.0 + tolerance_fraction)
         if not (values[kept] <= limit).all(axis=1).any():
             kept.append(row)
     return np.sort(np.array(kept, dtype=np.intp))
 
 
-def _logarithms(values: Floats) -> Floats:
-    """Returns logarithms in which nothing at all, such as the cost of a gift, counts as very little."""
+def logarithms(values: Floats) -> Floats:
+    """Returns logarithms of objectives in which nothing at all, such as the cost of a gift, counts as very little."""
     return np.asarray(np.log(np.maximum(values, np.finfo(np.float64).tiny)))
