@@ -20,6 +20,7 @@ from studies.files.known_designs import KnownDesigns
 from studies.files.lock import held, is_held, lock_of
 
 DEFAULT_FOLDER: Final = Path("capplan-studies")
+"""Where studies, stores and files lie when nobody says otherwise."""
 SUFFIX: Final = ".study"
 NUM_SHOWN_DIGITS: Final = 8
 """Digits of the hash in a study's name."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.errors import StudyError, TrackingError
+from studies.files.store import DEFAULT_FOLDER
 from studies.tracking.mlflow_server import is_server
 from studies.tracking.mlflow_session import (
     MAX_KEY_CHARACTERS,
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 TAGGED_SOFTWARE = ("capplan", "numpy", "pymoo", "optuna", "ortools", "mlflow")
 """Distributions on whose version the result of a study can depend."""
-
-DEFAULT_FOLDER = Path("capplan-studies")
-"""Where studies, stores and files lie when nobody says otherwise."""
 
 
 def experiment_id(client: MlflowClient, uri: str, name: str) -> str:

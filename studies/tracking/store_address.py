@@ -7,7 +7,7 @@ import shlex
 from urllib.parse import urlsplit
 
 from simulator.argument_names import Argument
-from studies.tracking.experiments import DEFAULT_FOLDER
+from studies.files.store import DEFAULT_FOLDER
 from studies.tracking.mlflow_server import TRACKING_URI_VARIABLE, is_server
 from studies.tracking.mlflow_session import check_scheme, mlflow_at, sqlite_file, without_password
 
