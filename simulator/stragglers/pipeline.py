@@ -86,7 +86,7 @@ def _is_split(schedule: Integers) -> Booleans:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PipelineShape:
+class Pipelines:
     """Pipelines `(n,)`, or `(n, 1)` where their results are to be `(n, R)`."""
 
     schedule: Integers

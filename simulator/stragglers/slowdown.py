@@ -35,7 +35,7 @@ from simulator.order_statistics import (
 )
 from simulator.step.step import StepTable
 from simulator.stragglers.noise import sequence_deviation
-from simulator.stragglers.pipeline import MicroBatchNoise, NoiseKind, PipelineShape, fill_cycles
+from simulator.stragglers.pipeline import MicroBatchNoise, NoiseKind, Pipelines, fill_cycles
 from simulator.table import Floats, Integers, Table, total
 from simulator.units import DAY
 
@@ -144,17 +144,6 @@ class _Fleet:
     """Cases of slow hosts: probability and how many stages are behind the last stage that has one."""
     episode_share: Floats
     """Share of the run with an episode."""
-
-
-def straggler_slowdown(
-    model: StragglerModel,
-    plans: PlanTable,
-    steps: StepTable,
-    num_micro_batches: Integers,
-    gpus_per_node: Integers | int,
-) -> Floats:
-    """Returns the expected slow-down S >= 1 of simulated steps by stragglers, `(n,)`."""
-    return expected_slowdown(model, StragglerDesigns.of(plans, steps, num_micro_batches, gpus_per_node))
 
 
 def expected_slowdown(model: StragglerModel, designs: StragglerDesigns) -> Floats:
@@ -279,11 +268,11 @@ def _slowdown(model: Stragglers, designs: StragglerDesigns, fleet: _Fleet) -> Fl
     return np.asarray(of_steps * (1.0 + fleet.episode_share * (model.episode_factor - 1.0)))
 
 
-def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Floats, PipelineShape]:
+def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Floats, Pipelines]:
     """Cycles that a slower last stage costs, and the pipeline with it."""
     p, slowest = designs.num_stages, designs.slowest_cycle_factor
     extra = np.where(p > 1, designs.compute_fraction * (model.stage_imbalance - 1.0) * slowest, 0.0)
-    shape = PipelineShape(
+    shape = Pipelines(
         schedule=designs.schedule,
         num_stages=p,
         num_chunks_per_stage=designs.num_chunks_per_stage,
@@ -296,9 +285,7 @@ def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Float
     return shape.slow_stage(extra, 0.0), shape
 
 
-def _noise_cycles(
-    model: Stragglers, designs: StragglerDesigns, shape: PipelineShape, fleet: _Fleet
-) -> Floats:
+def _noise_cycles(model: Stragglers, designs: StragglerDesigns, shape: Pipelines, fleet: _Fleet) -> Floats:
     """Cycles that ranks, hosts and micro-batches cost."""
     of_last = designs.compute_fraction * shape.last_cycle
     of_others = designs.compute_fraction * shape.other_cycle
@@ -318,7 +305,7 @@ def _noise_cycles(
 
 
 def _micro_batch_noise(
-    model: Stragglers, designs: StragglerDesigns, shape: PipelineShape
+    model: Stragglers, designs: StragglerDesigns, shape: Pipelines
 ) -> list[MicroBatchNoise]:
     """Returns the kinds of unlike micro-batches that there are."""
     deviations: dict[NoiseKind, float] = {
@@ -340,7 +327,7 @@ def _root_sum(parts: Sequence[Floats]) -> Floats | float:
 def _rank_cycles(
     model: Stragglers,
     designs: StragglerDesigns,
-    shape: PipelineShape,
+    shape: Pipelines,
     fleet: _Fleet,
     of_last: Floats,
     of_others: Floats,
@@ -360,7 +347,7 @@ def _rank_cycles(
     return np.asarray(path * typical), slowest
 
 
-def _pause_s(model: Stragglers, designs: StragglerDesigns, shape: PipelineShape) -> Floats:
+def _pause_s(model: Stragglers, designs: StragglerDesigns, shape: Pipelines) -> Floats:
     """What pauses for garbage collection add to a step."""
     pause_s = model.gc_pause_s
     if pause_s == 0.0 or model.is_gc_synchronized:
@@ -382,7 +369,7 @@ def _most_hits(designs: StragglerDesigns, hit: Floats) -> Floats:
     return expected
 
 
-def _visible_fraction(pause_s: float, designs: StragglerDesigns, shape: PipelineShape) -> Floats:
+def _visible_fraction(pause_s: float, designs: StragglerDesigns, shape: Pipelines) -> Floats:
     """Share of a pause at a random stage and micro-batch that makes the step longer.
 
     A pause is taken for an excess of its stage spread over all cycles, in a pipeline of equal stages.

@@ -17,7 +17,7 @@ from simulator.domain.plan import TO_AND_FRO, Schedule
 from simulator.domain.straggler_causes import STRAGGLER_PRESETS, Stragglers
 from simulator.errors import InputError
 from simulator.stragglers.kernel import play_replicas
-from simulator.stragglers.pipeline import PipelineShape
+from simulator.stragglers.pipeline import Pipelines
 from simulator.stragglers.play import WEIGHT_GRADIENT_FRACTION, play_slowdown
 from simulator.stragglers.slowdown import StragglerDesigns, expected_slowdown
 from simulator.table import Floats
@@ -130,7 +130,7 @@ def test_equal_micro_batches_are_played_as_by_the_independent_player(
 def test_one_slow_stage_of_a_plain_pipeline_costs_what_the_form_says(
     stages: int, num_micro_batches: int, extra: float
 ) -> None:
-    shape = PipelineShape(
+    shape = Pipelines(
         schedule=np.array([Schedule.ONE_F_ONE_B.code]),
         num_stages=np.array([stages]),
         num_chunks_per_stage=np.array([1]),
@@ -157,7 +157,7 @@ def test_one_slow_stage_of_an_interleaved_pipeline_costs_at_least_what_the_form_
 ) -> None:
     num_micro_batches, group_size = data.draw(dealt_micro_batches(stages))
     slow = data.draw(st.integers(0, stages - 1))
-    shape = PipelineShape(
+    shape = Pipelines(
         schedule=np.array([Schedule.ONE_F_ONE_B.code]),
         num_stages=np.array([stages]),
         num_chunks_per_stage=np.array([chunks]),
@@ -200,8 +200,8 @@ CHUNKS = {
 SCHEDULES = pytest.mark.parametrize("schedule", CHUNKS)
 
 
-def shape_of(schedule: Schedule, stages: int, num_micro_batches: int) -> PipelineShape:
-    return PipelineShape(
+def shape_of(schedule: Schedule, stages: int, num_micro_batches: int) -> Pipelines:
+    return Pipelines(
         schedule=np.array([schedule.code]),
         num_stages=np.array([stages]),
         num_chunks_per_stage=np.array([CHUNKS[schedule]]),
