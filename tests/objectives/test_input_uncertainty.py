@@ -139,6 +139,21 @@ def test_the_lifetime_of_nodes_means_nothing_to_what_loses_its_value_on_the_mark
     assert drawn(straight).values[:, 0].max() > 1.2 * drawn(straight).values[:, 0].min()
 
 
+def test_no_cluster_is_used_more_than_always_and_no_sale_returns_the_whole_price() -> None:
+    terms = {"utilization_fraction": 0.8, "depreciation": "straight_line", "residual_fraction": 0.5}
+    factors = {**SURE, **{name: {"low": 0.5, "high": 3.0} for name in ("utilization", "residual_value")}}
+    job = job_with(FIXED, ownership=terms, objectives=["cost", "carbon"], input_factors=factors)
+    plans = plans_with({"num_gpus": 16})
+    result = evaluate(job, plans)
+
+    def at(**amounts: float) -> Floats:
+        runs = runs_at(job, result, amounts)
+        return drawn_objectives(runs, drawn_figures(runs))[0, 0]
+
+    np.testing.assert_allclose(at(utilization=2.0), at(utilization=1.25), rtol=1e-9)
+    np.testing.assert_allclose(at(residual_value=2.5), at(residual_value=1.98), rtol=1e-9)
+
+
 def test_cost_of_capital_acts_through_the_annuity() -> None:
     bare = {"facility_usd_per_w": 0, "maintenance_fraction_per_year": 0, "lifetime_years": 5}
     free = {**FIXED, "fabric": {"kind": "infiniband-ndr", "port_usd": 0}}
@@ -184,6 +199,8 @@ def test_the_power_of_storage_is_unsure_unless_it_is_given() -> None:
         place = [name.startswith("storage_power") for name in ends.names].index(True)
         grown_j = 1.25 * grown_w * result.scores.time_to_train_s[0]
         assert ends.high[place, 0, 0] - ends.middle[0, 0] == pytest.approx(grown_j, rel=1e-9, abs=1.0)
+        at_peak_w = runs_at(job, result, {"storage_power": 1.4} if grown_w else {}).peak_power_w
+        assert at_peak_w - result.outcomes.summary.peak_power_w == pytest.approx(1.25 * grown_w, abs=1e-3)
 
 
 def test_a_draw_scores_as_a_job_with_the_drawn_figures() -> None:
@@ -289,6 +306,11 @@ def test_a_design_that_is_beaten_in_every_draw_is_never_on_the_front() -> None:
     np.testing.assert_array_equal(
         DrawnObjectives(values=values, figures={}).on_front_fraction, [1.0, 0.0, 0.5]
     )
+    # One that is as good in one objective and worse in another is beaten, one that is alike in all is not.
+    alike = np.array([[[1.0, 1.0], [1.0, 2.0], [1.0, 1.0]]])
+    np.testing.assert_array_equal(
+        DrawnObjectives(values=alike, figures={}).on_front_fraction, [1.0, 0.0, 1.0]
+    )
 
 
 def test_shares_of_the_draws_in_which_a_design_is_least_or_chosen_add_up_to_all() -> None:
@@ -364,6 +386,8 @@ def test_how_often_nodes_are_taken_back_is_drawn_where_a_landlord_does() -> None
     unsure = UnsureDesigns.of(job, plans, result.outcomes, result.scores)
     ends = objectives_at_ends(unsure)
     place = ends.names.index("interruption_rate of h100-sxm5-80gb")
+    certain = job_with(H100_RENTED, A100_RENTED, objectives=["time_to_train"], input_factors=asked)
+    assert unsure_inputs(certain, plans)["interruption_rate"].is_certain
     for factor, found in ((0.5, ends.low), (2.0, ends.high)):
         often = {**spot, "interruptions_per_1000_node_days": 200.0 * factor}
         again = evaluate(job_with(often, A100_RENTED, objectives=["time_to_train"]), plans)
