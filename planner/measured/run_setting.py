@@ -126,6 +126,8 @@ def _told_node(told: Told, accelerator: str) -> MeasuredNode:
     if node.node_remark:
         told.remark("gpus_per_node", node.node_remark)
     if told.text("interconnect").lower() in NOTHING_SAID:
+        if node.network_remark:
+            told.remark("gpu", node.network_remark)
         return node
     unknown = "is not understood; the usual links of the accelerator stand in"
     if meaning := node.network_remark if node.is_network_understood else unknown:

@@ -6,6 +6,7 @@ import re
 from functools import cache
 
 from planner.input.problems import shown
+from planner.measured.hardware.machine_names import accelerator_of_machine
 from simulator import catalog
 from simulator.catalog import Kind
 from simulator.domain.hardware import Accelerator
@@ -49,12 +50,6 @@ USUAL_NAMES = {
     "gb300nvl72": "gb300",
     "gb200graceblackwell": "gb200",
     "gb300graceblackwell": "gb300",
-    "gb200graceblackwellsuperchip": "gb200",
-    "gb300graceblackwellsuperchip": "gb300",
-    "blackwellb200": "b200-sxm-180gb",
-    "blackwellb300": "b300",
-    "blackwellultrab300": "b300",
-    "blackwellultragb300": "gb300",
     "mi250": "mi250x",
     "mi250xgcd": "mi250x-gcd",
     "mi250gcd": "mi250x-gcd",
@@ -88,20 +83,31 @@ USUAL_NAMES = {
 """Catalogue name by what people write, without blanks, hyphens, makers and, where it says nothing new, memory. Drivers call a
 GH200 by the memory of its processor, 120 or 480 GB, and a DGX A100 has that of eight."""
 
-_MAKERS = re.compile(r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx2h?(?=v)|dgx)+")
-_MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?\b", re.IGNORECASE)
+_MAKERS = re.compile(
+    r"^(nvidia|amd|instinct|intel|habana|google|aws|cloud|hpu|tesla|hgx|dgx2h?(?=v)|dgx|superpod"
+    r"|volta(?=v)|ampere|(grace)?hopper(?=g?h)|(grace)?blackwell(ultra)?(?=g?b))+"
+)
+"""Who makes a device, what it is built into, and its architecture."""
+_MEMORY = re.compile(r"(?:^|[\s_(,/-]+)(\d{1,5})\s*G(?:i?B)?(?![A-Za-z0-9])", re.IGNORECASE)
 _BARE_MEMORY = re.compile(
     r"(?<![a-wyz0-9])([ahbv]\d{2,3}(?:[\s_-]*(?:SXM\d?|PCIe))?)[\s_-]+(16|32|40|64|80|9[46]|141|180|192|288)\s*$",
     re.IGNORECASE,
 )
 """A memory without its unit behind a card of NVIDIA, as in `A100-80` or `a100-sxm-80`."""
-_FORM = re.compile(r"[\s_(,-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX)\b", re.IGNORECASE)
+_FORM = re.compile(
+    r"[\s_(,-]+(SXM\d?|OAM|HBM\d?e?|Tensor[\s_-]?Core|GPUs?|HGX|DGX(?:-?[12]H?)?|NVLink\d?|NVSwitch|Superchips?)"
+    r"(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
 """Words for how a device is built, which tell no two of a name apart once its memory is known."""
-_COUNT = re.compile(r"^\s*\d+\s*(?:[xX\u00d7]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$")
+_COUNT = re.compile(
+    r"^\s*\d+\s*(?:[xX\u00d7*]\s*|\s)(?=[A-Za-z])|\s+[xX\u00d7]\s*\d+\s*$|\s+\d+\s*[xX\u00d7]\s*$"
+    r"|(?<=\d)(?<!NVL\d\d)\s*[x\u00d7*]\s*\d+\s*$"
+)
 """How many there are of a device, before or behind its name."""
 _PLURAL = re.compile(r"(?<=\d)s\b")
 """As in `H100s`; `V100S` is another card."""
-_DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})\b(?:\s+racks?\b)?", re.IGNORECASE)
+_DOMAIN = re.compile(r"[\s_-]+NVL(\d{1,3})(?:x(\d))?\b(?:\s+racks?\b)?", re.IGNORECASE)
 _ASIDE = re.compile(r"\s*\(([^()]*)\)")
 """A word behind a name, in brackets: another name, a machine, or what one of them is."""
 _INSTANCE = re.compile(r"\b(trn\d)[nu]?\.\d+xlarge\b", re.IGNORECASE)
@@ -111,18 +117,20 @@ _OTHER_INSTANCE = re.compile(r"[\s_(,-]+p(?:4de|5\w{0,2}|6\w{0,8})(?:-\w+)?\.\d+
 _P4D = re.compile(r"(?<=a100)[\s_(,-]+p4d\.24xlarge\b\)?", re.IGNORECASE)
 """The one whose name tells that an A100 has 40 GB."""
 _GENERATION = re.compile(
-    r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[4-7][a-z]{0,7}-))(v?\d[a-z]*|trillium|ironwood)"
+    r"\b(?:tpu[\s_-]*(?=v?\d|[ti])|(?=v[3-7][a-z]{0,7}-))(v?\d[a-z]*|trillium|ironwood)"
     r"(?:[\s_-]+(?:\d+|pod|slice|trillium|ironwood))*\s*$",
     re.IGNORECASE,
 )
 """A generation of TPU with its slice (`v5e-256`, whose number counts chips or cores) or its other name."""
-_DEVICE = re.compile(r"[\s_-]+(?:chips?|HPUs?|HL-?\d+[A-Z]?)$", re.IGNORECASE)
-"""What a device is called, or its order number, behind its name."""
-_OLD_MEMORY = (
-    (re.compile(r"h100.*80gb.*hbm2e|h100.*hbm2e.*80gb"), "h100pcie80gb"),
-    (re.compile(r"h100(sxm5?)?(?=.*(96gb|hbm2e))"), "h100sxm596gb"),
+_DEVICE = re.compile(
+    r"[\s_-]+(?:chips?|HPUs?|HL-?\d+[A-Z]?|nodes?|servers?|machines?|(?:UBB[\s_-]+)?boards?)$", re.IGNORECASE
 )
-"""H100 with HBM2e: cards of 80 GB and modules of 96 GB with less power than their namesakes."""
+"""What a device is called, what it is in, or its order number, behind its name."""
+_OLD_MEMORY = (
+    (re.compile(r"h100.*80gb.*hbm2e|h100.*hbm2e.*80gb|h100.*pcie"), "h100pcie80gb"),
+    (re.compile(r"h100(sxm5?)?(?=.*(9[56]gb|hbm2e))|h100sxm5?(?=.*94gb)"), "h100sxm596gb"),
+)
+"""H100 with HBM2e: cards of 80 GB and modules of 96 GB, which drivers show as 94 or 95, of less power than their namesakes."""
 MEMORY_DIFFERS_BY = 0.1
 """Memory that is written differs by at most so much from the catalogue's: 192 GB of a B200 are 180 GB in use."""
 
@@ -141,8 +149,10 @@ def accelerator_id(name: str, *, path: str = "gpu") -> str:
     known = _catalog_spellings() | USUAL_NAMES
     written = _BARE_MEMORY.sub(r"\1-\2GB", name)
     spellings = (spelling for reading in _readings(written) for spelling in _spellings(reading))
-    found = next((known[spelling] for spelling in spellings if spelling in known), name)
-    accelerator = catalog.accelerator(found, path=path)
+    named = next((known[spelling] for spelling in spellings if spelling in known), None)
+    if named is None and (inside := accelerator_of_machine(name)):
+        return inside
+    accelerator = catalog.accelerator(named or name, path=path)
     _check_memory(name, written, accelerator, path)
     return accelerator.id
 
@@ -174,9 +184,9 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def link_domain_of(name: str) -> int | None:
-    """Returns how many accelerators share a scale-up link by what follows their name, as in `GB200 NVL36`."""
+    """Returns how many accelerators share a scale-up link by what follows their name, as in `GB200 NVL36` or `NVL36x2`."""
     found = _DOMAIN.search(name)
-    return int(found[1]) if found else None
+    return int(found[1]) * int(found[2] or 1) if found else None
 
 
 def _without_maker(name: str) -> str:

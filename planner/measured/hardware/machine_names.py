@@ -1,4 +1,4 @@
-"""How fast is the network of a machine that clouds rent by name, such as `p4d.24xlarge` or `ND H100 v5`?"""
+"""What is in a machine that goes by its name, such as `p4d.24xlarge` or `DGX-1`: which accelerators, and which network?"""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ _MACHINES = (
 )
 """Machines by their names. AWS: `Accelerated computing instances` and the EFA guide; Google Cloud: `Networking and GPU
 machines`, without the cards that are no accelerator's; Azure: `GPU accelerated virtual machine sizes`."""
+_ACCELERATORS = (
+    (r"\bp3\.16", "v100-sxm2-16gb"),
+    (r"\bp3dn\b|\bnd[- ]?v2\b|\bnd40rs|\bdgx-?[12]\b", "v100-sxm2-32gb"),
+    (r"\bp4d\b|\ba2-(high|mega)gpu|\bnd96asr", "a100-sxm4-40gb"),
+    (r"\bp4de\b|\ba2-ultragpu|\bndm[- ]?a100|\bnd96amsr", "a100-sxm4-80gb"),
+    (r"\bp5\b|\ba3[- ]?(high|mega)|\bnd[- ]?h100|\bnd96isr[- ]?h100", "h100-sxm5-80gb"),
+    (r"\bp5en?\b|\ba3[- ]?ultra|\bnd[- ]?h200|\bnd96isr[- ]?h200", "h200-sxm-141gb"),
+    (r"\bp6-b200\b|\ba4-highgpu", "b200-sxm-180gb"),
+)
+"""What they have, by the same pages, as the catalogue names it; a DGX-1 or DGX-2 has V100, of 32 GB since 2018."""
 _OF_EFA = (("v100", _P3DN), ("a100", _P4D), ("h100", _P5), ("h200", _P5), ("b200", _P5))
 """EFA is AWS's own, whose machines with these accelerators have one network each."""
 
@@ -53,3 +63,9 @@ def machine_of(description: str, accelerator: str) -> Machine | None:
     if named is None and re.search(r"\befa", text, re.IGNORECASE):
         return next((machine for name, machine in _OF_EFA if accelerator.startswith(name)), None)
     return named
+
+
+def accelerator_of_machine(name: str) -> str | None:
+    """Returns the catalogue name of the accelerators of a machine; `None` where a name is that of none."""
+    text = name.replace("_", " ")
+    return next((has for words, has in _ACCELERATORS if re.search(words, text, re.IGNORECASE)), None)

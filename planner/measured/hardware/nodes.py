@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from planner.measured.cells.file import Cells
 from planner.measured.cells.told import LONGEST_NAME, Told
+from planner.measured.cells.words import NOTHING_SAID
 from planner.measured.frameworks.names import is_torchtitan
 from planner.measured.hardware.accelerator_names import accelerator_id, link_domain_of
 from planner.measured.hardware.dies import counted_accelerator
+from planner.measured.hardware.machine_names import machine_of
 from planner.measured.hardware.network_names import Network, network_of
 from simulator import catalog
 from simulator.domain.hardware import Node
@@ -63,7 +65,7 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
     gpus = node.num_accelerators if exceeds or given is None else given
     num_gpus = cells.count("n_gpus") or gpus
     _check_whole_nodes(num_gpus, None if exceeds else given)
-    network = network_of(cells.text.get("interconnect", ""), accelerator, gpus_per_node=gpus)
+    network = network_of(_links_of(cells, accelerator), accelerator, gpus_per_node=gpus)
     named = link_domain_of(cells.text.get("gpu", "")[:LONGEST_NAME])
     usual_domain = given if given in _domains(node) else _usual_domain(node, gpus)
     domain = network.link_domain_size or min(usual_domain, named or usual_domain)
@@ -90,6 +92,13 @@ def node_of(cells: Cells, accelerator: str) -> MeasuredNode:
         node_remark=_odd_size(node, domain) if is_odd else "",
         network_remark=network.remark if num_gpus > domain else "",
     )
+
+
+def _links_of(cells: Cells, accelerator: str) -> str:
+    """Returns the description of the links: the machine that is named as accelerator tells them where nothing else does."""
+    named, written = cells.text.get("gpu", "")[:LONGEST_NAME], cells.text.get("interconnect", "")
+    is_told = written.lower() not in NOTHING_SAID
+    return written if is_told or machine_of(named, accelerator) is None else named
 
 
 def _domains(node: Node) -> tuple[int, ...]:

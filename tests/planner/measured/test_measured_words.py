@@ -645,6 +645,30 @@ class TestAccelerators:
             ("v5litepod-256", "tpu-v5e"),
             ("Ironwood TPU", "tpu-v7"),
             ("trn2.48xlarge (Trainium2 chips)", "trainium2"),
+            ("H100 PCIe (HBM2e)", "h100-pcie-80gb"),
+            ("H100 (HBM2e, PCIe)", "h100-pcie-80gb"),
+            ("H100 SXM5 94GB", "h100-sxm5-96gb"),
+            ("V100 NVLink", "v100-sxm2-32gb"),
+            ("H800-80GB NVLink", "h800-sxm5-80gb"),
+            ("V100 32GB DGX-2", "v100-sxm2-32gb"),
+            ("GH200 Superchip", "gh200-96gb"),
+            ("Grace Hopper GH200", "gh200-96gb"),
+            ("Grace Blackwell GB200", "gb200"),
+            ("Ampere A100", "a100-sxm4-80gb"),
+            ("NVIDIA DGX SuperPOD H100", "h100-sxm5-80gb"),
+            ("A100_80GB_SXM", "a100-sxm4-80gb"),
+            ("H100x8", "h100-sxm5-80gb"),
+            ("8*H100", "h100-sxm5-80gb"),
+            ("MI300X 8x", "mi300x"),
+            ("GB200 NVL36x2", "gb200"),
+            ("v3-512", "tpu-v3"),
+            ("8x Gaudi2 board", "gaudi2"),
+            ("DGX-1", "v100-sxm2-32gb"),
+            ("p3.16xlarge", "v100-sxm2-16gb"),
+            ("p4de.24xlarge", "a100-sxm4-80gb"),
+            ("p5en.48xlarge", "h200-sxm-141gb"),
+            ("a3-megagpu-8g", "h100-sxm5-80gb"),
+            ("ND96amsr_A100_v4", "a100-sxm4-80gb"),
         ],
     )
     def test_forms_and_machines_are_no_part_of_the_name(self, written: str, known: str) -> None:
@@ -661,6 +685,23 @@ class TestAccelerators:
     def test_another_memory_is_another_accelerator(self, tmp_path: Path, written: str, known: str) -> None:
         reason = reason_of(tmp_path, gpu=written)
         assert reason.startswith(f"gpu = '{written}': has another memory than {known}")
+
+    def test_machines_that_stand_for_their_accelerators_have_their_network(self, tmp_path: Path) -> None:
+        # p4d.24xlarge: four cards of 100 Gb/s (AWS, `Accelerated computing instances`); a DGX A100 has 8 x 200 Gb/s.
+        layout = {"n_gpus": 16, "tp": 1, "pp": 1}
+        row = row_of(tmp_path, gpu="A100 (p4d.24xlarge)", interconnect="", **layout)
+        told = row_of(tmp_path, gpu="A100 40GB", interconnect="p4d.24xlarge", **layout)
+        assert float(row["network_bytes_per_s"]) == 4 * 100e9 / 8
+        assert {**row, "remarks": ""} == {**told, "remarks": ""}
+        assert row["remarks"].startswith("gpu = 'A100 (p4d.24xlarge)': taken as p4d.24xlarge, with 400 Gb/s")
+        other = row_of(tmp_path, gpu="A100 (p4d.24xlarge)", interconnect="8x200G HDR", **layout)
+        assert float(other["network_bytes_per_s"]) == 8 * 200e9 / 8
+
+    def test_two_racks_of_36_share_their_links(self, tmp_path: Path) -> None:
+        assert (
+            row_of(tmp_path, gpu="GB200 NVL36x2", n_gpus=72, tp=1, pp=1, global_batch=72)["link_domain_size"]
+            == "72"
+        )
 
     def test_racks_share_the_links_that_they_are_named_by(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, gpu="GB200-NVL36", n_gpus=72, tp=1, pp=1, zero_stage_or_fsdp="FSDP")
