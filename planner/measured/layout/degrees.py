@@ -57,9 +57,11 @@ def layout_cells(
     """
     num_gpus = told.count("n_gpus")
     is_sharded = LAST_STAGE in (habits.zero_stage, zero_stage(told.text("zero_stage_or_fsdp")))
-    _check_degrees(told, num_gpus, num_layers, num_experts, is_sharded=is_sharded)
+    left = {} if is_sharded else _left_degree(told, num_gpus, num_layers)
+    is_split = is_sharded or bool(left)
+    _check_degrees(told, num_gpus, num_layers, num_experts, is_split=is_split)
     _check_experts(told, habits, num_gpus, num_experts, is_sharded=is_sharded)
-    degrees = _degrees(told, num_gpus, num_experts, is_sharded=is_sharded)
+    degrees = _degrees(told, num_gpus, num_experts, left, is_sharded=is_sharded)
     t, p, c, _ = degrees.values()
     data = _replicas(told, t * p, c)
     micro_batch, batch = batches(told, data_parallel=data, num_stages=p, is_sharded=is_sharded)
@@ -76,12 +78,12 @@ def layout_cells(
 
 
 def _check_degrees(
-    told: Told, num_gpus: int, num_layers: int, num_experts: int | None, *, is_sharded: bool
+    told: Told, num_gpus: int, num_layers: int, num_experts: int | None, *, is_split: bool
 ) -> None:
     """Raises `OpenLayoutError` where a run on several nodes that splits products or layers does not say how."""
-    is_split = is_sharded or num_gpus <= MOST_UNSPLIT_GPUS or told.cells.count("dp") == num_gpus
+    is_known = is_split or num_gpus <= MOST_UNSPLIT_GPUS or told.cells.count("dp") == num_gpus
     missing = tuple(column for column in ("tp", "pp") if not told.cells.count(column))
-    if missing and not is_split:
+    if missing and not is_known:
         possible = open_degrees(told, num_layers, num_experts)
         raise OpenLayoutError(missing, possible, "a run on more than one node")
 
@@ -100,10 +102,34 @@ def _check_experts(
         raise OpenLayoutError(("ep",), spreads, "a mixture of experts")
 
 
-def _degrees(told: Told, num_gpus: int, num_experts: int | None, *, is_sharded: bool) -> dict[str, int]:
-    """Returns the degrees within a replica, tensor and pipeline, context and expert; a usual one where none is told."""
+def _left_degree(told: Told, num_gpus: int, num_layers: int) -> dict[str, int]:
+    """Returns the one of tensor and pipeline degree that is not told, by column, where the other degrees leave it.
+
+    Ranks that share a sequence, and those of experts, may be among the replicas or not: with them nothing is sure.
+    """
+    given = {column: told.cells.count(column) for column in ("tp", "pp", "dp")}
+    missing = [column for column in ("tp", "pp") if given[column] is None]
+    is_open = any((told.cells.count(column) or 1) > 1 for column in ("cp", "ep"))
+    if len(missing) != 1 or given["dp"] is None or is_open:
+        return {}
+    left, rest = divmod(num_gpus, math.prod(count for count in given.values() if count))
+    is_possible = left > 0 and not rest
+    if not is_possible or (missing == ["pp"] and _even_layers(num_layers, left) is None):
+        return {}
+    if left > 1:
+        told.remark(missing[0], f"the other degrees leave {left} of {num_gpus} GPUs; taken as {left}")
+    return {missing[0]: left}
+
+
+def _degrees(
+    told: Told, num_gpus: int, num_experts: int | None, left: Mapping[str, int], *, is_sharded: bool
+) -> dict[str, int]:
+    """Returns the degrees within a replica, tensor and pipeline, context and expert.
+
+    Where one is not told, it is what the others leave (`left`), or a usual one.
+    """
     names = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
-    usual = dict.fromkeys(names, 1)
+    usual = dict.fromkeys(names, 1) | dict(left)
     if is_sharded:
         usual["tp"] = _least_tensor(told, num_gpus)
     elif num_experts is None:

@@ -59,6 +59,26 @@ def test_it_is_the_fastest_of_all_that_fit(tmp_path: Path) -> None:
     assert compare([row])[0].simulated_s == min(each.simulated_s for each in fitting)
 
 
+@pytest.mark.parametrize(
+    ("told", "tensor", "pipeline"), [({"tp": 8, "dp": 4}, "8", "4"), ({"pp": 4, "dp": 32}, "1", "4")]
+)
+def test_what_the_other_degrees_leave_is_no_choice(
+    tmp_path: Path, told: Mapping[str, object], tensor: str, pipeline: str
+) -> None:
+    row = chosen(tmp_path, **told)
+    assert not isinstance(row, Unmodelled), row
+    assert (row["tensor_parallel"], row["pipeline_parallel"]) == (tensor, pipeline)
+    assert LAYOUT not in row["assumed"].split()
+
+
+def test_a_told_layout_that_has_no_room_is_modelled(tmp_path: Path) -> None:
+    # 7.5 billion weights on pairs of V100 of 32 GB: 60 GB of states in 16 bytes a weight, and more.
+    changes = {"gpu": "V100", "tp": 2, "dp": 8, "n_gpus": 16, "global_batch": 64}
+    row = chosen(tmp_path, **changes)
+    assert not isinstance(row, Unmodelled), row
+    assert compare([row])[0].is_too_large
+
+
 def test_what_is_told_stays(tmp_path: Path) -> None:
     for told in ({"tp": 8}, {"pp": 4}, {"dp": 16}):
         row = chosen(tmp_path, **told)
