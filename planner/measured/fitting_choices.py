@@ -6,7 +6,8 @@ everything seldom accumulate gradients: they are taken to pass the share of a ra
 Chunks of a stage are the fastest number that has room where users of the framework pick it (`Habits.picks_chunks`), or one.
 Where nothing has room, what needs the least memory stands in. Where it does not tell over how many accelerators it shared out
 weights, its own split may have needed less than the one that stands in, whose memory is not judged where it is too large; nor
-is that of a run which says that it computes some of it again, and not what.
+is that of a run which says that it computes some of it again, and not what. Attention of a release that is not told wrote no
+scores for which there was no room: it was a fused kernel.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ LAYER_SHARES: Final = 16
 _RECOMPUTATION: Final = ("recompute", "recompute_num_layers", "recompute_modules")
 _PUT_OFF: Final = tuple(schedule.value for schedule in SPLIT_BACKWARD)
 """Schedules that put off weight gradients."""
+_KEEP_SCORES: Final = ("unfused", "eager")
+"""Attention kernels that write the scores of every pair of tokens."""
+FUSED: Final = "flash-2"
+"""Attention of a run without room for scores, as of one that names FlashAttention without a version."""
+_OPEN_SPLIT: Final = (
+    "over how many accelerators weights are split is not given, and too few are assumed: memory is not judged"
+)
 _CHOSEN: Final = ("micro_batch", "recompute", "vpp")
 """What may be chosen here, by columns."""
 _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
@@ -44,6 +52,19 @@ _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
 
 def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None = None) -> list[Comparison]:
     """Returns the runs, with what they do not tell chosen so that they have room, or need least where nothing has."""
+    found = _with_choices(comparisons, calibration)
+    scored = [position for position, known in enumerate(found) if _has_no_room_for_scores(known)]
+    fused = compare([_with_fused_attention(comparisons[position].row) for position in scored], calibration)
+    for position, known in zip(scored, _with_choices(fused, calibration), strict=True):
+        scores_bytes = found[position].simulated_memory_bytes - known.simulated_memory_bytes
+        if not known.is_too_large or scores_bytes > known.capacity_bytes:
+            found[position] = _unjudged(known, _scores_remark(comparisons[position].row))
+    return [
+        _unjudged(known, _OPEN_SPLIT) if _has_open_split(known) else _without_part(known) for known in found
+    ]
+
+
+def _with_choices(comparisons: Sequence[Comparison], calibration: Calibration | None) -> list[Comparison]:
     designs = [
         (position, row)
         for position, known in enumerate(comparisons)
@@ -56,7 +77,22 @@ def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None
         found[position] = _told(
             comparisons[position], _chosen(comparisons[position], [design for _, design in pairs])
         )
-    return [_unjudged(known) if _has_open_split(known) else _without_part(known) for known in found]
+    return found
+
+
+def _has_no_room_for_scores(known: Comparison) -> bool:
+    """Returns whether a run that ran is simulated too large with attention of separate kernels that it does not tell."""
+    if known.ran_out_of_memory or "remarks" not in known.row or known.row["attention"] not in _KEEP_SCORES:
+        return False
+    return is_untold(known.row, "attention") and known.simulated_memory_bytes > FAR * known.capacity_bytes
+
+
+def _with_fused_attention(row: Row) -> Row:
+    return {**row, "attention": FUSED}
+
+
+def _scores_remark(row: Row) -> str:
+    return f"scores of {row['attention']} attention have no room: taken as {FUSED}; memory is not judged"
 
 
 def _without_part(known: Comparison) -> Comparison:
@@ -73,8 +109,7 @@ def _has_open_split(known: Comparison) -> bool:
     return "remarks" in known.row and (is_guessed or is_untold(known.row, SHARD_GROUPS))
 
 
-def _unjudged(known: Comparison) -> Comparison:
-    said = "over how many accelerators weights are split is not given, and too few are assumed: memory is not judged"
+def _unjudged(known: Comparison, said: str) -> Comparison:
     remarks = "\n".join(filter(None, [known.row.get("remarks"), said]))
     return replace(known, row={**known.row, "remarks": remarks, "has_memory_verdict": "false"})
 

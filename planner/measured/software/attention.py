@@ -11,6 +11,7 @@ from planner.measured.frameworks.kernel_releases import has_flash_on_request, se
 from planner.measured.frameworks.releases import release_year
 from planner.measured.software.framework_habits import OLD_FAMILIES, tells_habits
 from simulator.domain.model import AttentionKernel
+from simulator.machine.attention_kernels import FAMILIES_WITHOUT_FLASH
 
 LAST_FLASH_1_YEAR = 2022
 """FlashAttention-2 is of July 2023 (arXiv 2307.08691)."""
@@ -49,15 +50,20 @@ PyTorch's FlexAttention comes near FlashAttention-2: 90 % of its speed forward, 
 
 
 def told_kernel(told: Told, habit: AttentionKernel, family: str, precision: str) -> AttentionKernel:
-    """Returns the kernel that a row tells, or the habit of its framework, which is open where that says too little."""
+    """Returns the kernel that a row tells, or the habit of its framework, which is open where that says too little.
+
+    A release without fused attention that is only guessed does not stand in for sequences that its kernels did not reach.
+    """
     written = told.text(_COLUMN).lower()
     if named := next((kernel for kernel in get_args(AttentionKernel) if kernel == written), None):
         return cast("AttentionKernel", named)
     reader = _Reader(told, habit, is_old=family in OLD_FAMILIES)
     kernel, sequence_length = reader.of_words(written, precision), told.cells.count("seq_len")
-    if kernel == "unfused" and sequence_length:
-        return separate_kernels(reader.framework, sequence_length)
-    return kernel
+    if kernel != "unfused" or not sequence_length:
+        return kernel
+    separate = separate_kernels(reader.framework, sequence_length)
+    is_guessed = reader.year is None and _COLUMN in told.assumed and family not in FAMILIES_WITHOUT_FLASH
+    return "flash-2" if separate == "eager" and is_guessed else separate
 
 
 class _Reader:

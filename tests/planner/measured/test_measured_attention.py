@@ -105,6 +105,22 @@ class TestReleases:
         )
         assert told_kernel(Told(cells), "unfused", "ampere", "fp16") == kernel
 
+    @pytest.mark.parametrize(
+        ("framework", "family", "sequence_length", "kernel"),
+        [
+            ("Megatron-LM", "ampere", 4096, "unfused"),
+            ("Megatron-LM", "ampere", 8192, "flash-2"),
+            ("Megatron-DeepSpeed", "ampere", 131072, "flash-2"),
+            ("Megatron-LM (2022)", "ampere", 8192, "eager"),
+            ("Megatron-LM", "volta", 8192, "eager"),
+        ],
+    )
+    def test_no_guessed_release_has_sequences_beyond_its_kernels(
+        self, framework: str, family: str, sequence_length: int, kernel: str
+    ) -> None:
+        row = Told(Cells(line=2, text={"framework": framework}, numbers={"seq_len": sequence_length}))
+        assert told_kernel(row, "unfused", family, "bf16") == kernel
+
 
 class TestWords:
     @pytest.mark.parametrize(

@@ -170,6 +170,28 @@ def test_chunks_that_are_not_told_are_as_many_as_are_fastest_where_users_pick_th
         assert with_room(compare([row]))[0].row == row, told_or_not
 
 
+def test_attention_of_an_open_release_wrote_no_scores_without_room(tmp_path: Path) -> None:
+    # Four heads a rank, 65,536 tokens: 4 x 65,536^2 x 2 bytes are 32 GiB of scores alone, and their softmax as much again.
+    cells = {"gpu": "A100-80GB", "seq_len": 65536, "cp": 8, "sp": "ulysses", "n_gpus": 8, "tp": 1, "pp": 1}
+    shared = {"zero_stage_or_fsdp": "ZeRO-3", "global_batch": 1, "micro_batch": 1, "recompute": "full"}
+    row = row_of(tmp_path, DENSE, **cells, **shared, framework="Megatron-DeepSpeed (2023)")
+    assert row["attention"] == "eager"
+    (chosen,) = with_room(compare([row]))
+    assert (chosen.row["attention"], chosen.is_too_large, chosen.has_memory_verdict) == (
+        "flash-2",
+        False,
+        False,
+    )
+    assert chosen.row["remarks"].endswith(
+        "scores of eager attention have no room: taken as flash-2; memory is not judged"
+    )
+    for told in ({"seq_len": 8192}, {"attention": "eager"}, {"framework": "Megatron-DeepSpeed (2022)"}):
+        kept = row_of(
+            tmp_path, DENSE, **{**cells, **shared, "framework": "Megatron-DeepSpeed (2023)", **told}
+        )
+        assert with_room(compare([kept]))[0].row["attention"] == "eager", told
+
+
 @pytest.mark.parametrize(
     ("cells", "least", "most"),
     [
