@@ -22,7 +22,7 @@ _PACKED = re.compile(
 )
 _PARTITIONED = re.compile(
     r"partition(?:ed|s|ing)?[-_ ](?:activations?|(?:activation[- ])?checkpoints?)\b|activations?[- ]partition"
-    r"|zero[- ]?r\b",
+    r"|zero[- ]?r\b|\bp_a\b",
     re.IGNORECASE,
 )
 """ZeRO-R shares out checkpoints among tensor-parallel ranks (`partition_activations`; arXiv 1910.02054, section 6.1)."""

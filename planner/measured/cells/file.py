@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.input.problems import shown
-from planner.measured.cells.numbers import number_in, sequences_in
+from planner.measured.cells.numbers import MOST_SEQUENCES, number_in, sequences_in
 from planner.measured.cells.words import NOTHING_SAID
 from simulator.errors import refusal
 
 WORDS_FOR_NOTHING = (*NOTHING_SAID, "none")
 """What people write into a cell of numbers that has none."""
-WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads")}
+WORDS_FOR_USUAL = {"kv_heads": ("mha", "same", "as heads"), "micro_batch": ("auto",)}
 """Words of a column that mean what is taken for an empty cell."""
 _LATENT = re.compile(r"\bmla\b|\blatent\b", re.IGNORECASE)
 """Latent attention, whose numbers beside it are ranks or queries, not key-value heads."""
+_NO_ROOM = re.compile(r"(?:cuda )?(?:oom|out[- ]of[- ]memory)(?: error)?", re.IGNORECASE)
+"""What tables print in the place of a time, a speed or a peak that there was none of."""
 LARGEST = 1e15
 
 COUNTS = {
@@ -202,6 +204,7 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
     if len(record) != len(head):
         rule = f"row {line} has {len(record)} cells, but the head has {len(head)}; put text that holds commas in quotes"
         return Cells(line=line, text=text, numbers={}, problems=(rule,))
+    text = _with_outcome(text)
     numbers: dict[str, float] = {}
     problems, remarks = [], []
     for column in (*COUNTS, *QUANTITIES, *BYTES_OF_A_WEIGHT):
@@ -211,8 +214,9 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
         ):
             continue
         number = number_in(column, cell, may_be_0=COUNTS.get(column) == 0)
-        if number is None and column in ("global_batch", "micro_batch"):
-            number = sequences_in(cell, numbers.get("seq_len"))
+        is_of_tokens = number is None or number.value > MOST_SEQUENCES
+        if is_of_tokens and column in ("global_batch", "micro_batch"):
+            number = sequences_in(cell, numbers.get("seq_len")) or number
         rule = _broken_rule(column, None if number is None else number.value)
         if rule and column == PEAK_MEMORY:
             remarks.append((column, f"{rule}; memory is not compared"))
@@ -223,6 +227,21 @@ def _cells(line: int, head: Sequence[str], record: Sequence[str]) -> Cells:
             if not number.is_exact:
                 remarks.append((column, f"taken as {number.value:.10g}"))
     return Cells(line=line, text=text, numbers=numbers, problems=tuple(problems), remarks=tuple(remarks))
+
+
+def _with_outcome(text: Mapping[str, str]) -> dict[str, str]:
+    """Returns a row whose run had no room with that as what was measured, where it stands in the place of all numbers."""
+    measured = {column: text.get(column, "") for column in QUANTITIES}
+    out = [column for column, cell in measured.items() if _NO_ROOM.fullmatch(cell)]
+    is_other = any(
+        cell.lower() not in WORDS_FOR_NOTHING
+        for column, cell in measured.items()
+        if column not in (*out, PEAK_MEMORY)
+    )
+    if is_other or not out:
+        return dict(text)
+    kind = "; ".join(filter(None, [text.get("metric_kind"), "out of memory"]))
+    return {**text, **dict.fromkeys(out, ""), "metric_kind": kind}
 
 
 def says_latent(column: str, cell: str) -> bool:

@@ -12,7 +12,14 @@ from simulator.units import GIB, GIGA, KIB, KILO, MEGA, MIB, MILLISECOND
 _NUMBER = r"(?P<about>[~\u2248]\s*)?(?P<number>\d{1,3}(?:,\d{3}){1,5}(?:\.\d{1,9})?|\d{1,16}(?:\.\d{1,17})?)"
 _WRITTEN = re.compile(rf"{_NUMBER}\s*(?P<scale>[kKM](?![A-Za-z]))?\s*\(?(?P<unit>[^\d()]*)\)?")
 _EXPLAINED = re.compile(r"([^()]+?)\s*\([^()]*\)")
-_IN_TOKENS = re.compile(rf"{_NUMBER}\s*(?P<million>M|million)?\s*(?P<unit>tok(?:en)?s?)?", re.IGNORECASE)
+_IN_TOKENS = re.compile(
+    rf"{_NUMBER}\s*(?:(?P<million>M|million)|(?P<thousand>K))?\s*(?P<unit>tok(?:en)?s?)?", re.IGNORECASE
+)
+_BLANK_SEPARATOR = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f](?=\d{3}(?!\d))")
+"""Between thousands, as many languages write them: `16 384`."""
+MOST_SEQUENCES = 2**18
+"""Sequences of a step above which a bare number of them is one of tokens: the smallest batch that is usually told in tokens is
+2^19, half a million of them, and no step that is published has as many sequences."""
 _PRODUCT = re.compile(r"(\d{1,6})\s*[xX\u00d7*]\s*(\d{1,6})")
 _THOUSANDS = ("vocab", "tokens_per_s_per_gpu")
 """Columns in which `k` is 1,000; sizes of networks, batches and clusters are counted in powers of two."""
@@ -93,7 +100,7 @@ def number_in(column: str, cell: str, *, may_be_0: bool) -> Number | None:
         cell: what is written, trimmed.
         may_be_0: whether 0 of the column stands for `not used`.
     """
-    cell = _without_name(column, cell)
+    cell = _BLANK_SEPARATOR.sub("", _without_name(column, cell))
     try:
         return Number(value=float(cell))
     except ValueError:
@@ -128,13 +135,16 @@ def _inexact(number: Number | None) -> Number | None:
 def sequences_in(cell: str, seq_len: float | None) -> Number | None:
     """Returns the sequences of a batch that is counted in tokens; `None` where it is not, or their length is not known.
 
-    Millions are those that make up whole sequences: 2^20, or else 10^6.
+    Millions are those that make up whole sequences: 2^20, or else 10^6; thousands likewise.
     """
-    found = _IN_TOKENS.fullmatch(cell)
-    if found is None or not seq_len or not (found["million"] or found["unit"]):
+    found = _IN_TOKENS.fullmatch(_BLANK_SEPARATOR.sub("", cell))
+    if found is None or not seq_len:
         return None
     size = float(found["number"].replace(",", ""))
-    units = (MIB, MEGA) if found["million"] else (1.0,)
+    is_large = size > max(MOST_SEQUENCES, seq_len)
+    if not (found["million"] or found["unit"] or is_large):
+        return None
+    units = (MIB, MEGA) if found["million"] else (KIB, KILO) if found["thousand"] else (1.0,)
     counts = [size * unit / seq_len for unit in units]
     whole = next((count for count in counts if count == round(count)), float(round(counts[-1])))
     return Number(value=whole, is_exact=False)

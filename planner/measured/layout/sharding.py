@@ -36,16 +36,21 @@ _STAGES = (
     (rf"shard_grad_op|\b(p_?)?os ?\+ ?g\b|optim_grads(?!_params)|{_KEEPS_WEIGHTS}|zero[- _]?offload", 2),
     (r"hybrid[- _]?zero", 1),
     (r"no_shard", 0),
+    (r"fsdp\W{1,3}optim(izer)?\b(?!_)", 1),
     (r"fsdp|gemini|full(y)?[- _]shard|hsdp|hybrid|\bmics\b|dp_(shard|replicate)", 3),
-    (rf"distributed|dist[- _]?opt|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}", 1),
-    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|0)(\W*\(.*\))?$", 0),
+    (
+        rf"distributed|dist\b\W{{0,2}}opt|dist_?opt|^optimi[sz]er( states?)?$|\b(p_?)?os\b|\boss\b|{_SHARDED_OPTIMIZER}",
+        1,
+    ),
+    (r"^(none|no|off|false|ddp|dp|data parallel|replicated?|unsharded|0)(\W*\(.*\))?$", 0),
 )
 """Stages by the words that mean them; the first that fits holds. ZeRO-Offload shards what stage 2 does (arXiv 2101.06840),
 MiCS all of it within groups (arXiv 2205.00119), the `hybrid zero` optimizer of InternEvo its states within groups, fairscale's
 OSS its states, as sharding of the weight update does (arXiv 2004.13336), Colossal-AI's Gemini everything, and Megatron-FSDP
 what its strategy names. ZeRO-Infinity and ZeRO++ shard what stage 3 does (arXiv 2104.07857, 2306.10209)."""
 _SOME_STAGE = re.compile(
-    r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel|^(yes|true|on)$"
+    r"zero(?![- _=:]*\d)|\bgspmd\b|\bshard(s|ed|ing)?\b(?![- _=:]*\d)|\b(?:isp|amsp)\b|weight[- ]parallel"
+    r"|^(yes|true|on|\u2713|\u2714)$"
 )
 """Words for sharding that leave open what is sharded."""
 _IN_GROUPS = r"(?:shard(?:ing|ed)?(?:[- ]groups?(?: of)?|[- ]size)?|\bmics|hybrid[- _]?zero)"
@@ -64,6 +69,9 @@ _GROUPS = re.compile(
     r"replicat\w*[ _=:-]*(\d+)|hsdp\D{0,20}(\d+)[- ]replicas?\b|dcn_data\w*[ =:]+(\d+)|\b(\d+) slices\b"
 )
 """Groups that keep copies; those of MaxText are slices, between which it replicates."""
+_DEGREES_ALONE = re.compile(r"[2-5]d( parallel\w*)?|(?:[dtpce]p|sp|vpp)(?:\W{1,3}(?:[dtpce]p|sp|vpp))+")
+"""Kinds of parallelism, which say nothing of what replicas shard: `DP+TP+PP`, `3D`."""
+_WITHIN_NODES = r"within (?:a |the |each |one )?nodes?\b|\bintra-?node|\bnode-?local"
 _SHARDING = re.compile(r"zero|shard|[fh]sdp|distributed|dist[- _]?opt")
 _DIGIT = re.compile(
     r"(?<!hybrid[- _])(?:zero|stage)[- _=:]*(\d+)(?!\d*b\b)|(?:zero|stage)[- _=:]*([0-3])\b|\bz-?([0-3])\b|^(\d+)(?:\.0+)?$"
@@ -82,7 +90,7 @@ def zero_stage(written: str) -> int | None:
         InputError: the cell says something else.
     """
     text = written.lower()
-    if re.sub(r"\s*\([^()]*\)$", "", text) in NOTHING_SAID:
+    if re.sub(r"\s*\([^()]*\)$", "", text) in NOTHING_SAID or _DEGREES_ALONE.fullmatch(text):
         return None
     stage = _written_stage(text)
     if stage is None and _leaves_stage_open(text):
@@ -111,8 +119,9 @@ def told_stage(told: Told, habit: int) -> int | None:
 
 
 def named_stage(name: str) -> int | None:
-    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP; `None` where none does."""
-    return _first_stage(name, _DIGIT_OF_A_NAME, (("fsdp", LAST_STAGE), (_BEYOND_STAGES, LAST_STAGE)))
+    """Returns the stage of ZeRO that stands in a framework's name, the last for FSDP, none for DDP; `None` where none does."""
+    words = (("fsdp", LAST_STAGE), (_BEYOND_STAGES, LAST_STAGE), (r"\bddp\b", 0))
+    return _first_stage(name, _DIGIT_OF_A_NAME, words)
 
 
 def sharded_copies(written: str) -> ShardedCopies:
@@ -155,7 +164,7 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
     """
     text = written.lower()
     ranks, groups = _number(_GROUP_RANKS, text) or None, _number(_GROUPS, text) or None  # 0 says nothing
-    is_grouped = ranks or groups or affirmed("hsdp|hybrid|mics", text)
+    is_grouped = ranks or groups or affirmed(f"hsdp|hybrid|mics|{_WITHIN_NODES}", text)
     if not is_grouped or _ACROSS_GROUPS.search(text):
         return None
     if ranks is None:
@@ -168,9 +177,9 @@ def shard_ranks(written: str, *, replicas: int, node_ranks: int) -> int | None:
 
 
 def counts_shards(written: str) -> bool:
-    """Returns whether a cell gives a number of shard groups or of their ranks, or shards across all of them."""
+    """Returns whether a cell says what a shard group is, or shards across all of them."""
     text = written.lower()
-    return any(affirmed(words, text) for words in (_GROUP_RANKS, _GROUPS, _ACROSS_GROUPS))
+    return any(affirmed(words, text) for words in (_GROUP_RANKS, _GROUPS, _ACROSS_GROUPS, _WITHIN_NODES))
 
 
 def with_tensor_degree(cells: Cells) -> Cells:

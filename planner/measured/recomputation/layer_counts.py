@@ -45,7 +45,7 @@ _SHARE = re.compile(
 (`apply_fsdp_checkpointing`)."""
 _HAS_SHARE = re.compile(r"full|partial|selective|block|ratio|checkpoint|\bckpt|\bremat|\bac\b")
 """Words beside which a share is one of the layers; alone it is, too."""
-_OF_LAYERS = re.compile(r"\s+of (?:the |all )?layers")
+_OF_LAYERS = re.compile(r"(?<=%)\s+layers|\s+of (?:the |all )?layers")
 _HALF = re.compile(r"\bhalf\b(?: (?:the |all )?layers)?")
 _NOT_SURE = re.compile(
     r"@|full[ ,(:=]+\d+\)?$|budget|(?<!of )(?:every|each) \d+ layers|^(?!100 ?%$)[\d./% ]+$"

@@ -11,8 +11,11 @@ from simulator.domain.model import RecomputeModule
 from simulator.domain.recompute_modules import CORE
 
 CORE_WORDS = re.compile(r"core[ _-]?att|\battention\b|\battn\b")
-ATTENTION_WORDS = re.compile(r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b")
-"""The same, and words for parts of layers of which it is the usual one."""
+ATTENTION_WORDS = re.compile(
+    r"selective|\bsel\b|core[ _-]?att|\battention\b|\battn\b|\bsac\b|\bops?\b|recompute[-_]activations"
+)
+"""The same, and words for parts of layers of which it is the usual one; Megatron's `--recompute-activations` is its selective
+recomputation (`recompute_granularity = 'selective'` in `arguments.py`)."""
 MODULES: Mapping[RecomputeModule, re.Pattern[str]] = {
     "core_attn": CORE_WORDS,
     "mla_up_proj": re.compile(r"\bmla\b|\bmla[ _-]?up|up[ _-]?proj"),

@@ -96,17 +96,20 @@ _LESS_THAN_16_BITS = ("fp8", "fp4")
 _OF_MEGATRON = (MEGATRON_LM.name, MEGATRON_CORE.name, NEMO.name)
 """Its documentation takes DeepEP for experts across nodes, and Hybrid-EP for those of NVL72 (`README.md` of
 `megatron/core/transformer/moe`); NeMo's recipe of DeepSeek-V3 takes DeepEP on Hopper (`pretrain_deepseek_v3.py`)."""
-_JAX_WORDS = r"maxtext|\bjax\b|paxml|levanter|t5x|praxis|axlearn|lingvo|pathways|flax|haiku|gspmd|easylm|mesh-?tensorflow"
+_JAX_WORDS = (
+    r"maxtext|\bjax\b|\bpax(ml)?\b|levanter|t5x|praxis|axlearn|lingvo|pathways|flax|haiku|gspmd|easylm"
+    r"|mesh[- ]?tensorflow"
+)
 _FRAMEWORKS = (
     _Framework(words="vtrain.*deepspeed", habits=VTRAIN_RUNS),
     _Framework(words="vtrain", habits=VTRAIN),
-    _Framework(words="megatron-?deepspeed|gpt-?neo-?x", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
+    _Framework(words=r"megatron-?deepspeed|gpt-?neo-?x|\bneo-?x\b", habits=DEEPSPEED, early=EARLY_DEEPSPEED),
     _Framework(words=_NEMO_PROPER, last=(2023, 12), habits=NEMO_APEX, on_old_families=NEMO_2023),
     _Framework(words=_NEMO_PROPER, last=(2024, 5), habits=NEMO_APEX),
     _Framework(words=r"megatron-?bridge", habits=BRIDGE),
     _Framework(words=f"{_NEMO_PROPER}|nvidia release", habits=NEMO, needs_release=True),
     _Framework(
-        words="composer|foundry",
+        words="composer|foundry|mosaic",
         habits=FOUNDRY,
         early=replace(FOUNDRY, attention="flash-1"),
         last_early_year=2023,
@@ -139,7 +142,7 @@ _FRAMEWORKS = (
     _Framework(words="megatron|mcore", habits=MEGATRON_CORE),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
     _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
-    _Framework(words=r"^meta internal( \(\d+\))?$|^meta.*llama.?3", habits=META),
+    _Framework(words=r"^meta[\s(]*(internal|in-?house)\b|^meta.*llama.?3", habits=META),
 )
 """Frameworks in the order in which their names are looked for; the first that fits counts."""
 

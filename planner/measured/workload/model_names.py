@@ -23,7 +23,11 @@ _PUBLISHERS = re.compile(
 )
 _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"llama3(?:\.3)?(?=(8|70|405)b)", "llama3.1"),
+    (r"llama1?(?=(7|13)b)", "llama2"),
+    (r"qwen2(?=(7|72)b)", "qwen2.5"),
     (r"gpt(?=175b)", "gpt3"),
+    (r"gpt3$", "gpt3175b"),
+    (r"gpt2(?=1\.5b|15b)", "gpt2xl"),
     (r"(?:dsv3|deepseekr1(?!distill)|deepseek(?=671b))", "deepseekv3"),
     (r"qwen3235b(?!a)", "qwen3235ba22b"),
     (r"qwen330b(?!a)", "qwen330ba3b"),
@@ -36,7 +40,7 @@ _ALSO_CALLED: tuple[tuple[str, str], ...] = (
     (r"grok(?=314b)", "grok1"),
     (r"bloom$", "bloom176b"),
     (r"palm$", "palm540b"),
-    (r"mtnlg$", "mtnlg530b"),
+    (r"mtnlg$|megatronturing(nlg)?(530b)?$", "mtnlg530b"),
 )
 """Other names of models of the catalogue, and of those with the same layers, by how they read without hyphens."""
 _TYING = (

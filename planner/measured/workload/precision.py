@@ -45,7 +45,7 @@ _OPEN = re.compile(
 """Words that leave open which format of 16 bits it is."""
 _RECIPES = (
     (r"mx-?(?:fp8|float8)|fp8\W{0,3}mx\b|\b1x32\b", "mxfp8"),
-    (r"block|\bblk\b|tile|\b(?:1|128)x128\b|sub-?channel|fp8\W{0,3}sc\b", "blockwise"),
+    (r"block|\bblk\b|tile|fine-?grained|deepseek|\b(?:1|128)x128\b|sub-?channel|fp8\W{0,3}sc\b", "blockwise"),
     (r"delayed|fp8\W{0,3}ds\b", "delayed"),
     (r"(tensor|row)-?wise|per-?(tensor|row)|current|fp8\W{0,3}cs\b", "tensorwise"),
 )

@@ -267,13 +267,29 @@ class TestModels:
             ("GPT-175B", "gpt3-175b"),
             ("mistralai/Mistral-7B-v0.1", "mistral-7b"),
             ("BLOOM", "bloom-176b"),
+            # The same tables of sizes: arXiv 2302.13971 and 2307.09288, 2407.10671 and 2412.15115.
+            ("LLaMA-7B", "llama-2-7b"),
+            ("LLaMA 13B", "llama-2-13b"),
+            ("Qwen2-7B", "qwen2.5-7b"),
+            ("Qwen2 72B", "qwen2.5-72b"),
+            ("GPT-3", "gpt3-175b"),
+            ("GPT-2 1.5B", "gpt2-xl"),
+            ("Megatron-Turing NLG 530B", "mt-nlg-530b"),
         ],
     )
     def test_publishers_and_other_names_of_theirs(self, written: str, name: str) -> None:
         assert known_shape(written, None, None, None) == catalog.model(name)
 
     @pytest.mark.parametrize(
-        "written", ["DeepSeek-R1-Distill-Llama-8B", "BLOOM-like 181B", "Nemotron-8B", "Llama 3 13B"]
+        "written",
+        [
+            "DeepSeek-R1-Distill-Llama-8B",
+            "BLOOM-like 181B",
+            "Nemotron-8B",
+            "Llama 3 13B",
+            "GPT-3 13B",
+            "Qwen2-57B",
+        ],
     )
     def test_others_of_like_names_are_not_taken_for_them(self, written: str) -> None:
         assert known_shape(written, None, None, None) is None

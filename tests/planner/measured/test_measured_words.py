@@ -15,7 +15,7 @@ from planner.measured.recomputation.cell import recomputed
 from planner.measured.recomputation.recomputed import Recomputed
 from planner.measured.row_reasons import reason_against
 from planner.measured.rows import Unmodelled
-from planner.measured.runs import Row, job_of, known_reason
+from planner.measured.runs import OUT_OF_MEMORY, Row, job_of, known_reason
 from simulator.domain.model import RecomputeModule
 from simulator.errors import InputError
 from tests.planner.measured_rows import RUN, the_row
@@ -73,6 +73,11 @@ class TestRecomputation:
             "1",
             "activation checkpointing",
             "gradient checkpointing",
+            "layer",
+            "per-layer",
+            "layerwise",
+            "partition activations",
+            "P_a",
         ],
     )
     def test_words_for_all_layers(self, written: str) -> None:
@@ -106,6 +111,7 @@ class TestRecomputation:
             ("20 of 80 layers", 20, "block"),
             ("full, 20/80 layers", 20, "block"),
             ("20 layers out of 80", 20, "block"),
+            ("50% layers", 50, "block"),
         ],
     )
     def test_layers_are_those_of_a_chunk_or_of_a_group(
@@ -356,9 +362,15 @@ class TestSharding:
             ("replicate", 0),
             ("dp", 0),
             ("0", 0),
+            ("unsharded", 0),
+            ("dist. opt.", 1),
+            ("optimizer states", 1),
+            ("Megatron-FSDP (optim)", 1),
+            ("DP+TP+PP", None),
+            ("3D parallelism", None),
         ],
     )
-    def test_words_of_pytorch_and_deepspeed_are_stages(self, written: str, stage: int) -> None:
+    def test_words_of_pytorch_and_deepspeed_are_stages(self, written: str, stage: int | None) -> None:
         # FSDP2 that does not reshard keeps its weights gathered until the step ends, as SHARD_GRAD_OP does.
         # ZeRO-Infinity and ZeRO++ build on stage 3 (arXiv 2104.07857, 2306.10209); SHARD_GRAD_OP shards gradients and
         # optimizer states during computation (torch.distributed.fsdp.ShardingStrategy).
@@ -371,6 +383,8 @@ class TestSharding:
             ("hybrid zero", "8"),
             ("dp_shard=2", "2"),
             ("HSDP", "8"),
+            ("FSDP within a node", "8"),
+            ("ZeRO-1, intra-node", "8"),
             ("HSDP replicate=2", "32"),
             ("FSDP2, dp_replicate=4, dp_shard=-1", "16"),
             ("HSDP 2x32", "32"),
@@ -746,6 +760,8 @@ class TestNumbers:
             ("seq_len", "65k", 65_536, True),
             ("seq_len", "3k", 3_072, True),
             ("seq_len", "1M", 2**20, True),
+            ("seq_len", "16 384", 16_384, False),
+            ("n_gpus", "1\N{NO-BREAK SPACE}024", 1024, False),
             ("peak_mem_gib_per_gpu", "80000 MiB", 78.125, False),
             ("peak_mem_gib_per_gpu", "80 GB", 74.505806, True),
         ],
@@ -777,7 +793,15 @@ class TestNumbers:
 
     @pytest.mark.parametrize(
         ("written", "sequences"),
-        [("4M tokens", "1024"), ("4,194,304 tokens", "1024"), ("2M", "512"), ("4.096M tokens", "1000")],
+        [
+            ("4M tokens", "1024"),
+            ("4,194,304 tokens", "1024"),
+            ("2M", "512"),
+            ("4.096M tokens", "1000"),
+            ("524288", "128"),
+            ("4 194 304", "1024"),
+            ("512K tokens", "128"),
+        ],
     )
     def test_batches_of_tokens_are_counted_in_sequences_and_told(
         self, tmp_path: Path, written: str, sequences: str
@@ -789,6 +813,15 @@ class TestNumbers:
     def test_micro_batches_of_tokens_are_counted_in_sequences_and_told(self, tmp_path: Path) -> None:
         row = row_of(tmp_path, seq_len=4096, micro_batch="8192 tokens", tp=1, pp=1)
         assert (row["micro_batch_size"], row["remarks"]) == ("2", "micro_batch = '8192 tokens': taken as 2")
+
+    @pytest.mark.parametrize("column", ["step_time_s", "tokens_per_s_per_gpu", "peak_mem_gib_per_gpu"])
+    def test_a_run_without_room_says_so_in_the_place_of_what_was_measured(
+        self, tmp_path: Path, column: str
+    ) -> None:
+        row = row_of(tmp_path, **{"step_time_s": "", column: "OOM"})
+        said = row_of(tmp_path, step_time_s="", metric_kind="out of memory")
+        assert row == said
+        assert row["left_out_because"] == OUT_OF_MEMORY
 
     @pytest.mark.parametrize("written", ["\N{EN DASH}", "\N{EM DASH}", "n.a.", "not reported"])
     def test_dashes_and_words_for_nothing_are_empty_cells(self, tmp_path: Path, written: str) -> None:
@@ -1016,6 +1049,11 @@ class TestNotes:
         ({"notes": "fused linear cross entropy"}, "logit_bytes", "2"),
         ({"notes": "Liger kernels"}, "logit_bytes", "2"),
         ({"precision": "FP8-BLK"}, "fp8_recipe", "blockwise"),
+        ({"precision": "FP8 (DeepSeek-style)"}, "fp8_recipe", "blockwise"),
+        ({"precision": "FP8, fine-grained scaling"}, "fp8_recipe", "blockwise"),
+        ({"recompute": "--recompute-activations"}, "recompute", "selective"),
+        ({"framework": "PyTorch DDP", "zero_stage_or_fsdp": ""}, "zero_stage", "0"),
+        ({"framework": "FSDP", "zero_stage_or_fsdp": "DP+TP+PP"}, "zero_stage", "3"),
         ({"precision": "fp8 (mx)", "gpu": "B200"}, "fp8_recipe", "mxfp8"),
         ({"precision": "FP8 (DS)"}, "fp8_recipe", "delayed"),
         ({"precision": "fp8, 1x128/128x128 tiles"}, "fp8_recipe", "blockwise"),
