@@ -9,8 +9,8 @@ from dataclasses import dataclass
 Month = tuple[int, int]
 """Year and month."""
 
-_NUMBER = r"[\W_]*(?:core_)?(?:release |r|v)?(\d+(?:\.\d+){1,2})(?![\w.]*\w)"
-"""Behind the name: two or three numbers. Releases to come (`2.0.0rc1`, `2.4.0a0`) are not those that they lead to."""
+_NUMBER = r"[\W_]*(?:core_)?(?:(?:release |r|v)?(\d+(?:\.\d+){1,2})|v(\d))(?![\w.]*\w)"
+"""Behind the name: two or three numbers, or one that is called a version (`v2`). Releases to come (`2.0.0rc1`, `2.4.0a0`) are not those that they lead to."""
 _UNDER_1 = r"(?=[\W_]*v?0\.)"
 """Before the numbers of what has none from 1.0 on: InternLM 2.5 is a model, and Megatron-DeepSpeed 2.4 a Megatron-LM."""
 _NIGHTLY = re.compile(r"\.dev(20[12]\d)([01]\d)\d\d")
@@ -30,7 +30,7 @@ class _Numbered:
         found = re.search(f"(?:{self.words}){_NUMBER}", name)
         if not found:
             return None
-        number = tuple(int(part) for part in found[1].split("."))
+        number = tuple(int(part) for part in (found[1] or f"{found[2]}.0").split("."))
         place = bisect_right(self.since, number, key=lambda since: since[0])
         return self.since[place - 1][1] if place else None
 

@@ -160,6 +160,8 @@ class TestReleaseNumbers:
             ("Megatron-LM 1.1.5", 2020),
             ("Megatron-LM v2.5", 2021),
             ("Megatron-LM 3.0", 2022),
+            ("Megatron-LM v3", 2022),
+            ("GPT-NeoX v2", 2023),
             ("Megatron-Core 0.3.0", 2023),
             ("Megatron-LM core_r0.8.0", 2024),
             ("MCore v0.12.1", 2025),
