@@ -13,6 +13,8 @@ from planner.measured.frameworks.releases import release_year
 
 MOST_ADDED_FRACTION = 0.1
 """Sequences that a batch may be given on top, so that it makes up whole micro-batches of all replicas."""
+MICRO_BATCHES_A_STAGE = 4
+"""From so many on the idle time of a pipeline is negligible (GPipe, arXiv 1811.06965, section 2.3)."""
 FIRST_MICRO_BATCH_SIZE_YEAR = 2025
 """Since April 2025 torchtitan passes single sequences through a pipeline (`pipeline_parallel_microbatch_size`, its pull request
 1073). Before, a local batch was cut into as many micro-batches as there are stages (`pipeline_parallel_microbatches or
@@ -36,7 +38,8 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
     if batch is None:
         if micro_batch is None:
             raise CannotModelError("neither global_batch nor micro_batch is given")
-        batch = told.default("global_batch", micro_batch * (steps or 1) * data_parallel)
+        steps_or_usual = steps or _usual_steps(told, num_stages)
+        batch = told.default("global_batch", micro_batch * steps_or_usual * data_parallel)
     local = _share(batch, data_parallel)
     if num_stages > 1 and software_family(told.framework) == PYTORCH:
         runs = steps or _accumulated_runs(told, micro_batch, local, num_stages)
@@ -50,6 +53,20 @@ def batches(told: Told, *, data_parallel: int, num_stages: int, is_sharded: bool
         micro_batch = told.default("micro_batch", local if is_sharded and num_stages == 1 else 1)
     _remark_idle_stages(told, local // micro_batch, num_stages)
     return micro_batch, batch
+
+
+def _usual_steps(told: Told, num_stages: int) -> int:
+    """Returns the micro-batches of a step of which nothing is told: as many as fill a pipeline, one without.
+
+    The local batch of PyTorch's pipelines is cut into micro-batches, and is the whole share of a rank.
+    """
+    if num_stages == 1 or software_family(told.framework) == PYTORCH:
+        return 1
+    steps = MICRO_BATCHES_A_STAGE * num_stages
+    told.remark(
+        "global_batch", f"not given: taken as {steps} micro-batches a step, which fill {num_stages} stages"
+    )
+    return steps
 
 
 def _share(batch: int, replicas: int) -> int:

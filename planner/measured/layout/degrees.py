@@ -247,8 +247,12 @@ def _replicas(told: Told, ranks: int, context: int) -> int:
 
 def _chunks_per_stage(told: Told, habits: Habits, num_stages: int, num_layers: int) -> int:
     """Returns the chunks of a stage: as given, or what the framework's usual chunks come to, embedding and output counted."""
+    given = told.cells.count("vpp") or 1
+    if num_stages == 1 and given > 1:
+        told.remark("vpp", "left out: without a pipeline there are no chunks of a stage")
+        return 1
     if "vpp" in told.cells.numbers or num_stages == 1:
-        return told.cells.count("vpp") or 1
+        return given
     cells = (told.text(column) for column in SCHEDULE_COLUMNS)
     if scheduled := next(filter(None, map(measured_notes.scheduled_chunks, cells)), None):
         told.remark("vpp", f"{scheduled}, as the schedule says")

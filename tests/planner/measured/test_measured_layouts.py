@@ -337,6 +337,32 @@ class TestLayout:
         assert row["micro_batch_size"] == micro_batch
         assert (remark in row["remarks"], bool(remark)) == (True, bool(row["remarks"]))
 
+    @pytest.mark.parametrize(
+        ("cells", "batch"),
+        [
+            (
+                {"pp": 4},
+                4 * 4 * 4,
+            ),  # four replicas, four micro-batches for each of four stages (arXiv 1811.06965, 2.3)
+            ({"pp": 4, "micro_batch": 2}, 4 * 2 * 4 * 4),
+            ({"pp": 4, "notes": "gradient accumulation 8"}, 4 * 8),
+            ({"pp": 1}, 16),
+            ({"pp": 4, "framework": "torchtitan 2025", "micro_batch": 8}, 4 * 8),
+        ],
+    )
+    def test_a_batch_that_is_not_told_fills_a_pipeline(
+        self, tmp_path: Path, cells: Mapping[str, object], batch: int
+    ) -> None:
+        told = {"n_gpus": 16, "tp": 1, "global_batch": "", "micro_batch": 1, "framework": "Megatron-LM 2024"}
+        row = row_of(tmp_path, **{**told, **cells})
+        assert int(row["global_batch_size"]) == batch
+        assert "global_batch" in row["assumed"].split()
+
+    def test_chunks_without_a_pipeline_are_left_out(self, tmp_path: Path) -> None:
+        row = row_of(tmp_path, pp=1, tp=1, vpp=4)
+        assert row["virtual_pipeline"] == "1"
+        assert "vpp = '4': left out" in row["remarks"]
+
     def test_dies_are_counted_where_a_node_has_twice_its_cards(self, tmp_path: Path) -> None:
         cells = {"gpu": "MI250X", "precision": "fp16", "tp": 1, "pp": 1}
         found = row_of(tmp_path, gpus_per_node=8, **cells)
