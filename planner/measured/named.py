@@ -12,14 +12,6 @@ _GRAPHS = re.compile(r"(?:full[-_ ]iteration )?cuda[- _]?graphs?(?![a-z])", re.I
 _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            r"\b(moe|experts?)( layers?)? (in |on |at )?(every|each) (other|2nd|second|\d+)|interleaved moe"
-            r"|moe[-_ ]layer[-_ ]freq\w*[ =:]+[2-9]",
-            re.IGNORECASE,
-        ),
-        "experts are simulated in all layers but the first dense ones, not in every second or so",
-    ),
-    (
-        re.compile(
             r"natural routing|unbalanced (experts|routing)|no (force|forced)[- ]balanc\w*", re.IGNORECASE
         ),
         "experts are simulated as balanced",

@@ -89,6 +89,16 @@ _WHOLE_GRAPHS = (
 _CHUNKS = re.compile(
     r"(?<!per[-_ ])\b(?:vpp|virtual[- _]pipeline(?:[- _]\w+)?)[ =:]+([1-9]\d?)\b", re.IGNORECASE
 )
+_INTERLEAVED_CHUNKS = re.compile(
+    r"\binterleav\w*[^;.]{0,30}?\b([1-9]\d?)[- ](?:(?:model|virtual|pipeline)[- ])?chunks?\b", re.IGNORECASE
+)
+_EXPERT_LAYERS = re.compile(
+    r"\b(?:moe|experts?)(?: layers?)? (?:in |on |at )?(?:every|each) (?:(?P<two>other|second)|(?P<nth>[2-9])(?:nd|rd|th)?)\b"
+    r"|\binterleave_moe_layer_step[ =:]+(?P<step>[1-9])\b|\bmoe[-_ ]layer[-_ ]freq\w*[ =:]+(?P<freq>[2-9])\b"
+    r"|(?P<alone>\binterleaved moe\b)",
+    re.IGNORECASE,
+)
+"""Of how many layers one has experts, as of GShard, GLaM or Llama 4 Maverick."""
 _CHUNKS_OF_SCHEDULE = re.compile(
     rf"{_CHUNKS.pattern}|\b(?:vpp?|v|chunks?)[ =:]*([1-9]\d?)\b"
     r"|\b([1-9]\d?)[- ]?(?:(?:model|pipeline)[- ])?(?:chunks?|(?:virtual|interleaved)[- ]stages|stages (?:per|a) rank)\b",
@@ -149,8 +159,16 @@ def gathers_cast_weights(notes: str) -> bool | None:
 
 def virtual_pipeline(notes: str) -> int | None:
     """Returns the chunks of a pipeline stage."""
-    found = affirmed(_CHUNKS, notes)
+    found = affirmed(_CHUNKS, notes) or affirmed(_INTERLEAVED_CHUNKS, notes)
     return int(found[1]) if found else None
+
+
+def expert_layer_step(notes: str) -> int | None:
+    """Returns of how many layers one has experts."""
+    found = affirmed(_EXPERT_LAYERS, notes)
+    if found is None:
+        return None
+    return 2 if found["two"] or found["alone"] else int(found["nth"] or found["step"] or found["freq"])
 
 
 def layers_of_a_chunk(notes: str) -> int | None:

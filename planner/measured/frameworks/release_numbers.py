@@ -10,8 +10,8 @@ Month = tuple[int, int]
 """Year and month."""
 
 _NUMBER = r"[\W_]*(?:core_)?(?:(?:release |r|v)?(\d+(?:\.\d+){1,2})|v(\d))(?![\w.]*\w)"
-"""Behind the name: two or three numbers, or one that is called a version (`v2`). Releases to come (`2.0.0rc1`, `2.4.0a0`) are not
-those that they lead to."""
+"""Behind the name: two or three numbers, or one that is called a version (`v2`). Releases to come (`2.0.0rc1`, `2.4.0a0`) are
+not those that they lead to."""
 _UNDER_1 = r"(?=[\W_]*v?0\.)"
 """Before the numbers of what has none from 1.0 on: InternLM 2.5 is a model, and Megatron-DeepSpeed 2.4 a Megatron-LM."""
 _NIGHTLY = re.compile(r"\.dev(20[12]\d)([01]\d)\d\d")

@@ -37,7 +37,7 @@ _IN_NOTES = re.compile(
 )
 """Names that mean a schedule wherever they stand. `Interleaved` alone does not say of how many chunks, but for torchtitan: its
 schedules of several have two if nothing else is said (`stages_per_rank` in `pipeline_parallel.py`)."""
-_INTERLEAVED = re.compile("interleav|looped|breadth-?first|depth-?first", re.IGNORECASE)
+_INTERLEAVED = re.compile("interleav(?!(?:ed?)?[-_ ]moe)|looped|breadth-?first|depth-?first", re.IGNORECASE)
 _BREADTH_FIRST = re.compile("looped-?bfs|breadth-?first")
 """Chunks in the order of GPipe: all micro-batches go through one before the next (arXiv 2211.05953), so that all are kept."""
 _KEEPS_TWICE = re.compile("zb-?(2p|h2)")

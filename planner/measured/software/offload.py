@@ -11,7 +11,7 @@ from planner.measured.layout.sharding import COLUMN, zero_stage
 
 _OFFLOADED_OPTIMIZER = re.compile(
     r"optimizer(?:[- _]states?)?[- _]?(?:cpu[- _]?)?offload|cpu[- _]?adam"
-    r"|offload\w*[- _](?:the[- _])?optimizer",
+    r"|offload\w*[- _](?:of[- _])?(?:the[- _])?optimizer",
     re.IGNORECASE,
 )
 _OFFLOADING_SCHEME = re.compile(r"zero[- _]?[123]?[- _+]*offload", re.IGNORECASE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from planner.measured.cells import notes as measured_notes
 from planner.measured.cells.file import says_latent
 from planner.measured.cells.told import CannotModelError, Told
 from planner.measured.cells.words import affirmed, is_denied
@@ -162,11 +163,17 @@ def _shared_width(told: Told, known: int | None, width: int) -> int:
 
 
 def _order_of_layers(told: Told, known_leading: int | None) -> dict[str, int]:
-    """Returns which layers have experts: those behind the leading ones, or every other one where the model is known for it."""
-    step, num_dense = expert_layer_step(told.name("model")), told.or_known("dense_layers", known_leading)
+    """Returns which layers have experts: those behind the leading ones, or every nth where notes or model say so."""
+    noted = measured_notes.expert_layer_step(told.text("notes"))
+    step = noted or expert_layer_step(told.name("model"))
+    num_dense = told.or_known("dense_layers", known_leading)
     num_between = told.cells.count("layers") or 0
     num_between -= num_between // step
     is_told = "dense_layers" in told.cells.numbers
-    if step == 1 or (is_told and num_dense != num_between):
+    is_other = is_told and num_dense not in ((0, num_between) if noted else (num_between,))
+    if is_other and noted:
+        told.remark("notes", f"experts in every {step} layers are left out, as dense_layers are others")
+    if step == 1 or is_other:
         return {"num_dense_layers": num_dense, "layer_step": 1}
-    return {"num_dense_layers": 0, "layer_step": step if is_told else told.default("dense_layers", step)}
+    is_sure = is_told or noted is not None
+    return {"num_dense_layers": 0, "layer_step": step if is_sure else told.default("dense_layers", step)}

@@ -195,6 +195,31 @@ class TestExperts:
         assert (experts.num_dense_layers, experts.layer_step) == order
         assert ("dense_layers" in row["assumed"].split()) == is_assumed
 
+    @pytest.mark.parametrize(
+        ("notes", "dense_layers", "order", "remark"),
+        [
+            ("MoE every other layer", "", (0, 2), ""),
+            ("experts in every 4th layer", "", (0, 4), ""),
+            ("interleave_moe_layer_step=2", 18, (0, 2), ""),
+            ("MoE layer every 2 layers", 0, (0, 2), ""),
+            ("interleaved MoE", 3, (3, 1), "as dense_layers are others"),
+            ("no MoE in every second layer", "", (0, 1), ""),
+        ],
+    )
+    def test_notes_say_of_how_many_layers_one_has_experts(
+        self, tmp_path: Path, notes: str, dense_layers: object, order: tuple[int, int], remark: str
+    ) -> None:
+        # As GShard (arXiv 2006.16668) and GLaM (2112.06905) have them.
+        shape = {"layers": 36, "hidden": 5120, "heads": 40, "experts": 128, "topk": 1, "model": "GShard"}
+        row = simulated_row(
+            tmp_path, {**GPT_OSS, **shape, "notes": notes, "dense_layers": dense_layers, "pp": 2, "vpp": ""}
+        )
+        experts = job_of(row).workload.model.experts
+        assert experts is not None
+        assert (experts.num_dense_layers, experts.layer_step) == order
+        assert "interleaved" not in row["remarks"].replace("interleaved MoE", "")
+        assert remark in row["remarks"]
+
     @pytest.mark.parametrize(("model", "has_them"), [("Llama 4 Maverick", True), ("Foo", False)])
     def test_feed_forward_blocks_between_them_can_be_computed_again(
         self, tmp_path: Path, model: str, *, has_them: bool

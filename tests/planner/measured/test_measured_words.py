@@ -440,6 +440,7 @@ class TestSharding:
             ({"zero_stage_or_fsdp": "zero1", "notes": "optimizer offload"}, "1.0", False),
             ({"zero_stage_or_fsdp": "FSDP, CPU offload"}, "1.0", True),
             ({"notes": "CPU offload optimizer 50%"}, "0.5", False),
+            ({"notes": "CPU offload of the optimizer"}, "1.0", False),
             ({"notes": "optimizer_offload_fraction=0.25, optimizer offload"}, "0.25", False),
             ({"notes": "optimizer CPU offload, fraction 1.0"}, "1.0", False),
             ({"zero_stage_or_fsdp": "FSDP, no offload", "notes": "activation CPU offload False"}, "", False),
@@ -954,7 +955,6 @@ class TestNotes:
         [
             ("CUDA graphs", "the host launches every kernel"),
             ("MTP", "taken as one module"),
-            ("MoE layer every 2 layers", "experts are simulated in all layers"),
             ("Muon", "simulated as Adam"),
             ("AdamW 8-bit", "simulated as Adam"),
             ("paged_adamw_8bit", "simulated as Adam"),
