@@ -148,7 +148,7 @@ def test_no_cluster_is_used_more_than_always_and_no_sale_returns_the_whole_price
 
     def at(**amounts: float) -> Floats:
         runs = runs_at(job, result, amounts)
-        return drawn_objectives(runs, drawn_figures(runs))[0, 0]
+        return np.asarray(drawn_objectives(runs, drawn_figures(runs))[0, 0])
 
     np.testing.assert_allclose(at(utilization=2.0), at(utilization=1.25), rtol=1e-9)
     np.testing.assert_allclose(at(residual_value=2.5), at(residual_value=1.98), rtol=1e-9)

@@ -142,7 +142,7 @@ _FRAMEWORKS = (
     _Framework(words="megatron|mcore", habits=MEGATRON_CORE),
     _Framework(words=f"({_SHARDING_OF_ANY}).*compile|compile.*({_SHARDING_OF_ANY})", habits=COMPILED),
     _Framework(words=f"{_SHARDING_OF_ANY}|{_HUGGING_FACE}", habits=SHARDED),
-    _Framework(words=r"^meta[\s(]*(internal|in-?house)\b|^meta.*llama.?3", habits=META),
+    _Framework(words=r"^meta[\s(]*(internal|in-?house)\)?( \(\d+\))?$|^meta.*llama.?3", habits=META),
 )
 """Frameworks in the order in which their names are looked for; the first that fits counts."""
 

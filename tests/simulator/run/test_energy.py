@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -172,19 +173,20 @@ def test_evaluations_take_a_third_of_a_step_for_each_batch_and_draw_their_own_po
 
 def test_evaluations_take_a_forward_pass_whatever_the_backward_pass_computes() -> None:
     """Its shares are those of the chunks' own times, which traffic and the output layer move by a few points."""
-    layouts = (
+    layouts: tuple[dict[str, Any], ...] = (
         {},
         {"recompute": Recompute.FULL},
         {"recompute": Recompute.FULL, "recompute_num_layers": 10},
     )
-    plans = table_of(*(plan_of(tensor=8, pipeline=4, data=4, **layout) for layout in layouts))  # type: ignore[arg-type]
+    plans = table_of(*(plan_of(tensor=8, pipeline=4, data=4, **layout) for layout in layouts))
     evaluated = {"evaluation_every_steps": 10.0, "evaluation_sequences": 512}  # a batch every ten steps
     full = training("llama-3.1-70b", num_steps=1000).model_copy(update=evaluated)
     for workload in (full, full.model_copy(update={"lora": Lora(rank=16)})):
         job = job_of(workload)
         pipeline = step_parts(Rank.of(job, plans), split_layers(workload.model, plans)).pipeline
         forward_s, backward_s = (
-            pipeline[name].sum(axis=1) for name in ("chunk_forward_s", "chunk_backward_s")
+            np.sum(np.asarray(each), axis=1)
+            for each in (pipeline["chunk_forward_s"], pipeline["chunk_backward_s"])
         )
         outcomes = simulate(job, plans)
         steps = outcomes.steps
