@@ -11,6 +11,7 @@ from planner.measured.cells.words import affirmed, is_denied
 from planner.measured.workload.model_names import (
     expert_layer_step,
     gates_blocks,
+    known_shape,
     norms_heads,
     ties_embeddings,
 )
@@ -93,9 +94,10 @@ def _is_gated(told: Told, ffn: int, plain: int) -> bool:
 def _check_size(told: Told, known: ModelShape | None) -> None:
     missing = [column for column in ("hidden", "layers") if not told.cells.count(column)]
     if missing and not known and (name := told.name("model")):
-        raise CannotModelError(
-            f"{missing[0]} is not given, and the catalogue has no model {name} (`capplan catalog models`)"
-        )
+        alike = known_shape(name, None, None, None)
+        others = f"{alike.name} of the catalogue has other sizes than the row" if alike else ""
+        reason = others or f"the catalogue has no model {name} (`capplan catalog models`)"
+        raise CannotModelError(f"{missing[0]} is not given, and {reason}")
 
 
 def parallel_block(told: Told, known: ModelShape | None) -> ParallelBlock | None:

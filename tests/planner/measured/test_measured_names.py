@@ -354,6 +354,14 @@ class TestModels:
         assert isinstance(row, Unmodelled)
         assert row.reason.startswith("hidden is not given, and the catalogue has no model Llama 3 13B")
 
+    def test_a_known_name_with_other_sizes_is_not_the_known_model(self, tmp_path: Path) -> None:
+        row = the_row(tmp_path, {**RUN, "model": "Llama 3.1 8B", "hidden": 8192})
+        assert isinstance(row, Unmodelled)
+        assert (
+            row.reason
+            == "layers is not given, and Llama 3.1 8B of the catalogue has other sizes than the row"
+        )
+
 
 class TestOtherNetworks:
     @pytest.mark.parametrize(
