@@ -403,6 +403,10 @@ class TestHabitsOfReleases:
             ("Mesh TensorFlow", "JAX"),
             ("Meta in-house", "Meta's of Llama 3"),
             ("Meta (internal)", "Meta's of Llama 3"),
+            (
+                "Meta internal (xformers, model+sequence parallel)",
+                "unknown framework",
+            ),  # of LLaMA, arXiv 2302.13971
             ("torchtune", "FSDP"),
             ("Hugging Face Trainer", "FSDP"),
             ("Accelerate (DeepSpeed ZeRO-3)", "DeepSpeed"),
