@@ -59,9 +59,9 @@ class Entered:
             self.rank.weight_gradient_s(*self.product) * factor,
         )
 
-    def added_s(self) -> Floats:
-        """Returns what the gather shows less what the sum hides, `(n,)`."""
-        input_gradient_s, weight_gradient_s = self.products_s
+    def added_s(self, products_s: tuple[Floats, Floats]) -> Floats:
+        """Returns what the gather shows less what the sum hides beside both products, `(n,)`."""
+        input_gradient_s, weight_gradient_s = products_s
         hidden_s = self.sum_s - exposed_s(self.sum_s, weight_gradient_s)
         return np.asarray(exposed_s(self.gather_s, input_gradient_s) - hidden_s)
 
@@ -74,18 +74,21 @@ def sums_beside_product(rank: Rank) -> Booleans:
     return np.asarray(is_any & (plans.tensor_parallel > 1) & ~splits_backward(plans))
 
 
-def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered]) -> Floats:
+def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered], place: str) -> Floats:
     """Returns the exposed collectives of a backward pass whose sums travel beside products where they may, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
         traffic_s: The collectives one after another, sums among them, `(n,)`.
         entered: The products beside which sums may travel.
+        place: What of the model these are in.
     """
     is_beside = sums_beside_product(rank)
     if not np.any(is_beside):
         return traffic_s
-    return traffic_s + is_beside * total([np.zeros(len(rank.plans)), *(each.added_s() for each in entered)])
+    products_s = rank.of_kernels((place, "entered"), lambda: [each.products_s for each in entered])
+    added_s = [each.added_s(of_each_s) for each, of_each_s in zip(entered, products_s, strict=True)]
+    return traffic_s + is_beside * total([np.zeros(len(rank.plans)), *added_s])
 
 
 def gathered_again_s(rank: Rank, entered: list[Entered]) -> Floats:

@@ -71,23 +71,19 @@ def expert_layer(rank: Rank) -> PartTimes:
 
 
 def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
-    is_full = rank.plans.recompute == Recompute.FULL.code
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
-    tensor_forward_s, tensor_backward_s = _layer_collectives(
-        rank, core_s, forward_s, backward_s, is_expert=is_expert
-    )
+    tensor_s, expert_s = layer_collectives_s(rank, is_expert=is_expert)
     none_s = np.zeros(len(rank.plans))
-    covers_s = beside_core_s(rank, forward_s, core_s[0]), beside_core_s(rank, backward_s, core_s[1])
-    exchange_s = expert_exchange_s(rank, *covers_s, _shared_experts(rank)) if is_expert else (none_s, none_s)
+    covers_s = _covers_s(rank, is_expert=is_expert)
     has_pairs = is_expert and hides_in_pairs(rank)
     hidden_s = hidden_in_pairs_s(rank, *covers_s) if has_pairs else (none_s, none_s)
     times = PartTimes(
         forward_compute_s=forward_s,
         backward_compute_s=backward_s + _recomputed_s(rank, forward_s, core_s[0], is_expert=is_expert),
-        forward_tensor_comm_s=tensor_forward_s,
-        backward_tensor_comm_s=tensor_backward_s + is_full * tensor_forward_s,
-        forward_expert_comm_s=exchange_s[0],
-        backward_expert_comm_s=exchange_s[1] + (is_full | repeats_exchange(rank)) * exchange_s[0],
+        forward_tensor_comm_s=tensor_s[0],
+        backward_tensor_comm_s=tensor_s[1],
+        forward_expert_comm_s=expert_s[0],
+        backward_expert_comm_s=expert_s[1],
         forward_hidden_s=hidden_s[0],
         backward_hidden_s=hidden_s[1],
     )
@@ -106,6 +102,26 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
         forward_hidden_s=hidden_s[0] + (forward_wait_s - paired_wait_s[0]),
         backward_hidden_s=hidden_s[1] + (backward_wait_s - paired_wait_s[1]),
     )
+
+
+def layer_collectives_s(rank: Rank, *, is_expert: bool) -> tuple[Directions, Directions]:
+    """Returns what shows of the collectives of a layer, recomputation included: tensor and context, and experts."""
+    is_full = rank.plans.recompute == Recompute.FULL.code
+    tensor_s = _tensor_collectives(rank, is_expert=is_expert)
+    tensor_s = tensor_s[0], tensor_s[1] + is_full * tensor_s[0]
+    if not is_expert:
+        none_s = np.zeros(len(rank.plans))
+        return tensor_s, (none_s, none_s)
+    shared_s = rank.of_kernels((SHARED_EXPERTS,), lambda: _shared_experts(rank))
+    exchange_s = expert_exchange_s(rank, *_covers_s(rank, is_expert=True), shared_s)
+    again = is_full | repeats_exchange(rank)
+    return tensor_s, (exchange_s[0], exchange_s[1] + again * exchange_s[0])
+
+
+def _covers_s(rank: Rank, *, is_expert: bool) -> Directions:
+    """What of the passes may hide traffic of tensor-parallel ranks and of experts."""
+    forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
+    return beside_core_s(rank, forward_s, core_s[0]), beside_core_s(rank, backward_s, core_s[1])
 
 
 def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool) -> Floats:
@@ -137,6 +153,10 @@ def selected_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
     """Forward, backward without recomputation, and both of the attention core alone."""
+    return rank.of_kernels(("layer", is_expert), lambda: _operators_s(rank, is_expert=is_expert))
+
+
+def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
     projections, core = projections_s(rank), attention_core_s(rank)
     parts = feed_forward_operators(rank, is_expert=is_expert)
     ffn = total(forward_s for forward_s, _ in parts.values()), total(back_s for _, back_s in parts.values())
@@ -154,20 +174,20 @@ def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Dire
     return forward_s, backward_s, (core[0] * rank.compute_slowdown, core[1] * rank.compute_slowdown)
 
 
-def _layer_collectives(
-    rank: Rank, core_s: Directions, forward_s: Floats, backward_s: Floats, *, is_expert: bool
-) -> Directions:
+def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
     """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat.
 
     The attention core hides what context-parallel ranks exchange, and nothing else where there are any.
     """
+    forward_s, _, core_s = _layer_compute(rank, is_expert=is_expert)
+    covers_s = _covers_s(rank, is_expert=is_expert)
     tensor_forward_s, tensor_backward_s = layer_s(rank, is_expert=is_expert)
-    entered = entered_in_layer(rank, is_expert=is_expert)
-    tensor_backward_s = beside_products_s(rank, tensor_backward_s, entered)
+    entered, place = entered_in_layer(rank, is_expert=is_expert), f"layer {is_expert}"
+    tensor_backward_s = beside_products_s(rank, tensor_backward_s, entered, place)
     context_forward_s, context_backward_s = context_exchange_s(rank, core_s)
     shown_s = (
-        in_pieces_s(rank, tensor_forward_s, beside_core_s(rank, forward_s, core_s[0])) + context_forward_s,
-        in_pieces_s(rank, tensor_backward_s, beside_core_s(rank, backward_s, core_s[1]))
+        in_pieces_s(rank, tensor_forward_s, covers_s[0]) + context_forward_s,
+        in_pieces_s(rank, tensor_backward_s, covers_s[1])
         + context_backward_s
         + repeats_core(rank) * context_forward_s
         + _repeated_collectives_s(rank, forward_s, is_expert=is_expert),

@@ -30,7 +30,7 @@ from simulator.layout.model_states import FULL_GRADIENT_BYTES
 from simulator.machine.compute import ACCUMULATE_BYTES, NARROW_ACCUMULATE_BYTES
 from simulator.machine.rank import Rank
 from simulator.table import Floats
-from simulator.traffic.layer_collectives import entering_s, leaving_s
+from simulator.traffic.layer_collectives import Directions, entering_s, leaving_s
 
 LOOK_UP_PASSES = 2.0
 """A read of a row, and a write."""
@@ -53,19 +53,25 @@ def embedding(rank: Rank) -> PartTimes:
     Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up. A frozen embedding
     has no backward pass.
     """
-    forward_comm_s, backward_comm_s = leaving_s(rank)
+    forward_comm_s, backward_comm_s = embedding_collectives_s(rank)
     trained = 1.0 if rank.workload.lora is None else 0.0
     none_s = np.zeros(len(rank.plans))
     return PartTimes(
         forward_compute_s=rank.memory_bound_s(LOOK_UP_PASSES * rank.hidden_bytes, 1.0),
         backward_compute_s=trained * _embedding_gradient_s(rank, np.ones(len(rank.plans))),
         forward_tensor_comm_s=forward_comm_s,
-        backward_tensor_comm_s=trained * backward_comm_s,
+        backward_tensor_comm_s=backward_comm_s,
         forward_expert_comm_s=none_s,
         backward_expert_comm_s=none_s,
         forward_hidden_s=none_s,
         backward_hidden_s=none_s,
     )
+
+
+def embedding_collectives_s(rank: Rank) -> Directions:
+    """Returns the exposed collectives of the input embedding, forward and backward, `(n,)` each."""
+    forward_s, backward_s = leaving_s(rank)
+    return forward_s, backward_s if rank.workload.lora is None else np.zeros_like(backward_s)
 
 
 def look_up_of_module(rank: Rank) -> PartTimes:
@@ -109,18 +115,25 @@ def output_layer(rank: Rank) -> PartTimes:
         rank.memory_bound_s(num_bytes * rank.tokens * vocabulary, 4.0)
         for num_bytes in _loss_bytes_per_logit(rank.workload)
     )
-    forward_comm_s, backward_comm_s = entering_s(rank)
+    forward_comm_s, backward_comm_s = output_collectives_s(rank)
     number = rank.workload.model.num_predicted_tokens
     return PartTimes(
         forward_compute_s=number * (forward_s * rank.compute_slowdown + loss_s),
         backward_compute_s=number * (backward_s * rank.compute_slowdown + loss_backward_s),
-        forward_tensor_comm_s=number * forward_comm_s,
-        backward_tensor_comm_s=number * beside_products_s(rank, backward_comm_s, [entered_in_output(rank)]),
+        forward_tensor_comm_s=forward_comm_s,
+        backward_tensor_comm_s=backward_comm_s,
         forward_expert_comm_s=np.zeros_like(h),
         backward_expert_comm_s=np.zeros_like(h),
         forward_hidden_s=np.zeros_like(h),
         backward_hidden_s=np.zeros_like(h),
     )
+
+
+def output_collectives_s(rank: Rank) -> Directions:
+    """Returns the exposed collectives of the output layer for all logits, forward and backward, `(n,)` each."""
+    number, (forward_s, backward_s) = rank.workload.model.num_predicted_tokens, entering_s(rank)
+    shown_s = beside_products_s(rank, backward_s, [entered_in_output(rank)], "output layer")
+    return number * forward_s, number * shown_s
 
 
 def _loss_bytes_per_logit(workload: Workload) -> tuple[float, float]:

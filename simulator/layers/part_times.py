@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from simulator.table import Floats, Table
 
 
@@ -30,6 +32,11 @@ class PartTimes(Table):
     def least_s(self) -> Floats:
         """Forward and backward, as a pair where they can be one."""
         return self.forward_s + self.backward_s - self.hidden_s
+
+    def collectives_s(self, way: str) -> Floats:
+        """What shows of the collectives of one way, `forward` or `backward`."""
+        tensor_s, expert_s = (getattr(self, f"{way}_{name}_comm_s") for name in ("tensor", "expert"))
+        return np.asarray(tensor_s + expert_s)
 
     @property
     def forward_s(self) -> Floats:

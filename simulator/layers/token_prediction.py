@@ -69,7 +69,7 @@ def projection(rank: Rank) -> PartTimes:
     """Returns the times of look-up, norms and projection; recomputation leaves the look-up out."""
     found, again = look_up_of_module(rank), repeats_projection(rank.workload, rank.plans)
     operators, comm_s = projection_operators(rank), projection_collectives_s(rank)
-    backward_comm_s = beside_products_s(rank, comm_s[1], [entered_in_projection(rank)])
+    backward_comm_s = beside_products_s(rank, comm_s[1], [entered_in_projection(rank)], "projection")
     again_s = operators[JOINT][0] + operators[PROJECTION][0]
     forward_s, backward_s = (total(way) for way in zip(*operators.values(), strict=True))
     return replace(

@@ -42,6 +42,9 @@ from simulator.machine.products import ONE_PRODUCT, Batch, Gathered
 from simulator.machine.training import TrainingConstants, training_constants
 from simulator.table import Booleans, Floats, Integers
 
+Found = TypeVar("Found")
+_OF_KERNELS = "found of kernels"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
@@ -80,6 +83,19 @@ class Rank:
             sustained_fraction=sustained_fraction,
             compute_slowdown=slowdown_under_cap(offers, plans.power_cap_fraction),
         )
+
+    def on_links(self, links: LinkConstants) -> Self:
+        """Returns the same ranks on another network; what `of_kernels` found stays with them."""
+        found = replace(self, links=links)
+        vars(found)[_OF_KERNELS] = vars(self).setdefault(_OF_KERNELS, {})
+        return found
+
+    def of_kernels(self, key: tuple[object, ...], find: Callable[[], Found]) -> Found:
+        """Returns what kernels alone take, which is asked once for all networks that the ranks are on."""
+        kept = vars(self).setdefault(_OF_KERNELS, {})
+        if key not in kept:
+            kept[key] = find()
+        return kept[key]  # type: ignore[no-any-return]
 
     @cached_property
     def in_16_bits(self) -> Self:
@@ -324,9 +340,6 @@ class Rank:
             constants=self.kernels,
             num_kernels=num_kernels,
         )
-
-
-Found = TypeVar("Found")
 
 
 def once_per_rank(find: Callable[[Rank], Found]) -> Callable[[Rank], Found]:

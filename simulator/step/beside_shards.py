@@ -1,21 +1,25 @@
 """What has every part of a pass for shards of ZeRO to travel beside it, and which links do both use meanwhile?
 
 Bytes that are on a link at the same time take the sum of their times. A collective of a pass is on the network cards for what
-its bytes need of them alone, and on the scale-up link for what they need of the whole network beyond that: w each. A part waits
-for w' = w (shown/alone) of it, as some of the collective may hide behind computation.
+its bytes need of them alone, and on the scale-up link for what they need of the whole network beyond that: w each. What a part
+waits for of that while others are there is w' (`simulator.step.link_waits`).
 
 A gather or a reduction that takes t is on these links for b t each (`network.gather_busy_s`): that of a group inside one link
-domain on the scale-up link alone, that of others on both, of which the scale-up link is soon free. So collectives hold up
-shards by their time on the cards for the part f of t whose groups leave their domain, and by that on the scale-up link for the
-rest: by f w(cards) + (1 - f) w(scale-up). So does a send q to another domain where the stage goes on meanwhile: it is beside
-the parts of the next pass, q over their number each.
+domain on the scale-up link alone, that of others on both, one of which is free sooner. A collective meets it there for the
+share b of its own time, and each waits for the other one as long. So collectives hold up shards by b w on the cards, or by b w
+on the scale-up link where that outlasts how much sooner it is free:
 
-In a mesh each pair of ranks has a link of its own, and no pair is in both of two groups that cross: nothing is counted there.
+    max(b w (cards), b w (scale-up) - max(0, b(cards) - b(scale-up)) t)
+
+So does a send q to another domain where the stage goes on meanwhile: it is beside the parts of the next pass, q over their
+number each, and is among their w on the cards.
+
+In a mesh each pair of ranks has a link of its own. Two groups that cross have no pair in common, but context-parallel ranks are
+all in the group of the shards: keys and values that go round are on one link of each, whose share of the shards is waited for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -29,36 +33,39 @@ from simulator.replicas.cast_weights import gathered_weight_bytes
 from simulator.replicas.replica_sync import ReplicaGroup
 from simulator.row_sums import sum_columns
 from simulator.step.card_time import leaves_domain, part_traffic_s
+from simulator.step.gradient_buckets import FIRST_BY_PARTS
+from simulator.step.link_waits import OnLink, by_way, half_scale_up, on_link
 from simulator.step.model_parts import ModelParts
-from simulator.table import Floats, total
+from simulator.table import Booleans, Floats, total
 from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s, sends_block
 
-COVER, HELD_UP, WAITED_CARDS, BUSY_CARDS, WAITED_SCALE_UP, BUSY_SCALE_UP = range(6)
-"""Seconds of a part, those by which its collectives hold up shards, and w' and b of the cards and of the scale-up link."""
+COVER, CARRIED_CARDS, WAITED_CARDS, BUSY_CARDS, CARRIED_SCALE_UP, WAITED_SCALE_UP, BUSY_SCALE_UP = range(7)
+"""Seconds of a part, and w, w' and b of the cards and of the scale-up link."""
 
 
-def parts_beside_s(rank: Rank, parts: ModelParts, cards_s: Sequence[Directions] | None) -> Directions:
-    """Returns what each of k parts has for shards beside it, `(6, k, n)` a way, by `COVER` and so on.
+def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Directions:
+    """Returns what each of k parts has for shards beside it, `(7, k, n)` a way, by `COVER` and so on.
 
     Args:
         rank: the rank.
         parts: the parts of its model.
-        cards_s: seconds in which the collectives of each part are on the cards, `(n,)` a way; `None`: none are.
+        cards: the collectives of parts on the cards; `None`: there are none.
     """
     sends_s = _sends_s(rank, parts)
     alone_s = _alone_s(parts, "forward", sends_s), _alone_s(parts, "backward", sends_s)
-    if not _meets_shards(rank):
+    if not (sends_s.any() or _meets_shards(rank)):
         return alone_s
-    shards, own = _Shards.of(rank, parts), _Own.of(rank, parts, cards_s)
+    shards, cards = _Shards.of(rank, parts), cards or OnLink.none(parts, len(rank.plans))
+    scale_up = _on_scale_up(rank, parts, cards)
     return (
-        _with_collectives(alone_s[0], _shown_s(parts, "forward"), own[0], shards),
-        _with_collectives(alone_s[1], _shown_s(parts, "backward"), own[1], shards),
+        _with_collectives(alone_s[0], 0, (cards, scale_up), shards),
+        _with_collectives(alone_s[1], 1, (cards, scale_up), shards),
     )
 
 
 def later_beside_s(rank: Rank, parts: ModelParts) -> Floats:
-    """Returns what each of k parts has for shards beside the gradients of weights that come later: products, `(6, k, n)`."""
+    """Returns what each of k parts has for shards beside the gradients of weights that come later: products, `(7, k, n)`."""
     cover_s = np.stack(parts.part_weight_gradients(rank))
     beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
     beside_s[COVER] = cover_s
@@ -80,8 +87,6 @@ class _Shards:
     """On the cards: b."""
     scale_up: Floats
     """On the scale-up link: b."""
-    far: Floats
-    """In groups that leave their domain: f."""
 
     @classmethod
     def of(cls, rank: Rank, parts: ModelParts) -> Self:
@@ -91,50 +96,36 @@ class _Shards:
         sizes = list(zip(groups, num_bytes, strict=True))[: 2 if workload.model.experts else 1]
         gathers_s = [group.all_gather_s(size) for group, size in sizes]
         cards_s, scale_up_s = zip(*(group.gather_busy_s(size) for group, size in sizes), strict=True)
-        far_s = [
-            group.leaves_domain * gather_s for (group, _), gather_s in zip(sizes, gathers_s, strict=True)
-        ]
         whole_s = np.maximum(total(gathers_s), np.finfo(np.float64).tiny)
-        cards, scale_up, far = ((total(each) / whole_s).T for each in (cards_s, scale_up_s, far_s))
-        return cls(cards=cards, scale_up=scale_up, far=far)
+        cards, scale_up = ((total(each) / whole_s).T for each in (cards_s, scale_up_s))
+        return cls(cards=cards, scale_up=scale_up)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Own:
-    """The collectives of k kinds of parts in passes of one way, `(k, n)`."""
+def _on_scale_up(rank: Rank, parts: ModelParts, cards: OnLink) -> OnLink:
+    """The collectives of parts on scale-up links: what their bytes take on the whole network, less that on the cards.
 
-    cards_s: Floats
-    """On the cards: w."""
-    scale_up_s: Floats
-    """On the scale-up link: w."""
-    alone_s: Floats
-    """How long they take alone."""
-
-    @classmethod
-    def of(cls, rank: Rank, parts: ModelParts, cards_s: Sequence[Directions] | None) -> tuple[Self, Self]:
-        """Returns those of forward and of backward passes."""
-        none_s = np.zeros(len(rank.plans))
-        cards = _by_way([(none_s, none_s)] * len(parts.kinds) if cards_s is None else cards_s)
-        carried, alone = (
-            _by_way([part_traffic_s(each, kind) for kind in parts.kinds])
-            for each in (_without_latency(rank), rank)
-        )
-        is_shared = rank.links.unlinked_members == 0.0
-        forward, backward = (
-            cls(
-                cards_s=on_cards_s,
-                scale_up_s=is_shared * np.maximum(0.0, carried_s - on_cards_s),
-                alone_s=alone_s,
-            )
-            for on_cards_s, carried_s, alone_s in zip(cards, carried, alone, strict=True)
-        )
-        return forward, backward
+    In a mesh only what goes round in rings, on the links that these use.
+    """
+    bare, is_mesh = _without_latency(rank), rank.links.unlinked_members > 0.0
+    carried_s = _carried_s(bare, parts)
+    if is_mesh.any():
+        fraction = np.where(is_mesh, np.inf, bare.links.point_to_point_fraction)
+        others = replace(bare, links=replace(bare.links, point_to_point_fraction=fraction))
+        carried_s = _less(carried_s, _without(is_mesh, _carried_s(others, parts)))
+    carried_s = _less(carried_s, cards.carried_s)
+    return on_link(rank, parts, carried_s, half_scale_up, rank.plans.zero_stage >= FIRST_BY_PARTS)
 
 
-def _by_way(parts_s: Sequence[Directions]) -> Directions:
-    """Times of k parts, `(n,)` a way, as tables `(k, n)`."""
-    forward_s, backward_s = zip(*parts_s, strict=True)
-    return np.stack(forward_s), np.stack(backward_s)
+def _carried_s(rank: Rank, parts: ModelParts) -> Directions:
+    return by_way([part_traffic_s(rank, kind) for kind in parts.kinds])
+
+
+def _without(is_some: Booleans, times_s: Directions) -> Directions:
+    return is_some * times_s[0], is_some * times_s[1]
+
+
+def _less(whole_s: Directions, part_s: Directions) -> Directions:
+    return np.maximum(0.0, whole_s[0] - part_s[0]), np.maximum(0.0, whole_s[1] - part_s[1])
 
 
 def _without_latency(rank: Rank) -> Rank:
@@ -161,28 +152,19 @@ def _sends_s(rank: Rank, parts: ModelParts) -> Floats:
 
 
 def _alone_s(parts: ModelParts, way: str, sends_s: Floats) -> Floats:
-    """What parts have whose passes have no collectives, `(6, k, n)`."""
+    """What parts have whose passes have no collectives, `(7, k, n)`."""
     cover_s = np.stack([getattr(times, f"{way}_s") for times in parts.times.values()])
     beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
-    beside_s[COVER], beside_s[HELD_UP] = cover_s, sends_s
+    beside_s[COVER], beside_s[CARRIED_CARDS] = cover_s, sends_s
     return beside_s
 
 
-def _shown_s(parts: ModelParts, way: str) -> Floats:
-    """What of the collectives of parts shows, `(k, n)`."""
-    tensor_s, expert_s = (
-        np.stack([getattr(times, f"{way}_{name}_comm_s") for times in parts.times.values()])
-        for name in ("tensor", "expert")
-    )
-    return np.asarray(tensor_s + expert_s)
-
-
-def _with_collectives(alone_s: Floats, shown_s: Floats, own: _Own, shards: _Shards) -> Floats:
-    """What parts have in passes of one way with their collectives, `(6, k, n)`."""
+def _with_collectives(alone_s: Floats, way: int, links: tuple[OnLink, OnLink], shards: _Shards) -> Floats:
+    """What parts have in passes of one way with their collectives, `(7, k, n)`."""
     beside_s = alone_s.copy()
-    shown = np.minimum(1.0, shown_s / np.maximum(own.alone_s, np.finfo(np.float64).tiny))
-    cards_s, scale_up_s = (np.minimum(each, beside_s[COVER]) for each in (own.cards_s, own.scale_up_s))
-    beside_s[HELD_UP] += shards.far * cards_s + (1.0 - shards.far) * scale_up_s
-    beside_s[WAITED_CARDS], beside_s[BUSY_CARDS] = shown * cards_s, shards.cards
-    beside_s[WAITED_SCALE_UP], beside_s[BUSY_SCALE_UP] = shown * scale_up_s, shards.scale_up
+    cards_s, scale_up_s = (np.minimum(each.carried_s[way], beside_s[COVER]) for each in links)
+    beside_s[CARRIED_CARDS] += cards_s
+    beside_s[CARRIED_SCALE_UP] = scale_up_s
+    beside_s[WAITED_CARDS], beside_s[BUSY_CARDS] = links[0].waited_s[way], shards.cards
+    beside_s[WAITED_SCALE_UP], beside_s[BUSY_SCALE_UP] = links[1].waited_s[way], shards.scale_up
     return beside_s

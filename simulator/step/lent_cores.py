@@ -14,9 +14,9 @@ since the last backwards of a micro-batch follow each other from chunk to chunk,
 the first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
 zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), v chunks on a stage.
 
-On a network card traffic and collectives of the pass have half each while both are there: w' is what the pass waits for of the
-time for which its own are, 0 where the traffic stays in its link domain, and beside weight gradients. Next to w', y is how long
-the traffic takes alone; else it is longer by what it waits itself (`simulator.step.card_time`).
+On network cards w' is what a pass waits for while the traffic is there, too (`simulator.step.link_waits`): 0 where that stays
+in its link domain, and beside weight gradients. Next to w', y is how long the traffic takes alone; else it is longer by what it
+waits itself (`simulator.step.card_time`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import numpy as np
 
 from simulator.compiled import compiled
 from simulator.domain.plan import splits_backward
-from simulator.layers.layer_costs import dense_layer, expert_layer
-from simulator.layers.model_ends import embedding, output_layer
+from simulator.layers.layer_costs import dense_layer, expert_layer, layer_collectives_s
+from simulator.layers.model_ends import embedding, embedding_collectives_s, output_collectives_s, output_layer
 from simulator.layers.part_times import PartTimes
 from simulator.layers.token_prediction import module, module_weight_gradients_s
 from simulator.layers.weight_gradients import (
@@ -28,6 +28,7 @@ from simulator.row_sums import sum_columns
 from simulator.step.parts import Part, counts_of_parts, rank_of_part, weights_of_parts
 from simulator.table import Floats, Table, total
 from simulator.traffic.expert_exchange import hides_in_pairs
+from simulator.traffic.layer_collectives import Directions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +73,6 @@ class ModelParts:
     def per_chunk(self, name: str) -> Floats:
         """Sum of one time over the parts of every chunk, `(n, C)`."""
         return self.weighted(getattr(times, name) for times in self.times.values())
-
-    def collectives_shown_s(self, direction: str) -> Floats:
-        """What every chunk waits for of its tensor, context and expert collectives, forward or backward, `(n, C)`."""
-        return self.per_chunk(f"{direction}_tensor_comm_s") + self.per_chunk(f"{direction}_expert_comm_s")
 
     def exposed(self, direction: str, shard_comm_s: Floats, host_copy_s: Floats) -> ExposedTimes:
         """What every chunk waits for, forward or backward, with its shard collectives and host copies `(n, C)`."""
@@ -143,6 +140,20 @@ def _add_weighted(sums: Floats, counts: Floats, weights: Floats) -> None:
 def part_times(rank: Rank, part: Part) -> PartTimes:
     """Returns the times of one part, without copies and casts of weights that its passes gather."""
     return _TIMES[part](rank_of_part(rank, part))
+
+
+def part_collectives_s(rank: Rank, part: Part) -> Directions:
+    """Returns what shows of the collectives of one part, forward and backward, `(n,)` each."""
+    rank = rank_of_part(rank, part)
+    if part is Part.EMBEDDING:
+        return embedding_collectives_s(rank)
+    if part is Part.OUTPUT:
+        return output_collectives_s(rank)
+    if part is Part.MODULE:
+        times = module(rank)
+        return times.collectives_s("forward"), times.collectives_s("backward")
+    tensor_s, expert_s = layer_collectives_s(rank, is_expert=part.has_experts)
+    return tensor_s[0] + expert_s[0], tensor_s[1] + expert_s[1]
 
 
 _TIMES: Mapping[Part, Callable[[Rank], PartTimes]] = {

@@ -11,12 +11,11 @@ Part i + 1 begins when part i and what is queued beside it are done, so that bot
 
     forward     g(1) + sum of beside(x(i), g(i + 1))
     backward    first + sum of beside(x(i), r(i - 1) + g(i + 1)) + r(n)
-    beside(x, t) = max(x + s min(x, t) + sum of w'/x min(x, b t), t + w)     s = CORE_SHARE, the cores that traffic takes
+    beside(x, t) = max(x + s min(x, t) + sum of w'/x min(x, b t), t + b w)     s = CORE_SHARE, the cores that traffic takes
 
-summed over network cards and scale-up links, with w' what the part waits for of the time for which its own collectives are on
-them, b the share of t for which the queue is, and w the time by which they hold up the queue (`simulator.step.beside_shards`):
-while both are there each has half of a link, as libraries give each about as many channels. There is nothing for what there is
-none of. `first`, the gather of the part that ends the model or the chunk, is none without a
+summed over network cards and scale-up links, with w' what the part waits for of the time w for which its own collectives are on
+them, b the share of t for which the queue is, and b w that by which they hold up the queue (`simulator.step.beside_shards`).
+There is nothing for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
 pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
 that is a forward pass, but waits for the reductions of a backward pass. The step has m + p - 1 backward passes one behind the
 other, of which those on p - 1 stages come to a stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
@@ -41,13 +40,15 @@ from simulator.replicas.replica_sync import ReplicaTraffic
 from simulator.step.beside_shards import (
     BUSY_CARDS,
     BUSY_SCALE_UP,
+    CARRIED_CARDS,
+    CARRIED_SCALE_UP,
     COVER,
-    HELD_UP,
     WAITED_CARDS,
     WAITED_SCALE_UP,
     later_beside_s,
     parts_beside_s,
 )
+from simulator.step.link_waits import OnLink
 from simulator.step.model_parts import ModelParts
 from simulator.step.parts import Part
 from simulator.table import Booleans, Floats, Integers
@@ -60,7 +61,7 @@ IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
 
 
 def shards_s(
-    rank: Rank, parts: ModelParts, traffic: ReplicaTraffic | None, cards_s: list[Directions] | None
+    rank: Rank, parts: ModelParts, traffic: ReplicaTraffic | None, cards: OnLink | None
 ) -> ShownShards:
     """Returns what of the gathers and reductions of ZeRO-2 and ZeRO-3 shows in every chunk and micro-batch.
 
@@ -68,7 +69,7 @@ def shards_s(
         rank: the rank.
         parts: the parts of its model.
         traffic: that of every part, `(n, k)`; `None` where no design has a ZeRO stage of 2 or 3.
-        cards_s: seconds in which the collectives of each part keep the cards from the shards, `(n,)`; `None`: none do.
+        cards: the collectives of parts on the cards where shards are there, too; `None`: there are none.
     """
     forward_s, backward_s, later_s = (np.zeros_like(parts.counts[Part.OUTPUT]) for _ in range(3))
     shown_s = forward_s, backward_s, later_s
@@ -85,7 +86,7 @@ def shards_s(
     _add_shown(
         shown_s,
         counts,
-        (*parts_beside_s(rank, parts, cards_s), later_beside_s(rank, parts)),
+        (*parts_beside_s(rank, parts, cards), later_beside_s(rank, parts)),
         (traffic.forward_s, gathered_back_s, reduced_s),
         (prefetch in ("both", "forward"), prefetch in ("both", "backward")),
         first_gathers(rank.plans),
@@ -212,7 +213,7 @@ def _backward_s(
 
 @inner
 def _together_s(number: Floats, one_s: Floats, other_s: Floats) -> Floats:
-    """Returns what the parts of both passes of a chunk have together, `(6,)`; shards are on links as in the mean part."""
+    """Returns what the parts of both passes of a chunk have together, `(7,)`; shards are on links as in the mean part."""
     both_s: Floats = np.sum(number * (one_s + other_s), axis=1)
     for share in (BUSY_CARDS, BUSY_SCALE_UP):
         both_s[share] /= 2.0 * np.sum(number)
@@ -282,7 +283,7 @@ def _until_gathered_s(beside_s: Floats, before_s: float, gather_s: float, prefet
 
 @inner
 def _shown_s(beside_s: Floats, traffic_s: float) -> float:
-    """Returns how much longer a part is with traffic beside it, what it has for that given by `COVER` and so on, `(6,)`.
+    """Returns how much longer a part is with traffic beside it, what it has for that given by `COVER` and so on, `(7,)`.
 
     With free links `simulator.traffic.layer_collectives.exposed_s`, compiled.
     """
@@ -292,4 +293,8 @@ def _shown_s(beside_s: Floats, traffic_s: float) -> float:
     held_up_s = CORE_SHARE * min(cover_s, traffic_s)
     for waited, busy in ((WAITED_CARDS, BUSY_CARDS), (WAITED_SCALE_UP, BUSY_SCALE_UP)):
         held_up_s += beside_s[waited] / cover_s * min(cover_s, beside_s[busy] * traffic_s)
-    return float(max(held_up_s, traffic_s + beside_s[HELD_UP] - cover_s))
+    busy_cards, busy_scale_up = beside_s[BUSY_CARDS], beside_s[BUSY_SCALE_UP]
+    on_cards_s = busy_cards * beside_s[CARRIED_CARDS]
+    free_s = max(0.0, busy_cards - busy_scale_up) * traffic_s
+    waits_s = max(on_cards_s, busy_scale_up * beside_s[CARRIED_SCALE_UP] - free_s)
+    return float(max(held_up_s, traffic_s + waits_s - cover_s))

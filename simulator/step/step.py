@@ -32,6 +32,7 @@ from simulator.step.card_time import (
 )
 from simulator.step.gradient_buckets import FIRST_BY_PARTS, Buckets, once_per_step_s
 from simulator.step.lent_cores import CardWaits, lent_to_replicas_s, replicas_core_share
+from simulator.step.link_waits import OnLink, by_way, half_cards, on_link
 from simulator.step.model_parts import ExposedTimes, ModelParts
 from simulator.step.offload import gradient_copies_s, host_update_s, part_copies_s
 from simulator.step.once_per_step import once_per_step_bytes
@@ -161,11 +162,11 @@ class _Made:
         parts = ModelParts.of(rank, chunks)
         weights = StepWeights.of(rank.workload, rank.plans, chunks)
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
-        parts_s = parts_card_s(rank, parts.kinds) if uses_cards(rank) else None
-        cards_s = _own_card_s(parts, parts_s)
+        cards = _on_cards(rank, parts) if uses_cards(rank) else None
+        cards_s = _per_chunk(parts, cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
-        forward_s, backward_s, later_s = _shown_shards_s(rank, parts, by_parts, parts_s)
+        forward_s, backward_s, later_s = _shown_shards_s(rank, parts, by_parts, cards)
         shown_s = forward_s, backward_s
         copies_s = _host_copies_s(rank, parts, *_added(layers_s, shown_s))
         passes_s = *_added(layers_s, shown_s, copies_s), parts.weight_gradients(rank) + later_s
@@ -184,7 +185,7 @@ class _Made:
                 pipeline,
                 splits_backward(rank.plans),
                 replicas_core_share(rank),
-                _card_waits(rank, parts, once_s, cards_s),
+                _card_waits(rank, parts, once_s, cards),
             ),
         )
 
@@ -226,29 +227,28 @@ def _columns(
     }
 
 
-def _own_card_s(parts: ModelParts, parts_s: list[Directions] | None) -> Directions | None:
-    """Card time of the collectives inside the passes of every chunk, `(n, C)` a way; `None`: none leaves its domain."""
-    if parts_s is None:
-        return None
-    forward_s, backward_s = zip(*parts_s, strict=True)
-    return parts.weighted(forward_s), parts.weighted(backward_s)
+def _on_cards(rank: Rank, parts: ModelParts) -> OnLink:
+    """The collectives inside passes on network cards, and what passes wait for beside traffic of the replicas."""
+    carried_s = by_way(parts_card_s(rank, parts.kinds))
+    return on_link(rank, parts, carried_s, half_cards, replicas_leave_domain(rank))
 
 
-def _card_waits(
-    rank: Rank, parts: ModelParts, once_s: Directions, cards_s: Directions | None
-) -> CardWaits | None:
+def _per_chunk(parts: ModelParts, ways_s: Directions) -> Directions:
+    """Sums over the parts of every chunk, `(n, C)`, of times `(k, n)`."""
+    return parts.weighted(ways_s[0]), parts.weighted(ways_s[1])
+
+
+def _card_waits(rank: Rank, parts: ModelParts, once_s: Directions, cards: OnLink | None) -> CardWaits | None:
     """What passes wait for of their own card time where traffic of the replicas is on the cards, too."""
-    if cards_s is None:
+    if cards is None:
         return None
-    is_far = replicas_leave_domain(rank)[:, None]
-    forward_s, backward_s = (
-        np.where(is_far, np.minimum(card_s, parts.collectives_shown_s(way)), 0.0)
-        for way, card_s in zip(("forward", "backward"), cards_s, strict=True)
+    (gradient_s, parameter_s), waited_s = (
+        once_s,
+        _per_chunk(parts, cards.where(replicas_leave_domain(rank)).waited_s),
     )
-    gradient_s, parameter_s = once_s
     return CardWaits(
-        forward_s=forward_s,
-        backward_s=backward_s,
+        forward_s=waited_s[0],
+        backward_s=waited_s[1],
         parameter_gather_s=parameter_s,
         gradient_sync_s=gradient_s,
     )
@@ -298,16 +298,15 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
 
 
 def _shown_shards_s(
-    rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: list[Directions] | None
+    rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards: OnLink | None
 ) -> ShownShards:
     """Traffic of shards that shows behind the passes of every chunk, `(n, C)`.
 
     Shards that leave a link domain share the cards with the collectives of the pass.
     """
-    if cards_s is not None:
-        is_far = leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
-        cards_s = [(is_far * forward_s, is_far * backward_s) for forward_s, backward_s in cards_s]
-    return shards_s(rank, parts, by_parts, cards_s)
+    if cards is not None:
+        cards = cards.where(leaves_domain(rank, rank.plans.tensor_parallel, shard_group(rank.plans)))
+    return shards_s(rank, parts, by_parts, cards)
 
 
 def _host_copies_s(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:

@@ -147,8 +147,9 @@ class TestDepths:
         ("model", "sequence", "plan", "most"),
         [
             ("qwen3-30b-a3b", 4096, plan_of(expert=16, data=32, zero=3), 0.015),
-            # Keys and values go round in the middle of a part; at the fast depth they are spread over it.
-            ("llama-3.1-8b", 32768, plan_of(context=16, data=4, zero=3), 0.035),
+            # Keys and values go round in the middle of a part, backward behind the shards beside its first products; at the
+            # fast depth they are spread over it.
+            ("llama-3.1-8b", 32768, plan_of(context=16, data=4, zero=3), 0.055),
         ],
     )
     def test_shards_hold_up_the_collectives_that_they_share_cards_with(
@@ -171,7 +172,7 @@ class TestDepths:
     ) -> None:
         # Where scale-up links were free for both: 6.7, 2.7 and 2.5 % apart.
         workload = training(model, global_batch_size=4 * plan.data_parallel)
-        assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.013
+        assert abs(_difference(plan_step(job_of(workload, rented(accelerator)), plan))) < 0.015
 
     @pytest.mark.parametrize(
         ("model", "plan", "num_micro_batches", "most"),
@@ -193,7 +194,7 @@ class TestDepths:
         # Shards outlast what few tokens compute. Where they found cards free that sends are on: 1.9 and 3.1 % apart.
         workload = training("llama-3.1-8b", sequence_length=sequence, global_batch_size=128)
         step = plan_step(job_of(workload), plan_of(pipeline=2, virtual=4, data=16, zero=3))
-        assert abs(_difference(step)) < 0.014
+        assert abs(_difference(step)) < 0.015
 
     @pytest.mark.parametrize("num_experts", [16, 32])
     def test_what_groups_of_interleaved_stages_reduce_hides_behind_forward_passes_too(
@@ -368,8 +369,22 @@ class TestDepths:
         # All context-parallel ranks are in the group of the shards.
         workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=2)
         step = plan_step(job_of(workload, rented("mi300x")), plan_of(context=8, data=2, zero=2))
-        assert _difference(step) > 0.1
-        assert step.unshared_step_time_s == pytest.approx(float(step.fast.step_time_s[0]), rel=0.003)
+        assert step.step_time_s > 1.1 * step.unshared_step_time_s
+        assert abs(_difference(step)) < 0.03
+
+    @pytest.mark.parametrize("accelerator", ["mi300x", "mi355x", "gaudi3"])
+    def test_rings_of_a_mesh_share_their_links_with_shards_at_both_depths(self, accelerator: str) -> None:
+        # With nothing shared at the fast depth they were 10 to 30 % apart.
+        workload = training("llama-3.1-8b", sequence_length=8192, global_batch_size=2)
+        step = plan_step(job_of(workload, rented(accelerator)), plan_of(context=8, zero=3))
+        assert abs(_difference(step)) < 0.04
+
+    def test_shards_wait_for_an_exchange_that_hides_as_long_as_it_waits_for_them(self) -> None:
+        # With w shown/alone for what the exchange waits 6.8 % apart.
+        workload = training("qwen3-30b-a3b", sequence_length=8192, global_batch_size=64)
+        hidden = changed(workload, overlaps_expert_exchange=True)
+        plan = plan_of(tensor=2, data=16, expert=16, zero=3)
+        assert abs(_difference(plan_step(job_of(hidden, rented("b200-sxm-180gb")), plan))) < 0.02
 
     def test_an_exchange_of_a_mesh_takes_as_long_message_by_message(self) -> None:
         # Each member has a link to each other one, so that all messages go at once at a seventh of the bandwidth.

@@ -1,0 +1,109 @@
+"""What does a pass wait for of its own time on a link that other traffic is on, too?
+
+Libraries give each collective about as many channels, so that two that are on a link at the same time have half of it each. A
+pass with others beside it all the time goes on as on a link of half the rate. Of w, for which its own collectives are on the
+link, it waits for
+
+    w' = min(w, shown(at half the rate) - shown)
+
+for all of w where they show, and where they hide for what is left of w behind their computation. Others that are there for a
+part of the pass take the same part of w'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from simulator.domain.links import LinkConstants
+from simulator.machine.rank import Rank
+from simulator.step.model_parts import ModelParts, part_collectives_s
+from simulator.table import Booleans, Floats
+from simulator.traffic.layer_collectives import Directions
+
+WAYS = ("forward", "backward")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnLink:
+    """The collectives inside the passes of each of k parts on one kind of link, forward and backward, `(k, n)` each."""
+
+    carried_s: Directions
+    """Seconds in which they are there: w."""
+    waited_s: Directions
+    """What of that a pass waits for beside other traffic: w'."""
+
+    @classmethod
+    def none(cls, parts: ModelParts, num_designs: int) -> Self:
+        """Returns those of parts that have none there."""
+        none_s = np.zeros((len(parts.kinds), num_designs))
+        return cls(carried_s=(none_s, none_s), waited_s=(none_s, none_s))
+
+    def where(self, is_shared: Booleans) -> Self:
+        """Returns those of some designs alone."""
+        carried_s, waited_s = (
+            (is_shared * each[0], is_shared * each[1]) for each in (self.carried_s, self.waited_s)
+        )
+        return replace(self, carried_s=carried_s, waited_s=waited_s)
+
+
+def half_cards(links: LinkConstants) -> LinkConstants:
+    """Returns a network whose cards have half of their rate."""
+    return replace(links, inter_bytes_per_s_per_gpu=0.5 * links.inter_bytes_per_s_per_gpu)
+
+
+def half_scale_up(links: LinkConstants) -> LinkConstants:
+    """Returns a network whose scale-up links have half of their rate; in a mesh those that rings use.
+
+    What cutting into chunks costs stays: as many of them pass, each for twice as long.
+    """
+    is_mesh = links.unlinked_members > 0.0
+    rate = np.where(is_mesh, 1.0, 0.5)
+    return replace(
+        links,
+        intra_bytes_per_s=rate * links.intra_bytes_per_s,
+        intra_ramp_s=rate * links.intra_ramp_s,
+        point_to_point_fraction=np.where(is_mesh, 0.5, 1.0) * links.point_to_point_fraction,
+    )
+
+
+def on_link(
+    rank: Rank,
+    parts: ModelParts,
+    carried_s: Directions,
+    halved: Callable[[LinkConstants], LinkConstants],
+    is_shared: Booleans,
+) -> OnLink:
+    """Returns the collectives of passes on a kind of link, and what passes wait for of them.
+
+    Args:
+        rank: the rank.
+        parts: the parts of its model.
+        carried_s: w, `(k, n)` a way.
+        halved: the same network with links of this kind at half of their rate.
+        is_shared: the designs in which other traffic may be there, `(n,)`; no others wait.
+    """
+    if not (is_shared & (carried_s[0] + carried_s[1]).any(axis=0)).any():
+        none_s = np.zeros_like(carried_s[0])
+        return OnLink(carried_s=carried_s, waited_s=(none_s, none_s))
+    slower = rank.on_links(halved(rank.links))
+    at_half_s = by_way([part_collectives_s(slower, kind) for kind in parts.kinds])
+    waited_s = [
+        np.asarray(is_shared * np.clip(each_s - shown_s(parts, way), 0.0, most_s), dtype=np.float64)
+        for way, each_s, most_s in zip(WAYS, at_half_s, carried_s, strict=True)
+    ]
+    return OnLink(carried_s=carried_s, waited_s=(waited_s[0], waited_s[1]))
+
+
+def shown_s(parts: ModelParts, way: str) -> Floats:
+    """Returns what of the collectives of parts shows, `(k, n)`."""
+    return np.stack([times.collectives_s(way) for times in parts.times.values()])
+
+
+def by_way(parts_s: Sequence[Directions]) -> Directions:
+    """Returns times of k parts, `(n,)` a way, as tables `(k, n)`."""
+    forward_s, backward_s = zip(*parts_s, strict=True)
+    return np.stack(forward_s), np.stack(backward_s)
