@@ -6,6 +6,7 @@ cards, y a stream of the replicas beside it in K pieces, and q a send,
 
     end = max(x + y/K, x/K + y + w (K-1)/K)            own traffic after the first piece goes before the rest
     y + q                                              gradients of a chunk, with its last send to the chunk before
+    step + sum of min(q, y)                            these sends, of all chunks but the first
     send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
 
 as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared. With shards of ZeRO
@@ -29,6 +30,7 @@ from simulator.layers.token_prediction import projection_card_s
 from simulator.layout.expert_ranks import expert_ranks
 from simulator.machine.rank import Rank, members_in_domain
 from simulator.memory.predicted_tokens import plans_of_modules
+from simulator.row_sums import sum_columns
 from simulator.step.parts import Part, rank_of_part
 from simulator.table import Booleans, Floats, Integers, total
 from simulator.traffic.adapter_exchange import adapter_exchange_s
@@ -150,6 +152,14 @@ def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
     longer_s = stream_s.copy()
     longer_s[:, 1:] += (stream_s[:, 1:] > 0.0) * send_card_s[:, None]
     return longer_s
+
+
+def last_sends_wait_s(stream_s: Floats, send_card_s: Floats) -> Floats:
+    """Returns by how much a step is longer because the last sends share the cards with gradients of their chunks, `(n,)`.
+
+    These begin when the send does, `(n, C)`; the last backwards of a micro-batch follow each other from chunk to chunk.
+    """
+    return sum_columns(np.minimum(send_card_s[:, None], stream_s[:, 1:]))
 
 
 def _over_cards_alone(rank: Rank) -> Rank:

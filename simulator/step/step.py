@@ -22,8 +22,10 @@ from simulator.machine.rank import Rank
 from simulator.pipeline.schedule import PipelineColumns, play_pipelines
 from simulator.replicas.replica_sync import ReplicaTraffic, tied_gradient_s
 from simulator.row_sums import sum_columns
+from simulator.step.beside_sends import has_sends_beside, with_sends_beside
 from simulator.step.card_time import (
     beside_own_traffic_s,
+    last_sends_wait_s,
     leaves_domain,
     parts_card_s,
     replicas_leave_domain,
@@ -163,6 +165,7 @@ class _Made:
         weights = StepWeights.of(rank.workload, rank.plans, chunks)
         layers_s = parts.per_chunk("forward_s"), parts.per_chunk("backward_s")
         cards = _on_cards(rank, parts) if uses_cards(rank) else None
+        parts = with_sends_beside(rank, parts, cards)
         cards_s = _per_chunk(parts, cards.carried_s) if cards else None
         is_by_parts = bool(np.any(rank.plans.zero_stage >= FIRST_BY_PARTS))
         by_parts = ReplicaTraffic.of(rank, parts.weights) if is_by_parts else None
@@ -186,7 +189,8 @@ class _Made:
                 splits_backward(rank.plans),
                 replicas_core_share(rank),
                 _card_waits(rank, parts, once_s, cards),
-            ),
+            )
+            + _last_sends_s(rank, once_s),
         )
 
 
@@ -230,7 +234,7 @@ def _columns(
 def _on_cards(rank: Rank, parts: ModelParts) -> OnLink:
     """The collectives inside passes on network cards, and what passes wait for beside traffic of the replicas."""
     carried_s = by_way(parts_card_s(rank, parts.kinds))
-    return on_link(rank, parts, carried_s, half_cards, replicas_leave_domain(rank))
+    return on_link(rank, parts, carried_s, half_cards, replicas_leave_domain(rank) | has_sends_beside(rank))
 
 
 def _per_chunk(parts: ModelParts, ways_s: Directions) -> Directions:
@@ -252,6 +256,14 @@ def _card_waits(rank: Rank, parts: ModelParts, once_s: Directions, cards: OnLink
         parameter_gather_s=parameter_s,
         gradient_sync_s=gradient_s,
     )
+
+
+def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
+    """What the step is longer for gradients that are on the cards of the last sends; zero-bubble schedules have none then."""
+    is_beside = replicas_leave_domain(rank) & ~splits_backward(rank.plans)
+    if not (rank.workload.overlaps_gradient_sync and is_beside.any()):
+        return np.zeros(len(rank.plans))
+    return last_sends_wait_s(once_s[0], is_beside * send_card_s(rank))
 
 
 def _with_shards(
