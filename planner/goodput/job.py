@@ -22,6 +22,7 @@ from planner.goodput.answer import LONGEST_S, Goodput, RunInputs, play_run, run_
 from planner.goodput.schemes import JobRun, SchemeGoodput
 from planner.notes.interval_note import interval_note
 from planner.notes.reasons import RULES
+from planner.notes.servers_note import server_notes
 from simulator.domain.job import Job
 from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 from simulator.errors import InputError, Problem
@@ -227,7 +228,8 @@ class _Runs:
         broken = [rule for rule in limit_violations(self.job, own) if rule.kind == "physics"]
         notes = [rule.sentence for rule in broken if rule.constraint != "progress"]
         note = interval_note(self.plan, float(self.column("interval_s")[0]), own)
-        return (*notes, *([note] if note else []), *calibration_notes(self.job))
+        notes += [*([note] if note else []), *server_notes(self.job, self.plan)]
+        return (*notes, *calibration_notes(self.job))
 
 
 def _columns(job: Job, evaluation: Evaluation, given: Mapping[str, object]) -> RunColumns:

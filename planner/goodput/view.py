@@ -126,7 +126,9 @@ def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
     gain = (best.goodput or 0.0) - answer.expected_goodput
     if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
         servers = best.num_servers or 0
-        price = f" It needs {human.count(servers)} servers, whose price is not counted." if servers else ""
+        price = (
+            f" It needs {human.counted(servers, 'server')}, whose price is not counted." if servers else ""
+        )
         found = f"{_points(best.goodput)} by the closed form: {gain * 100:.2f} points more"
         yield f"{best.scheme.value} would make good {found}.{price}"
 

@@ -21,6 +21,7 @@ from planner.notes.memory_note import full_plan_notes
 from planner.notes.placement_note import placement_notes
 from planner.notes.purchase_note import purchase_notes
 from planner.notes.reasons import cautions, scope_text
+from planner.notes.servers_note import server_notes
 from planner.notes.sharding_note import sharding_notes
 from planner.one_design.simpler_models import SimplerModel, left_out, simpler_models
 from planner.one_design.stage_memory import HostMemory, StageMemory, host_memory, stage_memory
@@ -194,7 +195,7 @@ def _can_be_replayed(evaluation: Evaluation) -> bool:
 
 def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> list[str]:
     notes = [*purchase_notes(job, design), *interleaving_notes(job, plan), *sharding_notes(plan)]
-    notes += placement_notes(job, plan)
+    notes += [*placement_notes(job, plan), *server_notes(job, plan)]
     if note := interval_note(plan, design.checkpoint_interval_s, evaluation):
         notes.append(note)
     notes += full_plan_notes(design)

@@ -1,0 +1,35 @@
+"""Is a reader told of servers that a design takes beside what its cost counts?"""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import play_job_goodput, recommend
+from planner.one_design.simulated_design import simulate_plan
+from simulator.domain.plan import CheckpointScheme
+from tests.simulator.builders import job_of, plan_of, training
+
+JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
+# 16 bytes of weights and states for each of 8.03e9 parameters, 300e9 bytes of memory a server (FlowCheck, EuroSys 2025).
+REMARK = "1 server beside the nodes: the power of these, 800 W before cooling, is counted, the price is not"
+
+
+@pytest.mark.parametrize("scheme", [CheckpointScheme.GRADIENT_REPLICA, CheckpointScheme.GRADIENT_ASSISTED])
+def test_servers_of_a_plan_are_told_with_what_their_cost_leaves_out(scheme: CheckpointScheme) -> None:
+    plan = plan_of(tensor=2, data=8).model_copy(update={"checkpoint_scheme": scheme})
+    given = {"tp": 2, "dp": 8, "checkpoint_scheme": scheme.value}
+    found = simulate_plan(JOB, plan, with_sensitivities=False).warnings
+    run = play_job_goodput(JOB, given, num_replications=2).of_job
+    assert run is not None
+    for warnings in (found, run.warnings):
+        assert any(REMARK in warning for warning in warnings) == (scheme is CheckpointScheme.GRADIENT_REPLICA)
+
+
+def test_a_recommended_design_has_the_remark() -> None:
+    schemes = (CheckpointScheme.GRADIENT_REPLICA,)
+    search = JOB.search.model_copy(update={"checkpoint_schemes": schemes, "num_refinements": 0})
+    offer = JOB.offers[0].model_copy(
+        update={"num_gpus": JOB.offers[0].num_gpus.model_copy(update={"max": 16})}
+    )
+    answer = recommend(JOB.model_copy(update={"search": search, "offers": (offer,)}))
+    assert any("beside the nodes: the power of these" in warning for warning in answer.warnings)
