@@ -29,6 +29,7 @@ NUM_COLOURS: Final = 7
 LEAST_PART_FRACTION: Final = 0.004
 """Narrower parts cannot be seen, and share one box."""
 OTHER: Final = "other"
+"""Name of several parts that share a colour."""
 
 
 def show_figure(figure: Figure) -> Html:
@@ -85,6 +86,14 @@ def part_colours(figure: BarsFigure) -> dict[str, int]:
     }
 
 
+def part_names(colours: dict[str, int]) -> dict[int, str]:
+    """Returns what a legend calls every colour of `part_colours`, in their order: its part, or several together."""
+    names: dict[int, str] = {}
+    for label, colour in colours.items():
+        names[colour] = OTHER if colour in names else label
+    return dict(sorted(names.items()))
+
+
 def _bar_row(figure: BarsFigure, bar: Bar, whole: float, colours: dict[str, int]) -> Html:
     boxes = [
         tag(
@@ -109,13 +118,10 @@ def _total(bar: Bar) -> float:
 
 
 def _legend(colours: dict[str, int]) -> Html:
-    own = [(label, colour) for label, colour in colours.items() if colour < NUM_COLOURS]
-    rest = [label for label, colour in colours.items() if colour == NUM_COLOURS]
-    if rest:
-        own.append((rest[0] if len(rest) == 1 else OTHER, NUM_COLOURS))
+    names = part_names(colours)
     return tag(
         "ul",
-        *(tag("li", tag("span", class_=f"swatch c{colour}"), label) for label, colour in own),
+        *(tag("li", tag("span", class_=f"swatch c{colour}"), name) for colour, name in names.items()),
         class_="legend",
     )
 

@@ -21,7 +21,7 @@ from planner.report.data import (
     Role,
 )
 from planner.report.designs import DesignCloud
-from planner.report.figures import NUM_COLOURS, OTHER, part_colours
+from planner.report.figures import part_colours, part_names
 from planner.report.units import log_ticks, size_ticks, tick_text, ticks
 from planner.uncertain.uncertain_inputs import LEAST_SHARE
 from planner.views.sensitivity_view import ends_text
@@ -123,11 +123,13 @@ def _draw(axes: Axes, figure: Figure, cloud: DesignCloud) -> None:
 def _draw_bars(axes: Axes, figure: BarsFigure) -> None:
     rows = np.arange(len(figure.bars))
     starts = np.zeros(len(rows))
-    for label, colour in sorted(part_colours(figure).items(), key=lambda entry: entry[1]):
+    colours = part_colours(figure)
+    names = part_names(colours)
+    for label, colour in sorted(colours.items(), key=lambda entry: entry[1]):
         widths = np.array(
             [sum(part.value for part in bar.parts if part.label == label) for bar in figure.bars]
         )
-        shown = label if colour < NUM_COLOURS else OTHER
+        shown = names[colour]
         axes.barh(
             rows, widths, left=starts, color=COLOURS[colour], label=shown, height=0.65, edgecolor="white"
         )

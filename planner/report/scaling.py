@@ -25,8 +25,8 @@ MOST_SIZES: Final = 10
 """Sizes of each accelerator that are drawn, beside the recommended and the cheapest one."""
 MOST_CURVES: Final = 3
 """Accelerators of the front that are compared."""
-LEAST_SIZES: Final = 3
-"""Fewer sizes make no curve."""
+LEAST_SIZES: Final = 2
+"""Fewer sizes make no curve; two show whether the double pays."""
 LEAST_GAIN: Final = 2.0**0.5
 """Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
 DOUBLE: Final = 1.9

@@ -14,8 +14,9 @@ from constraints.evaluation import evaluate
 from planner.answer.recommend import recommend
 from planner.recommended.recommendation import Design, Recommendation
 from planner.report.breakdowns import OBJECTIVE_FIELDS, breakdowns
-from planner.report.data import BarsFigure, LinesFigure, RangesFigure
+from planner.report.data import Bar, BarsFigure, LinesFigure, Part, RangesFigure
 from planner.report.fastest import FastestRuns
+from planner.report.figures import show_figure
 from planner.report.flips import flips
 from planner.report.front import front_figure
 from planner.report.plots import drawing
@@ -93,6 +94,23 @@ def test_the_legend_of_the_front_has_plain_marks_that_can_be_seen() -> None:
     }
     assert ring.get_markerfacecolor() == "none"
     assert min(caps.values()) < ring.get_markersize() / 2.0
+
+
+@pytest.mark.parametrize(
+    ("small", "name"), [((0.1,), "part 3"), ((0.1, 0.05), "other")], ids=["one small part", "two small parts"]
+)
+def test_page_and_picture_call_small_parts_the_same(small: tuple[float, ...], name: str) -> None:
+    parts = tuple(
+        Part(label=f"part {row}", value=value) for row, value in enumerate((60.0, 30.0, 9.0, *small))
+    )
+    bars = BarsFigure(
+        name="cost", title="cost", note="", bars=(Bar(label="all", parts=parts),), quantity="usd"
+    )
+    (legend,) = drawing(bars, drawn().cloud).legends
+    shown = [label.get_text() for label in legend.get_texts()]
+    assert shown == ["part 0", "part 1", "part 2", name]
+    page = str(show_figure(bars))
+    assert [each in page for each in (f"</span>{label}</li>" for label in shown)] == [True] * len(shown)
 
 
 def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_says() -> None:
@@ -246,7 +264,21 @@ def test_accelerators_of_too_few_sizes_for_a_curve_are_named(tmp_path: Path) -> 
     (lines,) = (each for each in report.figures if each.name == "scaling")
     assert isinstance(lines, LinesFigure)
     assert [line.label for line in lines.lines] == ["h100-sxm5-80gb"]
-    assert lines.note.endswith(" Not drawn: a100-sxm4-80gb, with fewer than 3 such sizes.")
+    assert lines.note.endswith(" Not drawn: a100-sxm4-80gb, with fewer than 2 such sizes.")
+
+
+def test_an_offer_of_two_sizes_has_its_curves_too(tmp_path: Path) -> None:
+    (h100,) = (offer for offer in job().offers if offer.accelerator.id == "h100-sxm5-80gb")
+    fewest = h100.num_gpus.min
+    two_sizes = h100.model_copy(update={"num_gpus": GpuRange(min=fewest, max=2 * fewest)})
+    few = job().model_copy(update={"offers": (two_sizes,), "limits": Limits()})
+    recommend(few, seed=1, tracking=False, with_report=False, output=tmp_path / "answer")
+    figures = {each.name: each for each in report_of_folder(tmp_path / "answer").report.figures}
+    for name in ("scaling", "scaling-cost"):
+        lines = figures[name]
+        assert isinstance(lines, LinesFigure)
+        assert [line.x for line in lines.lines] == [(fewest, 2 * fewest)]
+    assert "doubling" in figures["scaling"].title
 
 
 def test_scaling_is_what_a_sweep_or_the_study_finds_and_falls_with_every_size() -> None:
