@@ -98,7 +98,11 @@ def _compared(
     whose = "The recommended design and the best of the front in each objective" if len(bars) > 1 else ""
     note = "; ".join(part for part in (whose, scope) if part)
     return BarsFigure(
-        name=name, title=title, note=f"{note}." if note else "", quantity=quantity, bars=tuple(bars)
+        name=name,
+        title=title,
+        note=f"{note[0].upper()}{note[1:]}." if note else "",
+        quantity=quantity,
+        bars=tuple(bars),
     )
 
 

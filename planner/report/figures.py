@@ -128,7 +128,10 @@ def _legend(colours: dict[str, int]) -> Html:
 
 def _axis(low: float, high: float, quantity: Quantity) -> Html:
     return _tick_row(
-        [((value - low) / (high - low), tick_text(value, quantity)) for value in ticks(low, high, quantity)]
+        [
+            ((value - low) / (high - low), tick_text(value, quantity, high))
+            for value in ticks(low, high, quantity)
+        ]
     )
 
 

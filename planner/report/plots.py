@@ -301,16 +301,16 @@ def _window(figure: FrontFigure, axis: Literal["x", "y"]) -> tuple[float, float]
 def _write_ticks(axis: Axis, quantity: Quantity) -> None:
     """Puts round numbers on an axis, which keeps its ends."""
     low, high = axis.get_view_interval()
-    _place_ticks(axis, ticks(low, high, quantity, NUM_TICKS), quantity)
+    _place_ticks(axis, ticks(low, high, quantity, NUM_TICKS), quantity, largest=high)
 
 
-def _place_ticks(axis: Axis, values: list[float], quantity: Quantity) -> None:
+def _place_ticks(axis: Axis, values: list[float], quantity: Quantity, largest: float | None = None) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = axis.get_view_interval()
     axis.set_major_locator(FixedLocator([value for value in values if low <= value <= high]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value, quantity)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value, quantity, largest)))
 
 
 def _write_legend(axes: Axes) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from planner.report.data import Quantity
 from planner.text import human
-from simulator.units import DAY, GIB, HOUR, MINUTE
+from simulator.units import DAY, GIB, HOUR, MINUTE, YEAR
 
 FORMATS: Final[Mapping[Quantity, Callable[[float], str]]] = {
     "usd": human.dollars,
@@ -40,6 +40,10 @@ NUMS_OF_NARROW_TICKS: Final = (3, 6, 12)
 """Wanted on a logarithmic axis that is too short for numbers that are round on it: the first that comes to two or more."""
 MOST_SIZES: Final = 6
 ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+SECONDS: Final[Mapping[Quantity, float]] = {"s": 1.0, "days": DAY}
+"""Quantities that are times, and how long one of them is."""
+TIMES: Final = ((YEAR, "years"), (DAY, "days"), (HOUR, "h"), (MINUTE, "min"))
+"""Units of an axis of times, the first that fits twice; shorter ones are in seconds."""
 
 
 def text(value: float | None, quantity: Quantity) -> str:
@@ -62,23 +66,38 @@ def ticks(low: float, high: float, quantity: Quantity, num_wanted: int = 4) -> l
     return [number * step * unit for number in range(first, last + 1)]
 
 
-def tick_text(value: float, quantity: Quantity) -> str:
-    """Returns a round number on an axis, without zeros behind the point: `20 days`, `$1.5 M`, `0`."""
+def tick_text(value: float, quantity: Quantity, largest: float | None = None) -> str:
+    """Returns a round number on an axis, without zeros behind the point: `20 days`, `$1.5 M`, `0`.
+
+    Args:
+        value: the number.
+        quantity: what it counts.
+        largest: the far end of the axis, in whose unit all its times are; left out each has its own.
+    """
     if value == 0.0:
         return "0"
-    number, space, unit = text(value, quantity).partition(" ")
-    return (number.rstrip("0").rstrip(".") if "." in number else number) + space + unit
+    length_s = SECONDS.get(quantity, 0.0)
+    if largest is not None and (unit := _time_unit(largest * length_s)):
+        joined = f"{value * length_s / unit[0]:.6g} {unit[1]}"
+    else:
+        number, space, own_unit = text(value, quantity).partition(" ")
+        joined = (number.rstrip("0").rstrip(".") if "." in number else number) + space + own_unit
+    return joined.removesuffix("s") if joined in {"1 days", "1 years"} else joined
+
+
+def _time_unit(largest_s: float) -> tuple[float, str] | None:
+    """Returns the unit of an axis of times, in seconds, and its name; none for seconds themselves."""
+    return next(((size_s, name) for size_s, name in TIMES if largest_s >= 2.0 * size_s), None)
 
 
 def _unit(largest: float, quantity: Quantity) -> float:
     """Returns the unit in which numbers up to a size are shown, where its multiples are no round numbers themselves."""
-    match quantity:
-        case "bytes":
-            return GIB
-        case "s":
-            return next((size for size in (DAY, HOUR, MINUTE) if largest >= 2.0 * size), 1.0)
-        case _:
-            return 1.0
+    if quantity == "bytes":
+        return GIB
+    if quantity not in SECONDS:
+        return 1.0
+    size_s, _ = _time_unit(largest * SECONDS[quantity]) or (1.0, "")
+    return size_s / SECONDS[quantity]
 
 
 def log_ticks(low: float, high: float) -> list[float]:

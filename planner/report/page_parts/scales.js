@@ -62,14 +62,34 @@ function scale([low, high], isLog, from, to, roomShare = 0.06) {
   return { place, back, usesLog, low: usesLog ? Math.exp(start) : start, high: usesLog ? Math.exp(end) : end };
 }
 
-// A round number does without the zeros behind its point.
-function tickText(key, value) {
-  return metrics[key].format(value).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+// Whether a logarithmic axis is long enough for powers of ten; others have equal steps.
+const hasPowers = ({ low, high, usesLog }) => usesLog && high / low > 4;
+const TIMES = [[365.25, "years"], [1, "days"], [1 / 24, "h"], [1 / 1440, "min"]];
+
+// The unit in which numbers of an axis are round, in that of the metric, and its name where all of them have it.
+function axisUnit(key, axis) {
+  const { unit } = metrics[key];
+  if (unit === "bytes") return [GIB, ""];
+  if (unit !== "days" || hasPowers(axis)) return [1, ""];
+  return TIMES.find(([size]) => axis.high >= 2 * size) || TIMES[3];
 }
 
-function ticks(axis, most) {
-  const { low, high, usesLog } = axis;
-  if (usesLog && high / low > 4) {
+// A round number does without the zeros behind its point.
+function tickText(key, value, axis) {
+  const [size, name] = axisUnit(key, axis);
+  const text = name ? `${Number((value / size).toPrecision(6))} ${name}`
+    : metrics[key].format(value).replace(/(\.\d*?)0+(?= |$)/, "$1").replace(/\.(?= |$)/, "");
+  return text.replace(/^1 (day|year)s$/, "1 $1");
+}
+
+function ticks(key, axis, most) {
+  const [size] = axisUnit(key, axis);
+  return roundNumbers({ ...axis, low: axis.low / size, high: axis.high / size }, most).map((value) => value * size);
+}
+
+function roundNumbers(axis, most) {
+  const { low, high } = axis;
+  if (hasPowers(axis)) {
     for (const steps of [[1, 2, 5], [1, 3], [1]]) {
       const found = [];
       for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {

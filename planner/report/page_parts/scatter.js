@@ -88,16 +88,16 @@ function drawAxes(context, paint, width, height) {
   context.lineWidth = 1;
   const bottom = height - margin.bottom, right = width - margin.right;
   context.textAlign = "center";
-  for (const value of ticks(plot.x, Math.max(2, Math.floor((right - margin.left) / 95)))) {
+  for (const value of ticks(state.x, plot.x, Math.max(2, Math.floor((right - margin.left) / 95)))) {
     const x = Math.round(plot.x.place(value)) + 0.5;
     context.beginPath(); context.moveTo(x, margin.top); context.lineTo(x, bottom); context.stroke();
-    context.fillText(tickText(state.x, value), x, bottom + 17);
+    context.fillText(tickText(state.x, value, plot.x), x, bottom + 17);
   }
   context.textAlign = "right";
-  for (const value of ticks(plot.y, Math.max(2, Math.floor((bottom - margin.top) / 45)))) {
+  for (const value of ticks(state.y, plot.y, Math.max(2, Math.floor((bottom - margin.top) / 45)))) {
     const y = Math.round(plot.y.place(value)) + 0.5;
     context.beginPath(); context.moveTo(margin.left, y); context.lineTo(right, y); context.stroke();
-    context.fillText(tickText(state.y, value), margin.left - 6, y + 4);
+    context.fillText(tickText(state.y, value, plot.y), margin.left - 6, y + 4);
   }
   context.fillStyle = paint.ink;
   context.textAlign = "right";

@@ -20,7 +20,7 @@ from planner.cli.commands import main
 from planner.job.file import load_job
 from planner.notes.reasons import cautions
 from planner.report.build import DrawnReport
-from planner.report.data import DesignCounts, Report
+from planner.report.data import DesignCounts, Quantity, Report
 from planner.report.designs import EXCESS_NAMES, METRICS, design_counts, packed
 from planner.report.files import write_page, write_pictures
 from planner.report.html import tag
@@ -359,6 +359,16 @@ def test_axes_have_round_numbers_in_the_unit_that_is_shown() -> None:
         "60 GiB",
         "80 GiB",
     ]
+    times: tuple[tuple[float, float, Quantity, list[str]], ...] = (
+        (16.6 / 24.0, 22.9 / 24.0, "days", ["18 h", "20 h", "22 h"]),
+        (0.0, 1.9, "days", ["0", "20 h", "40 h"]),
+        (0.0, 2.2, "days", ["0", "1 day", "2 days"]),
+        (0.0, 900.0, "days", ["0", "1 year", "2 years"]),
+        (0.0, 150.0, "s", ["0", "1 min", "2 min"]),
+        (0.0, 1.6, "s", ["0", "500 ms", "1 s", "1.5 s"]),
+    )
+    for low, high, quantity, shown in times:
+        assert [tick_text(value, quantity, high) for value in ticks(low, high, quantity)] == shown
     assert ticks(3.0, 3.0, "usd") == [3.0]
     assert log_ticks(1.0, 100.0) == [1.0, 10.0, 100.0]
     assert log_ticks(2.0, 9.0) == [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0]

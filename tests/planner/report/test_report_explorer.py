@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Browser
 
 from planner.report.files import write_page
@@ -27,6 +28,16 @@ COUNT_SQUARES = """() => {
   };
 }"""
 """Counts the squares that designs are drawn as, within the margins of the picture."""
+KEEP_TEXTS = """() => {
+  const before = CanvasRenderingContext2D.prototype.fillText;
+  window.texts = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    if (this.canvas.id === "cloud") window.texts.push(text);
+    return before.call(this, text, x, y);
+  };
+}"""
+"""Keeps what is written on the picture."""
+TIMES = {"days", "h", "min"}
 NEXT_FRAME = "new Promise(requestAnimationFrame)"
 """Settled when the page has drawn what was chosen."""
 
@@ -100,6 +111,30 @@ def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(bro
         page.locator("#show-far").check()
         page.evaluate(NEXT_FRAME)
         assert page.locator("#num-beyond").inner_text().startswith("All designs")
+
+
+@pytest.mark.parametrize(("key", "units"), [("peak_memory_bytes", {"GiB"}), ("time_to_train_days", TIMES)])
+def test_numbers_on_an_axis_are_round_in_the_unit_that_is_shown(
+    browser: Browser, key: str, units: set[str]
+) -> None:
+    """Equal steps of 1, 2, 2.5 or 5 times a power of ten, all of one unit."""
+    with opened(browser) as page:
+        page.locator("#log-scale").set_checked(False)
+        page.evaluate(KEEP_TEXTS)
+        page.locator("#axis-y").select_option("carbon_kgco2e")
+        page.locator("#axis-x").select_option(key)
+        page.evaluate("() => { window.texts = []; }")
+        page.locator("#show-broken").uncheck()
+        page.evaluate(NEXT_FRAME)
+        shown = ["1 days" if text == "1 day" else text for text in page.evaluate("() => window.texts")]
+    found = [text.split(" ") for text in shown if text.split(" ")[-1] in units]
+    assert len({unit for _, unit in found}) == 1
+    numbers = sorted({float(number) for number, _ in found})
+    assert len(numbers) > 1
+    steps = np.diff(numbers)
+    assert steps == pytest.approx(steps[0])
+    assert f"{steps[0]:.6e}"[:3] in {"1.0", "2.0", "2.5", "5.0"}
+    assert numbers[0] / steps[0] == pytest.approx(round(numbers[0] / steps[0]))
 
 
 def test_another_axis_is_another_picture(browser: Browser) -> None:

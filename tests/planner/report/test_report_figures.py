@@ -75,6 +75,15 @@ def test_a_picture_of_several_designs_names_the_ranks_of_all() -> None:
     assert named(of(best, 1, 2), of(others[0], 2, 1)) == {"tensor and context parallelism"}
 
 
+def test_the_note_of_a_single_bar_is_a_sentence() -> None:
+    report = drawn().report
+    best = best_of(report)
+    alone = report.answer.model_copy(update={"front": (best,), "best_by_objective": {}})
+    notes = {each.name: each.note for each in breakdowns(report.job, alone, best)}
+    assert notes["carbon"].startswith("Location-based grid")
+    assert all(not note or (note[0].isupper() and note.endswith(".")) for note in notes.values())
+
+
 def test_the_legend_of_the_front_has_plain_marks_that_can_be_seen() -> None:
     """Of a ring and error bars of about its size, caps as wide as the ring would make a crossed square."""
     shown = front_figure(drawn().report.answer, drawn().report.errors)
