@@ -18,6 +18,9 @@ from simulator.errors import InputError
 from simulator.run.columns import BackPressure, RunColumns, Runs
 from simulator.run.course import Course
 from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
+from simulator.run.levels import mean_lag_s
+from simulator.run.shares import Shares
+from simulator.run.way_back import WayBack
 from simulator.units import DAY
 
 NO_SAVES: dict[str, Any] = {"stall_s": 0.0, "commit_s": 0.0, "restart_s": 0.0}
@@ -628,3 +631,21 @@ class TestColumns:
         assert both.num_failures[1] == 0.0
         unknown = expected_ledger(**columns(kind_restart_s=[[np.nan, 1, 1, 1], [1, 1, 1, 1]]))
         assert np.isnan(wall_s(unknown)).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("lag_s", [10.0, 60.0, 150.0, 1000.0])
+def test_a_lag_undoes_no_more_than_the_work_since_the_newest_durable_save(lag_s: float) -> None:
+    # Every second save of 100 s of work is durable 50 s after its stall, so that work since then is uniform from there on.
+    row = columns(
+        interval_s=100.0,
+        stall_s=0.0,
+        commit_s=0.0,
+        tax_fraction=0.0,
+        durable_every=2,
+        durable_commit_s=50.0,
+        live_lag_s=lag_s,
+    )
+    runs = Runs.of(row)
+    since_s = 50.0 + 200.0 * (np.arange(100_000) + 0.5) / 100_000
+    found_s = mean_lag_s(runs, Shares.of(runs, WayBack.with_spares(runs)), np.ones(1))
+    assert found_s == pytest.approx(np.minimum(lag_s, since_s).mean(), rel=1e-6)

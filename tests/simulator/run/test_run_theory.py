@@ -406,6 +406,27 @@ class TestBounds:
             found = expected_goodput(work_s=np.inf, interval_s=sweep_s, policy=SKIP, **run)
             assert found[-1] >= found.max() - 0.001
 
+    @pytest.mark.parametrize("durable_commit_s", [190.0, 600.0])
+    def test_a_whole_number_of_saves_goes_into_a_writing_that_takes_longer(
+        self, durable_commit_s: float
+    ) -> None:
+        run: dict[str, Any] = {
+            "mtbf_s": 1025.0,
+            "stall_s": 16.0,
+            "commit_s": 17.0,
+            "tax_fraction": 0.02,
+            "slots": 1,
+            "restart_s": 60.0,
+            "kind_share": (0.5, 0.5, 0.0, 0.0),
+            "kind_fast_survival": (1.0, 0.0, 1.0, 1.0),
+            "durable_every": 1,
+            "durable_commit_s": durable_commit_s,
+        }
+        best_s = optimal_interval_s(**run, minimum_interval_s=1.0)[0]
+        sweep_s = np.append(np.geomspace(20.0, 1000.0, 600), best_s)
+        found = expected_goodput(work_s=np.inf, interval_s=sweep_s, policy=SKIP, **run)
+        assert found[-1] >= 0.995 * found.max()
+
 
 def random_runs(num: int, seed: int) -> dict[str, Floats]:
     """Runs with everything that a run may have, over the whole range: mean up-times of 10 min to 12 days."""
