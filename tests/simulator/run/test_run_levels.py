@@ -17,7 +17,13 @@ from benchmarks.run_reference import TIMES, columns, wall_s
 from simulator.errors import InputError
 from simulator.run.columns import BackPressure, RunColumns, Runs
 from simulator.run.course import Course
-from simulator.run.events import RunLedger, RunReplications, expected_ledger, simulate_runs
+from simulator.run.events import (
+    RunLedger,
+    RunReplications,
+    expected_ledger,
+    expected_ledger_and_delays,
+    simulate_runs,
+)
 from simulator.run.levels import mean_lag_s
 from simulator.run.shares import Shares
 from simulator.run.way_back import WayBack
@@ -649,3 +655,22 @@ def test_a_lag_undoes_no_more_than_the_work_since_the_newest_durable_save(lag_s:
     since_s = 50.0 + 200.0 * (np.arange(100_000) + 0.5) / 100_000
     found_s = mean_lag_s(runs, Shares.of(runs, WayBack.with_spares(runs)), np.ones(1))
     assert found_s == pytest.approx(np.minimum(lag_s, since_s).mean(), rel=1e-6)
+
+
+def test_delays_by_restarts_alone_have_the_moments_of_these() -> None:
+    nothing_lost = partial(columns, work_s=1e5, mtbf_s=1e4, stall_s=0.0, commit_s=0.0, live_lag_s=0.0)
+    # A lognormal restart of mean 100 s and e^(sigma^2) = 1 + w: variance w, third central moment w^2 (w + 3).
+    _, delays = expected_ledger_and_delays(
+        **nothing_lost(kind_restart_s=[100.0] * 4, restart_log_deviation=0.5)
+    )
+    spread = math.expm1(0.25)
+    assert delays.mean_s[0, 0] == pytest.approx(100.0)
+    assert delays.variance_s2[0, 0] == pytest.approx(100.0**2 * spread)
+    assert delays.third_s3[0, 0] == pytest.approx(100.0**3 * spread**2 * (spread + 3.0))
+    # Attempts that fail: a geometric number of parts of the mean way back, M (e^(R/M) - 1), is e^(R/M) on average.
+    _, delays = expected_ledger_and_delays(
+        **nothing_lost(kind_restart_s=[5e3] * 4, fails_during_restart=True)
+    )
+    back_s = 1e4 * math.expm1(0.5)
+    assert delays.mean_s[0, 0] == pytest.approx(back_s)
+    assert delays.variance_s2[0, 0] == pytest.approx(-math.expm1(-0.5) * back_s**2)
