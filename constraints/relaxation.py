@@ -28,7 +28,7 @@ from constraints.limits import excess_over, limited_quantities, set_limits, with
 from constraints.space import Space
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.table import Floats, total
+from simulator.table import Floats, Integers, total
 
 FIRST_ROUND = 128
 """Layouts that are simulated before the first look at the bounds; every round doubles them."""
@@ -36,6 +36,9 @@ LARGEST_ROUND = 1024
 """Layouts of one round at most."""
 TUNED_TOGETHER = 256
 """Designs whose intervals are tried together."""
+SPARED_TOGETHER = 2**17
+"""Designs with fewer spares than enough that are simulated together, about, so that they fit the main memory: where nodes
+fail all the time, thousands of spares are enough."""
 SIGNIFICANT_DIGITS = 4
 """Digits to which a proposed limit is rounded up."""
 
@@ -153,7 +156,31 @@ class LeastValues:
             self.was_stopped = self.was_stopped or self._should_stop()
             if len(rows) == 0 or self.was_stopped:
                 break
-            best = _best_of_layouts(job, layouts.take(rows), aim, best)
+            best = self._best_of_layouts(job, layouts.take(rows), aim, best)
+        return best
+
+    def _best_of_layouts(self, job: Job, layouts: PlanTable, aim: _Aim, best: _Best) -> _Best:
+        """The best of every design that an answer may have of some layouts, and the one known before.
+
+        Of those with fewer spare nodes than enough only such are simulated as could be the best by what no interval lowers
+        the design without spares below.
+        """
+        listed = evaluate(job, cross_run_knobs(job, layouts))
+        best = _better(listed, aim, best)
+        enough = np.flatnonzero(has_fewer_spares(job, listed.plans))
+        if len(enough):
+            without = listed.take(without_spares(job, enough))
+            could_win = aim.least_of(without) < (np.inf if best is None else best[0])
+            enough = enough[could_win | ~holds_with_any_spares(job, without)]
+        first, *others = _spared_together(listed.plans, enough)
+        parts = [listed, *([evaluate(job, with_fewer_spares(first))] if len(first) else [])]
+        best = _with_intervals(job, Evaluation.concatenate(parts), aim, _better(parts[-1], aim, best))
+        for plans in others:
+            self.was_stopped = self.was_stopped or self._should_stop()
+            if self.was_stopped:
+                break
+            part = evaluate(job, with_fewer_spares(plans))
+            best = _with_intervals(job, part, aim, _better(part, aim, best))
         return best
 
 
@@ -167,24 +194,11 @@ class _Aim:
     """What another interval between saves could lower it to, `(n,)`."""
 
 
-def _best_of_layouts(job: Job, layouts: PlanTable, aim: _Aim, best: _Best) -> _Best:
-    """The best of every design that an answer may have of some layouts, and the one known before.
-
-    Of those with fewer spare nodes than enough only such are simulated as could be the best by what no interval lowers the
-    design without spares below.
-    """
-    listed = evaluate(job, cross_run_knobs(job, layouts))
-    best = _better(listed, aim, best)
-    enough = np.flatnonzero(has_fewer_spares(job, listed.plans))
-    if len(enough):
-        without = listed.take(without_spares(job, enough))
-        could_win = aim.least_of(without) < (np.inf if best is None else best[0])
-        enough = enough[could_win | ~holds_with_any_spares(job, without)]
-    parts = [listed]
-    if len(enough):
-        parts.append(evaluate(job, with_fewer_spares(listed.plans.take(enough))))
-        best = _better(parts[-1], aim, best)
-    return _with_intervals(job, Evaluation.concatenate(parts), aim, best)
+def _spared_together(listed: PlanTable, enough: Integers) -> list[PlanTable]:
+    """The rows of designs with enough spares, in groups with about `SPARED_TOGETHER` designs with fewer; at least one group."""
+    num_fewer = np.cumsum(listed.num_spare_nodes[enough] - 1)
+    groups = np.split(enough, np.flatnonzero(np.diff(num_fewer // SPARED_TOGETHER)) + 1)
+    return [listed.take(rows) for rows in groups]
 
 
 def _better(part: Evaluation, aim: _Aim, best: _Best) -> _Best:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from constraints import relaxation
+from constraints.answers import NUM_INTERVALS
 from constraints.evaluation import Evaluation, evaluate, judge
 from constraints.limits import LIMIT_NAMES, check_limits, limited_quantities, with_limits
 from constraints.relaxation import LeastValues, rounded_up
@@ -164,6 +165,38 @@ def test_bounds_spare_most_of_the_simulation(monkeypatch: pytest.MonkeyPatch) ->
     space, _, _ = whole("rented")
     LeastValues(space).of("budget_usd", ())
     assert sum(simulated) < space.num_designs / 4
+
+
+def test_where_many_spares_are_enough_few_numbers_of_them_are_simulated_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    search = {
+        "micro_batch_sizes": [1],
+        "zero_stages": [1],
+        "checkpoint_schemes": ["async"],
+        "num_refinements": 5,
+    }
+    failing = {"preset": "typical", "failures_per_1000_node_days": 1000}
+    job = job_with({**H100_RENTED, "num_gpus": 64}, search=search, reliability=failing)
+    space = pruned_space(job)
+    most_spares = int(space.designs().num_spare_nodes.max())
+    assert most_spares > 10
+    whole_search = LeastValues(space).of("budget_usd", ())
+    batches: list[int] = []
+
+    def counted(job: Job, plans: PlanTable) -> Evaluation:
+        if plans.num_spare_nodes.min() > 0:  # with fewer than enough, or with other intervals
+            batches.append(len(plans))
+        return evaluate(job, plans)
+
+    monkeypatch.setattr(relaxation, "evaluate", counted)
+    monkeypatch.setattr(relaxation, "SPARED_TOGETHER", 2 * most_spares)
+    monkeypatch.setattr(relaxation, "TUNED_TOGETHER", 1)
+    found = LeastValues(space).of("budget_usd", ())
+    assert whole_search is not None
+    assert found is not None
+    assert found.value == pytest.approx(whole_search.value, rel=ROUNDING)
+    assert max(batches) <= max(3 * most_spares, NUM_INTERVALS)
 
 
 def test_a_stopped_search_says_so() -> None:
