@@ -47,6 +47,15 @@ class Block:
             layouts=self.layouts.take(rows), bounds=self.bounds.take(rows), num_designs=self.num_designs[rows]
         )
 
+    @classmethod
+    def concatenate(cls, blocks: Sequence[Self]) -> Self:
+        """Returns the layouts of all blocks one after another; raises `ValueError` for none at all."""
+        return cls(
+            layouts=PlanTable.concatenate([block.layouts for block in blocks]),
+            bounds=BoundTable.concatenate([block.bounds for block in blocks]),
+            num_designs=np.concatenate([block.num_designs for block in blocks]),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedBlock:
@@ -85,16 +94,19 @@ class Space:
     """Layouts that may keep every limit, with their bounds; `None` for more than `MOST_IN_MEMORY` of them."""
 
     @cached_property
+    def _whole(self) -> Block:
+        """Every valid layout with its bounds, listed once for both where none of them stays in memory."""
+        return Block.concatenate([_bounded(self.job, no_layouts(self.job)), *self.blocks()])
+
+    @property
     def all_layouts(self) -> PlanTable:
         """Every valid layout, kept or not."""
-        return PlanTable.concatenate([no_layouts(self.job), *self._blocks()])
+        return self._whole.layouts
 
-    @cached_property
+    @property
     def bounds(self) -> BoundTable:
         """Bounds of `all_layouts`."""
-        if not self.in_memory:
-            return bound(self.job, self.all_layouts)
-        return BoundTable.concatenate([block.bounds for block in self.in_memory])
+        return self._whole.bounds
 
     @cached_property
     def is_kept(self) -> Booleans:

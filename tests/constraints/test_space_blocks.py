@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from constraints import lattice, space
+from constraints import bounds, lattice, space
 from constraints.bounds import bound
 from constraints.lattice import enumerate_layouts, layout_blocks, num_run_knobs
 from constraints.space import Space, pruned_space
+from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
+from simulator.memory.peak import MemoryTable
+from simulator.simulate import layout_memory
 from studies.designs.plan_keys import are_same
 from tests.support import A100_RENTED, H100_RENTED, job_with
 
@@ -67,6 +70,26 @@ def test_bounds_are_those_of_each_layout_under_its_own_power_cap(whole: Space) -
         )
     num_designs = [block.num_designs for block in whole.in_memory or ()]
     np.testing.assert_array_equal(np.concatenate(num_designs), num_run_knobs(JOB, whole.all_layouts))
+
+
+def test_a_streamed_space_has_the_bounds_by_which_its_blocks_are_kept_and_adds_up_memory_under_one_cap(
+    whole: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_rows: list[int] = []
+
+    def counted(job: Job, layouts: PlanTable) -> MemoryTable:
+        num_rows.append(len(layouts))
+        return layout_memory(job, layouts)
+
+    monkeypatch.setattr(space, "MOST_IN_MEMORY", len(whole.all_layouts) - 1)
+    streamed = pruned_space(JOB)
+    monkeypatch.setattr(bounds, "layout_memory", counted)
+    assert_same(streamed.all_layouts, whole.all_layouts)
+    for name, column in streamed.bounds.columns().items():
+        np.testing.assert_array_equal(column, getattr(whole.bounds, name), err_msg=name)
+    assert streamed.in_memory is None
+    num_caps = len(JOB.power_caps)
+    assert sum(num_rows) == len(whole.all_layouts) / num_caps, "the same under every cap"
 
 
 def test_batches_are_the_designs_cut_into_equal_pieces(streamed: Space) -> None:
