@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+
+from numba import get_num_threads
 
 from constraints.limits import ExcessTable, check_limits
 from objectives.scores import ScoreTable, score
 from simulator.domain.job import Job
 from simulator.domain.plan import PlanTable
-from simulator.simulate import Outcomes, simulate
+from simulator.simulate import LEAST_DESIGNS_PER_THREAD, Outcomes, simulate
 from simulator.table import Booleans, Floats, TableGroup
+from simulator.threads import on_threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +41,23 @@ def evaluate(job: Job, plans: PlanTable) -> Evaluation:
 
 
 def judge(job: Job, plans: PlanTable, outcomes: Outcomes) -> Evaluation:
-    """Returns what simulated designs are worth under the prices and limits of a job; no design is simulated."""
-    scores = score(job, plans, outcomes)
+    """Returns what simulated designs are worth under the prices and limits of a job; no design is simulated.
+
+    Large batches are shared among as many threads as Numba may use; what comes out does not depend on them.
+    """
+
+    def judged(rows: slice) -> tuple[ScoreTable, ExcessTable]:
+        some, their = plans.take(rows), outcomes.take(rows)
+        scores = score(job, some, their)
+        return scores, check_limits(job, some, their, scores)
+
+    num_parts = max(1, min(get_num_threads(), len(plans) // LEAST_DESIGNS_PER_THREAD))
+    edges = [part * len(plans) // num_parts for part in range(num_parts + 1)]
+    parts = on_threads(judged, [slice(*ends) for ends in pairwise(edges)])
+    scores, excess = zip(*parts, strict=True)
     return Evaluation(
-        plans=plans, outcomes=outcomes, scores=scores, excess=check_limits(job, plans, outcomes, scores)
+        plans=plans,
+        outcomes=outcomes,
+        scores=ScoreTable.concatenate(scores),
+        excess=ExcessTable.concatenate(excess),
     )
