@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -86,10 +86,16 @@ class Residual:
 
 
 @cache
-def development_residuals() -> tuple[Residual, ...]:
-    """Returns the residuals of the shipped configurations, as today's simulator has them; simulated once."""
+def development_comparisons() -> Mapping[str, Comparison]:
+    """Returns the shipped configurations beside what today's simulator says, by the ids of their rows; simulated once."""
     rows = [row for row in read_rows() if not row["left_out_because"]]
-    return tuple(residual_of(comparison) for comparison in compare(rows))
+    return {comparison.row["row_id"]: comparison for comparison in compare(rows)}
+
+
+@cache
+def development_residuals() -> tuple[Residual, ...]:
+    """Returns the residuals of the shipped configurations."""
+    return tuple(map(residual_of, development_comparisons().values()))
 
 
 def residual_of(comparison: Comparison) -> Residual:
