@@ -1,11 +1,12 @@
-"""How much longer do the collectives of a pass take because sends between stages are on its network cards, too?
+"""How much longer do the collectives of a pass take while sends between stages use its network cards?
 
-Where a stage goes on while it sends (interleaved and zero-bubble schedules), a send q of the pass before is on the cards beside
-each pass x, whose collectives wait for it as for other traffic there (`simulator.step.link_waits`):
+Where a stage continues while it sends (interleaved and zero-bubble schedules), a send q of the previous pass is on the cards
+together with each pass x. The collectives of the pass wait for it as for other traffic there (`simulator.step.link_waits`):
 
     pass = x + w' min(1, q/x)
 
-What comes in has the other direction of the cards, and comes as a pass ends that waits for it, when the own send leaves.
+Incoming sends use the other direction of the cards. They also arrive as a pass ends that waits for them, when the stage's own
+send leaves.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from simulator.traffic.stage_sends import send_card_s, sends_block
 
 
 def has_sends_beside(rank: Rank) -> Booleans:
-    """Returns which designs have sends on network cards while their stages go on, `(n,)`."""
+    """Returns which designs have sends on network cards while their stages continue, `(n,)`."""
     return np.asarray(~sends_block(rank) & (send_card_s(rank) > 0.0))
 
 
 def with_sends_beside(rank: Rank, parts: ModelParts, cards: OnLink | None) -> ModelParts:
-    """Returns parts whose collectives take as long as they do beside sends."""
+    """Returns parts whose collectives take as long as they do next to sends."""
     is_beside = has_sends_beside(rank)
     if cards is None or not is_beside.any():
         return parts
@@ -45,7 +46,7 @@ def with_sends_beside(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Mo
 
 
 def _longer(times: PartTimes, waits_s: Directions) -> PartTimes:
-    """Times of a part whose collectives take longer, those of tensor and of expert parallelism in proportion."""
+    """Times of a part whose collectives take longer; tensor and expert parallelism share the increase in proportion."""
     changes: dict[str, Floats] = {}
     for way, wait_s in zip(WAYS, waits_s, strict=True):
         tensor_s, expert_s = (getattr(times, f"{way}_{name}_comm_s") for name in ("tensor", "expert"))

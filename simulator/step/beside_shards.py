@@ -1,21 +1,22 @@
-"""What has every part of a pass for shards of ZeRO to travel beside it, and which links do both use meanwhile?
+"""Which traffic of a pass shares links with shards of ZeRO, and by how much do they hold each other up?
 
-Bytes that are on a link at the same time take the sum of their times. A collective of a pass is on the network cards for what
-its bytes need of them alone, and on the scale-up link for what they need of the whole network beyond that: w each. What a part
-waits for of that while others are there is w' (`simulator.step.link_waits`).
+Bytes that are on a link at the same time take the sum of their times. Let w be the time for which a collective of a pass is on
+a link: on the network cards what its bytes alone need of them, on the scale-up link what its bytes need of the whole network
+beyond that. w' is what a part waits for of that time while other traffic is there (`simulator.step.link_waits`).
 
-A gather or a reduction that takes t is on these links for b t each (`network.gather_busy_s`): that of a group inside one link
-domain on the scale-up link alone, that of others on both, one of which is free sooner. A collective meets it there for the
-share b of its own time, and each waits for the other one as long. So collectives hold up shards by b w on the cards, or by b w
-on the scale-up link where that outlasts how much sooner it is free:
+A gather or a reduction that takes t is on these links for b t each (`network.gather_busy_s`). If its group is inside one link
+domain, it uses the scale-up link alone; otherwise it uses both, one of which is free sooner. A collective meets it there for
+the share b of its own time, and each waits equally long for the other. So collectives hold up shards by b w on the cards, or by
+b w on the scale-up link beyond the time by which that link is free sooner:
 
     max(b w (cards), b w (scale-up) - max(0, b(cards) - b(scale-up)) t)
 
-So does a send q to another domain where the stage goes on meanwhile: it is beside the parts of the next pass, q over their
-number each, and is among their w on the cards.
+A send q to another domain does so, too, if the stage continues meanwhile. It then overlaps with the parts of the next pass,
+each of which has q over their number in its w on the cards.
 
 In a mesh each pair of ranks has a link of its own. Two groups that cross have no pair in common, but context-parallel ranks are
-all in the group of the shards: keys and values that go round are on one link of each, whose share of the shards is waited for.
+all in the group of the shards: keys and values that go round use one link of each rank, and the shards wait for their part on
+that link.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from simulator.traffic.layer_collectives import Directions
 from simulator.traffic.stage_sends import send_card_s, sends_block
 
 COVER, CARRIED_CARDS, WAITED_CARDS, BUSY_CARDS, CARRIED_SCALE_UP, WAITED_SCALE_UP, BUSY_SCALE_UP = range(7)
-"""Seconds of a part, and w, w' and b of the cards and of the scale-up link."""
+"""Rows of a table: seconds of a part, then w, w' and b on the cards and on the scale-up link."""
 
 
 def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Directions:
-    """Returns what each of k parts has for shards beside it, `(7, k, n)` a way, by `COVER` and so on.
+    """Returns what each of k parts offers to shards that travel at the same time, `(7, k, n)` a way, in rows `COVER` and so on.
 
     Args:
         rank: the rank.
@@ -65,7 +66,7 @@ def parts_beside_s(rank: Rank, parts: ModelParts, cards: OnLink | None) -> Direc
 
 
 def later_beside_s(rank: Rank, parts: ModelParts) -> Floats:
-    """Returns what each of k parts has for shards beside the gradients of weights that come later: products, `(7, k, n)`."""
+    """Returns the same for passes that compute gradients of weights later, which are only products, `(7, k, n)`."""
     cover_s = np.stack(parts.part_weight_gradients(rank))
     beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
     beside_s[COVER] = cover_s
@@ -81,7 +82,7 @@ def _meets_shards(rank: Rank) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shards:
-    """How the shards of k kinds of parts are on the links, shares of their time, `(k, n)`."""
+    """Shares of the time of shards, of k kinds of parts, in which they are on each kind of link, `(k, n)`."""
 
     cards: Floats
     """On the cards: b."""
@@ -102,9 +103,9 @@ class _Shards:
 
 
 def _on_scale_up(rank: Rank, parts: ModelParts, cards: OnLink) -> OnLink:
-    """The collectives of parts on scale-up links: what their bytes take on the whole network, less that on the cards.
+    """The collectives of parts on scale-up links: the time of their bytes on the whole network, less that on the cards.
 
-    In a mesh only what goes round in rings, on the links that these use.
+    In a mesh these are only rings, on the links that they use.
     """
     bare, is_mesh = _without_latency(rank), rank.links.unlinked_members > 0.0
     carried_s = _carried_s(bare, parts)
@@ -143,7 +144,7 @@ def _without_latency(rank: Rank) -> Rank:
 
 
 def _sends_s(rank: Rank, parts: ModelParts) -> Floats:
-    """Card time of a send beside each part of a pass, where shards are on the cards, too, `(n,)`."""
+    """Card time of a send next to each part of a pass, in designs whose shards are also on the cards, `(n,)`."""
     plans = rank.plans
     is_beside = leaves_domain(rank, plans.tensor_parallel, shard_group(plans)) & ~sends_block(rank)
     num_parts = sum_columns(total(parts.counts.values()))
@@ -152,7 +153,7 @@ def _sends_s(rank: Rank, parts: ModelParts) -> Floats:
 
 
 def _alone_s(parts: ModelParts, way: str, sends_s: Floats) -> Floats:
-    """What parts have whose passes have no collectives, `(7, k, n)`."""
+    """Rows of parts whose passes have no collectives, `(7, k, n)`."""
     cover_s = np.stack([getattr(times, f"{way}_s") for times in parts.times.values()])
     beside_s = np.zeros((BUSY_SCALE_UP + 1, *cover_s.shape))
     beside_s[COVER], beside_s[CARRIED_CARDS] = cover_s, sends_s
@@ -160,7 +161,7 @@ def _alone_s(parts: ModelParts, way: str, sends_s: Floats) -> Floats:
 
 
 def _with_collectives(alone_s: Floats, way: int, links: tuple[OnLink, OnLink], shards: _Shards) -> Floats:
-    """What parts have in passes of one way with their collectives, `(7, k, n)`."""
+    """Rows of parts in passes of one way, with their collectives, `(7, k, n)`."""
     beside_s = alone_s.copy()
     cards_s, scale_up_s = (np.minimum(each.carried_s[way], beside_s[COVER]) for each in links)
     beside_s[CARRIED_CARDS] += cards_s

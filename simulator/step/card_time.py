@@ -1,16 +1,16 @@
-"""How long are network cards busy with the traffic inside a pass, and what does other traffic over them wait for?
+"""How long does the traffic inside a pass keep network cards busy, and what does other traffic on them wait for?
 
-Tensor, context and expert parallelism, sends between stages and the replicas of one job use the same cards. Bytes that are
-on a card at the same time take the sum of their times. With x the pass of a chunk, w what its own collectives need of the
-cards, y a stream of the replicas beside it in K pieces, and q a send,
+Tensor, context and expert parallelism, sends between stages and the replicas of one job use the same cards. Bytes that are on a
+card at the same time take the sum of their times. Let x be the pass of a chunk, w the card time of its own collectives, y a
+stream of the replicas that overlaps with it in K pieces, and q a send:
 
     end = max(x + y/K, x/K + y + w (K-1)/K)            own traffic after the first piece goes before the rest
     y + q                                              gradients of a chunk, with its last send to the chunk before
     step + sum of min(q, y)                            these sends, of all chunks but the first
     send = q (1 + min(1, w/x))                         beside a pass, where it does not stand still for the send
 
-as long as all of it leaves the link domain; the scale-up links, over which none of it goes, are not shared. With shards of ZeRO
-beside a part, both are: `simulator.step.beside_shards`.
+This holds as long as all of it leaves the link domain. Scale-up links, which none of it uses, are not shared here. Where shards
+of ZeRO overlap with a part, both kinds of links are shared: `simulator.step.beside_shards`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def parts_card_s(rank: Rank, kinds: Iterable[Part]) -> list[Directions]:
 
 
 def part_traffic_s(cards: Rank, kind: Part) -> Directions:
-    """Returns what the collectives of one micro-batch in a part take, what hides behind its computation included, `(n,)`."""
+    """Returns the time of the collectives of one micro-batch in a part, including what its computation hides, `(n,)`."""
     if kind is Part.EMBEDDING:
         return leaving_s(cards)
     if kind is Part.OUTPUT:
@@ -80,7 +80,7 @@ def _module_card_s(cards: Rank) -> Directions:
 
 
 def _layer_card_s(cards: Rank, *, is_expert: bool) -> Directions:
-    """One layer, what hides behind its computation included."""
+    """One layer, including what its computation hides."""
     none_s = np.zeros(len(cards.plans))
     tensor_s, adapters_s = (
         layer_s(cards, is_expert=is_expert),
@@ -113,9 +113,9 @@ def leaves_domain(rank: Rank, stride: Integers | int, group_size: Integers) -> B
 
 
 def beside_own_traffic_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integers) -> Floats:
-    """Returns how long a stream would take that, alone on the cards, ends when this one does beside a pass's own traffic.
+    """Returns the time of a stream that would end alone on the cards when this one ends next to a pass's own traffic.
 
-    Alone it ends at F(y) = max(x + y/K, x/K + y), beside own traffic at E (see above); F is turned around.
+    Alone it ends at F(y) = max(x + y/K, x/K + y), next to own traffic at E (see above); the result inverts F.
 
     Args:
         stream_s: y, of every chunk `(n, C)`.
@@ -143,7 +143,7 @@ def _longer_s(stream_s: Floats, pass_s: Floats, own_s: Floats, num_pieces: Integ
 
 
 def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
-    """Returns gradients of chunks `(n, C)` that share the cards with the last send, `(n,)`, to the chunk before.
+    """Returns gradients of chunks `(n, C)` that share the cards with the last send, `(n,)`, to the previous chunk.
 
     The first chunk sends nothing back.
     """
@@ -155,9 +155,10 @@ def with_last_send_s(stream_s: Floats, send_card_s: Floats) -> Floats:
 
 
 def last_sends_wait_s(stream_s: Floats, send_card_s: Floats) -> Floats:
-    """Returns by how much a step is longer because the last sends share the cards with gradients of their chunks, `(n,)`.
+    """Returns how much longer a step is because the last sends share the cards with gradients of their chunks, `(n,)`.
 
-    These begin when the send does, `(n, C)`; the last backwards of a micro-batch follow each other from chunk to chunk.
+    These gradients begin when the send does, `(n, C)`; the last backwards of a micro-batch follow each other from chunk to
+    chunk.
     """
     return sum_columns(np.minimum(send_card_s[:, None], stream_s[:, 1:]))
 

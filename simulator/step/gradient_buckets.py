@@ -1,17 +1,17 @@
-"""In how many pieces does the traffic of the replicas once per step travel, and how long does it take?
+"""Into how many pieces is the replicas' traffic once per step divided, and how long does it take?
 
-Megatron Core cuts the weights of the first chunk of the first stage into buckets of at least max(40 million, 1 million for
-each replica) weights, and of whole tensors: that of the embedding is reduced last and gathered first. Context-parallel ranks
-are replicas, too (`get_model` of Megatron-LM since 2025, `_ddp_wrap` of Megatron-Bridge). All other chunks are one bucket,
-since what their stages exchange is seldom waited for (`DistributedDataParallel`). Where a stage has many chunks, the gradients
-of each are reduced behind its last backward pass, those of the first chunk too (`align_grad_reduce`, the default, in
+Megatron Core cuts the weights of the first chunk of the first stage into buckets of whole tensors with at least max(40 million,
+1 million for each replica) weights. The embedding tensor is reduced last and gathered first. Context-parallel ranks count as
+replicas, too (`get_model` of Megatron-LM since 2025, `_ddp_wrap` of Megatron-Bridge). All other chunks are one bucket, since
+what their stages exchange is seldom waited for (`DistributedDataParallel`). Where a stage has several chunks, the gradients of
+each are reduced behind its last backward pass, including those of the first chunk (`align_grad_reduce`, the default, in
 `schedules.py`).
 
-Others fill buckets of a given size (`bucket_weights`; `reduce_bucket_size` of InternEvo, Colossal-AI and DeepSpeed).
+Other frameworks fill buckets of a given size (`bucket_weights`; `reduce_bucket_size` of InternEvo, Colossal-AI and DeepSpeed).
 
-From ZeRO-2 on, gradients travel part by part (FSDP2, Megatron-FSDP): layers, embedding and output layer are a piece each on
-every stage; of the first one as many as there are embeddings in its weights, at most. Under ZeRO-2 each of them has a start-up
-and a latency of its own, as what it reduces in passes has.
+From ZeRO-2 on, gradients travel part by part (FSDP2, Megatron-FSDP): on every stage each layer, the embedding and the output
+layer are a piece. The first stage has no more pieces than its weights are times the embedding. Under ZeRO-2 each piece has a
+start-up and a latency of its own, like what it reduces in passes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from simulator.table import Floats, Integers, total
 from simulator.traffic.layer_collectives import Directions
 
 BUCKET_WEIGHTS = 4e7
-"""Least weights of a bucket,"""
+"""Least weights of a bucket."""
 BUCKET_WEIGHTS_PER_REPLICA = 1e6
-"""and for each replica, so that a message of a ring does not shrink to nothing (Megatron Core, `DistributedDataParallel`)."""
+"""Least weights of a bucket for each replica, so that messages of a ring do not shrink to nothing (Megatron Core,
+`DistributedDataParallel`)."""
 FIRST_BY_PARTS = 2
 """ZeRO stage from which on gradients travel part by part."""
 
 
 class Buckets(NamedTuple):
-    """Pieces in which the traffic of every chunk once per step hides behind its passes, `(n, C)`; 0: whole, behind nothing."""
+    """Pieces in which the traffic of every chunk once per step hides behind its passes, `(n, C)`; 0: one piece, not hidden."""
 
     gradients: Integers
     parameters: Integers
@@ -65,7 +66,7 @@ class Buckets(NamedTuple):
 
 
 def _first_buckets(rank: Rank, first: tuple[Floats, Floats]) -> Integers:
-    """Buckets of the first chunk with so many shared and routed weights; those of routed experts are beside the others."""
+    """Buckets of the first chunk with its shared and routed weights; those of routed experts travel alongside the others."""
     num_replicas = rank.plans.data_parallel * rank.plans.context_parallel
     least: Floats | float = rank.workload.bucket_weights or np.maximum(
         BUCKET_WEIGHTS, BUCKET_WEIGHTS_PER_REPLICA * num_replicas
@@ -92,7 +93,7 @@ def _embedding_weights(rank: Rank) -> Floats:
 def once_per_step_s(
     rank: Rank, parts: ModelParts, weights: StepWeights, by_parts: ReplicaTraffic | None
 ) -> Directions:
-    """Returns gradients and weights once per step, `(n, C)` each, before anything hides them.
+    """Returns the times of gradients and weights once per step, `(n, C)` each, before anything hides them.
 
     Args:
         rank: ranks of the designs.

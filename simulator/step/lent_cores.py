@@ -1,8 +1,9 @@
-"""How much longer is a step because the traffic of the replicas takes cores and cards from the passes beside it?
+"""How much longer is a step because the traffic of the replicas takes cores and cards from the passes that it overlaps?
 
-Gradients behind the last backward of a chunk and weights ahead of its first forward (`simulator.pipeline.schedule`) move in
-kernels of their own, whose blocks share no multiprocessor with others (NCCL issue 689). With s the share of the cores that they
-hold, g members of a group on a node, x a pass, y its traffic in K pieces, of which all but one have the pass beside them,
+The gradients behind the last backward of a chunk, and the weights ahead of its first forward (`simulator.pipeline.schedule`),
+move in separate kernels whose blocks share no multiprocessor with others (NCCL issue 689). Let s be the share of the cores that
+they occupy, g the members of a group on a node, x a pass, and y its traffic in K pieces, all but one of which overlap with the
+pass:
 
     s           = CORE_SHARE min(1, 4 g/16) where the group leaves its link domain, CORE_SHARE where it does not
 
@@ -10,13 +11,13 @@ hold, g members of a group on a node, x a pass, y its traffic in K pieces, of wh
     shown(x, y) = max(0, lent(x, y) - max(0, y - x) (K - 1)/K)         where the stage waits for the traffic anyway
     step        + shown(x, y) of the first chunk, forward and backward + lent(x, y) of the other chunks, backward
 
-since the last backwards of a micro-batch follow each other from chunk to chunk, each later by what the one before lends, and
-the first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
-zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), v chunks on a stage.
+The last backwards of a micro-batch follow each other from chunk to chunk, each delayed by what the one before lends, and the
+first chunk is the last of them. Other chunks gather their weights while their stage waits for its first activation. Under
+zero-bubble schedules no stage waits for the weight gradients x of another one: v max shown(x, y), with v chunks on a stage.
 
-On network cards w' is what a pass waits for while the traffic is there, too (`simulator.step.link_waits`): 0 where that stays
-in its link domain, and beside weight gradients. Next to w', y is how long the traffic takes alone; else it is longer by what it
-waits itself (`simulator.step.card_time`).
+On network cards w' is what a pass waits for while the traffic is there, too (`simulator.step.link_waits`). It is 0 where the
+traffic stays in its link domain, and next to weight gradients. In the term with w', y is how long the traffic takes alone;
+elsewhere it includes what the traffic itself waits (`simulator.step.card_time`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ ALL_CHANNELS, CHANNELS_OF_CARD = 16.0, 4.0
 
 
 def replicas_core_share(rank: Rank) -> Floats:
-    """Returns the share of the cores that the traffic of the replicas holds, s, `(n,)`."""
+    """Returns the share of the cores that the traffic of the replicas occupies, s, `(n,)`."""
     on_node = np.maximum(rank.offers.gpus_per_node // rank.plans.tensor_parallel, 1)
     of_all = np.minimum(1.0, CHANNELS_OF_CARD * on_node / ALL_CHANNELS)
     return CORE_SHARE * np.where(replicas_leave_domain(rank), of_all, 1.0)
@@ -49,7 +50,7 @@ def replicas_core_share(rank: Rank) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class CardWaits:
-    """What passes wait for on cards that traffic of the replicas uses, too, `(n, C)`."""
+    """What passes wait for on cards that traffic of the replicas uses at the same time, `(n, C)`."""
 
     forward_s: Floats
     """w' of the first forward of every chunk."""
@@ -62,14 +63,14 @@ class CardWaits:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beside:
-    """Passes with traffic beside them, `(n, C)`."""
+    """Passes that overlap with traffic, `(n, C)`."""
 
     pass_s: Floats
     """x."""
     traffic_s: Floats
     """y."""
     beside: Floats
-    """Share of it that has the pass beside it."""
+    """Share of the traffic that overlaps with the pass."""
     core_share: Floats
     """s, `(n, 1)`."""
     waited_s: Floats | None = None
@@ -90,7 +91,7 @@ class _Beside:
         )
 
     def lent_s(self, num_passes: Floats | Integers | float = 1.0) -> Floats:
-        """Returns how much longer passes are with the traffic beside so many of each, one after the other."""
+        """Returns how much longer passes are when the traffic overlaps with this many of each, one after the other."""
         whole_s = num_passes * self.pass_s
         lent_s = self.core_share * np.minimum(whole_s, self.beside * self.traffic_s)
         if self.waited_s is None or self.alone_s is None:
@@ -99,7 +100,7 @@ class _Beside:
         return np.asarray(lent_s + per_s * np.minimum(whole_s, self.beside * self.alone_s))
 
     def shown_s(self) -> Floats:
-        """Returns what of that shows where the stage waits for the traffic anyway."""
+        """Returns the part of it that shows where the stage waits for the traffic anyway."""
         return np.maximum(0.0, self.lent_s() - self.beside * np.maximum(0.0, self.traffic_s - self.pass_s))
 
 
@@ -147,7 +148,7 @@ def lent_to_replicas_s(
 def _beside_next_chunks_s(pipeline: PipelineColumns, num_buckets: Integers, gradients: _Beside) -> Floats:
     """Returns what interleaved stages lend to the gradients of chunks that are reduced in one piece, `(n,)`.
 
-    These travel beside the last group of passes of the chunk of the stage that follows; all stages do so at the same time.
+    These overlap with the last group of passes of the stage's next chunk, on all stages at the same time.
     """
     num_stages = np.asarray(pipeline["num_stages"])[:, None]
     group = np.asarray(pipeline.get("group_size", 0))
@@ -165,5 +166,5 @@ def _of_chunks(num_buckets: npt.ArrayLike, gradient_s: Floats) -> Integers:
 
 
 def _share_beside(num_buckets: Integers) -> Floats:
-    """Returns the share of some traffic that has its pass beside it: all pieces but one, none without overlap."""
+    """Returns the share of the traffic that overlaps with its pass: all pieces but one; 0 without overlap."""
     return np.asarray(1.0 - 1.0 / np.maximum(1, num_buckets))

@@ -1,13 +1,13 @@
-"""What does a pass wait for of its own time on a link that other traffic is on, too?
+"""How long does a pass wait on a link that it shares with other traffic?
 
-Libraries give each collective about as many channels, so that two that are on a link at the same time have half of it each. A
-pass with others beside it all the time goes on as on a link of half the rate. Of w, for which its own collectives are on the
-link, it waits for
+Libraries give each collective about as many channels, so two collectives that are on a link at the same time have half of it
+each. A pass that shares a link all the time runs as on a link of half the rate. Of w, the time for which its own collectives
+are on the link, it waits for
 
     w' = min(w, shown(at half the rate) - shown)
 
-for all of w where they show, and where they hide for what is left of w behind their computation. Others that are there for a
-part of the pass take the same part of w'.
+That is all of w where the collectives are exposed, and what is left of w behind their computation where they are hidden. Other
+traffic that is there for a part of the pass takes the same part of w'.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class OnLink:
     """The collectives inside the passes of each of k parts on one kind of link, forward and backward, `(k, n)` each."""
 
     carried_s: Directions
-    """Seconds in which they are there: w."""
+    """Seconds for which they are on the link: w."""
     waited_s: Directions
-    """What of that a pass waits for beside other traffic: w'."""
+    """The part of that time for which a pass waits while other traffic is there: w'."""
 
     @classmethod
     def none(cls, parts: ModelParts, num_designs: int) -> Self:
-        """Returns those of parts that have none there."""
+        """Returns the record of parts without any collectives there."""
         none_s = np.zeros((len(parts.kinds), num_designs))
         return cls(carried_s=(none_s, none_s), waited_s=(none_s, none_s))
 
     def where(self, is_shared: Booleans) -> Self:
-        """Returns those of some designs alone."""
+        """Returns the same for some designs only, and nothing for the others."""
         carried_s, waited_s = (
             (is_shared * each[0], is_shared * each[1]) for each in (self.carried_s, self.waited_s)
         )
@@ -56,9 +56,9 @@ def half_cards(links: LinkConstants) -> LinkConstants:
 
 
 def half_scale_up(links: LinkConstants) -> LinkConstants:
-    """Returns a network whose scale-up links have half of their rate; in a mesh those that rings use.
+    """Returns a network whose scale-up links have half of their rate; in a mesh only the links that rings use.
 
-    What cutting into chunks costs stays: as many of them pass, each for twice as long.
+    The cost of cutting messages into chunks stays: as many of them pass, each for twice as long.
     """
     is_mesh = links.unlinked_members > 0.0
     rate = np.where(is_mesh, 1.0, 0.5)
@@ -77,7 +77,7 @@ def on_link(
     halved: Callable[[LinkConstants], LinkConstants],
     is_shared: Booleans,
 ) -> OnLink:
-    """Returns the collectives of passes on a kind of link, and what passes wait for of them.
+    """Returns the collectives of passes on a kind of link, and how long passes wait for them.
 
     Args:
         rank: the rank.
@@ -99,7 +99,7 @@ def on_link(
 
 
 def shown_s(parts: ModelParts, way: str) -> Floats:
-    """Returns what of the collectives of parts shows, `(k, n)`."""
+    """Returns the exposed time of the collectives of parts, `(k, n)`."""
     return np.stack([times.collectives_s(way) for times in parts.times.values()])
 
 

@@ -1,4 +1,4 @@
-"""What does each part of a model take, and what do chunks of them? Times of one micro-batch by kind of part and by chunk."""
+"""How long does one micro-batch take in each kind of part of a model, and in each chunk?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from simulator.traffic.layer_collectives import Directions
 
 @dataclass(frozen=True, kw_only=True)
 class ExposedTimes(Table):
-    """What one micro-batch waits for in every chunk, one way, `(n, C)`, named as in `StepTable`."""
+    """Exposed times of one micro-batch in every chunk, one way, `(n, C)`, named as in `StepTable`."""
 
     tensor_comm_s: Floats
     expert_comm_s: Floats
@@ -75,7 +75,7 @@ class ModelParts:
         return self.weighted(getattr(times, name) for times in self.times.values())
 
     def exposed(self, direction: str, shard_comm_s: Floats, host_copy_s: Floats) -> ExposedTimes:
-        """What every chunk waits for, forward or backward, with its shard collectives and host copies `(n, C)`."""
+        """Returns exposed times of every chunk, forward or backward, with its shard collectives and host copies `(n, C)`."""
         return ExposedTimes(
             tensor_comm_s=self.per_chunk(f"{direction}_tensor_comm_s"),
             expert_comm_s=self.per_chunk(f"{direction}_expert_comm_s"),
@@ -84,18 +84,18 @@ class ModelParts:
         )
 
     def weight_gradients(self, rank: Rank) -> Floats:
-        """What zero-bubble schedules compute later of the backward of every chunk, `(n, C)`; 0 under other schedules."""
+        """The part of the backward of every chunk that zero-bubble schedules compute later, `(n, C)`; 0 under others."""
         return self.weighted(self.part_weight_gradients(rank))
 
     def part_weight_gradients(self, rank: Rank) -> list[Floats]:
-        """What zero-bubble schedules compute later of the backward of each of the k parts, `(n,)`."""
+        """The part of the backward of each of the k parts that zero-bubble schedules compute later, `(n,)`."""
         is_split = splits_backward(rank.plans)
         if not is_split.any():
             return [np.zeros(len(rank.plans))] * len(self.counts)
         return [_WEIGHT_GRADIENTS_S[part](rank) * is_split for part in self.counts]
 
     def hidden_in_pairs(self, rank: Rank) -> tuple[Floats, Floats]:
-        """How much less a forward and a backward of every chunk take as one of a pair, `(n, C)` each."""
+        """How much less a forward and a backward of every chunk take when they run as a pair, `(n, C)` each."""
         if not hides_in_pairs(rank):
             return (np.zeros_like(self.counts[Part.OUTPUT]),) * 2
         return self.per_chunk("forward_hidden_s"), self.per_chunk("backward_hidden_s")
@@ -138,12 +138,12 @@ def _add_weighted(sums: Floats, counts: Floats, weights: Floats) -> None:
 
 
 def part_times(rank: Rank, part: Part) -> PartTimes:
-    """Returns the times of one part, without copies and casts of weights that its passes gather."""
+    """Returns the times of one part, without copies and casts of the weights that its passes gather."""
     return _TIMES[part](rank_of_part(rank, part))
 
 
 def part_collectives_s(rank: Rank, part: Part) -> Directions:
-    """Returns what shows of the collectives of one part, forward and backward, `(n,)` each."""
+    """Returns the exposed collectives of one part, forward and backward, `(n,)` each."""
     rank = rank_of_part(rank, part)
     if part is Part.EMBEDDING:
         return embedding_collectives_s(rank)
@@ -168,12 +168,12 @@ _TIMES: Mapping[Part, Callable[[Rank], PartTimes]] = {
 
 
 def _embedding_weight_gradients_s(rank: Rank) -> Floats:
-    """All that an embedding does backward: it adds up gradients of its weights."""
+    """The whole backward of an embedding: it adds up gradients of its weights."""
     return embedding(rank).backward_compute_s
 
 
 def _no_weight_gradients_s(rank: Rank) -> Floats:
-    """Layers that keep what others recompute are never part of zero-bubble schedules, which recompute nothing."""
+    """Layers that keep what others recompute never occur in zero-bubble schedules, which recompute nothing."""
     return np.zeros(len(rank.plans))
 
 

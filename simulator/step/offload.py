@@ -1,9 +1,9 @@
-"""What is kept in the main memory of the hosts, and how long do its copies hold training up?
+"""What is kept in the main memory of the hosts, and for how long do its copies hold up training?
 
-Activations of a share of the layers leave the accelerator behind their forward pass and come back before their backward
-pass (Megatron Core's `cpu_offloading_num_layers`, DeepSpeed's `cpu_checkpointing`). A share of the optimizer's states is
-updated by the processors of the host: gradients travel there, new weights come back (ZeRO-Offload, Ren et al., arXiv
-2101.06840; Megatron Core's `optimizer_cpu_offload`).
+Activations of a share of the layers leave the accelerator after their forward pass and come back before their backward pass
+(Megatron Core's `cpu_offloading_num_layers`, DeepSpeed's `cpu_checkpointing`). The processors of the host update a share of the
+optimizer's states: gradients travel there, new weights come back (ZeRO-Offload, Ren et al., arXiv 2101.06840; Megatron Core's
+`optimizer_cpu_offload`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ processors have 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table 4; gradients are
 
 
 def part_copies_s(rank: Rank, kind: Part) -> Floats:
-    """Returns the way of activations of one micro-batch in a part of the model to the host, and as long back, `(n,)`."""
+    """Returns the time to copy activations of one micro-batch in a part of the model to the host, or back, `(n,)`."""
     kept = _kept_bytes(rank_of_part(rank, kind), kind)
     return np.asarray(rank.workload.activation_offload_fraction * kept / rank.offers.host_copy_bytes_per_s)
 
@@ -45,9 +45,9 @@ def _kept_bytes(rank: Rank, kind: Part) -> Floats:
 
 
 def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:
-    """Returns the way of gradients of one micro-batch to the host and of their sum so far from there, `(n, k)`.
+    """Returns the time to copy gradients of one micro-batch to the host and their sum so far from there, `(n, k)`.
 
-    The first micro-batch of a step finds no sum, and that of the last one goes with the update (`host_update_s`).
+    The first micro-batch of a step has no sum to fetch, and the sum of the last one goes with the update (`host_update_s`).
 
     Args:
         rank: Ranks of the designs.
@@ -62,7 +62,7 @@ def gradient_copies_s(rank: Rank, weights: ChunkWeights) -> Floats:
 
 
 def host_update_s(rank: Rank, weights: Floats) -> Floats:
-    """Returns how long the hosts take to update a share of the weights `(n,)` that each rank updates.
+    """Returns how long the hosts take to update the share of the weights, `(n,)`, that each rank updates.
 
     Pieces follow each other through three stages, of which the slowest sets the pace: gradients to the host, the update,
     and weights back. The accelerators of a node share its main memory.
@@ -78,7 +78,7 @@ def host_update_s(rank: Rank, weights: Floats) -> Floats:
 def offloaded_bytes_per_node(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
     """Returns the main memory that offloading takes on the fullest node of each design, `(n,)`; `offers` has a row each.
 
-    A node is taken to hold ranks of the fullest stage only.
+    A node is assumed to hold ranks of the fullest stage only.
     """
     workload = job.workload
     if not (workload.activation_offload_fraction or workload.optimizer_offload_fraction):

@@ -1,11 +1,11 @@
 """What does a rank do with all of its weights once per step, however many ranks share the optimizer's states?
 
-As long as gradients are whole on it, it sets their buffer to zero, reads it once for a norm that tells of NaN, and divides it
-by the number of replicas ahead of the reduction (Megatron Core, `start_grad_sync` of `param_and_grad_buffer.py`: both on the
-stream of the computation). Frameworks that reduce buckets beside the gradients copy these there and back (`bucket_copy_bytes`;
-InternEvo, `TensorBucket.flatten` and `unflatten_and_copy`: 8 bytes in 16 bits). While weights are whole, it casts those whose
-products are in 8 or 4 bits. Steps whose bytes are given (`step_bytes`), as that of DeepSpeed in fp16, have zeros, norm and
-division among them.
+As long as gradients are whole on a rank, it sets their buffer to zero, reads it once for a norm that finds NaN, and divides it
+by the number of replicas ahead of the reduction (Megatron Core, `start_grad_sync` of `param_and_grad_buffer.py`: norm and
+division on the stream of the computation). Frameworks that reduce separate buckets copy the gradients there and back
+(`bucket_copy_bytes`; InternEvo, `TensorBucket.flatten` and `unflatten_and_copy`: 8 bytes in 16 bits). While weights are whole,
+the rank also casts those whose products are in 8 or 4 bits. If the bytes of a step are given (`step_bytes`), as for DeepSpeed
+in fp16, they include zeros, norm and division.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from simulator.table import Floats, Integers
 def once_per_step_bytes(
     rank: Rank, chunks: Chunks, stages: Integers, weights: StepWeights, trained: Floats
 ) -> Floats:
-    """Returns the bytes that this moves on a rank of stages `(s, n)`.
+    """Returns the bytes that all of this moves on a rank of stages `(s, n)`.
 
     Args:
         rank: the rank.
@@ -41,7 +41,7 @@ def once_per_step_bytes(
 
 
 def _whole_gradient_bytes(rank: Rank) -> Floats:
-    """Bytes that zeros, norm, division and buckets move for a gradient that is whole on a rank, `(n,)`.
+    """Bytes that zeroing, norm, division and buckets move for a gradient that is whole on a rank, `(n,)`.
 
     Loss scaling finds NaN itself (Megatron, `arguments.py`).
     """

@@ -1,8 +1,8 @@
-"""Which parts is a model made of, how often has each chunk each of them, and which weights has it?
+"""Which parts is a model made of, how many of each does a chunk have, and which weights do they hold?
 
-A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are computed again
-in the backward pass come before those that keep their activations, dense ones before those with experts. Modules of
-multi-token prediction come behind all layers; the output layer has the logits of all of them.
+A chunk is a row of parts: the embedding on the first, layers, the output layer on the last. Layers that are recomputed in the
+backward pass come before those that keep their activations, and dense layers before those with experts. Modules of multi-token
+prediction follow all layers; the output layer computes the logits of all of them.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Part(Enum):
 
     @property
     def is_kept(self) -> bool:
-        """Whether it keeps what others of its kind compute again."""
+        """Whether it keeps the activations that others of its kind recompute."""
         return self in (Part.KEPT_DENSE, Part.KEPT_EXPERT)
 
 
 def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dict[Part, Floats]:
     """Returns how often every chunk has each kind of part, `(n, C)`, in the order of the model.
 
-    Kinds that the model has not, and layers that keep their activations where no design has any, are left out.
+    Kinds that the model does not have are left out, and so are layers that keep their activations if no design has any.
     """
     kept = KeptLayers.of(workload, plans, chunks)
     counts = {
@@ -72,7 +72,7 @@ def counts_of_parts(workload: Workload, plans: PlanTable, chunks: Chunks) -> dic
 
 
 def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
-    """Returns the weights of k kinds of parts, `(1, k)`; adapters stand in those that have layers."""
+    """Returns the weights of k kinds of parts, `(1, k)`; adapters belong to the kinds that have layers."""
     rows = [_weights_of_part(workload.model, kind) for kind in kinds]
     shared, routed, whole, never_cast = np.array(rows, dtype=np.float64).T[:, None]
     weights = ChunkWeights(
@@ -82,7 +82,7 @@ def weights_of_parts(workload: Workload, kinds: Iterable[Part]) -> StepWeights:
 
 
 def _weights_of_part(model: ModelShape, part: Part) -> PartWeights:
-    """Weights of one part; the copy of a tied embedding is none of them."""
+    """Weights of one part; the copy of a tied embedding belongs to none."""
     if part is Part.EMBEDDING:
         return PartWeights(shared=model.embedding_parameters, never_cast=model.embedding_parameters)
     if part is Part.OUTPUT:
@@ -99,5 +99,5 @@ def _weights_of_part(model: ModelShape, part: Part) -> PartWeights:
 
 
 def rank_of_part(rank: Rank, part: Part) -> Rank:
-    """Returns ranks whose plans compute again what they do of a part."""
+    """Returns ranks whose plans recompute what they recompute of this part."""
     return replace(rank, plans=without_recompute(rank.plans)) if part.is_kept else rank

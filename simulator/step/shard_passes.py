@@ -1,31 +1,34 @@
-"""How much longer are passes because weights are gathered, and gradients reduced, layer by layer in every micro-batch?
+"""How much longer are passes because weights are gathered and gradients reduced, layer by layer, in every micro-batch?
 
-A rank has one queue of collectives: gathers and reductions of a group share a communicator, which runs one after the other
-in the order in which they were issued, whatever streams they came from (NCCL; PyTorch pull request 186335 for FSDP2). That
-order is, with the parts 1 to n of a pass in their turns, x their time, g their gathers and r their reductions,
+A rank has one queue of collectives: gathers and reductions of a group share a communicator, which runs them one after the other
+in the order in which they were issued, whatever streams they came from (NCCL; PyTorch pull request 186335 for FSDP2). With the
+parts 1 to n of a pass in their order, x their times, g their gathers and r their reductions, that order is
 
     forward     g(1), g(2), ... g(n)                            g(i + 1) is issued when part i begins
     backward    g(1), g(2), r(1), g(3), r(2), ... r(n)          likewise, r(i) when it ends
 
-Part i + 1 begins when part i and what is queued beside it are done, so that both directions are sums over parts:
+Part i + 1 begins when part i and what is queued beside it are done, so both directions are sums over parts:
 
     forward     g(1) + sum of beside(x(i), g(i + 1))
     backward    first + sum of beside(x(i), r(i - 1) + g(i + 1)) + r(n)
     beside(x, t) = max(x + s min(x, t) + sum of w'/x min(x, b t), t + b w)     s = CORE_SHARE, the cores that traffic takes
 
-summed over network cards and scale-up links, with w' what the part waits for of the time w for which its own collectives are on
-them, b the share of t for which the queue is, and b w that by which they hold up the queue (`simulator.step.beside_shards`).
-There is nothing for what there is none of. `first`, the gather of the part that ends the model or the chunk, is none without a
-pipeline, where that part is still whole; with one it is queued when the last part of the pass before begins, which hides it if
-that is a forward pass, but waits for the reductions of a backward pass. The step has m + p - 1 backward passes one behind the
-other, of which those on p - 1 stages come to a stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
+The sum of w'/x min(x, b t) and the term b w run over network cards and scale-up links. w is the time for which the part's own
+collectives are on a link, w' what the part waits for of it, b the share of t for which the queue is on the link, and b w the
+time by which the collectives hold up the queue (`simulator.step.beside_shards`). A sum leaves out whatever does not exist.
+
+`first` is the gather of the part that ends the model or the chunk. Without a pipeline it is 0, since that part is still whole.
+In a pipeline it is queued when the last part of the previous pass begins. A forward pass hides it, but a backward pass makes it
+wait for the reductions. The step has m + p - 1 backward passes one behind the other, of which those on p - 1 stages come to a
+stage that waits: the gather shows m times under 1F1B, m - 1 times under GPipe.
+
 Zero-bubble schedules compute the products w that give the gradients of weights in passes of their own, which reduce these
-and gather nothing: backward passes have the rest of x beside gathers alone, and they have w,
+gradients and gather nothing. Backward passes overlap only gathers with the rest of x, and the later passes have
 
     later       sum of beside(w(i), r(i - 1)) + r(n)
 
-Without prefetch backward part i + 1 waits for its gather, which waits for r(i), so that neither hides. Nor do reductions on the
-stream of the computation (`overlaps_gradient_sync` false).
+Without prefetch, part i + 1 of a backward pass waits for its gather, which waits for r(i), so neither is hidden. Nor are
+reductions on the stream of the computation (`overlaps_gradient_sync` false).
 """
 
 from __future__ import annotations
@@ -55,15 +58,15 @@ from simulator.table import Booleans, Floats, Integers
 from simulator.traffic.layer_collectives import CORE_SHARE, Directions
 
 ShownShards = tuple[Floats, Floats, Floats]
-"""Forward, backward, and what of the latter shows in passes for the gradients of weights, `(n, C)` each."""
+"""Forward, backward, and the part of the latter that is exposed in passes for the gradients of weights, `(n, C)` each."""
 IS_WHOLE, IS_AHEAD, IS_BEHIND = range(3)
-"""What the first gather of a backward pass is: none, beside the end of a forward pass, or behind a backward pass."""
+"""What the first gather of a backward pass is: none, overlapped with the end of a forward pass, or behind a backward pass."""
 
 
 def shards_s(
     rank: Rank, parts: ModelParts, traffic: ReplicaTraffic | None, cards: OnLink | None
 ) -> ShownShards:
-    """Returns what of the gathers and reductions of ZeRO-2 and ZeRO-3 shows in every chunk and micro-batch.
+    """Returns the exposed gathers and reductions of ZeRO-2 and ZeRO-3 in every chunk and micro-batch.
 
     Args:
         rank: the rank.
@@ -99,18 +102,18 @@ def shards_s(
 def first_gathers(plans: PlanTable) -> Integers:
     """Returns what the first gather of a backward pass is, `(n,)`.
 
-    FSDP keeps the weights of the root (`_post_forward_reshard`), torchtitan those of the output layer, DeepSpeed what is
-    needed again soon (`stage3_max_reuse_distance`), for the backward pass that follows.
+    For the backward pass that follows, FSDP keeps the weights of the root (`_post_forward_reshard`), torchtitan those of the
+    output layer, and DeepSpeed what is needed again soon (`stage3_max_reuse_distance`).
     """
     is_behind = plans.pipeline_schedule == Schedule.GPIPE.code
     return np.where(plans.pipeline_parallel == 1, IS_WHOLE, np.where(is_behind, IS_BEHIND, IS_AHEAD))
 
 
 def _shares_shown(rank: Rank) -> Floats:
-    """Returns the share of the backward passes of a step whose first gather follows the pass before at once, `(n,)`.
+    """Returns the share of the backward passes of a step whose first gather follows the previous pass at once, `(n,)`.
 
-    Of the m + p - 1 that are one behind the other those on p - 1 stages come to a stage that waits: the last ones of 1F1B, the
-    first ones of GPipe, where the first one of the last stage is ahead, too. Interleaved stages do not wait.
+    Of the m + p - 1 passes that are one behind the other, those on p - 1 stages come to a stage that waits: the last ones of
+    1F1B, the first ones of GPipe, where the first one of the last stage is ahead, too. Interleaved stages do not wait.
     """
     plans = rank.plans
     num_passes = num_micro_batches(rank.workload, plans)
@@ -120,7 +123,7 @@ def _shares_shown(rank: Rank) -> Floats:
 
 
 def reduces_in_every_pass(plans: PlanTable) -> Booleans:
-    """Returns whether no gradients are left whole for another micro-batch, as ZeRO-2 does in pipelines, `(n,)`."""
+    """Returns whether every pass reduces its gradients, `(n,)`; ZeRO-2 in pipelines keeps them for other micro-batches."""
     return np.asarray((plans.zero_stage == 3) | (plans.pipeline_parallel == 1))
 
 
@@ -135,10 +138,10 @@ def _add_shown(
     share_shown: Floats,
     reduces: tuple[Booleans, Booleans],
 ) -> None:
-    """Adds what shows of gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
+    """Adds the exposed gathers forward, gathers backward and reductions `(n, k)` to passes `(n, C)`.
 
-    Counts of parts, which follow each other in the order of the model, are `(k, n, C)`. Gradients are reduced in every
-    micro-batch, and in passes of their own, as `reduces` says.
+    Counts of parts, in the order of the model, are `(k, n, C)`. `reduces` says whether gradients are reduced in every
+    micro-batch, and whether in passes of their own.
     """
     gathers_s, gathers_back_s, reductions_s = traffic_s
     reduces_always, reduces_later = reduces
@@ -192,7 +195,7 @@ def _backward_s(
     prefetches: bool,
     reduces_later: bool,
 ) -> tuple[float, float]:
-    """Returns what shows of one backward pass without the first gather, and what of it where gradients of weights come later.
+    """Returns the exposed traffic of a backward pass without the first gather, and its part in later weight gradients.
 
     Args:
         number: how often the chunk has each part.
@@ -249,7 +252,7 @@ def _pass_s(
     prefetches: bool,
     is_back: bool,
 ) -> float:
-    """Returns what shows of the traffic of one pass; of a backward pass without the first gather."""
+    """Returns the exposed traffic of one pass; of a backward pass without the first gather."""
     total_s, before_s = 0.0, 0.0
     previous = -1  # the last part so far, whose traffic beside it waits for what follows
     for kind in order:
@@ -283,9 +286,9 @@ def _until_gathered_s(beside_s: Floats, before_s: float, gather_s: float, prefet
 
 @inner
 def _shown_s(beside_s: Floats, traffic_s: float) -> float:
-    """Returns how much longer a part is with traffic beside it, what it has for that given by `COVER` and so on, `(7,)`.
+    """Returns how much longer a part is with traffic beside it, given its row values by `COVER` and so on, `(7,)`.
 
-    With free links `simulator.traffic.layer_collectives.exposed_s`, compiled.
+    With free links this is `simulator.traffic.layer_collectives.exposed_s`, compiled.
     """
     cover_s = beside_s[COVER]
     if cover_s <= 0.0:

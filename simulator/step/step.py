@@ -1,7 +1,7 @@
 """How long does one optimizer step take, and what is the time spent on?
 
-Layer times become chunk times, the pipeline kernel plays every forward and backward of every stage and
-micro-batch, and the optimizer runs behind the slowest stage.
+Layer times become chunk times, the pipeline kernel plays every forward and backward of every stage and micro-batch, and the
+optimizer runs after the slowest stage.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class StepTable(Table):
     pipeline_send_s: Floats
     """Time in which sends between stages block."""
     gradient_sync_s: Floats
-    """Exposed synchronisation of gradients and parameters between replicas: by how much the step is longer for it,
-    whichever stage it holds up first."""
+    """Exposed synchronisation of gradients and parameters between replicas: by how much it lengthens the step, whichever stage
+    it holds up first."""
     pipeline_bubble_s: Floats
-    """Waiting for other stages, as long as without that synchronisation."""
+    """Waiting for other stages, as it would be without that synchronisation."""
     optimizer_s: Floats
     """Optimizer step."""
 
@@ -106,7 +106,7 @@ def simulate_step(rank: Rank, chunks: Chunks) -> StepTable:
 
 @dataclass(frozen=True, kw_only=True)
 class StepParts:
-    """What one step is played from, one row for each design: the pipeline, and what comes behind it."""
+    """What one step is played from, one row for each design: the pipeline, and what follows it."""
 
     pipeline: PipelineColumns
     """What `simulator.pipeline.schedule` plays."""
@@ -115,11 +115,11 @@ class StepParts:
     backward: ExposedTimes
     """Shares of `chunk_backward_s`."""
     later_shards_s: Floats
-    """`(n, C)` what of the shards of `backward` is a share of `chunk_weight_gradient_s`."""
+    """`(n, C)` the part of the shards of `backward` that belongs to `chunk_weight_gradient_s`."""
     lent_s: Floats
-    """`(n,)` what the step takes longer because traffic of the replicas takes cores from passes."""
+    """`(n,)` how much longer the step is because traffic of the replicas takes cores from passes."""
     whole_gradient_s: Floats
-    """`(n,)` sums between tensor-parallel ranks of gradients of weights that each holds whole."""
+    """`(n,)` sums, between tensor-parallel ranks, of the gradients of weights that each of them holds whole."""
     tied_gradient_s: Floats
     """`(n,)` all-reduce of a tied embedding between first and last stage."""
     optimizer_s: Floats
@@ -127,7 +127,7 @@ class StepParts:
 
 
 def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
-    """Returns what `simulate_step` plays the step of each design from."""
+    """Returns what `simulate_step` needs to play the step of each design."""
     made = _Made.of(rank, chunks)
     forward_shards_s, backward_shards_s = made.shards_s
     forward_copies_s, backward_copies_s = made.copies_s
@@ -145,19 +145,19 @@ def step_parts(rank: Rank, chunks: Chunks) -> StepParts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Made:
-    """The pipelines of designs, and what they are made of."""
+    """The pipelines of designs, and the parts they are made of."""
 
     parts: ModelParts
     weights: StepWeights
     shards_s: Directions
     """Exposed gathers and reductions of sharded weights, `(n, C)` a way."""
     later_shards_s: Floats
-    """What of them shows behind gradients of weights that come later, `(n, C)`."""
+    """The part of it that is exposed behind gradients of weights that come later, `(n, C)`."""
     copies_s: Directions
     """Exposed copies of activations and gradients to main memory and back, `(n, C)` a way."""
     pipeline: PipelineColumns
     lent_s: Floats
-    """What the step takes longer because traffic of the replicas takes cores from passes, `(n,)`."""
+    """How much longer the step is because traffic of the replicas takes cores from passes, `(n,)`."""
 
     @classmethod
     def of(cls, rank: Rank, chunks: Chunks) -> Self:
@@ -202,10 +202,10 @@ def _columns(
     passes_s: tuple[Floats, Floats, Floats],
     busy_s: tuple[Directions | None, Directions | None],
 ) -> PipelineColumns:
-    """Returns the pipelines of chunks `(n, C)`; plain 1F1B sends without overlap, as Megatron-LM does.
+    """Returns the pipelines of chunks `(n, C)`; sends of plain 1F1B are not overlapped, as in Megatron-LM.
 
-    Passes are forward, backward, and what of backward computes gradients of weights later. Cards are busy with collectives
-    inside passes, and with shards behind them, for which copies of hybrid sharding wait, too.
+    Passes are the forward, the backward, and the part of the backward that computes gradients of weights later. Collectives
+    inside passes keep the cards busy, and so do shards behind passes, for which copies of hybrid sharding also wait.
     """
     cards_s, with_shards_s = busy_s
     (forward_s, backward_s, later_s), hidden_s = passes_s, parts.hidden_in_pairs(rank)
@@ -232,7 +232,7 @@ def _columns(
 
 
 def _on_cards(rank: Rank, parts: ModelParts) -> OnLink:
-    """The collectives inside passes on network cards, and what passes wait for beside traffic of the replicas."""
+    """The collectives inside passes on network cards, and what passes wait for when traffic of the replicas is there, too."""
     carried_s = by_way(parts_card_s(rank, parts.kinds))
     return on_link(rank, parts, carried_s, half_cards, replicas_leave_domain(rank) | has_sends_beside(rank))
 
@@ -243,7 +243,7 @@ def _per_chunk(parts: ModelParts, ways_s: Directions) -> Directions:
 
 
 def _card_waits(rank: Rank, parts: ModelParts, once_s: Directions, cards: OnLink | None) -> CardWaits | None:
-    """What passes wait for of their own card time where traffic of the replicas is on the cards, too."""
+    """What passes wait for of their own card time while traffic of the replicas is on the cards."""
     if cards is None:
         return None
     (gradient_s, parameter_s), waited_s = (
@@ -259,7 +259,7 @@ def _card_waits(rank: Rank, parts: ModelParts, once_s: Directions, cards: OnLink
 
 
 def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
-    """What the step is longer for gradients that are on the cards of the last sends; zero-bubble schedules have none then."""
+    """How much longer the step is because gradients share cards with the last sends; 0 for zero-bubble schedules."""
     is_beside = replicas_leave_domain(rank) & ~splits_backward(rank.plans)
     if not (rank.workload.overlaps_gradient_sync and is_beside.any()):
         return np.zeros(len(rank.plans))
@@ -269,7 +269,7 @@ def _last_sends_s(rank: Rank, once_s: Directions) -> Floats:
 def _with_shards(
     rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards_s: Directions | None
 ) -> Directions | None:
-    """Own card time, and that of shards behind passes under hybrid sharding, where they leave their domain, `(n, C)` a way."""
+    """Card time of passes, plus that of shards behind them under hybrid sharding if they leave their domain, `(n, C)` a way."""
     plans = rank.plans
     if by_parts is None or not plans.shard_ranks.any():
         return cards_s
@@ -284,7 +284,7 @@ def _with_shards(
 def _streams_s(
     rank: Rank, once_s: Directions, passes_s: Directions, cards_s: Directions | None, buckets: Buckets
 ) -> Directions:
-    """Gradients and weights once per step, `(n, C)`, with what they wait for the collectives of the passes beside them."""
+    """Gradients and weights once per step, `(n, C)`, including their waits for the collectives of the passes next to them."""
     (gradient_s, parameter_s), plans = once_s, rank.plans
     if not rank.workload.overlaps_gradient_sync:
         return gradient_s, parameter_s
@@ -301,7 +301,7 @@ def _streams_s(
 
 
 def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Floats:
-    """Sends between stages `(n,)`, slower on cards that the passes beside them use, where those go on meanwhile."""
+    """Sends between stages `(n,)`, slower where passes that run at the same time use the cards."""
     if cards_s is None:
         return send_s(rank)
     pass_s, card_s = (sum_columns(forward_s + backward_s) for forward_s, backward_s in (passes_s, cards_s))
@@ -312,7 +312,7 @@ def _sends_s(rank: Rank, passes_s: Directions, cards_s: Directions | None) -> Fl
 def _shown_shards_s(
     rank: Rank, parts: ModelParts, by_parts: ReplicaTraffic | None, cards: OnLink | None
 ) -> ShownShards:
-    """Traffic of shards that shows behind the passes of every chunk, `(n, C)`.
+    """Exposed traffic of shards behind the passes of every chunk, `(n, C)`.
 
     Shards that leave a link domain share the cards with the collectives of the pass.
     """
@@ -322,11 +322,11 @@ def _shown_shards_s(
 
 
 def _host_copies_s(rank: Rank, parts: ModelParts, forward_s: Floats, backward_s: Floats) -> Directions:
-    """What copies of activations and gradients take longer than the passes of a chunk behind which they travel, `(n, C)`.
+    """Exposed time of copies of activations and gradients, beyond the passes of a chunk behind which they travel, `(n, C)`.
 
-    They have links of their own, so that they show where they outlast passes and shards together, and go through copy engines,
-    which take no cores from the passes. Gradients hold up the backward pass where their synchronisation does: DeepSpeed copies
-    on the stream of either (`reduce_ipg_grads`).
+    They have links of their own, so only what outlasts passes and shards together is exposed. They go through copy engines,
+    which take no cores from the passes. Gradients hold up the backward pass if their synchronisation does: DeepSpeed copies on
+    the stream of either (`reduce_ipg_grads`).
     """
     workload = rank.workload
     if not (workload.activation_offload_fraction or workload.offloaded_gradient_fraction):
@@ -345,9 +345,10 @@ def _added(*times_s: Directions) -> Directions:
 
 
 def _optimizer_s(rank: Rank, chunks: Chunks, weights: StepWeights) -> Floats:
-    """Optimizer over the weights of the fullest stage, of which replicas update a share each from ZeRO-1 on.
+    """Time of the optimizer over the weights of the fullest stage; from ZeRO-1 on each replica updates a share of them.
 
-    Accelerators and hosts update their shares side by side. What a rank does once per step with all of its weights is a part.
+    Accelerators and hosts update their shares at the same time. What a rank does once per step with all of its weights is
+    included.
     """
     workload, plans = rank.workload, rank.plans
     is_split, routed_ranks = plans.zero_stage >= 1, routed_shard_group(workload, plans).astype(np.int64)

@@ -13,9 +13,9 @@ from simulator.record import Choice
 from simulator.table import Booleans, Floats, Integers, Table, total
 
 ALL = -1
-"""Chunk and micro-batch of events that concern all of them."""
+"""Chunk or micro-batch of events that concern all of them."""
 SHORTEST_S = 1e-11
-"""What is shorter is rounding: times of a step are sums of durations, and a trace shows nanoseconds."""
+"""Anything shorter is rounding: times of a step are sums of durations, and a trace shows nanoseconds."""
 
 
 class EventKind(Choice):
@@ -26,10 +26,10 @@ class EventKind(Choice):
     SEND = "send"
     """An activation or a gradient travels to a neighbouring stage."""
     PARAMETER_GATHER = "parameter_gather"
-    """Weights are gathered from the replicas; on a stage, the wait for it that nothing makes up for."""
+    """Weights are gathered from the replicas; on a stage, the part of the wait for it that nothing makes up for."""
     GRADIENT_SYNC = "gradient_sync"
-    """Gradients are reduced over the replicas, those of a tied embedding between first and last stage; on a stage, the
-    wait for the last of it."""
+    """Gradients are reduced over the replicas, and those of a tied embedding between first and last stage; on a stage, the wait
+    for the last reduction."""
     OPTIMIZER = "optimizer"
     WEIGHT_GRADIENT = "weight_gradient"
     """The part of a backward that ZB-H1, ZB-V and DualPipeV do later, or behind the rest of it."""
@@ -38,14 +38,14 @@ class EventKind(Choice):
 
 
 PASSES = (EventKind.FORWARD, EventKind.BACKWARD, EventKind.WEIGHT_GRADIENT)
-"""What computes; by the directions of `simulator.pipeline.turns`."""
+"""Kinds of computation, by the directions of `simulator.pipeline.turns`."""
 EXPOSED_NAMES = ("tensor_comm_s", "expert_comm_s", "shard_comm_s", "host_copy_s")
-"""What traffic within the passes is for, by the columns of `simulator.step.step.StepTable`."""
+"""What traffic within the passes belongs to, by the columns of `simulator.step.step.StepTable`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepEvents(Table):
-    """Events of one step, `(k,)`; those of one stage follow each other without a gap, but for the ones in the background."""
+    """Events of one step, `(k,)`; those of one stage follow each other without a gap, except background events."""
 
     kind: Integers
     """Codes of `EventKind`."""
@@ -66,7 +66,7 @@ class StepEvents(Table):
     host_copy_s: Floats
     """How much of a forward or backward is exposed copying of activations and gradients to main memory and back."""
     is_background: Booleans
-    """Whether the stage works on meanwhile."""
+    """Whether the stage works on during the event."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def events_of(
     exposed_s: Mapping[str, Floats] = MappingProxyType({}),
     is_background: bool = False,
 ) -> StepEvents:
-    """Returns the events that take any time; each argument has `(k,)` numbers, as the stages, or one for all of them.
+    """Returns the events that take any time; each argument has `(k,)` numbers, like the stages, or one number for all of them.
 
     Args:
         kind: codes of `EventKind`.

@@ -1,4 +1,4 @@
-"""How far do the measured steps reach? What of a step nobody goes beyond without leaving what was compared, in words."""
+"""How far do the measured steps reach, and what in a step goes beyond what was compared?"""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from simulator.domain.plan import PlanTable
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """What of a step is larger or newer than that of others, each part on its own; 0 where a step has nothing of it."""
+    """What in a step is larger or newer than in others, each part on its own; 0 if a step has nothing of it."""
 
     sequence_tokens: int
     context_ranks: int
     """Ranks that share a sequence."""
     tensor_domains: int
-    """Link domains over which the ranks of one tensor-parallel group lie."""
+    """Link domains that the ranks of one tensor-parallel group span."""
     is_latent: bool
     """Whether keys and values are compressed to a latent vector."""
     has_adapters: bool
-    """Whether low-rank adapters are trained in the place of the weights."""
+    """Whether low-rank adapters are trained instead of the weights."""
     is_in_4_bits: bool
     """Whether products are in 4 bits."""
 
@@ -58,7 +58,7 @@ mixtures of experts have short sequences and no context parallelism, for which t
 
 
 def num_domains(num_ranks: int, domain_size: int) -> int:
-    """Returns the link domains over which neighbouring ranks lie."""
+    """Returns the number of link domains that neighbouring ranks span."""
     return ceil(num_ranks / domain_size)
 
 
@@ -76,7 +76,7 @@ def reach_of(job: Job, plans: PlanTable, row: int) -> Reach:
 
 
 def beyond_measured(reach: Reach) -> tuple[str, ...]:
-    """Returns what of a step is beyond all that was measured, in words; nothing where it is within."""
+    """Returns in words what in a step goes beyond everything measured; nothing if it is within."""
     words = (
         f"sequences of {reach.sequence_tokens:,} tokens (measured: up to {MEASURED_REACH.sequence_tokens:,})",
         f"context parallelism {reach.context_ranks} (measured: up to {MEASURED_REACH.context_ranks})",

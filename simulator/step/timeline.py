@@ -1,8 +1,8 @@
 """What does every stage of the pipeline do, and when? One step of one plan event by event, and where its seconds go.
 
-The pipeline is that of `simulator.step.step`, played by the kernel of `simulator.pipeline.schedule`. Around its forwards and
-backwards stands what else holds a stage up: sends that block, waits (`simulator.step.waits`), gradients that nothing hides,
-and the optimizer. Every second of every stage has its event, and the mean stage is the reported breakdown.
+The pipeline is that of `simulator.step.step`, played by the kernel of `simulator.pipeline.schedule`. Everything else that holds
+a stage up stands around its forwards and backwards: blocking sends, waits (`simulator.step.waits`), exposed gradients, and the
+optimizer. Every second of every stage has its event, and the mean over the stages is the reported breakdown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulator.step.waits import StageWork, waits_of
 from simulator.table import Booleans, Floats, Integers
 
 MOST_OPERATIONS = 200_000
-"""Forwards and backwards of the longest step that is written out event by event; as a trace that is about 70 MB."""
+"""Forwards and backwards of the longest step that is written event by event; as a trace that is about 70 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class StepTimeline:
     step_time_s: float
     """When all stages have updated their weights."""
     first_backward_s: float
-    """When the first stage begins its first backward, which takes no time where it holds an embedding alone that is frozen
-    or whose gradient comes later."""
+    """When the first stage begins its first backward. That one takes no time if the stage holds only an embedding that is
+    frozen or whose gradient comes later."""
     events: StepEvents
     """By stage, and there by time."""
     stages: StageSeconds
@@ -81,7 +81,7 @@ class _Step:
     direction: Integers
     """`(k,)`: the position in `PASSES` of each operation."""
     start_s: Floats
-    """`(k,)`: when it begins to compute, with everything there."""
+    """`(k,)`: when it begins to compute, once everything it needs is there."""
     delay_s: Floats
     """`(k,)`: by how much the traffic of the replicas makes its end later."""
     num_stages: int
@@ -91,7 +91,7 @@ class _Step:
     send_s: float
     send_blocks_sender: bool
     hidden_s: Floats
-    """`(3, C)`: what of the traffic of experts disappears in pairs, by direction and chunk."""
+    """`(3, C)`: how much of the traffic of experts is hidden in pairs, by direction and chunk."""
     exposed_s: dict[str, Floats]
     """`(3, C)`: exposed communication of one micro-batch by name, direction and chunk."""
     gathered_s: Floats
@@ -104,7 +104,7 @@ class _Step:
 
     @classmethod
     def of(cls, parts: StepParts) -> _Step:
-        """Plays the only row of the parts; raises `InputError` where that would be too long."""
+        """Plays the only row of the parts; raises `InputError` if that would be too long."""
         row = {name: np.asarray(column)[0] for name, column in parts.pipeline.items()}
         num_stages, num_micro_batches = int(row["num_stages"]), int(row["num_micro_batches"])
         num_chunks = num_stages * int(row["num_chunks_per_stage"])
@@ -167,7 +167,7 @@ class _Step:
         )
 
     def sends(self) -> StepEvents:
-        """Transfers of activations and gradients; the stage stands still for them if they block."""
+        """Transfers of activations and gradients; a stage stands still during its sends if they block."""
         ops = self.played
         rows = np.flatnonzero(self._sends())
         return events_of(
@@ -215,10 +215,11 @@ class _Step:
         )
 
     def ends(self) -> StepEvents:
-        """What all stages end with: the last gradients, those that other ranks sum up, and the update of the weights.
+        """What all stages end with: the last gradients, those that other ranks sum, and the update of the weights.
 
-        All of them wait for the slowest reduction and the slowest sum, those between the ends of the model for a tied
-        embedding, too. What passes take longer because they lend cores to the traffic of the replicas stands here, too.
+        All stages wait for the slowest reduction and the slowest sum, including that of a tied embedding between the ends of
+        the model. The time by which passes are longer because they lend cores to the traffic of the replicas is counted here,
+        too.
         """
         stages = np.arange(self.num_stages)
         backwards_end_s, lent_end_s = float(self.played.end_s.max()), self.last_s + self.lent_s
@@ -253,18 +254,18 @@ def _durations_s(row: dict[str, Floats], direction: Integers) -> Floats:
 
 
 def _hidden_s(row: dict[str, Floats]) -> Floats:
-    """Returns how much less one micro-batch takes in every chunk as one of a pair, `(3, C)` by direction."""
+    """Returns by how much one micro-batch takes less in every chunk as one of a pair, `(3, C)` by direction."""
     forward_s, backward_s = row["chunk_hidden_forward_s"], row["chunk_hidden_backward_s"]
     return np.stack([forward_s, backward_s, np.zeros_like(backward_s)])
 
 
 def _computing_s(played: PipelineTimeline, duration_s: Floats) -> Floats:
-    """Returns when every operation begins to compute, `(k,)`: behind pieces of its parameters, never before it may."""
+    """Returns when every operation begins to compute, `(k,)`: behind pieces of its parameters, never earlier than allowed."""
     return np.maximum(played.start_s, played.end_s - duration_s)
 
 
 def _exposed_s(parts: StepParts) -> dict[str, Floats]:
-    """Returns the exposed communication of the only row by name, each `(3, C)`; of weight gradients shards alone show."""
+    """Returns the exposed communication of the only row by name, each `(3, C)`; weight gradients expose shards only."""
     found = {
         name: np.stack([there[0], back[0], np.zeros_like(back[0])])
         for (name, there), back in zip(
@@ -276,7 +277,7 @@ def _exposed_s(parts: StepParts) -> dict[str, Floats]:
 
 
 def _delays_s(parts: StepParts, played: PipelineTimeline) -> Floats:
-    """Returns by how much gathered parameters make the end of every operation later, `(k,)`; reductions delay none."""
+    """Returns by how much gathered parameters delay the end of every operation, `(k,)`; reductions delay none."""
     columns = parts.pipeline.copy()
     columns["parameter_gather_s"] = np.zeros_like(columns["parameter_gather_s"])
     undelayed = pipeline_timeline(**columns)
@@ -291,7 +292,7 @@ def _by_name(played: PipelineTimeline) -> Integers:
 
 
 def _last_gradients_s(played: PipelineTimeline, num_chunks: int) -> Floats:
-    """Start and end of what completes the gradients of every chunk, `(C, 2)`."""
+    """Start and end of the operation that completes the gradients of every chunk, `(C, 2)`."""
     spans_s = np.zeros((num_chunks, 2))
     has_weight_gradients = played.is_weight_gradient.any()
     is_gradient = played.is_weight_gradient if has_weight_gradients else played.is_backward
@@ -317,10 +318,10 @@ def _gathered_s(gather_s: Floats, stages: Integers) -> Floats:
 
 
 def _synced_s(gradients_s: Floats, sync_s: Floats, stages: Integers, num_buckets: Integers) -> Floats:
-    """When the gradients of every chunk are reduced, `(C, 2)`, from what completes them, `(C, 2)`.
+    """When the gradients of every chunk are reduced, `(C, 2)`, given what completes them, `(C, 2)`.
 
-    Chunks of a stage follow each other from the last to the first, as their last backwards do. With overlap a chunk's
-    pieces follow what completes its gradients; without, the first reduction follows all work of the stage.
+    The chunks of a stage are reduced from the last to the first, in the order of their last backwards. With overlap, the pieces
+    of a chunk follow what completes its gradients. Without it, the first reduction follows all work of the stage.
     """
     spans_s = np.zeros_like(gradients_s)
     stages_end_s = _latest_s(gradients_s[:, 1], stages)

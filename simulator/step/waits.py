@@ -1,15 +1,15 @@
-"""What does a stage wait for between its operations? For other stages, or for parameters from its replicas.
+"""Does a stage wait for other stages between its operations, or for parameters from its replicas?
 
-Played again without the traffic of the replicas, every operation ends earlier, by its *delay*. A stage that begins late
-has less to wait for later, so that most delays are made up for. What never is, the *lasting* delay, is the smallest one
-from an operation on until all backwards have ended:
+Played again without the traffic of the replicas, every operation ends earlier, by its *delay*. A stage that begins late has
+less to wait for later, so later operations make up for most delays. What is never made up for, the *lasting* delay, is the
+smallest delay from an operation on until all backwards have ended:
 
     lasting(k) = min(delay(k), delay(k + 1), ..., delay of the end)
 
-As far as it grows from one operation to the next, the wait between them is for parameters; the rest is a bubble. The
-lasting delay never falls, and grows by no more than the wait is long: a wait is longer than without traffic by how much
-the delay grows. So every stage waits for parameters as long as they delay the end, which is how `simulator.step.step` counts
-them: by how much the step is longer for them, whichever stage they hold up first.
+As far as it grows from one operation to the next, the wait between them is for parameters; the rest is a bubble. The lasting
+delay never falls, and grows by no more than the length of the wait, since a wait is longer than without traffic by the growth
+of the delay. So every stage waits for parameters as long as they delay the end. `simulator.step.step` counts them the same way:
+by how much longer the step is for them, whichever stage they hold up first.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class StageWork:
     """When each begins to compute."""
     end_s: Floats
     free_s: Floats
-    """When the stage is free again: behind its send, if that blocks."""
+    """When the stage is free again: behind its send, if sends block."""
     delay_s: Floats
-    """By how much the traffic of the replicas makes it end later."""
+    """By how much the traffic of the replicas delays its end."""
 
 
 def waits_of(stage: int, work: StageWork, last_s: float, last_delay_s: float) -> StepEvents:
@@ -59,5 +59,5 @@ def waits_of(stage: int, work: StageWork, last_s: float, last_delay_s: float) ->
 
 
 def _lasting_s(delay_s: Floats) -> Floats:
-    """Returns the part of every delay, `(k,)`, that nothing behind it makes up for."""
+    """Returns the part of every delay, `(k,)`, that nothing later makes up for."""
     return np.minimum.accumulate(delay_s[::-1])[::-1]

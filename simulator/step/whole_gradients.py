@@ -1,9 +1,9 @@
-"""How long do tensor-parallel ranks sum up gradients of weights that each of them holds whole?
+"""How long do tensor-parallel ranks take to sum the gradients of weights that each of them holds whole?
 
-With sequence parallelism each rank has gradients from its own tokens of a router and of the products down to latents. Once per
-step, behind the reduction between the replicas, Megatron Core copies them into one buffer, all-reduces it over the
+With sequence parallelism each rank computes gradients of routers and of down-projections to latents from its own tokens only.
+Once per step, behind the reduction between the replicas, Megatron Core copies them into one buffer, all-reduces it over the
 tensor-parallel ranks and copies the sums back (`_allreduce_non_tensor_model_parallel_grads` of `finalize_model_grads.py`).
-Nothing hides that. Norms, which are treated the same, are next to nothing.
+Nothing hides that. Norms, which are treated the same way, are negligible.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from simulator.table import Floats
 COPY_PASSES = 4.0
 """Reads and writes of the gradients: into one buffer, and back."""
 NUM_COPY_KERNELS = 2.0
-"""Launches of these copies; those back are one for each weight, most of them long enough not to wait for launches."""
+"""Launches of these copies; copies back need one for each weight, but most are long enough not to wait for launches."""
 
 
 def whole_gradient_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Floats:
-    """Returns the sums of the stage that has most of such weights, `(n,)`.
+    """Returns the time of these sums on the stage that has most of such weights, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
@@ -41,7 +41,7 @@ def whole_gradient_s(rank: Rank, chunks: Chunks, weights: ChunkWeights) -> Float
 
 
 def summed_bytes(rank: Rank, whole: Floats | float) -> Floats:
-    """Returns the gradients of so many whole weights that a rank sums up, `(n,)`; from ZeRO-2 on it has its share of them."""
+    """Returns the gradients that a rank sums for a number of whole weights, `(n,)`; from ZeRO-2 on it has a share of them."""
     plans = rank.plans
     shares = np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     is_summed = (plans.tensor_parallel > 1) & rank.workload.has_sequence_parallel
@@ -49,5 +49,5 @@ def summed_bytes(rank: Rank, whole: Floats | float) -> Floats:
 
 
 def copies_s(rank: Rank, num_bytes: Floats) -> Floats:
-    """Returns the copies of so many bytes into one buffer and back, `(n,)`."""
+    """Returns the time of copying a number of bytes into one buffer and back, `(n,)`."""
     return rank.memory_bound_s(COPY_PASSES * num_bytes, NUM_COPY_KERNELS)

@@ -1,14 +1,14 @@
-"""What do tensor-parallel ranks exchange for the adapters of a layer? Beside what the frozen products exchange.
+"""What do tensor-parallel ranks exchange for the adapters of a layer, in addition to what the frozen products exchange?
 
-Adapters are split as the products that they stand beside (`ParallelLinearAdapter` of NeMo and Megatron-Bridge). Of T tokens,
-h hidden values, rank r and t ranks:
+Adapters are split like the products next to them (`ParallelLinearAdapter` of NeMo and Megatron-Bridge). With T tokens, h hidden
+values, rank r and t ranks:
 
     outputs split     A by columns, gathered: T r forward; T r summed backward, and T h without sequence parallelism, since the
                       gradient of what enters the block is summed for A alone
     inputs split      A by rows, summed: T r forward; T r summed backward, and B by columns: T h gathered forward, and backward
                       the gradient of each rank's tokens with sequence parallelism. An all-to-all sends T h/t either way
 
-Nothing hides them. With sequence parallelism the input of A is what its block has gathered.
+Nothing hides these collectives. With sequence parallelism the input of A is what its block has gathered.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class AdapterTraffic:
 
     @property
     def num_collectives(self) -> int:
-        """How many they are."""
+        """How many collectives there are."""
         return len(self.summed) + len(self.gathered) + len(self.exchanged)
 
 
 def adapter_exchange_s(rank: Rank, products: tuple[AdaptedProduct, ...]) -> Directions:
-    """Returns the collectives of the adapters beside these products, forward and backward, `(n,)` each."""
+    """Returns the times of the collectives of the adapters next to these products, forward and backward, `(n,)` each."""
     forward, backward = adapter_traffic(rank, products)
     return _seconds(rank, forward), _seconds(rank, backward)
 
@@ -71,7 +71,7 @@ def adapter_traffic(
 
 
 def exchanges(rank: Rank) -> bool:
-    """Returns whether all-to-alls bring each rank its own tokens of what adapters give."""
+    """Returns whether all-to-alls bring each rank the adapter outputs of its own tokens."""
     workload = rank.workload
     is_asked = workload.lora is not None and workload.lora.exchanges_by_all_to_all
     return is_asked and workload.has_sequence_parallel

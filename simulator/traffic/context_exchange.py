@@ -1,10 +1,10 @@
 """How do context-parallel ranks, each with a part of the sequence, compute attention over the whole of it?
 
-Keys and values go round in a ring behind the computation of the parts that are there already (Liu et al., arXiv
-2310.01889); or all of them are gathered before it (Llama 3, arXiv 2407.21783, section 3.3.2); or they are gathered, and
-computed as by a ring, round which their gradients go (PyTorch's `context_parallel`); or ranks exchange parts of
-the sequence for heads, and back (DeepSpeed Ulysses, arXiv 2309.14509); or both: heads inside a link domain, a ring between
-domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u form a ring, one rank moves
+There are five ways. Keys and values go round in a ring, hidden behind attention over the parts that have already arrived (Liu
+et al., arXiv 2310.01889). All of them are gathered before attention (Llama 3, arXiv 2407.21783, section 3.3.2). They are
+gathered, but computed as in a ring, and their gradients go round it (PyTorch's `context_parallel`). Ranks exchange parts of the
+sequence for heads, and back (DeepSpeed Ulysses, arXiv 2309.14509). Or both: heads are exchanged inside a link domain, and a
+ring connects the domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u form a ring, one rank moves
 
     ring            (c - 1)/c   x K = 2 T c max(1, g/t) (d_qk + d_v) bytes behind the core; backward twice that, 1/c of K each
                                 behind the first and the last kernel
@@ -14,8 +14,8 @@ domains (USP, arXiv 2405.07719). With c ranks, of which u exchange heads and c/u
     hybrid          both, with 1/u of the key-value heads in the ring
 
 A ring passes keys, values and gradients from each rank to the next (`flash_attn_p2p_communicate` of Transformer Engine), so
-that all that leaves a link domain goes through the network card of one rank; a gather leaves it through those of all. g is a,
-the number of query heads, if the key-value heads are copied ahead of attention (`copies_shared_heads`).
+everything that leaves a link domain goes through the network card of one rank. A gather leaves it through the cards of all
+ranks. g is a, the number of query heads, if the key-value heads are copied ahead of attention (`copies_shared_heads`).
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ def head_ranks_of(rank: Rank) -> Integers:
 
 @once_per_rank
 def ring_steps(rank: Rank) -> Floats:
-    """Returns the steps of the ring, each a kernel whose result is merged with the others, `(n,)`."""
+    """Returns the steps of the ring, `(n,)`; each is a kernel whose result is merged with the others."""
     if rank.workload.chosen_exchange == "all_gather":
         return np.ones(len(rank.plans))
     return np.asarray(rank.plans.context_parallel / head_ranks_of(rank))
 
 
 def num_core_kernels(rank: Rank) -> Floats:
-    """Returns the kernels that share out the core, `(n,)`."""
+    """Returns the number of kernels into which the core is divided, `(n,)`."""
     if rank.workload.chosen_exchange == "all_gather":
         return np.minimum(rank.plans.context_parallel, GATHERED_KERNELS).astype(np.float64)
     return ring_steps(rank)
 
 
 def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
-    """Returns what the exchange takes longer than the attention core, for what of it travels behind that.
+    """Returns the exposed time of the exchange, where some of it hides behind the attention core.
 
-    A ring goes on one time less than it computes; backward keys and values behind all steps but the last, gradients behind
-    all but the first.
+    A ring sends once less than it computes. In the backward pass keys and values are sent behind all steps but the last,
+    gradients behind all but the first.
 
     Args:
         rank: Ranks of the designs.
@@ -98,9 +98,9 @@ def context_exchange_s(rank: Rank, core_s: Directions) -> Directions:
 
 
 def _gathered_ring_s(rank: Rank, gather_s: Floats, core_s: Directions) -> Directions:
-    """Keys and values come while the own ones are computed; gradients go on while the next are, but for the last time.
+    """Exposed time: the gather hides behind the rank's own part, gradients behind the next part, except for the last time.
 
-    What PyTorch compiles waits for every exchange where it starts.
+    Compiled PyTorch waits for every exchange where it starts.
     """
     steps, rounds_s = ring_steps(rank), gradient_rounds_s(rank)
     if rank.workload.has_fused_operators:
@@ -115,26 +115,26 @@ def _but_one_step(rank: Rank) -> Floats:
 
 
 def gradient_rounds_s(rank: Rank) -> Floats:
-    """Returns the time in which gradients of keys and values go once round all ranks, home included, `(n,)`."""
+    """Returns the time in which gradients of keys and values go once round all ranks and back home, `(n,)`."""
     return _passed_on_s(rank, *gradient_rounds(rank))
 
 
 def gradient_rounds(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns what a rank passes on of gradients of keys and values, and in how many steps."""
+    """Returns the bytes of gradients of keys and values that a rank passes on, and in how many steps."""
     c = rank.plans.context_parallel.astype(np.float64)
     passed_bytes = RING_GRADIENT_BYTES / ACTIVATION_BYTES * keys_and_values_bytes(rank)
     return np.where(c > 1.0, passed_bytes, 0.0), np.where(c > 1.0, c, 0.0)
 
 
 def passed_on(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns what a rank passes on of the keys and values that go round, and in how many steps."""
+    """Returns the bytes of keys and values that a rank passes on, and in how many steps."""
     return _but_one_step(rank) * keys_and_values_bytes(rank), ring_steps(rank) - 1.0
 
 
 def passed_back(rank: Rank) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Returns what goes round backward, and in how many steps: in the first and the last one, and in those between.
+    """Returns what goes round in the backward pass, and in how many steps: in the first and last one, and in those between.
 
-    Keys and values alone in the first, their gradients alone in the last, and both in one message in between
+    The first step sends keys and values alone, the last one their gradients alone, and those in between both in one message
     (`AttnFuncWithCPAndKVP2P` of Transformer Engine).
     """
     steps = ring_steps(rank)
@@ -172,7 +172,7 @@ def _ring_group(rank: Rank) -> Group:
 
 @once_per_rank
 def keys_and_values_bytes(rank: Rank) -> Floats:
-    """Returns the keys and values of the whole sequence, as many heads of them as one ring or gather has."""
+    """Returns the bytes of keys and values of the whole sequence, for the heads that one ring or gather has."""
     workload, plans = rank.workload, rank.plans
     kv_heads = np.maximum(1.0, workload.attended_kv_heads / plans.tensor_parallel) / head_ranks_of(rank)
     whole_tokens = rank.tokens * plans.context_parallel.astype(np.float64)
@@ -180,7 +180,7 @@ def keys_and_values_bytes(rank: Rank) -> Floats:
 
 
 def heads_bytes(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns what one rank exchanges parts of the sequence for heads with: before the core, and behind it."""
+    """Returns the bytes that one rank sends to exchange parts of the sequence for heads: before the core, and behind it."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     qk_dim, value_dim = model.attention_dims
     entering = model.num_heads * qk_dim + rank.workload.attended_kv_heads * (qk_dim + value_dim)
@@ -191,7 +191,7 @@ def heads_bytes(rank: Rank) -> tuple[Floats, Floats]:
 
 
 def _heads_s(rank: Rank) -> Floats:
-    """Parts of the sequence for heads, queries, keys and values in one go, and the output back."""
+    """Queries, keys and values are exchanged for heads in one all-to-all, and the output back in another."""
     t, exchanged = rank.plans.tensor_parallel, head_ranks_of(rank)
     return total(
         all_to_all_s(

@@ -21,25 +21,24 @@ from simulator.traffic.layer_collectives import Directions, exposed_s
 from simulator.traffic.routing_maps import map_gather_s, weight_value_bytes
 
 RATE_IN_TRAINING = 0.8
-"""Rate of an exchange in a step over that of its kernels alone: each begins when the last rank arrives, four times a layer.
-Communication is 8.25 s of a step of Qwen3-30B-A3B on 16 H100 with Hybrid-EP (profile of Megatron-Bridge), where kernels alone
-take 6.46 s."""
+"""Rate of an exchange in a step over the rate of its kernels alone: each exchange begins when the last rank arrives, four times
+a layer. In a step of Qwen3-30B-A3B on 16 H100 with Hybrid-EP, communication takes 8.25 s (profile of Megatron-Bridge), where
+kernels alone take 6.46 s."""
 HIDDEN_EXCHANGE_SHARE = 0.44
-"""Share of the traffic of experts that disappears behind another micro-batch. Qwen3-30B-A3B on 16 H100 was measured with
-and without the overlap (Megatron-Bridge): it saved 46 % of what the exchange takes with Hybrid-EP and 42 % of plain
-all-to-alls."""
+"""Share of expert traffic that is hidden behind another micro-batch. Qwen3-30B-A3B on 16 H100 was measured with and without the
+overlap (Megatron-Bridge): it saved 46 % of the exchange time with Hybrid-EP and 42 % with plain all-to-alls."""
 CAST_DISPATCH_BYTES = 1.0 + 4.0 / 128.0
-"""A value that is dispatched in 8 bits, with its part of the fp32 scale of 128 of them (DeepSeek-V3, arXiv 2412.19437,
+"""Bytes of a value that is dispatched in 8 bits, with its part of the fp32 scale of 128 values (DeepSeek-V3, arXiv 2412.19437,
 section 3.3)."""
 
 
 def expert_exchange_s(rank: Rank, forward_s: Floats, backward_s: Floats, shared_s: Directions) -> Directions:
-    """Returns what dispatch and combine take beyond the computation behind which they hide.
+    """Returns the exposed time of dispatch and combine, beyond the computation behind which they hide.
 
-    Exchanges run beside computations of another micro-batch (Megatron Core); in each direction as much of them hides as that
-    direction computes, so that faster kernels never lengthen a pass. Or they run beside the shared experts of the same
-    micro-batch (Megatron Core, `--moe-shared-expert-overlap`), behind maps of the routing. What hides in pairs of DualPipeV
-    alone is in here, too (`hidden_in_pairs_s`).
+    Exchanges may overlap with computation of another micro-batch (Megatron Core). In each direction at most the computation of
+    that direction is hidden, so that faster kernels never lengthen a pass. Or they overlap with the shared experts of the same
+    micro-batch, behind maps of the routing (Megatron Core, `--moe-shared-expert-overlap`). What only pairs of DualPipeV hide is
+    still included here (`hidden_in_pairs_s`).
 
     Args:
         rank: Ranks of the designs.
@@ -66,12 +65,13 @@ def hides_in_pairs(rank: Rank) -> bool:
 
 
 def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Directions:
-    """Returns what of dispatch and combine disappears where a forward runs beside a backward, forward and backward.
+    """Returns how much of dispatch and combine is hidden where a forward runs paired with a backward, forward and backward.
 
-    Under DualPipe kernels of their own on 20 of 132 multiprocessors, 0.152 of the cores, carry them while the rest computes for
-    the other one of the pair (DeepSeek-V3, arXiv 2412.19437, section 3.2.1). With exchange x and computation y_F and y_B a pair
-    takes exposed(x, y_F) + exposed(x, y_B) more than it computes. Which of the two is said to be longer for which makes no
-    difference to a pair; a pass is so by the computation of its own direction, so that faster kernels never lengthen it.
+    Under DualPipe separate kernels on 20 of 132 multiprocessors, 0.152 of the cores, carry the exchange while the rest compute
+    for the other pass of the pair (DeepSeek-V3, arXiv 2412.19437, section 3.2.1). With exchange x and computation y_F and y_B a
+    pair takes exposed(x, y_F) + exposed(x, y_B) longer than it computes. How this time is divided between the two passes makes
+    no difference to the pair. Each pass is charged by the computation of its own direction, so that faster kernels never
+    lengthen it.
 
     Args:
         rank: Ranks of the designs.
@@ -86,7 +86,7 @@ def hidden_in_pairs_s(rank: Rank, forward_s: Floats, backward_s: Floats) -> Dire
 
 
 def exchange_alone_s(rank: Rank) -> Directions:
-    """Returns what dispatch and combine take where no rank waits for another one: as long as links are busy with them."""
+    """Returns the time of dispatch and combine where no rank waits for another: as long as links are busy with them."""
     backward_s = _alone_s(rank)
     return backward_s + map_gather_s(rank), backward_s
 
@@ -103,7 +103,7 @@ def _gather_s(rank: Rank) -> Floats:
 
 
 def _alone_s(rank: Rank) -> Floats:
-    """Dispatch and combine by their kernels alone; backward they are each other's mirror image, in the same formats."""
+    """Dispatch and combine by their kernels alone; in the backward pass each mirrors the other, in the same formats."""
     plain_s = _dispatch_s(rank, ACTIVATION_BYTES)
     is_alike = not (rank.workload.dispatches_in_8_bits or rank.workload.routes_by_maps)
     exchange_s = 2.0 * plain_s if is_alike else _dispatch_s(rank, dispatched_bytes(rank)) + plain_s
@@ -113,7 +113,7 @@ def _alone_s(rank: Rank) -> Floats:
 
 
 def gathers_copies(workload: Workload) -> bool:
-    """Returns whether ranks that share an expert gather the copies that one of them got."""
+    """Returns whether the ranks that share an expert gather the copies that one of them received."""
     return workload.expert_tensor_parallel > 1 and workload.expert_dispatch == "all_to_all"
 
 
@@ -126,10 +126,10 @@ def dispatched_bytes(rank: Rank) -> Floats:
 
 
 def dispatch_ranks(rank: Rank) -> tuple[int, Integers]:
-    """Returns how far the ranks are apart among which tokens travel, and how many they are, `(n,)`.
+    """Returns how far apart the ranks are among which tokens travel, and how many they are, `(n,)`.
 
-    Each copy on its own goes to one of the e ranks that have different experts, from which those that share it gather it.
-    Deduplicated tokens go to all e t_e (Megatron Core, `MoEFlexTokenDispatcher`).
+    In a plain all-to-all each copy goes to one of the e ranks that have different experts; the ranks that share the expert
+    gather it from there. Deduplicated tokens go to all e t_e (Megatron Core, `MoEFlexTokenDispatcher`).
     """
     if rank.workload.expert_dispatch == "deduplicated":
         return 1, expert_ranks(rank.workload, rank.plans)
@@ -143,7 +143,7 @@ def _group(rank: Rank) -> tuple[Floats, Floats]:
 
 
 def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
-    """Every token of a micro-batch to its experts, which e ranks share; the most loaded rank is waited for."""
+    """Time in which every token of a micro-batch reaches its experts on e ranks; all wait for the most loaded rank."""
     experts = rank.workload.model.experts
     assert experts is not None
     group, members = _group(rank)
@@ -165,7 +165,7 @@ def _dispatch_s(rank: Rank, value_bytes: Floats | float) -> Floats:
 
 
 def routed_bytes(rank: Rank, value_bytes: Floats | float) -> Floats:
-    """Returns the tokens of a micro-batch that the most loaded rank routes, each once, with so many bytes a value."""
+    """Returns the bytes of the tokens of a micro-batch that the most loaded rank routes, each counted once."""
     token_bytes = value_bytes * rank.workload.model.hidden_size * rank.tokens / rank.plans.tensor_parallel
     return np.asarray(token_bytes * expert_load(rank.workload, rank.plans))
 
@@ -173,7 +173,7 @@ def routed_bytes(rank: Rank, value_bytes: Floats | float) -> Floats:
 def forwarded_bytes(
     rank: Rank, value_bytes: Floats | float, group: Floats, members: Floats
 ) -> tuple[Floats, Floats]:
-    """Returns what of deduplicated tokens arrives over the scale-up link, and what leaves through the fabric.
+    """Returns the bytes of deduplicated tokens that arrive over the scale-up link, and those that leave through the fabric.
 
     A token that reaches one of the ranks that share an expert reaches all of them.
 
@@ -194,7 +194,7 @@ def forwarded_bytes(
 
 
 def copied_bytes(rank: Rank) -> Floats:
-    """Returns the copies of tokens that all ranks with parts of the same experts gather."""
+    """Returns the bytes of the copies of tokens that all ranks with parts of the same experts gather."""
     experts, shares = rank.workload.model.experts, rank.workload.expert_tensor_parallel
     assert experts is not None
     copies = (
@@ -207,7 +207,7 @@ def copied_bytes(rank: Rank) -> Floats:
 
 
 def _copies_to_parts_s(rank: Rank) -> Floats:
-    """Copies of tokens to all ranks that have parts of the same experts, and sums of what those return."""
+    """Time to copy tokens to all ranks that have parts of the same experts, and to sum what those return."""
     shares, num_bytes = rank.workload.expert_tensor_parallel, copied_bytes(rank)
     members = members_in_domain(rank, 1, np.full(len(rank.plans), shares))
     return total(

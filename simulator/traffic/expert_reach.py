@@ -1,12 +1,13 @@
-"""In how many of the equal parts of all experts, such as those of a link domain, does a token have one?
+"""How many of the equal parts of all experts, such as link domains, does a token reach?
 
-A token draws k of E experts at random, or of those of some groups, which it draws first (group-limited routing). With P parts,
-C(a, b) the ways to draw b of a, and o the experts that a part shares with the groups drawn, which have q E/G, q of G,
+A token draws k of E experts at random, or of the experts of some groups, which it draws first (group-limited routing). With P
+parts, C(a, b) the ways to draw b of a, and o the number of experts that a part shares with the drawn groups, which have q E/G
+(q of G groups),
 
     reached      P (1 - C(E - E/P, k) / C(E, k))
     in groups    sum over parts of 1 - mean over draws of q groups of C(q E/G - o, k) / C(q E/G, k)
 
-as a part is missed when all k experts are among those of the others.
+since a part is missed when all k experts lie in other parts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from simulator.table import Floats, total
 
 
 def num_reached(experts: MixtureOfExperts, parts: Floats) -> Floats:
-    """Returns in how many of the equal parts of all experts, `(n,)`, a token has one, its experts being drawn at random."""
+    """Returns how many of the equal parts of all experts, `(n,)`, a token reaches when its experts are drawn at random."""
     k, num_groups, chosen = experts.experts_per_token, experts.num_groups, experts.groups_per_token
     if chosen == num_groups:
         return parts * (1.0 - _missed(experts.num_experts, experts.num_experts * (1.0 - 1.0 / parts), k))
@@ -44,7 +45,7 @@ def num_reached(experts: MixtureOfExperts, parts: Floats) -> Floats:
 
 
 def _lie_astride(experts: MixtureOfExperts, parts: float) -> bool:
-    """Returns whether whole parts neither fill whole groups nor whole groups them."""
+    """Returns whether neither parts consist of whole groups nor groups of whole parts."""
     is_whole = parts == int(parts) and experts.num_experts % parts == 0
     return bool(is_whole and parts % experts.num_groups and experts.num_groups % parts)
 

@@ -1,10 +1,10 @@
 """What do tensor-parallel ranks exchange where latent attention begins?
 
-Weights of the products down to latents are whole on every rank. With sequence parallelism each rank multiplies them by its own
-tokens, and what is gathered in front of the products up to heads are latents of queries and of keys and values, and the rotary
-key that all heads share, instead of the residual stream (Megatron Core, `multi_latent_attention.py`: down-projections with
-`parallel_mode` `duplicated`, `gather_from_sequence_parallel_region` of `k_pos_emb`). Backward their gradients are scattered;
-without sequence parallelism they are summed. Queries without latents come from the residual stream.
+The weights of the down-projections to latents are whole on every rank. With sequence parallelism each rank multiplies them by
+its own tokens. What is gathered in front of the up-projections is then not the residual stream but the latents of queries and
+of keys and values, and the rotary key that all heads share (Megatron Core, `multi_latent_attention.py`: down-projections with
+`parallel_mode` `duplicated`, `gather_from_sequence_parallel_region` of `k_pos_emb`). In the backward pass their gradients are
+scattered; without sequence parallelism they are summed. Queries without latents come from the residual stream.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulator.machine.rank import Rank, once_per_rank
 from simulator.table import Floats, total
 
 NUM_LATENTS = 2
-"""Inputs of products up to heads: of queries, and of keys and values."""
+"""Inputs of up-projections to heads: of queries, and of keys and values."""
 
 
 @once_per_rank
@@ -39,9 +39,9 @@ def entering_latents_s(rank: Rank) -> tuple[Floats, Floats]:
 
 
 def latent_bytes(rank: Rank) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Returns what is gathered forward, one after the other, and the gradients that are summed backward, `(n,)` each.
+    """Returns the bytes gathered forward, one collective after the other, and those of gradients summed backward, `(n,)` each.
 
-    Inputs of products in 8 or 4 bits are gathered behind their cast, the rotary key never is one.
+    Inputs of products in 8 or 4 bits are cast before the gather; the rotary key never is.
     """
     model, mla = rank.workload.model, rank.workload.model.latent_attention
     if mla is None:

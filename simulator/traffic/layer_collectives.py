@@ -1,21 +1,21 @@
-"""How long do the ranks of a layer wait for each other? Tensor parallelism, one micro-batch.
+"""How long does a layer wait for collectives of tensor parallelism in one micro-batch?
 
-Every result is a pair of seconds `(n,)`, forward and backward, of what computation does not hide. A block is what
-tensor-parallel ranks share out: an attention or feed-forward block, the embedding, the output layer. Collectives
-stand where it is entered and left (f and g of Megatron-LM, arXiv 1909.08053; with sequence parallelism g and g-bar of
-Korthikanti et al., arXiv 2205.05198):
+Every result is a pair of times in seconds `(n,)`, forward and backward, that computation does not hide. A block is what
+tensor-parallel ranks divide among them: an attention or feed-forward block, the embedding, the output layer. Collectives run
+where it is entered and left (f and g of Megatron-LM, arXiv 1909.08053; with sequence parallelism g and g-bar of Korthikanti et
+al., arXiv 2205.05198):
 
                   entering it                          leaving it
                   forward         backward             forward          backward
     plain         -               all-reduce           all-reduce       -
     sequence      all-gather      reduce-scatter       reduce-scatter   all-gather
 
-What of them hides backward behind the first product of a block, and is gathered once more meanwhile, is in
-`simulator.layers.input_gradients`. Blocks of layers may gather inputs of products that are cast
-(`Workload.gathers_cast_inputs`); the embedding, the output layer and products that have an adapter gather 16 bits. Blocks that
-read the same input (`ModelShape.parallel_block`) are left once, since their results are added up first, and entered once where
-one norm makes one input of both. What enters latent attention is in `simulator.traffic.latent_exchange`, what adapters exchange
-in `simulator.traffic.adapter_exchange`.
+What is hidden behind the first product of a block in the backward pass, and gathered once more for it, is in
+`simulator.layers.input_gradients`. Blocks of layers may gather inputs after the cast to fewer bits
+(`Workload.gathers_cast_inputs`); the embedding, the output layer and products with an adapter gather 16 bits. Blocks that read
+the same input (`ModelShape.parallel_block`) are left once, since their results are added first. They are also entered once if
+one norm makes the input of both. The entry of latent attention is in `simulator.traffic.latent_exchange`, the exchange of
+adapters in `simulator.traffic.adapter_exchange`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def entering_s(rank: Rank) -> Directions:
 
 
 def leaving_s(rank: Rank) -> Directions:
-    """Returns the collectives at the end of a block: those of its start, in the other direction."""
+    """Returns the collectives at the end of a block: those at its start, in the other direction."""
     forward_s, backward_s = entering_s(rank)
     return backward_s, forward_s
 
@@ -64,15 +64,15 @@ def layer_s(rank: Rank, *, is_expert: bool) -> Directions:
 
 
 def repeated_s(rank: Rank) -> Floats:
-    """Returns the collectives that recomputing the second block repeats: blocks side by side are left behind it, together."""
+    """Returns the collectives that recomputing the second block repeats; parallel blocks are left together, behind it."""
     in_s, out_s = block_entering_s(rank, (AdaptedProduct.FC1,)), _block_leaving_s(rank)
     return in_s[0] + out_s[0] if rank.workload.model.num_blocks_in_turn > 1 else in_s[0]
 
 
 def entered_products(rank: Rank, *, is_expert: bool) -> list[tuple[AdaptedProduct, ...]]:
-    """Returns the first products behind each gather of a layer; both of blocks that one norm makes the input of.
+    """Returns the first products behind each gather of a layer: those of both blocks if one norm makes the input of both.
 
-    Latent attention is entered by latents of its own (`simulator.traffic.latent_exchange`), which are not among them.
+    Latent attention is entered through its latents (`simulator.traffic.latent_exchange`), which are not included.
     """
     blocks, model = num_blocks(rank, is_expert=is_expert), rank.workload.model
     if model.latent_attention:
@@ -83,16 +83,16 @@ def entered_products(rank: Rank, *, is_expert: bool) -> list[tuple[AdaptedProduc
 
 
 def block_entering_s(rank: Rank, products: tuple[AdaptedProduct, ...]) -> Directions:
-    """Returns the collectives where a block of a layer is entered by these products; adapters read 16 bits of their input."""
+    """Returns the collectives where these products enter a block of a layer; adapters read 16 bits of their input."""
     forward_s, backward_s = _once_entering_s(rank, products)
     number = num_entered(rank.workload, products)
     return number * forward_s, number * backward_s
 
 
 def num_entered(workload: Workload, products: tuple[AdaptedProduct, ...]) -> int:
-    """Returns how many products enter the input of a block, each with collectives of its own.
+    """Returns how many products read the input of a block, each with collectives of its own.
 
-    Those of both blocks that one norm makes the input of are entered once.
+    If one norm makes the input of both blocks, there is one entry for both.
     """
     if workload.separate_first_products == "none" or len(products) != 1:
         return 1
@@ -110,16 +110,16 @@ def _once_entering_s(rank: Rank, products: tuple[AdaptedProduct, ...]) -> Direct
 
 
 def _block_leaving_s(rank: Rank) -> Directions:
-    """Collectives where it is left; only what is gathered may be in 8 or 4 bits."""
+    """Collectives where a block is left; only what is gathered may be in 8 or 4 bits."""
     if not rank.workload.has_sequence_parallel:
         return leaving_s(rank)
     return rank.hidden_gather_s, rank.largest_s + rank.block_gather_s[1]
 
 
 def in_pieces_s(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
-    """Returns what of the collectives of blocks shows where software runs them in pieces beside their products.
+    """Returns the exposed time of the collectives of blocks where software runs them in pieces alongside their products.
 
-    Only with sequence parallelism: gathers and scatters come in pieces, an all-reduce does not.
+    This needs sequence parallelism: gathers and scatters can be cut into pieces, an all-reduce is not.
     """
     if not (rank.workload.overlaps_tensor_comm and rank.workload.has_sequence_parallel):
         return traffic_s
@@ -128,10 +128,10 @@ def in_pieces_s(rank: Rank, traffic_s: Floats, cover_s: Floats) -> Floats:
 
 
 def num_blocks(rank: Rank, *, is_expert: bool) -> int:
-    """Returns how many blocks of a layer the tensor-parallel ranks share out.
+    """Returns how many blocks of a layer are divided among the tensor-parallel ranks.
 
-    Routed experts are not split by tensor parallelism. With sequence parallelism each rank sends its own tokens to
-    them, so that nothing is gathered; without it their results are, as after any other block.
+    Routed experts are not split by tensor parallelism. With sequence parallelism each rank sends its own tokens to them, so
+    nothing is gathered. Without it their results are all-reduced, as after any other block.
     """
     experts = rank.workload.model.experts
     if is_expert and experts and rank.workload.has_sequence_parallel and not experts.shared_ffn_hidden_size:
@@ -140,10 +140,10 @@ def num_blocks(rank: Rank, *, is_expert: bool) -> int:
 
 
 def num_left_blocks(rank: Rank, *, is_expert: bool) -> int:
-    """Returns how often tensor-parallel ranks leave a block of a layer."""
+    """Returns how often a layer leaves a tensor-parallel block."""
     return min(num_blocks(rank, is_expert=is_expert), rank.workload.model.num_blocks_in_turn)
 
 
 def exposed_s(traffic_s: Floats, cover_s: Floats) -> Floats:
-    """Returns what communication behind a computation costs: the cores it takes, or what of it is longer."""
+    """Returns the cost of communication behind a computation: the cores that it takes, or the time by which it is longer."""
     return np.asarray(np.maximum(CORE_SHARE * np.minimum(traffic_s, cover_s), traffic_s - cover_s))

@@ -1,9 +1,9 @@
-"""What does it take that all ranks know where every token goes, and how much do tokens weigh with the weights of the router?
+"""What does it cost that all ranks know where every token goes, and that tokens carry the weights of the router?
 
-Hybrid-EP has its kernels read the routing of the tokens of all ranks that share the experts, and sends with each token, and
-with its gradient back, a weight in 32 bits for each expert of a link domain (deepseek-ai/DeepEP, branch hybrid-ep:
-`executor.cu`, `hybrid_ep_backend.cuh`). With r = e t_e ranks that share the experts, T/t tokens of each, and E t_e experts
-as it sees them:
+The kernels of Hybrid-EP read the routing of the tokens of all ranks that share the experts. With each token, and with its
+gradient on the way back, Hybrid-EP sends a 32-bit weight for each expert of a link domain (deepseek-ai/DeepEP, branch
+hybrid-ep: `executor.cu`, `hybrid_ep_backend.cuh`). With r = e t_e ranks that share the experts, T/t tokens on each, and E t_e
+experts as it sees them:
 
     gather   r T/t E t_e bytes, a boolean for each expert of each token             `allgather_routing_map`
     scan     reads them; writes for a rank's own experts of the tokens of all 1 + 4 bytes each, and 4 for each token and rank:
@@ -12,7 +12,7 @@ as it sees them:
     staging  a read and a write of each token into a buffer that network cards read, ahead of a dispatch through the fabric,
              forward of tokens and backward of gradients                            `dispatch_preprocess`
 
-Gather and scan come once, forward: the way back and gradients travel by the same maps.
+Gather and scan happen once, forward: the way back and the gradients use the same maps.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from simulator.table import Floats
 
 BOOLEAN_BYTES = 1.0
 PLACE_BYTES = 4.0
-"""Where a token stands among those of an expert, or of a rank."""
+"""Position of a token among the tokens of an expert, or of a rank."""
 WEIGHT_BYTES = 4.0
-"""A weight of the router on the wire, of an expert that a token is not routed to, too."""
+"""A weight of the router on the wire; experts that the token is not routed to have one, too."""
 NUM_SCAN_KERNELS = 2.0
-"""Kernels that make places of maps: the scan, and one that fills up the numbers of tokens (`pad_tokens_per_expert`)."""
+"""Kernels that turn maps into positions: the scan, and one that pads the numbers of tokens (`pad_tokens_per_expert`)."""
 STAGING_PASSES = 2.0
 """A read and a write of each token ahead of the fabric."""
 
@@ -41,7 +41,7 @@ def map_bytes(rank: Rank) -> Floats:
 
 
 def map_gather_s(rank: Rank) -> Floats:
-    """Returns how long they are gathered, `(n,)`; nothing on a single rank, or where no dispatcher needs them."""
+    """Returns the time to gather them, `(n,)`; 0 on a single rank, or where no dispatcher needs them."""
     if not rank.workload.routes_by_maps:
         return np.zeros(len(rank.plans))
     ranks = expert_ranks(rank.workload, rank.plans)
@@ -54,7 +54,7 @@ def map_gather_s(rank: Rank) -> Floats:
 
 
 def map_scan_s(rank: Rank) -> Floats:
-    """Returns how long a rank needs to find its own tokens and their places in them, `(n,)`."""
+    """Returns the time in which a rank finds its own tokens and their positions in them, `(n,)`."""
     ranks = expert_ranks(rank.workload, rank.plans)
     if not rank.workload.routes_by_maps:
         return np.zeros(len(ranks))
@@ -63,7 +63,7 @@ def map_scan_s(rank: Rank) -> Floats:
 
 
 def weight_value_bytes(rank: Rank, domains: Floats) -> Floats:
-    """Returns what the weights of the router add to each of the h values of a token on the wire, `(n,)`.
+    """Returns the bytes that the weights of the router add to each of the h values of a token on the wire, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
@@ -77,7 +77,7 @@ def weight_value_bytes(rank: Rank, domains: Floats) -> Floats:
 
 
 def staging_passes(rank: Rank) -> Floats:
-    """Returns the reads and writes of each token ahead of the fabric, `(n,)`."""
+    """Returns the number of reads and writes of each token ahead of the fabric, `(n,)`."""
     ranks = expert_ranks(rank.workload, rank.plans)
     leaves = members_in_domain(rank, 1, ranks) < ranks
     return np.where(leaves, STAGING_PASSES * rank.workload.routes_by_maps, 0.0)

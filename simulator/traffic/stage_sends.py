@@ -12,14 +12,14 @@ from simulator.table import Booleans, Floats
 
 
 def sends_block(rank: Rank) -> Booleans:
-    """Returns whether a stage stands still while it sends: with one chunk on a stage, but for zero-bubble schedules."""
+    """Returns whether sends block a stage: with one chunk on a stage, except in zero-bubble schedules."""
     return np.asarray((rank.plans.virtual_pipeline == 1) & ~splits_backward(rank.plans))
 
 
 def send_s(rank: Rank) -> Floats:
-    """Returns the time of one send, the mean over all stages; tensor-parallel ranks send a share each.
+    """Returns the time of one send, the mean over all stages; each tensor-parallel rank sends a share.
 
-    Stages are t c d ranks apart, and wait for the sends that leave a link domain where any do.
+    Stages are t c d ranks apart. Where any of its sends leave a link domain, a stage waits for those.
     """
     near_s, far_s = (
         point_to_point_s(num_bytes=_num_bytes(rank), is_same_domain=is_near, links=rank.links)
@@ -40,10 +40,11 @@ def _num_bytes(rank: Rank) -> Floats:
 
 
 def _far_fraction(rank: Rank) -> Floats:
-    """Share of the boundaries between p stages of s ranks that lie astride link domains of g accelerators.
+    """Share of the boundaries between p stages of s ranks that cross link domains of g accelerators.
 
-    Two of them are astride the end of a domain that lies inside a stage, unless that is the last one; a single one where it
-    lies between two stages. In racks of several nodes a run is given nodes so that none lies inside a stage that fits.
+    Where a domain ends inside a stage, both boundaries of that stage cross, or one if it is the last stage. Where a domain ends
+    between two stages, one boundary crosses. In racks of several nodes, a run is given nodes so that no domain ends inside a
+    stage that fits.
     """
     plans, domain = rank.plans, rank.offers.link_domain_size
     stage, num_sends = plans.num_gpus // plans.pipeline_parallel, plans.pipeline_parallel - 1
