@@ -1,12 +1,13 @@
-"""How long do the adapters of a layer take, forward and backward? Two thin products each, and what scales and adds them.
+"""How long do the adapters of a layer take, forward and backward? Each has two thin products, a scaling and an addition.
 
-They are split as the products beside them (`simulator.traffic.adapter_exchange`): of A (k x r) and B (r x n) a rank has
+Adapters are split like the products that they adapt (`simulator.traffic.adapter_exchange`). Of A (k x r) and B (r x n) a rank
+has
 
     outputs split     A (k, r/t) and B (r, n/t), whose result is scaled and added up for all T tokens
     inputs split      A (k/t, r) and B (r, n/t), whose result is scaled and added up for the tokens of a rank with sequence
                       parallelism
 
-and with several ranks what a gather of results brings by rank is copied in order, or copied apart for an all-to-all.
+With several ranks, gathered results arrive rank by rank and are copied into order; an all-to-all needs a copy of its own.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from simulator.traffic.adapter_exchange import exchanges
 from simulator.traffic.layer_collectives import Directions
 
 SCALE_PASSES = 2.0
-"""A read of the result and a write of it, scaled; backward the same of its gradient (`x * (alpha / dim)` behind B)."""
+"""Reads the result and writes it scaled; backward the same for its gradient (`x * (alpha / dim)` after B)."""
 ADDED_PASSES = 3.0
-"""Reads of both results and a write of their sum."""
+"""Reads both results and writes their sum."""
 COPY_PASSES = 2.0
-"""A read and a write of what is copied in order."""
+"""A read and a write of what is copied into order."""
 NUM_ADAPTER_KERNELS = 2.0
-"""Launches of scale and addition, each direction."""
+"""Launches of the scaling and the addition, in each direction."""
 
 Copies = tuple[Floats | float, Floats | float]
 """Values of each copy, and how many there are."""
@@ -37,7 +38,7 @@ NO_COPIES: tuple[Copies, Copies] = ((0.0, 0.0), (0.0, 0.0))
 
 
 def adapters_s(rank: Rank, products: tuple[AdaptedProduct, ...] = tuple(AdaptedProduct)) -> Directions:
-    """Returns what the adapters beside these products add, `(n,)` each, backward with gradients of inputs and weights."""
+    """Returns the time of these products' adapters, `(n,)` each; backward with the gradients of inputs and weights."""
     times_s = [_adapter_s(rank, product) for product in products if rank.is_adapted(product)]
     none_s = np.zeros(len(rank.plans))
     return (

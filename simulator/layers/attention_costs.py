@@ -1,7 +1,8 @@
-"""How long does attention take on one rank? Its projections, and the core between them.
+"""How long does attention take on one rank? Its projections, and the attention core between them.
 
-The core is a fused kernel, or separate ones, over what a token sees (`simulator.domain.attention_span`). Nomenclature as in
-`simulator.domain.model`; t and c are the tensor- and context-parallel degrees.
+The core is one fused kernel or several separate ones; its work depends on how many tokens a token sees
+(`simulator.domain.attention_span`). Nomenclature as in `simulator.domain.model`; t and c are the tensor- and context-parallel
+degrees.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from simulator.traffic.layer_collectives import Directions
 
 @once_per_rank
 def projections_s(rank: Rank) -> Directions:
-    """Returns the products before and after the attention core."""
+    """Returns the time of the products before and after the attention core."""
     times_s = each_projection_s(rank)
     return total(forward_s for forward_s, _ in times_s), total(backward_s for _, backward_s in times_s)
 
 
 def each_projection_s(rank: Rank) -> list[Directions]:
-    """Returns each of the products before and after the attention core.
+    """Returns the time of each product before and after the attention core.
 
-    Of latent attention what comes from all ranks enters the products up to heads.
+    In latent attention, the input that is gathered from all ranks enters the up-projections.
     """
     mla = rank.workload.model.latent_attention
     down, up = ONE_PRODUCT, INTO_ATTENTION
@@ -51,9 +52,9 @@ def each_projection_s(rank: Rank) -> list[Directions]:
 
 
 def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
-    """Returns tokens, output and inner sizes of the projections on one rank.
+    """Returns tokens, output size and inner size of each projection on one rank.
 
-    Weights of products down to latents are whole on every rank, which multiplies them by the tokens that it has the norms of.
+    The down-projections to latents are whole on every rank, which applies them to the tokens whose norms it computes.
     """
     model, t = rank.workload.model, rank.plans.tensor_parallel
     h = np.full(len(t), float(model.hidden_size))
@@ -85,7 +86,7 @@ def attention_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
 
 
 def up_projections_s(rank: Rank) -> list[Directions]:
-    """Returns the products of latent attention out of which queries, keys and values come; none where it has no latents."""
+    """Returns the time of the up-projections of latent attention to queries, keys and values; zero without latents."""
     mla = rank.workload.model.latent_attention
     if mla is None:
         return []
@@ -94,7 +95,7 @@ def up_projections_s(rank: Rank) -> list[Directions]:
 
 
 def up_products(rank: Rank) -> list[tuple[Floats, Floats, Floats]]:
-    """Returns tokens, output and inner sizes of the products up from latents; none where attention has no latents."""
+    """Returns tokens, output size and inner size of the up-projections from latents; none without latent attention."""
     mla = rank.workload.model.latent_attention
     products = attention_products(rank)
     return [] if mla is None else [products[place] for place in _up_places(mla)]
@@ -107,10 +108,10 @@ def _up_places(mla: LatentAttention) -> tuple[int, int]:
 
 @once_per_rank
 def attention_core_s(rank: Rank) -> Directions:
-    """Returns scores, softmax and the product with the values, in 16 bits whatever the products around it use.
+    """Returns the time of scores, softmax and the product with the values, in 16 bits whatever the products around it use.
 
-    The mean over the layers, of which some may look back less far than others; of packed documents, on the replica that
-    has most to do; and of a sequence whose keys are gathered, on the rank that has. Separate kernels compute what masks hide.
+    It is the mean over the layers, some of which may have shorter windows. With packed documents it is that of the replica with
+    the most work; with gathered keys, of the rank with the most. Separate kernels also compute what the mask hides.
     """
     if rank.workload.attention in SEPARATE_KERNELS:
         return _unfused_core(rank, SEPARATE_KERNELS[rank.workload.attention])
@@ -173,7 +174,7 @@ def _core_shape(rank: Rank, span: Floats | float) -> _CoreShape:
 
 
 def _document_imbalance(rank: Rank) -> Floats:
-    """Work in attention of the slowest replica over that of the average one."""
+    """Attention work of the slowest replica over that of the average one."""
     replicas = rank.plans.data_parallel
     return rank.workload.sequence_shape.imbalance(replicas, rank.workload.global_batch_size // replicas)
 
@@ -187,7 +188,7 @@ def _attention_constants(rank: Rank) -> KernelConstants:
 
 
 def _mean_head_dim(rank: Rank) -> float:
-    """Width of a head, mean of that of its keys and that of its values."""
+    """Width of a head: the mean of its key width and its value width."""
     return sum(rank.workload.model.attention_dims) / 2.0
 
 

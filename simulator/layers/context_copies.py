@@ -1,7 +1,7 @@
-"""What do context-parallel ranks read and write beside attention itself?
+"""What do context-parallel ranks read and write in addition to attention itself?
 
-A ring merges the results of its steps; what is gathered is put into the order of the sequence, and its gradients back into that
-of the ranks; and heads that are exchanged are sorted by the ranks that they go to, or come from.
+A ring merges the results of its steps. After a gather, keys and values are put into sequence order, and their gradients back
+into rank order. Exchanged heads are sorted by the rank that they go to or come from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from simulator.traffic.layer_collectives import Directions
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What a step of a ring reads and writes to merge its results with those before, in bytes for each of their values."""
+    """What one step of a ring reads and writes to merge its results with earlier ones, in bytes per value."""
 
     output: float
     query_gradient: float
@@ -35,9 +35,9 @@ class Merge:
     key: float = 0.0
     """Of keys and values themselves, in either direction."""
     num_forward: float = 2.0
-    """Kernels: of outputs and of the sums of exponentials."""
+    """Kernels that merge outputs and sums of exponentials."""
     num_backward: float = 3.0
-    """Kernels: of gradients of queries, keys and values."""
+    """Kernels that merge gradients of queries, keys and values."""
 
 
 MERGES: Mapping[str, Merge] = {
@@ -55,22 +55,22 @@ of outputs, four of the sums of exponentials and the copy of keys forward; that 
 and values, and one that puts these together backward."""
 
 ORDER_BYTES = 4.0
-"""To put a value of keys, values or their gradients into another order: a read and a write in 16 bits (`index_select`)."""
+"""To reorder one value of keys, values or their gradients: a read and a write in 16 bits (`index_select`)."""
 CLEAR_BYTES = 2.0
-"""To clear a gradient of what was gathered."""
+"""To zero the gradient of one gathered value."""
 ADD_BYTES = 6.0
-"""To add to it what a piece of the sequence has found: two reads and a write."""
+"""To add the contribution of one piece of the sequence to it: two reads and a write."""
 NUM_ORDER_KERNELS = 2.0
 """Forward: keys and values."""
 NUM_GRADIENT_KERNELS = 10.0
-"""Backward: these, and for gradients of keys and of values one that clears, two that add up and one that orders."""
+"""Backward: these two, and for the gradients of keys and values one that zeroes, two that add and one that reorders."""
 NUM_HEAD_KERNELS = 4.0
 """Of queries, keys, values and outputs, or of their gradients: a copy of each on one side of the all-to-all, on which heads and
 sequence stand in another order (`single_all_to_all` of DeepSpeed)."""
 
 
 def context_copies_s(rank: Rank) -> Directions:
-    """Returns what takes memory bandwidth beside the core, forward and backward, `(n,)`."""
+    """Returns the time of these copies, which are bound by memory bandwidth, forward and backward, `(n,)`."""
     heads_s = _heads_s(rank)
     forward_s, backward_s = (
         _gather_s(rank) if rank.workload.chosen_exchange == "all_gather" else _ring_s(rank)

@@ -1,9 +1,10 @@
-"""How unequal is attention on context-parallel ranks that have gathered the keys, each for two pieces of a sequence?
+"""How uneven is attention among context-parallel ranks with gathered keys, where each rank has two pieces of a sequence?
 
-Of 2 c pieces rank r has r and 2c - 1 - r, which are equal work under a causal mask that nothing shortens (Llama 3, arXiv
-2407.21783, section 3.3.2). With P(x) the pairs of a query and a key among the first x tokens (`attention_span.kernel_pairs`),
-a piece from x to y is P(y) - P(x): the first piece has few keys to look back at, and a window leaves no more to the last one
-than to those in between. The rank with most is waited for, since all meet in the next layer.
+Of 2 c pieces, rank r has pieces r and 2c - 1 - r, which is equal work under a plain causal mask (Llama 3, arXiv 2407.21783,
+section 3.3.2). Windows and document masks break this balance. With P(x) the number of query-key pairs among the first x tokens
+(`attention_span.kernel_pairs`), a piece from x to y is P(y) - P(x): the first piece has few keys to look back at, and a window
+leaves the last one no more than those in between. All ranks wait for the one with the most work, since they meet in the next
+layer.
 
     each document    rank r has the pieces r and 2c - 1 - r of every document (Transformer Engine): the mean over lengths
     the sequence     pieces end wherever they do in documents (Llama 3): the mean over micro-batches that are drawn
@@ -40,18 +41,18 @@ Value = TypeVar("Value", float, Floats)
 
 @dataclass(frozen=True, kw_only=True)
 class SlowestRank(Generic[Value]):
-    """What the rank that has most does in some layers, for each of its own queries: of one design, or of all, `(n,)`."""
+    """What the rank with the most work does in some layers, per query of its own: for one design, or for all, `(n,)`."""
 
     share: float
     """Share of the layers."""
     kernel_tokens: Value
-    """What fused kernels compute for a query, as the length of a plain sequence."""
+    """What fused kernels compute per query, expressed as the length of a plain sequence."""
     key_visits: Value
-    """Keys that they read, over its queries."""
+    """Keys that these kernels read, over the rank's queries."""
 
 
 def slowest_ranks(rank: Rank) -> list[SlowestRank[Floats]]:
-    """Returns what the context-parallel rank that has most does in every kind of layer where keys are gathered."""
+    """Returns the most loaded context-parallel rank for every kind of layer, where keys are gathered."""
     shape, plans = rank.workload.sequence_shape, rank.plans
     pairs, rows = np.unique(
         np.stack([plans.context_parallel, plans.micro_batch_size]), axis=1, return_inverse=True
@@ -69,7 +70,7 @@ def slowest_ranks(rank: Rank) -> list[SlowestRank[Floats]]:
 
 @lru_cache(maxsize=1024)
 def slowest_rank(shape: SequenceShape, num_ranks: int, num_sequences: int) -> tuple[SlowestRank[float], ...]:
-    """Returns the rank that has most, for every kind of layer.
+    """Returns the most loaded rank for every kind of layer.
 
     Args:
         shape: The sequences.
@@ -91,7 +92,7 @@ def slowest_rank(shape: SequenceShape, num_ranks: int, num_sequences: int) -> tu
 def _over_mean(
     shape: SequenceShape, window: SlidingWindow | None, num_ranks: int, num_sequences: int
 ) -> tuple[float, float]:
-    """Work of the rank that has most over that of the average one, and the keys that it reads over its queries."""
+    """Work of the most loaded rank over that of the average one, and the keys that it reads over its queries."""
     if shape.documents is None or shape.documents.is_split_each:
         return _of_each_document(*pieces(shape), window, num_ranks)
     return _of_the_sequence(shape, window, num_ranks, num_sequences)
@@ -139,7 +140,7 @@ def _of_micro_batches(work: Floats, num_sequences: int) -> Floats:
 
 
 def _keys_before(starts: Floats, window: SlidingWindow | None) -> Floats:
-    """Keys ahead of a piece that its queries see, by the tokens of its document ahead of it."""
+    """Keys ahead of a piece that its queries see, given how many tokens of its document are ahead of it."""
     if window is None:
         return starts
     size = float(window.window_tokens)

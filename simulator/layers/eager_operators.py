@@ -1,7 +1,7 @@
-"""What do the small operators of a block of Llama move, and how many are they, where PyTorch launches each on its own?
+"""How many bytes do the small operators of a Llama block move, in how many launches, when PyTorch runs each separately?
 
-The bytes of torchtitan's model of March 2025 (`models/norms.py`, `models/llama/model.py`), an operator reading and writing
-whole tensors, 2 bytes a value in 16 bits and 4 in 32:
+The counts follow torchtitan's model of March 2025 (`models/norms.py`, `models/llama/model.py`). An operator reads and writes
+whole tensors, at 2 bytes a value in 16 bits and 4 in 32:
 
     norm         to fp32 6, square 8, mean 4, product 8, back 6, weight 4        = 36 for each value of h, each norm; and of
                                                                                       queries and keys, with `qk_norm`
@@ -10,9 +10,9 @@ whole tensors, 2 bytes a value in 16 bits and 4 in 32:
     heads        keys and values, with `copies_shared_heads`                     = 2 (a + g) d each
     activation   SiLU 4, product 6                                               = 10 for each value of f
 
-Each operator is a launch, those on a single value of a token, too (a mean's epsilon and root): 8 a norm, 1 a residual, 3 for
-the positions of queries and as many for keys, 1 for each of two copies, 2 for the activation. Its matrix products are seven:
-queries, keys, values, output, gate, into and out of the feed-forward block.
+Each operator is a launch, including those on a single value of a token (epsilon and root of the mean): 8 for a norm, 1 for a
+residual, 3 each for the positions of queries and of keys, 1 for each of two copies, 2 for the activation. The block has seven
+matrix products: queries, keys, values, output, gate, into and out of the feed-forward block.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ NUM_SEPARATE_PRODUCTS = 7.0
 
 
 def is_counted(rank: Rank) -> bool:
-    """Returns whether the operators run one by one in blocks like those of Llama."""
+    """Returns whether operators run one by one in Llama-like blocks."""
     return runs_one_by_one(rank.workload)
 
 
 def eager_kernels(rank: Rank) -> float:
-    """Returns how many small operators one layer launches forward."""
+    """Returns the number of small operators that one layer launches forward."""
     model = rank.workload.model
     blocks = NORM_KERNELS * model.num_layer_norms + RESIDUAL_KERNELS * model.num_blocks_in_turn
     copies = 2.0 * COPY_KERNELS if _copies_heads(rank) else 0.0
@@ -51,7 +51,7 @@ def eager_kernels(rank: Rank) -> float:
 
 
 def eager_bytes(rank: Rank, activated: Floats | float) -> Floats:
-    """Returns the bytes `(n,)` that the operators of one layer read and write forward.
+    """Returns the bytes `(n,)` that the small operators of one layer read and write forward.
 
     Args:
         rank: Ranks of the designs.

@@ -1,8 +1,8 @@
-"""How long do the biases of routed experts take, where no product adds them?
+"""How long do the biases of routed experts take when no product adds them?
 
-Transformer Engine adds the biases of the first product of experts in the product itself. Those of the second have to be
-weighted by the router: Megatron Core (`TEGroupedMLP._apply_bias`) adds them with operators of PyTorch, expert by expert, in
-the format of the router's weights, which DeepEP and Hybrid-EP deliver in 32 bits. Bytes of each value that experts return:
+Transformer Engine adds the biases of the experts' first product in the product itself. Those of the second must first be
+weighted by the router: Megatron Core (`TEGroupedMLP._apply_bias`) adds them with PyTorch operators, expert by expert, in the
+format of the router's weights, which DeepEP and Hybrid-EP deliver in 32 bits. Bytes per value that experts return:
 
                     32 bits                                                     16 bits
     forward         product 4, sum 10, concatenation 8, back to 16 bits 6       product 2, sum 6, concatenation 4
@@ -10,8 +10,8 @@ the format of the router's weights, which DeepEP and Hybrid-EP deliver in 32 bit
                     product 8, sum 4, of weights: product 8, sum 4,             of weights: product 4, sum 2,
                     concatenation 4                                             concatenation 4
 
-A read of biases and of the router's weights, one a row or a column, is next to nothing. One kernel for all experts adds
-biases of its own accord.
+Reading the biases and the router's weights, one per column or row, costs next to nothing. A single kernel for all experts adds
+biases itself.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from simulator.traffic.layer_collectives import Directions
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """What the operators of one direction do."""
+    """The operators of one direction."""
 
     bytes_per_value: float
     kernels_per_expert: float
     kernels: float
-    """For all experts of a rank."""
+    """For all experts of a rank together."""
     trained_bytes_per_value: float = 0.0
-    """Bytes among these that are gradients of biases, which frozen ones do not have."""
+    """The part of these bytes that belongs to gradients of biases, which frozen biases do not have."""
     trained_kernels_per_expert: float = 0.0
 
     def bytes_of(self, rank: Rank) -> float:
@@ -72,19 +72,19 @@ BACKWARD: Mapping[ExpertDispatch, _Way] = {
 
 
 def are_apart(rank: Rank) -> bool:
-    """Returns whether experts have biases that are added by operators of their own."""
+    """Returns whether experts have biases that separate operators add."""
     experts = rank.workload.model.experts
     return experts is not None and experts.has_biases and rank.workload.expert_products == "separate"
 
 
 def bias_launches(rank: Rank, num_local: Floats) -> Directions:
-    """Returns the kernels of biases forward and backward for so many experts of a rank, `(n,)`."""
+    """Returns the bias kernels forward and backward for this number of experts on a rank, `(n,)`."""
     forward, backward = (way.launches_of(rank, num_local) for way in _ways(rank))
     return forward, backward
 
 
 def biases_s(rank: Rank, tokens: Floats, num_local: Floats) -> Directions:
-    """Returns the time of them forward and backward.
+    """Returns the time of the biases forward and backward.
 
     Args:
         rank: Ranks of the designs.

@@ -1,7 +1,7 @@
-"""How long does the accelerator wait for the host? Kernels launched one by one from Python, or replayed as a graph.
+"""How long does the accelerator wait for the host? Kernels are launched one by one from Python, or replayed as a graph.
 
-Launches run ahead of the accelerator: a pass through a layer takes the longer of both. A host that waits for every kernel
-adds its time to theirs instead.
+Launches run ahead of the accelerator, so a pass through a layer takes the longer of the two. A host that waits for every kernel
+adds its own time to the kernels' instead.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from simulator.traffic.adapter_exchange import adapter_traffic
 NUM_FORWARD_KERNELS = 12.0
 """Memory-bound kernels of one layer forward (norms, residuals, rotary positions, activation, casts, layout)."""
 NUM_HEAD_NORMS = 2.0
-"""Kernels beside these where queries and keys have norms, one each."""
+"""Additional kernels where queries and keys have norms, one each."""
 NUM_PRODUCTS = 4.0
 """Matrix products of one layer forward: before and after the attention core, into and out of the feed-forward block."""
 NUM_COLLECTIVES = 2.0
-"""Collectives of one layer forward between tensor-parallel ranks, of two blocks one after the other."""
+"""Tensor-parallel collectives of one layer forward, with two sequential blocks."""
 NUM_ADAPTER_LAUNCHES = 4.0
-"""Launches of a low-rank adapter forward: two thin products, the scale, the addition (`Linear.forward` of peft's
+"""Launches of a low-rank adapter forward: two thin products, the scaling, the addition (`Linear.forward` of peft's
 `tuners/lora/layer.py` without dropout, its default)."""
 MERGED_PRODUCTS = {AdaptedProduct.QKV: 3.0, AdaptedProduct.FC1: 2.0}
-"""Products of a gated block that Megatron computes as one."""
+"""Products of a gated block that Megatron merges into one."""
 BACKWARD_RATIO = 2.0
-"""Bytes and kernels backward, relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
+"""Bytes and kernels backward relative to forward: vTrain counts 20 kernels forward and 42 backward in a layer."""
 
 
 NO_MORE = (np.zeros(1), np.zeros(1))
-"""Launches of a layer without experts beyond these."""
+"""No launches beyond those of a layer without experts."""
 
 
 def host_waits_s(
     rank: Rank, forward_s: Floats, backward_s: Floats, more: tuple[Floats, Floats] = NO_MORE
 ) -> tuple[Floats, Floats]:
-    """Returns what the host adds to a pass through a layer, forward and backward, `(n,)`.
+    """Returns the time that the host adds to a pass through a layer, forward and backward, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
@@ -80,12 +80,12 @@ def num_forward_kernels(rank: Rank) -> float:
 
 
 def checkpoints_norms(rank: Rank) -> bool:
-    """Returns whether norms read copies in 32 bits and are computed again; operators one by one are counted as such."""
+    """Returns whether norms read 32-bit copies and are recomputed; operators that run one by one are counted as such."""
     return rank.workload.checkpoints_norms and not is_counted(rank)
 
 
 def num_kernels_again(rank: Rank) -> Floats:
-    """Returns the launches of norms that are computed again: a cast and a norm each, and the additions between them."""
+    """Returns the launches of recomputed norms: a cast and a norm each, and the additions between them."""
     if not checkpoints_norms(rank):
         return np.zeros(len(rank.plans))
     is_part = rank.plans.recompute != Recompute.FULL.code
@@ -106,7 +106,7 @@ def _num_forward_launches(rank: Rank) -> Floats:
 
 
 def _num_adapter_launches(rank: Rank) -> Floats | float:
-    """Returns what the adapters of a layer launch forward; where products are separate, each has its own adapter."""
+    """Returns the forward launches of a layer's adapters; where products are separate, each has its own adapter."""
     if rank.workload.lora is None:
         return 0.0
     merged = MERGED_PRODUCTS if is_counted(rank) else {}

@@ -1,18 +1,18 @@
-"""What hides the sums of input gradients where tensor-parallel ranks enter a block, and what is gathered again for it?
+"""What hides input-gradient sums where tensor-parallel ranks enter a block, and what is gathered again for that?
 
-The first product of a block has two products backward. Megatron computes the gradient of its input first, and lets the
-collective that sums it up travel beside the product for the gradient of its weights, one kernel behind the other
+The first product of a block has two products backward. Megatron computes the gradient of its input first, then overlaps the
+collective that sums this gradient with the product for the gradient of its weights
 (`LinearWithGradAccumulationAndAsyncCommunication` of Megatron Core's `tensor_parallel/layers.py`; `_Linear` of Transformer
-Engine). With sequence parallelism no rank has kept the whole input, which is gathered once more beside the former, as it was
-forward (Transformer Engine: in 8 or 4 bits where it was cast):
+Engine). With sequence parallelism no rank keeps the whole input. It is gathered again, overlapped with the input-gradient
+product, in the forward format (Transformer Engine: 8 or 4 bits where it was cast):
 
     gather       all-gather, 2 T h bytes in 16 bits      exposed(gather, product for the gradient of the input)
     sum          reduce-scatter, else all-reduce         exposed(sum, product for the gradient of the weights)
 
-In front of latent attention these are the products up to heads, of queries and of keys and values, with their latents in the
-place of h (Megatron Core, `multi_latent_attention.py`); the rotary key enters no product, and the sum of its gradient shows.
-Nothing hides where weights are frozen, where weight gradients are computed later (`simulator.domain.plan.splits_backward`), and
-where the traffic of shared experts has a stream of its own. What runs in pieces (`overlaps_tensor_comm`) is hidden as a whole.
+In latent attention these are the up-projections of queries and of keys and values, with their latents in the place of h
+(Megatron Core, `multi_latent_attention.py`); the rotary key enters no product, so the sum of its gradient is exposed. Nothing
+is hidden where weights are frozen, where weight gradients are computed later (`simulator.domain.plan.splits_backward`), or
+where the traffic of shared experts has its own stream. Traffic in pieces (`overlaps_tensor_comm`) is hidden as a whole.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ Product = tuple[Floats, Floats, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Entered:
-    """A product of the backward pass that tensor-parallel ranks enter, and what travels beside its two products."""
+    """A product that tensor-parallel ranks enter, in the backward pass, with the traffic that overlaps its two products."""
 
     rank: Rank
     """Ranks of the designs, as the product sees them."""
     product: Product
     sum_s: Floats
-    """How long the gradient of the input is summed up, `(n,)`."""
+    """Time to sum the gradient of the input, `(n,)`."""
     gathered_bytes: Floats
-    """What is gathered once more of the input, `(n,)`; 0 without sequence parallelism."""
+    """Bytes of the input that are gathered again, `(n,)`; 0 without sequence parallelism."""
     gather_s: Floats
-    """How long that takes, `(n,)`."""
+    """Time of that gather, `(n,)`."""
     factor: Floats | float = 1.0
-    """On the times of both products: a slowdown, or a share of the product."""
+    """Factor on the times of both products: a slowdown, or a share of the product."""
 
     @property
     def products_s(self) -> tuple[Floats, Floats]:
-        """The products for the gradients of input and weights, `(n,)` each, behind the slowdown of a power cap."""
+        """The products for the gradients of input and weights, `(n,)` each, with the slowdown of a power cap."""
         factor = self.factor * self.rank.compute_slowdown
         return (
             self.rank.input_gradient_s(*self.product) * factor,
@@ -60,14 +60,14 @@ class Entered:
         )
 
     def added_s(self, products_s: tuple[Floats, Floats]) -> Floats:
-        """Returns what the gather shows less what the sum hides beside both products, `(n,)`."""
+        """Returns the exposed part of the gather less the hidden part of the sum, over both products, `(n,)`."""
         input_gradient_s, weight_gradient_s = products_s
         hidden_s = self.sum_s - exposed_s(self.sum_s, weight_gradient_s)
         return np.asarray(exposed_s(self.gather_s, input_gradient_s) - hidden_s)
 
 
 def sums_beside_product(rank: Rank) -> Booleans:
-    """Returns whether sums of input gradients travel beside a product, `(n,)`."""
+    """Returns whether sums of input gradients overlap with a product, `(n,)`."""
     workload, plans = rank.workload, rank.plans
     in_pieces = workload.overlaps_tensor_comm and workload.has_sequence_parallel
     is_any = workload.overlaps_input_gradients and workload.lora is None and not in_pieces
@@ -75,13 +75,13 @@ def sums_beside_product(rank: Rank) -> Booleans:
 
 
 def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered], place: str) -> Floats:
-    """Returns the exposed collectives of a backward pass whose sums travel beside products where they may, `(n,)`.
+    """Returns the exposed collectives of a backward pass whose sums overlap with products where possible, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
         traffic_s: The collectives one after another, sums among them, `(n,)`.
-        entered: The products beside which sums may travel.
-        place: What of the model these are in.
+        entered: The products that may hide the sums.
+        place: The part of the model that they are in.
     """
     is_beside = sums_beside_product(rank)
     if not np.any(is_beside):
@@ -92,14 +92,14 @@ def beside_products_s(rank: Rank, traffic_s: Floats, entered: list[Entered], pla
 
 
 def gathered_again_s(rank: Rank, entered: list[Entered]) -> Floats:
-    """Returns how long inputs of products are gathered once more, whatever hides it, `(n,)`."""
+    """Returns the time to gather inputs of products again, hidden or not, `(n,)`."""
     return sums_beside_product(rank) * total(
         [np.zeros(len(rank.plans)), *(each.gather_s for each in entered)]
     )
 
 
 def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
-    """Returns the products that the ranks enter in a layer: those into attention, then that of what is no routed expert."""
+    """Returns the products that the ranks enter in a layer: those into attention, then the one outside the routed experts."""
     first = [names[0] for names in entered_products(rank, is_expert=is_expert)]
     has_latents = rank.workload.model.latent_attention is not None
     is_entered = has_latents or AdaptedProduct.QKV in first
@@ -109,9 +109,9 @@ def entered_in_layer(rank: Rank, *, is_expert: bool) -> list[Entered]:
 
 
 def entered_in_attention(rank: Rank, *, is_expert: bool) -> list[Entered]:
-    """Returns the products into attention: those for queries, keys and values, or both up to heads from their latents.
+    """Returns the products into attention: queries, keys and values, or both up-projections from latents.
 
-    Where one norm makes the input of both blocks, one sum is that of all products that read it, beside those of attention.
+    Where one norm feeds both blocks, a single sum covers all products that read it; it overlaps with those of attention.
     """
     if rank.workload.model.latent_attention is None:
         product, number = attention_products(rank)[0], _num_head_sums(rank, is_expert=is_expert)
@@ -126,7 +126,7 @@ def entered_in_attention(rank: Rank, *, is_expert: bool) -> list[Entered]:
 
 
 def entered_in_feed_forward(rank: Rank, *, is_expert: bool) -> list[Entered]:
-    """Returns the product into a feed-forward block; none where all is routed experts, or shared ones have their own stream."""
+    """Returns the product into a feed-forward block; none if all are routed experts, or shared ones have a stream."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     width = model.ffn_hidden_size
     if is_expert and model.experts:
@@ -140,7 +140,7 @@ def entered_in_feed_forward(rank: Rank, *, is_expert: bool) -> list[Entered]:
 
 
 def entered_in_output(rank: Rank) -> Entered:
-    """Returns that of the output layer, which has 16 bits."""
+    """Returns the product of the output layer, in 16 bits."""
     model = rank.workload.model
     words = model.vocabulary_size / rank.plans.tensor_parallel
     product = rank.tokens, words, np.full(len(words), float(model.hidden_size))
@@ -156,12 +156,12 @@ def entered_in_output(rank: Rank) -> Entered:
 
 
 def entered_by(rank: Rank, product: Product, *, sum_s: Floats, gathered_bytes: Floats | None) -> Entered:
-    """Returns a product that an input of its own size enters.
+    """Returns a product that has an input of its own size.
 
     Args:
         rank: Ranks of the designs.
         product: The product.
-        sum_s: How long the gradient of its input is summed up, `(n,)`.
+        sum_s: Time to sum the gradient of its input, `(n,)`.
         gathered_bytes: What is gathered of the input, `(n,)`; `None` without sequence parallelism.
     """
     nothing = np.zeros(len(rank.plans))
@@ -172,7 +172,7 @@ def entered_by(rank: Rank, product: Product, *, sum_s: Floats, gathered_bytes: F
 
 
 def _num_head_sums(rank: Rank, *, is_expert: bool) -> int:
-    """Returns how many sums there are of the gradient of what queries, keys and values are made of."""
+    """Returns the number of sums for the gradient of the input of queries, keys and values."""
     every = entered_products(rank, is_expert=is_expert)
     return next(num_entered(rank.workload, names) for names in every if AdaptedProduct.QKV in names)
 

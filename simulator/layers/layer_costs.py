@@ -1,9 +1,8 @@
 """How long does one micro-batch take in one layer on one rank, forward and backward?
 
-A layer is a list of matrix products, an attention kernel and memory-bound operators (priced by
-`simulator.machine.compute`) and the collectives that nothing hides (`simulator.traffic.layer_collectives`). Nomenclature as in
-`simulator.domain.model`; t, c, e are the tensor-, context- and expert-parallel degrees; T = b s / c the tokens of a
-micro-batch on one rank.
+A layer consists of matrix products, an attention kernel and memory-bound operators (priced by `simulator.machine.compute`), and
+exposed collectives (`simulator.traffic.layer_collectives`). Nomenclature as in `simulator.domain.model`; t, c, e are the
+tensor-, context- and expert-parallel degrees; T = b s / c are the tokens of a micro-batch on one rank.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ from simulator.traffic.layer_collectives import (
 from simulator.traffic.routing_maps import map_scan_s
 
 NUM_CASTS = 2.0
-"""Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both."""
+"""Tensors that grouped products cast to 8 or 4 bits in each direction: the inputs, or the gradients, of both products."""
 NUM_BLOCK_PRODUCTS = 2.0
 """Products of a feed-forward block: into it, and out of it."""
 NUM_STREAMS = 4
-"""Products of experts that run at a time, each in a stream of its own (`num_compute_streams` of Transformer Engine)."""
+"""Expert products that run at a time, each in its own stream (`num_compute_streams` of Transformer Engine)."""
 ROUTED_EXPERTS = "routed experts"
-"""Operators that the traffic of experts stands around."""
+"""Name of the operators between dispatch and combine."""
 
 
 def dense_layer(rank: Rank) -> PartTimes:
@@ -105,7 +104,7 @@ def _layer(rank: Rank, *, is_expert: bool) -> PartTimes:
 
 
 def layer_collectives_s(rank: Rank, *, is_expert: bool) -> tuple[Directions, Directions]:
-    """Returns what shows of the collectives of a layer, recomputation included: tensor and context, and experts."""
+    """Returns the exposed tensor- and context-parallel collectives of a layer and those of experts, recomputation included."""
     is_full = rank.plans.recompute == Recompute.FULL.code
     tensor_s = _tensor_collectives(rank, is_expert=is_expert)
     tensor_s = tensor_s[0], tensor_s[1] + is_full * tensor_s[0]
@@ -119,13 +118,13 @@ def layer_collectives_s(rank: Rank, *, is_expert: bool) -> tuple[Directions, Dir
 
 
 def _covers_s(rank: Rank, *, is_expert: bool) -> Directions:
-    """What of the passes may hide traffic of tensor-parallel ranks and of experts."""
+    """The parts of both passes that may hide tensor-parallel traffic and expert traffic."""
     forward_s, backward_s, core_s = _layer_compute(rank, is_expert=is_expert)
     return beside_core_s(rank, forward_s, core_s[0]), beside_core_s(rank, backward_s, core_s[1])
 
 
 def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool) -> Floats:
-    """What the backward pass computes again: nothing, the whole forward pass, or what selective recomputation does."""
+    """What the backward pass recomputes: nothing, the whole forward pass, or what selective recomputation names."""
     again_s = {
         Recompute.NONE: np.zeros_like(forward_s),
         Recompute.SELECTIVE: selected_s(rank, forward_s, core_s, is_expert=is_expert),
@@ -135,12 +134,12 @@ def _recomputed_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: b
 
 
 def selected_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool) -> Floats:
-    """Returns what selective recomputation computes again in a layer, `(n,)`.
+    """Returns the time of selective recomputation in a layer, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
         forward_s: Computation of the layer forward.
-        core_s: What of it is the attention core.
+        core_s: The part of it that is the attention core.
         is_expert: Whether the layer has experts.
     """
     if rank.workload.selective_recompute != "attention":
@@ -152,7 +151,7 @@ def selected_s(rank: Rank, forward_s: Floats, core_s: Floats, *, is_expert: bool
 
 
 def _layer_compute(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Directions]:
-    """Forward, backward without recomputation, and both of the attention core alone."""
+    """Compute forward, compute backward without recomputation, and both for the attention core alone."""
     return rank.of_kernels(("layer", is_expert), lambda: _operators_s(rank, is_expert=is_expert))
 
 
@@ -175,9 +174,9 @@ def _operators_s(rank: Rank, *, is_expert: bool) -> tuple[Floats, Floats, Direct
 
 
 def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
-    """Exposed collectives between tensor- and context-parallel ranks; backward with those of blocks that modules repeat.
+    """Exposed tensor- and context-parallel collectives; backward includes those of blocks that recomputed modules repeat.
 
-    The attention core hides what context-parallel ranks exchange, and nothing else where there are any.
+    The attention core hides the exchanges of context-parallel ranks, and nothing else if there are any.
     """
     forward_s, _, core_s = _layer_compute(rank, is_expert=is_expert)
     covers_s = _covers_s(rank, is_expert=is_expert)
@@ -199,12 +198,12 @@ def _tensor_collectives(rank: Rank, *, is_expert: bool) -> Directions:
 
 
 def beside_core_s(rank: Rank, pass_s: Floats, core_s: Floats) -> Floats:
-    """Returns what of a pass may hide traffic, `(n,)`: not the core where that hides what context-parallel ranks exchange."""
+    """Returns the part of a pass that may hide traffic, `(n,)`; without the core if that hides context-parallel exchanges."""
     return pass_s - (rank.plans.context_parallel > 1) * core_s
 
 
 def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -> Floats:
-    """Exposed collectives of a block that modules repeat, beside its share of the forward pass."""
+    """Exposed collectives of a block that recomputed modules repeat, next to its share of the forward pass."""
     is_again = repeats_block(rank, is_expert=is_expert)
     if not is_again.any():
         return np.zeros_like(forward_s)
@@ -214,7 +213,7 @@ def _repeated_collectives_s(rank: Rank, forward_s: Floats, *, is_expert: bool) -
 
 
 def feed_forward_operators(rank: Rank, *, is_expert: bool) -> dict[str, Directions]:
-    """Returns the operators of the second block of a layer by name; a power cap slows their products."""
+    """Returns the operators of the second block of a layer by name; a power cap slows its products."""
     if is_expert:
         return _expert_operators(rank)
     width = rank.workload.model.ffn_hidden_size / rank.plans.tensor_parallel
@@ -238,8 +237,8 @@ def _ffn(
 def _expert_operators(rank: Rank) -> dict[str, Directions]:
     """Router, routed experts (grouped products over the rank's own experts) and shared experts.
 
-    Experts are spread over e ranks, each of which has E / e of them and receives the tokens of the e ranks that they
-    serve, T k / t on average. Where several ranks have a part of each expert, all of them compute what any of them receives.
+    Experts are spread over e ranks. Each rank has E / e of them and receives tokens from all e ranks, T k / t on average. Where
+    several ranks have a part of each expert, all of them compute the tokens that any of them receives.
     """
     experts = rank.workload.model.experts
     assert experts is not None
@@ -266,7 +265,7 @@ def _expert_operators(rank: Rank) -> dict[str, Directions]:
 
 
 def _more_launches(rank: Rank) -> Directions:
-    """What the host launches beyond an ordinary layer: routing, the router, products of more blocks, and casts of experts."""
+    """Host launches beyond an ordinary layer: routing, the router, products of further blocks, and casts of experts."""
     experts, plans = rank.workload.model.experts, rank.plans
     assert experts is not None
     num_local = experts.num_experts / plans.expert_parallel
@@ -281,7 +280,7 @@ def _more_launches(rank: Rank) -> Directions:
 
 
 def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats) -> Directions:
-    """Products of the experts of a rank, in one kernel or in a few that share waves of tiles, and biases."""
+    """Products of a rank's experts, in one kernel or in a few that share waves of tiles, and their biases."""
     batch, repeats = kernels_of_experts(rank, num_local)
     forward_s, backward_s = _ffn(rank, tokens, width, (batch, batch))
     forward_s, backward_s = repeats * forward_s, repeats * backward_s
@@ -292,7 +291,7 @@ def _routed_experts(rank: Rank, tokens: Floats, width: Floats, num_local: Floats
 
 
 def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Batch, Floats]:
-    """Returns the products that share waves of tiles, and how often such follow each other, for the experts of a rank.
+    """Returns the products that share waves of tiles, and how many such kernels follow each other, for the experts of a rank.
 
     Their casts are launched with the permutation.
     """
@@ -304,7 +303,7 @@ def kernels_of_experts(rank: Rank, num_local: Floats) -> tuple[Batch, Floats]:
 
 
 def routed_tokens(rank: Rank) -> Floats:
-    """Returns the tokens that all experts of the most loaded rank compute, once for each of their experts."""
+    """Returns the tokens that the experts of the most loaded rank compute, counted once per expert."""
     experts = rank.workload.model.experts
     assert experts is not None
     own = (
@@ -317,7 +316,7 @@ def routed_tokens(rank: Rank) -> Floats:
 
 
 def _shared_experts(rank: Rank) -> Directions:
-    """What shared experts compute; nothing where there are none, or where the exchange does not hide behind them."""
+    """Compute of shared experts; zero where there are none, or where the exchange does not hide behind them."""
     experts = rank.workload.model.experts
     if not (experts and experts.shared_ffn_hidden_size and rank.workload.overlaps_shared_experts):
         return np.zeros(len(rank.plans)), np.zeros(len(rank.plans))

@@ -1,17 +1,17 @@
-"""How long do the ends of the model take? The look-up of tokens, the output layer, and the loss of one micro-batch.
+"""How long do the ends of the model take? The embedding look-up, the output layer, and the loss of one micro-batch.
 
-PyTorch makes the gradient of an embedding anew in every micro-batch: it clears one of all rows, however few the tokens are, and
-adds to it what comes back for each token (`embedding_dense_backward`). No product adds that to the sum of the micro-batches
-before, so that a kernel does (`main_grad.add_` of Megatron's `DistributedDataParallel`), unless all gradients are added up by
-kernels of their own (`simulator.replicas.gradient_copies`), or reduced (ZeRO-3). With rows of h values for T tokens and the
-weights W of the embedding on one rank:
+PyTorch creates the gradient of an embedding anew in every micro-batch: it zeroes all rows, however few the tokens are, and adds
+the incoming gradient of each token (`embedding_dense_backward`). No product accumulates it into the sum over micro-batches, so
+a kernel does (`main_grad.add_` of Megatron's `DistributedDataParallel`), unless separate kernels accumulate all gradients
+(`simulator.replicas.gradient_copies`) or they are reduced (ZeRO-3). With rows of h values, T tokens, and W weights of the
+embedding on one rank:
 
     forward     4 T h                               a row is read and written
     backward    2 W + 6 T h                         cleared; the gradient of a token read, that of its row read and written
                 + 10 W, or 6 W with 16-bit sums     read, and added to the sum
 
-A module of multi-token prediction looks tokens up, too. Where a stage has several look-ups their gradients are added up in 16
-bits, 6 W each, before one of them all is added to the sum.
+A module of multi-token prediction also looks tokens up. Where a stage has several look-ups, their gradients are added in 16
+bits, 6 W each, before the total is added to the sum.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ SEPARATE_LOSS_BYTES_PER_LOGIT = 42.0, 14.0
 """The same without fusion: cast, maximum, difference, exponential, sum and quotient as kernels of their own, then the
 product with the incoming gradient and a cast (Megatron-LM 2.x, `cross_entropy.py`)."""
 MEASURED_LOSS_BYTES_PER_LOGIT = 46.0, 14.0
-"""The same of a fused loss whose logits are measured besides. Forward cast to 32 bits 6, loss 4, loss by kind of data 4,
-maximum twice and its place 12, difference 8, exponential 8, sum 4; backward in place 8, cast 6 (InternEvo: `NaiveAMPModel`,
-`FlashGPTLMLoss`, `AccPerplex`, `LossWithTypeId`)."""
+"""The same for a fused loss whose logits are also evaluated for metrics. Forward cast to 32 bits 6, loss 4, loss by kind of
+data 4, maximum twice and its place 12, difference 8, exponential 8, sum 4; backward in place 8, cast 6 (InternEvo:
+`NaiveAMPModel`, `FlashGPTLMLoss`, `AccPerplex`, `LossWithTypeId`)."""
 
 
 def embedding(rank: Rank) -> PartTimes:
     """Returns the times of the input embedding: a look-up forward, the gradient of all rows backward.
 
-    Tensor-parallel ranks hold a share of the vocabulary each, so the rows that they found are summed up. A frozen embedding
-    has no backward pass.
+    Each tensor-parallel rank holds a share of the vocabulary, so the rows that they find are summed. A frozen embedding has no
+    backward pass.
     """
     forward_comm_s, backward_comm_s = embedding_collectives_s(rank)
     trained = 1.0 if rank.workload.lora is None else 0.0
@@ -75,9 +75,9 @@ def embedding_collectives_s(rank: Rank) -> Directions:
 
 
 def look_up_of_module(rank: Rank) -> PartTimes:
-    """Returns the times of the look-up of a module of multi-token prediction, the mean of all modules.
+    """Returns the times of the look-up in a module of multi-token prediction, the mean over all modules.
 
-    One of the look-ups of a stage is added to the sum, which is that of the embedding where modules stand beside it.
+    Only one look-up per stage is added to the sum; where the embedding is on the same stage, it is that of the embedding.
     """
     ends, number = has_split_ends(rank.plans), rank.workload.model.num_mtp_layers
     to_sum = ends / max(number, 1)
@@ -86,7 +86,7 @@ def look_up_of_module(rank: Rank) -> PartTimes:
 
 
 def _embedding_gradient_s(rank: Rank, to_sum: Floats) -> Floats:
-    """A gradient of all rows is cleared and filled; so large a share of it is added to the sum, the rest to another one."""
+    """Zeroes and fills a gradient of all rows; this share of it is added to the sum, the rest to another gradient."""
     workload, t = rank.workload, rank.plans.tensor_parallel
     sum_bytes = (
         ACCUMULATE_BYTES if workload.gradient_bytes >= FULL_GRADIENT_BYTES else NARROW_ACCUMULATE_BYTES
@@ -101,9 +101,9 @@ def _embedding_gradient_s(rank: Rank, to_sum: Floats) -> Floats:
 
 
 def output_layer(rank: Rank) -> PartTimes:
-    """Returns the times of the output layer and the loss; the vocabulary is split by tensor parallelism.
+    """Returns the times of the output layer and the loss; tensor parallelism splits the vocabulary.
 
-    Multi-token prediction has the logits of each of its modules, too, one after the other.
+    With multi-token prediction, the logits of each module are computed as well, one after another.
     """
     t = rank.plans.tensor_parallel
     h = np.full(len(t), float(rank.workload.model.hidden_size))
@@ -137,7 +137,7 @@ def output_collectives_s(rank: Rank) -> Directions:
 
 
 def _loss_bytes_per_logit(workload: Workload) -> tuple[float, float]:
-    """Bytes that the loss moves for a logit, forward and backward."""
+    """Bytes that the loss moves per logit, forward and backward."""
     if workload.measures_accuracy:
         return MEASURED_LOSS_BYTES_PER_LOGIT
     is_early = workload.kernel_launch in ("eager-2022", "blocking-2022")

@@ -1,13 +1,12 @@
 """How long do the memory-bound operators of a layer take? Norms, residuals, rotary positions and activations.
 
-Fused kernels read and write each tensor once: norms 2 values for each of h, residual additions 3, positions 2 for each value
-of queries and keys and their norms as many, the activation one for each value that it reads or writes. Backward a norm reads
-its input and a gradient and writes one, gradients of residual stream and norm are added up, and a gated activation reads both
-of its inputs with the gradient of its output and writes two gradients. Where PyTorch launches each operator on its own,
-`simulator.layers.eager_operators` counts. Blocks that read the same input have one residual addition, and one sum of their
-results. With `checkpoints_norms` each norm has a copy of its input in 32 bits, made by a kernel of its own, and so has its
-gradient; norms, with the residual addition ahead of them, are computed again backward. Nomenclature as in
-`simulator.domain.model`.
+Fused kernels read and write each tensor once. Per value of h, norms move 2 values and residual additions 3; positions move 2
+for each value of queries and keys, and so do their norms; the activation moves one for each value that it reads or writes.
+Backward, a norm reads its input and a gradient and writes one, gradients of residual stream and norm are added, and a gated
+activation reads both inputs and the gradient of its output and writes two gradients. Where PyTorch launches each operator
+separately, `simulator.layers.eager_operators` counts. Blocks that read the same input have one residual addition and one sum of
+their results. With `checkpoints_norms`, a separate kernel makes a 32-bit copy of each norm's input, and one for its gradient;
+norms and the residual additions before them are recomputed in the backward pass. Nomenclature as in `simulator.domain.model`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from simulator.table import Floats
 from simulator.traffic.layer_collectives import Directions, num_blocks
 
 NORM_PASSES, NORM_BACKWARD_PASSES = 2.0, 3.0
-"""Reads and writes of a fused norm; backward its input, the gradient of its output and that of its input."""
+"""Reads and writes of a fused norm; backward its input, the gradient of its output and the gradient of its input."""
 SUM_PASSES = 3.0
 """Reads and writes of a residual addition, of a sum of two blocks, and backward of gradients of residual stream and norm."""
 ROTARY_PASSES = 2.0
@@ -50,11 +49,11 @@ GATED_BACKWARD_PASSES = 5.0
 CAST_BYTES = 6.0
 """Bytes of a cast of one value between 16 and 32 bits."""
 WIDER_BYTES = 2.0
-"""What a norm reads more of a value in 32 bits."""
+"""Additional bytes that a norm reads per value in 32 bits."""
 
 
 def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
-    """Returns the memory-bound operators of a layer, forward and backward: norms, residuals, positions and activations."""
+    """Returns the time of a layer's norms, residuals, positions and activations, forward and backward."""
     num_kernels = num_forward_kernels(rank)
     forward_bytes = moved_bytes(rank, is_expert=is_expert)
     backward_bytes = moved_backward_bytes(rank, is_expert=is_expert)
@@ -70,13 +69,13 @@ def moved_operators_s(rank: Rank, *, is_expert: bool) -> Directions:
 
 
 def _cast_norm_bytes(rank: Rank) -> Directions:
-    """What norms of inputs in 32 bits move more, forward and backward: their gradient has 32 bits, too, and is cast back."""
+    """Additional bytes of norms with 32-bit inputs, forward and backward: their gradient, also in 32 bits, is cast back."""
     values = rank.workload.model.num_layer_norms * rank.split_tokens * rank.workload.model.hidden_size
     return (CAST_BYTES + WIDER_BYTES) * values, (CAST_BYTES + 2.0 * WIDER_BYTES) * values
 
 
 def _norm_bytes_again(rank: Rank) -> Floats:
-    """What is moved to compute norms again with the additions between them, unless the whole layer is computed again."""
+    """Bytes to recompute norms and the additions between them, unless the whole layer is recomputed."""
     model = rank.workload.model
     per_value = model.num_layer_norms * (NORM_PASSES * ACTIVATION_BYTES + CAST_BYTES + WIDER_BYTES)
     per_value += (model.num_layer_norms - 1.0) * SUM_PASSES * ACTIVATION_BYTES
@@ -85,17 +84,17 @@ def _norm_bytes_again(rank: Rank) -> Floats:
 
 
 def operators_s(rank: Rank, num_bytes: Floats, num_kernels: Floats | float) -> Floats:
-    """Returns how long memory-bound operators take that move so many bytes, `(n,)`."""
+    """Returns the time of memory-bound operators that move this number of bytes, `(n,)`."""
     is_plain = rank.workload.has_fused_operators or is_counted(rank)
     ratio = 1.0 if is_plain else rank.training.separate_operators_ratio
     return rank.memory_bound_s(ratio * num_bytes, num_kernels)
 
 
 def moved_backward_bytes(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns what these operators read and write backward.
+    """Returns the bytes that these operators read and write backward.
 
-    Counted for gated blocks of fused operators. Those without a gate have biases and dropout (GPT), whose masks and sums make
-    backward twice forward, as do copies in 32 bits where operators run one by one.
+    This is an explicit count for gated blocks of fused operators. Ungated blocks (GPT) have biases and dropout, whose masks and
+    sums make backward twice forward. So do 32-bit copies where operators run one by one.
     """
     model = rank.workload.model
     if not _counts_backward(rank):
@@ -113,7 +112,7 @@ def _counts_backward(rank: Rank) -> bool:
 
 
 def moved_bytes(rank: Rank, *, is_expert: bool) -> Floats:
-    """Returns what these operators read and write forward: norms and residual additions, positions, activations."""
+    """Returns the bytes that these operators read and write forward: norms and residual additions, positions, activations."""
     activated = _activated_values(rank, is_expert=is_expert)
     if is_counted(rank):
         return eager_bytes(rank, activated)
@@ -129,10 +128,10 @@ def _activated_values(rank: Rank, *, is_expert: bool) -> Floats | float:
 
 
 def block_sums_s(rank: Rank, *, is_expert: bool) -> Directions:
-    """Returns what it takes to add up attention and feed-forward block where both read the same input, forward and backward.
+    """Returns the time to add attention and feed-forward block where both read the same input, forward and backward.
 
-    Results are added before tensor-parallel ranks exchange them, each having a part of all of them, and gradients of what one
-    norm gives to both likewise (GPT-NeoX, `gpt_j_residual`). Experts return whole results where sequences are split.
+    Tensor-parallel ranks hold partial sums and add both results before they exchange them, and likewise the gradients of the
+    shared norm's output (GPT-NeoX, `gpt_j_residual`). Experts return whole results where sequences are split.
     """
     is_partial = num_blocks(rank, is_expert=is_expert) > 1
     tokens = rank.tokens if is_partial else rank.split_tokens
@@ -181,19 +180,19 @@ def _head_values(rank: Rank) -> Floats:
 
 
 def activation_bytes(rank: Rank, values: Floats | float) -> Floats:
-    """Returns the bytes that an activation function moves over so many values of a token, of all tensor-parallel ranks."""
+    """Returns the bytes that an activation function moves for these values per token, over all tensor-parallel ranks."""
     matrices = rank.workload.model.num_ffn_matrices
     per_value = GATED_ACTIVATION_BYTES if is_counted(rank) else ACTIVATION_BYTES * matrices
     return rank.tokens * per_value * values / rank.plans.tensor_parallel
 
 
 def dense_values(rank: Rank) -> float:
-    """Returns the values of a token between the products of an ordinary feed-forward block."""
+    """Returns the values per token between the products of an ordinary feed-forward block."""
     return float(rank.workload.model.ffn_hidden_size)
 
 
 def routed_values(rank: Rank) -> Floats:
-    """Returns the values of a token between the products of all experts that it is routed to."""
+    """Returns the values per token between the products of all experts that it is routed to."""
     experts = rank.workload.model.experts
     assert experts is not None
     copies = expert_load(rank.workload, rank.plans) * experts.experts_per_token
@@ -201,7 +200,7 @@ def routed_values(rank: Rank) -> Floats:
 
 
 def shared_values(rank: Rank) -> float:
-    """Returns the values of a token between the products of shared experts."""
+    """Returns the values per token between the products of shared experts."""
     experts = rank.workload.model.experts
     assert experts is not None
     return float(experts.shared_ffn_hidden_size)

@@ -1,6 +1,6 @@
-"""Which documents stand where in sequences that are filled with them? Drawn, the same ones every time.
+"""Which documents stand where in packed sequences? They are drawn at random, the same ones every time.
 
-The last document of a sequence is cut where the sequence ends, and the next sequence begins with a new one.
+The last document of a sequence is cut at its end; the next sequence begins with a new document.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from simulator.table import Floats, Integers
 NUM_SEQUENCES = 512
 """Sequences that are drawn: the mean over them is known within 1 to 2 %."""
 FEWEST_SEQUENCES = 16
-"""As many where they hold very many documents, and are all alike."""
+"""Sequences that are drawn at least, where each holds very many documents and all are alike."""
 MOST_DOCUMENTS = 2**20
-"""Documents that are drawn, about; where sequences hold more of them, sequences are fewer."""
+"""Approximate limit on the documents drawn; where sequences hold more of them, fewer sequences are drawn."""
 SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedSequences:
-    """Sequences of equally many tokens, full of documents."""
+    """Sequences of equal length, packed with documents."""
 
     lengths: Floats
-    """Lengths of documents `(m, k)`; some stand behind the end."""
+    """Lengths of documents `(m, k)`; some lie beyond the end."""
     starts: Floats
     """Where they begin `(m, k)`."""
 
     def documents_at(self, places: Floats) -> Integers:
-        """Returns which document has each of the places `(p,)` of every sequence, `(m, p)`."""
+        """Returns the document at each of the places `(p,)` of every sequence, `(m, p)`."""
         return np.array([np.searchsorted(starts, places, side="right") - 1 for starts in self.starts])
 
 
 @lru_cache(maxsize=8)
 def packed_sequences(documents: Documents, sequence_length: float) -> PackedSequences:
-    """Returns sequences of so many tokens, filled with documents that are drawn one after the other."""
+    """Returns sequences of this length, packed with documents drawn one after another."""
     lengths, frequencies = documents.pieces(sequence_length)
     shares = frequencies / frequencies.sum()
     expected = sequence_length / float(shares @ lengths)

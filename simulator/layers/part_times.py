@@ -1,4 +1,4 @@
-"""What does one micro-batch take in one part of the model? Computation, exposed traffic, and what pairs hide of it."""
+"""How long does one micro-batch take in one part of the model? Compute, exposed traffic, and the traffic that pairs hide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.table import Floats, Table
 
 @dataclass(frozen=True, kw_only=True)
 class PartTimes(Table):
-    """Seconds of one micro-batch in one part of the model, `(n,)`; communication is what stays exposed."""
+    """Seconds of one micro-batch in one part of the model, `(n,)`; communication is the exposed part."""
 
     forward_compute_s: Floats
     backward_compute_s: Floats
@@ -20,21 +20,21 @@ class PartTimes(Table):
     forward_expert_comm_s: Floats
     backward_expert_comm_s: Floats
     forward_hidden_s: Floats
-    """How much less the forward takes as one of a pair of `dual_pipe_v`, all of it traffic of experts."""
+    """Time that the forward pass saves as one of a pair of `dual_pipe_v`, all of it expert traffic."""
     backward_hidden_s: Floats
 
     @property
     def hidden_s(self) -> Floats:
-        """How much less both take as a pair."""
+        """Time that both passes save as a pair."""
         return self.forward_hidden_s + self.backward_hidden_s
 
     @property
     def least_s(self) -> Floats:
-        """Forward and backward, as a pair where they can be one."""
+        """Forward and backward, as a pair where possible."""
         return self.forward_s + self.backward_s - self.hidden_s
 
     def collectives_s(self, way: str) -> Floats:
-        """What shows of the collectives of one way, `forward` or `backward`."""
+        """Exposed collectives of one direction, `forward` or `backward`."""
         tensor_s, expert_s = (getattr(self, f"{way}_{name}_comm_s") for name in ("tensor", "expert"))
         return np.asarray(tensor_s + expert_s)
 

@@ -1,8 +1,8 @@
-"""How long does it take to compute the modules of selective recomputation again, and which of their traffic comes again?
+"""How long does selective recomputation of modules take, and which traffic does it repeat?
 
-The products and memory-bound operators of a module are those of its forward pass (`simulator.domain.recompute_modules`).
-Ordinary checkpoints of a whole block repeat its collectives, that of experts the exchange of their tokens, too; with low-rank
-adapters beside its products. That of the attention core repeats what context-parallel ranks exchange
+A module repeats the products and memory-bound operators of its forward pass (`simulator.domain.recompute_modules`). An ordinary
+checkpoint of a whole block also repeats its collectives, and for experts the token exchange; low-rank adapters are recomputed
+with their products. A checkpoint of the attention core repeats the exchanges of context-parallel ranks
 (`_checkpointed_attention_forward` of Megatron Core).
 """
 
@@ -33,15 +33,15 @@ from simulator.table import Booleans, Floats, total
 from simulator.traffic.layer_collectives import Directions, num_blocks
 
 SHARED_EXPERTS = "shared experts"
-"""Operators that the traffic of experts may hide behind."""
+"""Name of the operators that may hide expert traffic."""
 
 
 def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is_expert: bool) -> Floats:
-    """Returns the computation of a layer that its modules repeat, `(n,)`.
+    """Returns the computation of a layer that its recomputed modules repeat, `(n,)`.
 
     Args:
         rank: Ranks of the designs.
-        core_s: The attention core forward, behind the slowdown of a power cap.
+        core_s: The attention core forward, with the slowdown of a power cap.
         block: Operators of the second block by name, likewise.
         is_expert: Whether the layer has experts.
     """
@@ -56,19 +56,19 @@ def modules_s(rank: Rank, core_s: Floats, block: Mapping[str, Directions], *, is
 
 
 def repeats_block(rank: Rank, *, is_expert: bool) -> Booleans:
-    """Returns where modules repeat the collectives of the second block, `(n,)`."""
+    """Returns where recomputed modules repeat the collectives of the second block, `(n,)`."""
     modules = {"moe", "shared_experts"} if is_expert else {"mlp"}
     is_again = not modules.isdisjoint(rank.workload.modules_again)
     return _is_selective(rank) & (is_again and num_blocks(rank, is_expert=is_expert) > 1)
 
 
 def repeats_core(rank: Rank) -> Booleans:
-    """Returns where they repeat the attention core, with what context-parallel ranks exchange around it, `(n,)`."""
+    """Returns where they repeat the attention core, with the exchanges of context-parallel ranks around it, `(n,)`."""
     return _is_selective(rank) & ("core_attn" in rank.workload.modules_again)
 
 
 def repeats_exchange(rank: Rank) -> Booleans:
-    """Returns where they repeat the exchange of tokens with experts, `(n,)`."""
+    """Returns where they repeat the token exchange of experts, `(n,)`."""
     return _is_selective(rank) & ("moe" in rank.workload.modules_again)
 
 
@@ -93,7 +93,7 @@ def _block_products_s(rank: Rank, block: Mapping[str, Directions], *, is_expert:
 
 
 def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
-    """Memory-bound operators of a layer that run once more, `(n,)`."""
+    """Memory-bound operators of a layer that are recomputed, `(n,)`."""
     modules, has_latents = rank.workload.modules_again, rank.workload.model.latent_attention is not None
     num_norms = float(has_latents and "layernorm" in modules) + float(
         ("layernorm" if is_expert else "mlp") in modules
@@ -107,7 +107,7 @@ def _moved_again_s(rank: Rank, *, is_expert: bool) -> Floats:
 
 
 def _activated_again(rank: Rank, *, is_expert: bool) -> Floats | float:
-    """Values of a token whose activation function is computed once more."""
+    """Values per token whose activation function is recomputed."""
     modules = rank.workload.modules_again
     if not is_expert:
         return dense_values(rank) if "mlp" in modules else 0.0

@@ -1,24 +1,24 @@
-"""What does a module of multi-token prediction take? A look-up, norms and a projection in front of a layer.
+"""How long does a module of multi-token prediction take? A look-up, norms and a projection, followed by a layer.
 
-Module k of D predicts the token k + 1 further on from what the module before gives, the model itself for k = 1 (DeepSeek-V3,
-arXiv 2412.19437, section 2.2, equations 21 to 25; Megatron Core, `multi_token_prediction.py`):
+Module k of D predicts the token k + 1 places ahead from the output of the previous module, or of the model itself for k = 1
+(DeepSeek-V3, arXiv 2412.19437, section 2.2, equations 21 to 25; Megatron Core, `multi_token_prediction.py`):
 
     x(k) = W(k) [norm(embedding of token i + k), norm(h(k - 1))]        W(k): 2 h -> h
     h(k) = norm(layer(x(k)))                                             a layer of the kind of the model's last one
     loss(k) = cross entropy of the output layer of h(k)                  embedding and output layer are those of the model
 
-Tensor-parallel ranks share out the columns of W, whose input they gather as that of any block, and whose output they gather,
-too, since the layer behind it begins with whole values (`gather_from_tensor_model_parallel_region`):
+Tensor-parallel ranks split the columns of W. They gather its input as for any block, and also its output, because the layer
+after it starts from whole values (`gather_from_tensor_model_parallel_region`):
 
                   in front of W                       behind it
                   forward         backward            forward       backward
     plain         -               all-reduce, 2 h     all-gather    -
     sequence      all-gather, 2h  reduce-scatter, 2h  all-gather    all-gather
 
-The sum travels beside the product for the gradient of W, and the input is gathered once more meanwhile, as of any block
-(`simulator.layers.input_gradients`). Projection and layer are one part of the model; logits are a matter of the output layer,
-which gives those of all modules one after the other (`process_mtp_loss`). Full recomputation repeats the layer with projection
-and norms; where it names so many layers of a chunk by the method `block`, it leaves modules out (Megatron Core warns of it).
+As in any block, the sum overlaps with the product for the gradient of W, and the input is gathered again meanwhile
+(`simulator.layers.input_gradients`). Projection and layer are one part of the model. The output layer computes the logits of
+all modules one after another (`process_mtp_loss`). Full recomputation repeats the layer with projection and norms, but under
+the method `block` it leaves modules out (Megatron Core warns of this).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from simulator.table import Floats, total
 from simulator.traffic.layer_collectives import Directions, leaving_s
 
 NUM_NORMS = 3.0
-"""Norms of a module beside those of its layer: of the embedding, of what comes in, and of what goes out."""
+"""Norms of a module in addition to its layer's: of the embedding, of the incoming hidden state, and of the output."""
 COPIED_VALUES = NUM_INPUTS + 2.0
-"""Values of the residual stream that are copied to lie behind each other: inputs of the projection, and what the model and its
-module give to the output layer."""
+"""Values of the residual stream that are copied for concatenation: inputs of the projection, and the hidden states of model and
+module for the output layer."""
 NUM_COPIES = 2.0
 SHIFTED_BYTES = 4.0 * 24.0
-"""Tokens, positions, labels and their mask, 8 bytes each, are read, written one place further on, and summed up."""
+"""Bytes to shift tokens, positions, labels and their mask, 8 bytes each: read, written one place further on, and summed."""
 NUM_SHIFT_KERNELS = 4.0 * 3.0
 """Each is shifted, its last value is set to 0, and the sum is taken (`roll_tensor`)."""
 SHIFTS, JOINT, PROJECTION = "shifted tokens", "norms of multi-token prediction", "multi-token projection"
-"""How operators are called."""
+"""Names of operators."""
 
 
 def module(rank: Rank) -> PartTimes:
@@ -66,7 +66,7 @@ def module(rank: Rank) -> PartTimes:
 
 
 def projection(rank: Rank) -> PartTimes:
-    """Returns the times of look-up, norms and projection; recomputation leaves the look-up out."""
+    """Returns the times of look-up, norms and projection; recomputation leaves out the look-up."""
     found, again = look_up_of_module(rank), repeats_projection(rank.workload, rank.plans)
     operators, comm_s = projection_operators(rank), projection_collectives_s(rank)
     backward_comm_s = beside_products_s(rank, comm_s[1], [entered_in_projection(rank)], "projection")
@@ -82,7 +82,7 @@ def projection(rank: Rank) -> PartTimes:
 
 
 def projection_operators(rank: Rank) -> dict[str, Directions]:
-    """Returns the operators beside the look-up by name, behind the slowdown of a power cap."""
+    """Returns the operators by name, without the look-up, with the slowdown of a power cap."""
     forward_s, backward_s = rank.gemm_s(*_shape(rank), ENTERING)
     return {
         SHIFTS: _shifts_s(rank),
@@ -92,7 +92,7 @@ def projection_operators(rank: Rank) -> dict[str, Directions]:
 
 
 def module_weight_gradients_s(rank: Rank) -> Floats:
-    """Returns what zero-bubble schedules compute later of a module, `(n,)`."""
+    """Returns the part of a module that zero-bubble schedules compute later, `(n,)`."""
     has_experts = rank.workload.model.has_expert_modules
     of_layer = expert_layer_weight_gradients_s if has_experts else dense_layer_weight_gradients_s
     return projection_weight_gradients_s(rank) + of_layer(rank)
@@ -105,7 +105,7 @@ def projection_weight_gradients_s(rank: Rank) -> Floats:
 
 
 def projection_card_s(cards: Rank) -> Directions:
-    """Returns the collectives of look-up and projection, forward and backward, of ranks on a network of cards alone."""
+    """Returns the collectives of look-up and projection, forward and backward, on a network of cards alone."""
     comm_s, again = projection_collectives_s(cards), repeats_projection(cards.workload, cards.plans)
     leaving, gathered_s = leaving_s(cards), gathered_again_s(cards, [entered_in_projection(cards)])
     return leaving[0] + comm_s[0], leaving[1] + comm_s[1] + gathered_s + again * comm_s[0]
@@ -124,7 +124,7 @@ def projection_collectives_s(rank: Rank) -> Directions:
 
 
 def entered_in_projection(rank: Rank) -> Entered:
-    """Returns the projection with what travels beside its products backward."""
+    """Returns the projection with the traffic that overlaps its backward products."""
     is_split = rank.workload.has_sequence_parallel
     inputs = NUM_INPUTS * rank.block_gather_bytes[0] if is_split else None
     return entered_by(rank, _shape(rank), sum_s=_sum_s(rank), gathered_bytes=inputs)
@@ -146,7 +146,7 @@ def _shape(rank: Rank) -> tuple[Floats, Floats, Floats]:
 
 
 def _moved_s(rank: Rank) -> Directions:
-    """Norms and copies; what tensor-parallel ranks gather of the output lies by rank, and is copied in order."""
+    """Norms and copies; the output that tensor-parallel ranks gather arrives by rank and is copied into order."""
     norms, hidden = NUM_NORMS * norm_bytes(rank), rank.workload.model.hidden_size
     copied = 2.0 * ACTIVATION_BYTES * COPIED_VALUES * rank.split_tokens * hidden
     is_split = (rank.plans.tensor_parallel > 1).astype(np.float64)
@@ -160,5 +160,5 @@ def _moved_s(rank: Rank) -> Directions:
 
 
 def _shifts_s(rank: Rank) -> Directions:
-    """Tokens and labels of one place further on, forward; what context-parallel ranks send for it is a token."""
+    """Shifts of tokens and labels by one place, forward; context-parallel ranks send just one token for it."""
     return rank.memory_bound_s(SHIFTED_BYTES * rank.tokens, NUM_SHIFT_KERNELS), np.zeros(len(rank.plans))

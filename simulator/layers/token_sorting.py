@@ -1,13 +1,13 @@
-"""What do the operators around routed experts move, and how many are they, fused and where PyTorch launches each on its own?
+"""How many bytes do the operators around routed experts move, in how many launches, fused or one by one in PyTorch?
 
 *Fused* (Megatron Core, Transformer Engine): each kernel that sorts tokens reads and writes them once. Deduplicated copies
-arrive unsorted: each is read once for each of its experts there, and results are summed up on the same way back. Otherwise
-each of the k copies is sorted by its destination before it is sent, and by expert where a rank has several (Megatron Core,
-`sort_chunks_by_idxs` for `num_local_experts > 1`). Where several ranks share an expert, all of them sort what any of them
-receives. Backward is the mirror image.
+arrive unsorted: each is read once for each of its experts there, and results are summed on the same way back. Otherwise each of
+the k copies is sorted by destination before it is sent, and by expert where a rank has several (Megatron Core,
+`sort_chunks_by_idxs` for `num_local_experts > 1`). Where several ranks share an expert, all of them sort the tokens that any of
+them receives. Backward is the mirror image.
 
 *One by one* (torchtitan, August 2026: `models/common/moe.py`, `token_dispatcher.py`): an operator reads and writes whole
-tensors, 2 bytes a value in 16 bits and 4 in 32. For each of the h values of each copy of a token:
+tensors, at 2 bytes a value in 16 bits and 4 in 32. For each of the h values of each copy of a token:
 
     copy       forward, rows of tokens in the order of experts 4; results to fp32 6, by the router's weights 8, back 6;
                added up 6
@@ -20,9 +20,9 @@ and for each of the h values of a token itself:
     token      forward cleared 2, copied 4; backward cleared 2, sum with what the router gives 6
     shared     forward the sum with shared experts 6; backward the sum with what both their first products give 12
 
-What travels as one copy to each rank is copied for its experts there, and needs no other order.
+A token that travels as a single copy per rank is copied for its experts there and needs no other reordering.
 
-Either way products in 8 and 4 bits need whole groups of rows.
+In both cases, products in 8 and 4 bits need whole groups of rows.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from simulator.traffic.routing_maps import staging_passes
 NUM_ROUTING_KERNELS = 24.0
 """Small kernels of routing, each direction (softmax, top-k, maps, counts, auxiliary loss, permutation there and back)."""
 PADDING_PASSES = 4.0
-"""Reads and writes of each copy of a token to fill up the rows of its expert, and back (Transformer Engine, `Fp8Padding`
-and `Fp8Unpadding`)."""
+"""Reads and writes of each copy of a token to pad the rows of its expert and to remove the padding (Transformer Engine,
+`Fp8Padding` and `Fp8Unpadding`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeparateBytes:
-    """Bytes of a value where operators run one by one, in one direction."""
+    """Bytes per value where operators run one by one, in one direction."""
 
     copy: float
     order: float
@@ -60,11 +60,11 @@ class SeparateBytes:
 FORWARD = SeparateBytes(copy=30.0, order=8.0, token=6.0, shared=6.0)
 BACKWARD = SeparateBytes(copy=52.0, order=12.0, token=8.0, shared=12.0)
 ORDER_KERNELS, ORDER_BACKWARD_KERNELS = 22.0, 3.0
-"""Launches around the order: how many tokens come from each rank and where they begin, forward; rows in both directions."""
+"""Launches to reorder: counts and offsets of the tokens from each rank, forward only; rows in both directions."""
 
 
 def sorted_bytes(rank: Rank) -> Directions:
-    """Returns what is read and written around the experts of the most loaded rank in a layer, forward and backward."""
+    """Returns the bytes read and written around the experts of the most loaded rank in a layer, forward and backward."""
     padding = np.where(_fills_rows(rank), PADDING_PASSES * _num_gathered(rank), 0.0)
     if runs_one_by_one(rank.workload):
         padded = _passes_bytes(rank, padding)
@@ -74,7 +74,7 @@ def sorted_bytes(rank: Rank) -> Directions:
 
 
 def sorting_kernels(rank: Rank) -> Directions:
-    """Returns the small kernels of routing, forward and backward, without those that fill up rows."""
+    """Returns the small kernels of routing, forward and backward, without those that pad rows."""
     is_ordered = _is_ordered(rank) & runs_one_by_one(rank.workload)
     forward, backward = (
         np.where(is_ordered, number, 0.0) for number in (ORDER_KERNELS, ORDER_BACKWARD_KERNELS)
@@ -124,5 +124,5 @@ def _num_values(rank: Rank) -> Floats:
 
 
 def _is_ordered(rank: Rank) -> Booleans:
-    """Whether copies arrive by the ranks that sent them."""
+    """Whether copies arrive ordered by the ranks that sent them."""
     return np.asarray((rank.plans.expert_parallel > 1) & (rank.workload.expert_dispatch == "all_to_all"))

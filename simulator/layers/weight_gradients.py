@@ -1,7 +1,7 @@
-"""How much of a backward pass does no other stage wait for? The products that give the gradients of weights.
+"""How much of a backward pass does no other stage wait for? The products that compute the gradients of weights.
 
-Zero-bubble schedules compute them later than the gradients of the inputs (Qi et al., arXiv 2401.10241). Of everything
-else in a backward pass (attention, memory-bound operators, recomputation, collectives) the stage before has to wait.
+Zero-bubble schedules compute them later than the gradients of the inputs (Qi et al., arXiv 2401.10241). The previous stage has
+to wait for everything else in a backward pass: attention, memory-bound operators, recomputation, collectives.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from simulator.table import Floats, total
 
 
 def dense_layer_weight_gradients_s(rank: Rank) -> Floats:
-    """Returns the products of a layer with an ordinary feed-forward block, `(n,)`."""
+    """Returns the weight-gradient products of a layer with an ordinary feed-forward block, `(n,)`."""
     width = rank.workload.model.ffn_hidden_size / rank.plans.tensor_parallel
     products_s = [_projections_s(rank), _ffn_s(rank, rank.tokens, width)]
     return total(products_s) * rank.compute_slowdown
 
 
 def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
-    """Returns the products of a layer with routed experts: router, grouped experts and shared ones, `(n,)`."""
+    """Returns the weight-gradient products of a layer with routed experts: router, grouped and shared experts, `(n,)`."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     experts = model.experts
     assert experts is not None
@@ -42,7 +42,7 @@ def expert_layer_weight_gradients_s(rank: Rank) -> Floats:
 
 
 def output_layer_weight_gradients_s(rank: Rank) -> Floats:
-    """Returns the products of the output layer, one for each token that is predicted, `(n,)`."""
+    """Returns the weight-gradient products of the output layer, one for each predicted token, `(n,)`."""
     model, t = rank.workload.model, rank.plans.tensor_parallel
     hidden = np.full(len(t), float(model.hidden_size))
     product_s = rank.in_16_bits.weight_gradient_s(rank.tokens, model.vocabulary_size / t, hidden)

@@ -1,7 +1,8 @@
-"""What do the micro-batches in flight keep on a pipeline stage, and what does the layer at work need beside it?
+"""How many bytes do the micro-batches in flight keep on a pipeline stage, and what more does the working layer need?
 
-Layers (`simulator.memory.layer_activations`) times the chunks that a stage holds (`simulator.memory.held_chunks`), less inputs
-that chunks do not keep, with the modules of multi-token prediction, and the share that waits in main memory.
+Activations of the layers (`simulator.memory.layer_activations`) times the chunks that a stage holds
+(`simulator.memory.held_chunks`), less inputs that chunks do not keep, plus the modules of multi-token prediction; part of this
+may be offloaded to host memory.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ class Activations:
     """Activations of one stage, bytes `(n,)`."""
 
     kept_bytes: Floats
-    """What the micro-batches in flight keep."""
+    """Kept by the micro-batches in flight."""
     released_bytes: Floats
-    """What of it is gone when a micro-batch has come back through a chunk."""
+    """The part of it that is free once a micro-batch has passed backward through a chunk."""
     at_work_bytes: Floats
-    """What the layer at work computes again, and the widest gradients in it; and a layer on its way to or from the host."""
+    """What the working layer recomputes, with its widest gradients; and a layer on its way to or from the host."""
     on_host_bytes: Floats
-    """What they keep in main memory."""
+    """Kept in host memory."""
     of_modules_bytes: Floats | float = 0.0
-    """What of the released bytes is gone when it has come back through the modules of multi-token prediction."""
+    """The part of the released bytes that is free once it has passed backward through the modules of multi-token prediction."""
 
 
 def stage_activations(
@@ -46,10 +47,10 @@ def stage_activations(
     expert_layers: Floats,
     chunks: Chunks | None = None,
 ) -> Activations:
-    """Returns the activations of one stage of each design, which has so many layers of either kind, all `(n,)`.
+    """Returns the activations of one stage of each design, with this number of layers of either kind, all `(n,)`.
 
-    Stages and layers may be `(s, n)`, for s stages of each design. Without `chunks`, those of a stage are alike and all of
-    their layers are computed again, or none is.
+    Stages and layers may be `(s, n)`, for s stages of each design. Without `chunks`, all chunks of a stage are taken as alike,
+    with all of their layers recomputed, or none.
     """
     dense, expert = both_kinds(workload, plans)
     in_flight = in_flight_chunks(workload, plans, stage) / plans.virtual_pipeline
@@ -105,7 +106,7 @@ def kept_per_module(workload: Workload, plans: PlanTable) -> Floats:
 def _chunk_bytes(
     workload: Workload, plans: PlanTable, chunks: Chunks, layers: tuple[LayerActivations, LayerActivations]
 ) -> tuple[Floats, Floats | None]:
-    """Returns what chunks keep of a micro-batch, `(n, C)`, and what they need beside that where not all layers are alike."""
+    """Returns what chunks keep of a micro-batch, `(n, C)`, and what they need in addition where their layers differ."""
     if keeping := KeptLayers.of(workload, plans, chunks):
         on_host, whole = workload.activation_offload_fraction, both_kinds(workload, without_recompute(plans))
         again_bytes, whole_bytes = (
@@ -126,9 +127,9 @@ def _of_modules(workload: Workload, plans: PlanTable, chunks: Chunks) -> Floats 
 
 
 def _freed_input(workload: Workload, plans: PlanTable) -> Floats:
-    """What a chunk with layers does not keep of a micro-batch, `(n,)`: its input, where nothing is computed again from it.
+    """The part of a micro-batch that a chunk with layers does not keep, `(n,)`: its input, if nothing is recomputed from it.
 
-    Without it the first norm of a chunk goes back from its output, which its products keep.
+    The first norm of a chunk then runs backward from its output, which its products keep.
     """
     if not workload.frees_stage_inputs:
         return np.zeros(len(plans))
@@ -140,5 +141,5 @@ def _freed_input(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def in_flight_chunks(workload: Workload, plans: PlanTable, stage: Integers) -> Integers:
-    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`."""
+    """Returns the maximum number of (micro-batch, chunk) activations that a stage holds, `(n,)`."""
     return most_held(plans, num_micro_batches(workload, plans), stage)

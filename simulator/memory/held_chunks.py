@@ -1,8 +1,8 @@
-"""How many chunks of micro-batches does a stage hold at most, and how large are they where chunks are unlike?
+"""How many chunks of micro-batches does a stage hold at most, and how large are they when chunks differ?
 
-Interleaved stages hold more of their first chunks than of their last ones: on the first of p stages N + p - 1 micro-batches of
-the first chunk, and N of the others, N a group of micro-batches, p unless the plan says otherwise. Where chunks have as many
-layers each that is the number of all of them times their mean.
+Interleaved stages hold more of their first chunks than of their last ones. The first of p stages holds N + p - 1 micro-batches
+of its first chunk and N of each other chunk, where N is the group size, p unless the plan says otherwise. Where all chunks have
+the same number of layers, the total is this count times the mean size.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NUM_ROUNDS = 3
 """Rounds of N micro-batches until a stage holds most: after fewer than v + 1 passes of N through its v chunks, of which a
 round has v, its order repeats itself every round, until a smaller last one."""
 ALIKE_FRACTION = 1e-9
-"""Chunks are alike that differ by no more than rounding."""
+"""Chunks count as alike if they differ by no more than rounding."""
 
 
 def most_held(plans: PlanTable, num_micro_batches: Integers, stage: Integers) -> Integers:
-    """Returns how many (micro-batch, chunk) activations a stage holds at most, `(n,)`.
+    """Returns the maximum number of (micro-batch, chunk) activations that a stage holds, `(n,)`.
 
     1F1B: min(p - r, m). Interleaved: warm-up 2 (p - r - 1) + (v - 1) N forwards and the one that follows, at most m v
     (Narayanan et al., arXiv 2104.04473, section 2.2, N = p; `get_pp_rank_microbatches` of Megatron Core). GPipe: m v.
@@ -49,7 +49,7 @@ def most_held(plans: PlanTable, num_micro_batches: Integers, stage: Integers) ->
 
 
 def held_ratio(plans: PlanTable, num_micro_batches: Integers, chunk_bytes: Floats, stage: Integers) -> Floats:
-    """Returns the most that a stage holds over what as many chunks of the mean size are.
+    """Returns the most bytes that a stage holds, over the same number of chunks of mean size.
 
     Args:
         plans: `(n,)` designs.
@@ -73,10 +73,10 @@ def held_ratio(plans: PlanTable, num_micro_batches: Integers, chunk_bytes: Float
 
 
 def held_at_moments(plan: Plan, num_micro_batches: int) -> Integers:
-    """Returns how many micro-batches of every chunk are held at once, `(K, C)`, at K moments of each stage.
+    """Returns how many micro-batches of every chunk are held, `(K, C)`, at K moments of each stage.
 
-    Whatever chunks keep, a stage holds most at one of them: of moments between which it goes on taking up one chunk and letting
-    go of another, the first or the last.
+    Whatever chunks keep, the peak is at one of these moments: while a stage steadily takes up one chunk and releases another,
+    memory changes in one direction, so that only the first and the last moment count.
     """
     p, v = plan.pipeline_parallel, plan.virtual_pipeline
     if v == 1:
@@ -91,7 +91,7 @@ def held_at_moments(plan: Plan, num_micro_batches: int) -> Integers:
 
 
 def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
-    """What one stage holds behind forwards, `(k, C)`; no moment at which it holds nothing that another moment lacks."""
+    """What one stage holds after forwards, `(k, C)`, without moments at which another one holds no less of any chunk."""
     c, last_way = shape.num_chunks, num_directions(shape.schedule) - 1
     is_forward = turns < c
     steps = np.zeros((len(turns), c), dtype=np.int64)
@@ -105,7 +105,7 @@ def _moments(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> Integers:
 
 @compiled
 def _shortened(shape: PipelineShape) -> PipelineShape:
-    """Returns the shape with `NUM_ROUNDS` of its rounds, and the last one where that is smaller."""
+    """Returns the shape with only `NUM_ROUNDS` rounds, and the last one where that is smaller."""
     m, group = shape.num_micro_batches, shape.group_size
     num_played = min(m, NUM_ROUNDS * shape.num_stages)
     if shape.schedule == ONE_F_ONE_B:
@@ -170,10 +170,10 @@ def _ratio(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> float:
 
 @compiled
 def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
-    """Most bytes and chunks that a stage holds under 1F1B, which runs through each chunk N micro-batches at a time.
+    """Peak bytes and chunks of a stage under 1F1B, which runs through each chunk N micro-batches at a time.
 
-    Behind the warm-up a forward of one run and a backward of another follow each other, so that what is held goes up, or down,
-    until one of the two runs ends; when all runs have met once, they begin anew, unless the last ones are shorter.
+    After the warm-up, forwards of one run alternate with backwards of another, so memory rises or falls steadily until one of
+    the two runs ends. Once all runs have met they repeat, unless the last ones are shorter.
     """
     p, v = shape.num_stages, shape.num_chunks // shape.num_stages
     num_forwards = shape.num_micro_batches * v
@@ -200,7 +200,7 @@ def _in_turn(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[flo
 
 @compiled
 def _run(shape: PipelineShape, number: int) -> tuple[int, int]:
-    """Returns the place among the chunks of its stage of a pass, counted from 0, and how many passes in turn have it yet."""
+    """Returns the place of a pass's chunk within its stage, counted from 0, and how many passes in turn remain for it."""
     v, n = shape.num_chunks // shape.num_stages, shape.group_size
     in_last_round = number - shape.num_micro_batches // n * n * v
     if in_last_round < 0:
@@ -211,7 +211,7 @@ def _run(shape: PipelineShape, number: int) -> tuple[int, int]:
 
 @compiled
 def _played(shape: PipelineShape, stage: int, chunk_bytes: Floats) -> tuple[float, int]:
-    """Most that is held in any order: a forward adds its chunk, the last operation of its backward takes it."""
+    """Peak for any order: a forward adds its chunk, the last operation of its backward releases it."""
     c, num_ways = shape.num_chunks, num_directions(shape.schedule)
     turns = np.empty(num_ways * c // shape.num_stages * shape.num_micro_batches, dtype=np.int32)
     fill_turns(shape, stage, turns)

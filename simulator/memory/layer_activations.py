@@ -1,11 +1,11 @@
-"""What does the forward pass of one layer keep for its backward pass, and what does that need beside it?
+"""What does the forward pass of one layer keep for its backward pass, and what more does the backward pass need?
 
-Korthikanti et al. (arXiv 2205.05198), written per tensor so that it holds for gated blocks, grouped-query and latent
-attention, experts and 8-bit products: for GPT shapes it gives the paper's s b h (10 + 24/t + 5 a s/(h t)), less the two
-dropout masks that today's models do not have. Blocks that read the same input keep it once, and behind one norm its output,
-too. A tensor that only a matrix product needs again is kept in the number format of the product, as Transformer Engine does,
-or in 16 bits where only an adapter needs it. Nomenclature as in `simulator.domain.model`; T is the tokens of a micro-batch on
-one rank, t the tensor-parallel degree.
+Korthikanti et al. (arXiv 2205.05198), written per tensor so that it covers gated blocks, grouped-query and latent attention,
+experts and 8-bit products. For GPT shapes it gives the paper's s b h (10 + 24/t + 5 a s/(h t)), less the two dropout masks that
+today's models do not have. Blocks that read the same input keep it once, and if they share a norm, its output as well. A tensor
+that only a matrix product needs again is kept in the number format of the product, as in Transformer Engine, or in 16 bits
+where only an adapter needs it. Nomenclature as in `simulator.domain.model`; T is the tokens of a micro-batch on one rank, t the
+tensor-parallel degree.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from simulator.memory.layer_widths import gradient_widths, selected_width
 from simulator.table import Floats
 
 RING_GRADIENT_BYTES = 4.0
-"""Gradients of keys and values that go round a `gathered_ring`, in 32 bits (`convert_to_f32` of PyTorch's `_cp_options`)."""
+"""Gradients of keys and values in a `gathered_ring` are exchanged in 32 bits (`convert_to_f32` of PyTorch's `_cp_options`)."""
 SCORE_BYTES: Mapping[AttentionKernel, float] = {"unfused": 5.0, "eager": 6.0}
-"""Kept for each score: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1); `eager` without
-dropout, the softmax in 32 bits: 4 its output, 2 what is multiplied with the values."""
+"""Kept for each score: 2 softmax output, 1 dropout mask, 2 dropout output (Korthikanti et al., section 4.1). `eager` without
+dropout, with the softmax in 32 bits: 4 for its output, 2 for the factor that multiplies the values."""
 SCORE_GRADIENT_BYTES: Mapping[AttentionKernel, float] = {"unfused": 4.0, "eager": 6.0}
-"""The same backward: gradients before and after the softmax."""
+"""The same in the backward pass: gradients before and after the softmax."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +51,13 @@ class LayerActivations:
     """One micro-batch in one layer on one rank, bytes `(n,)`."""
 
     kept: Floats
-    """Kept from its forward to its backward pass."""
+    """Kept from the layer's forward to its backward pass."""
     at_work: Floats
     """What its backward pass needs in addition."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, *, is_expert: bool) -> LayerActivations:
-        """Returns those of a dense layer, or of one with experts."""
+        """Returns the activations of a dense layer, or of one with experts."""
         tokens, scores = micro_batch_tokens(workload, plans), _score_bytes(workload, plans, SCORE_BYTES)
         group = layers_of_a_group(workload, plans)
         tensors = tokens * _kept_width(workload, plans, is_expert=is_expert)
@@ -85,22 +85,22 @@ class LayerActivations:
 
 
 def both_kinds(workload: Workload, plans: PlanTable) -> tuple[LayerActivations, LayerActivations]:
-    """Returns a dense layer, and one with experts; twice the same where the model has none."""
+    """Returns a dense layer and one with experts; twice the same where the model has no experts."""
     dense = LayerActivations.of(workload, plans, is_expert=False)
     has_experts = workload.model.experts is not None
     return dense, LayerActivations.of(workload, plans, is_expert=True) if has_experts else dense
 
 
 def kept_per_layer(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Returns what a forward pass keeps of one micro-batch in a layer, dense and with experts, bytes `(n,)` each."""
+    """Returns what a forward pass keeps of one micro-batch in a dense layer and in one with experts, bytes `(n,)` each."""
     dense, expert = both_kinds(workload, plans)
     return dense.kept, expert.kept
 
 
 def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
-    """Keys and values that context-parallel ranks gather from the others for one layer, and their gradients.
+    """Keys and values that context-parallel ranks gather for one layer, and their gradients.
 
-    Where gradients go round a ring there are three of a rank's own size in 32 bits: summed, to be sent, and arriving.
+    If gradients go round a ring, there are three 32-bit copies of a rank's own part: one summed, one to send, one arriving.
     """
     if workload.chosen_exchange not in ("all_gather", "gathered_ring"):
         return np.zeros(len(plans))
@@ -112,13 +112,13 @@ def _gathered_keys(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def layer_input_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the input of a layer, `(n,)`: all that full recomputation keeps, and what a stage sends to the next."""
+    """Returns the input of a layer, `(n,)`: all that full recomputation keeps, and what a stage sends to the next one."""
     width = workload.model.hidden_size / sequence_split(workload, plans)
     return np.asarray(ACTIVATION_BYTES * micro_batch_tokens(workload, plans) * width)
 
 
 def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token that one layer keeps besides attention scores: inputs and outputs of its norms, and the blocks."""
+    """Bytes per token that one layer keeps, without attention scores: inputs and outputs of its norms, and the blocks."""
     product, model = input_bytes(workload, plans), workload.model
     first, second = (
         norm_output_bytes(workload, plans, behind, is_expert=is_expert)
@@ -136,7 +136,7 @@ def _kept_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Flo
 
 
 def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token that the feed-forward block keeps, or experts do."""
+    """Bytes per token that the feed-forward block or the experts keep."""
     product = input_bytes(workload, plans)
     block = _expert_block(workload, plans, product) if is_expert else _ffn(workload, product)
     return np.asarray(block / plans.tensor_parallel)
@@ -145,10 +145,10 @@ def _block_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Fl
 def _attention(workload: Workload, plans: PlanTable) -> Floats:
     """Bytes per token on all ranks: queries, keys, values and the output.
 
-    Of the output the product behind it keeps a copy in 8 bits with `delayed` scaling (others read it as it is,
-    `save_original_input` of Transformer Engine 2.6), or in 16 where it has come back from other ranks in exchange for heads.
-    Norms of queries and keys keep their inputs, too. Where there are more ranks than key-value heads, ranks hold copies of
-    them.
+    The output projection keeps an 8-bit copy of the attention output with `delayed` scaling; with other recipes it reads the
+    original (`save_original_input` of Transformer Engine 2.6). It keeps a 16-bit copy if the output has come back from other
+    ranks in exchange for heads. Norms of queries and keys also keep their inputs. If there are more ranks than key-value heads,
+    ranks hold copies of them.
     """
     model, product = workload.model, input_bytes(workload, plans)
     qk_dim, value_dim = model.attention_dims
@@ -179,10 +179,10 @@ def _ffn(workload: Workload, product: Floats, width: float | None = None) -> Flo
 
 
 def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floats:
-    """Bytes per token of routed experts, to each of which a copy of the token goes, and of shared ones.
+    """Bytes per token of routed experts, each of which gets its own copy of the token, and of shared experts.
 
-    Ranks that have parts of the same expert have a copy each. Router weights are applied before the last product, so that
-    its outputs need not be kept (Megatron Core); operators one by one apply them behind it, in 32 bits.
+    Ranks that have parts of the same expert have a copy each. Megatron Core applies router weights before the last product,
+    whose outputs then need not be kept. Operators that run one by one apply them after it, in 32 bits.
     """
     experts = workload.model.experts
     assert experts is not None
@@ -201,9 +201,9 @@ def _expert_block(workload: Workload, plans: PlanTable, product: Floats) -> Floa
 
 
 def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
-    """Bytes per token that modules of attention compute again instead of keeping them, and those of the second block.
+    """Bytes per token that modules of attention, and those of the second block, recompute instead of keeping.
 
-    Weight gradients that come later need norms and activations until then, so that these are no less for long.
+    Delayed weight gradients need norms and activations until then, so recomputing these saves no memory for long.
     """
     modules, model = workload.modules_again, workload.model
     product, split, t = input_bytes(workload, plans), sequence_split(workload, plans), plans.tensor_parallel
@@ -225,7 +225,7 @@ def _again_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> t
 
 
 def _expert_modules(workload: Workload, plans: PlanTable, product: Floats) -> Floats:
-    """Bytes per token on all ranks that activations of routed experts and shared experts compute again."""
+    """Bytes per token on all ranks that activations of routed experts and shared experts recompute."""
     experts, modules = workload.model.experts, workload.modules_again
     assert experts is not None
     again = np.zeros(len(plans))
@@ -239,7 +239,7 @@ def _expert_modules(workload: Workload, plans: PlanTable, product: Floats) -> Fl
 
 
 def _kept_instead(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Bytes per token that modules keep as their input: the shared rotary key, and what experts get in 16 bits."""
+    """Bytes per token that recomputed modules keep as their input: the shared rotary key, and the experts' 16-bit input."""
     modules, mla = workload.modules_again, workload.model.latent_attention
     instead = np.zeros(len(plans))
     if mla and "mla_up_proj" in modules:

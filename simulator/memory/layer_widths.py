@@ -1,4 +1,4 @@
-"""How wide are the gradients in a layer, and what does it keep where every other product does? Bytes of a token on one rank."""
+"""How wide are the gradients in a layer, and what does it keep if every other product does? Bytes per token on one rank."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from simulator.table import Floats
 
 
 def selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> Floats:
-    """Returns those kept where every other product keeps its output: queries, values, the core's output, one wide tensor.
+    """Returns the width kept where every other product keeps its output: queries, values, the core's output, one wide tensor.
 
-    Those are the first, third and fifth product of a layer; with a gate the seventh, the block's output, too.
+    These are the first, third and fifth product of a layer; with a gate also the seventh, the block's output.
     """
     model, experts = workload.model, workload.model.experts
     qk_dim, value_dim = model.attention_dims
@@ -31,11 +31,11 @@ def selected_width(workload: Workload, plans: PlanTable, *, is_expert: bool) -> 
 
 
 def gradient_widths(workload: Workload, plans: PlanTable, *, is_expert: bool) -> tuple[Floats, Floats]:
-    """Returns those of the gradients that are alive at once: of the residual stream, and the most that the block adds.
+    """Returns the width of gradients alive at once: of the residual stream, and the most that the block adds.
 
-    That is the gradient of its widest tensor, or with sequence parallelism what is gathered for its products: behind the
-    last one the gradient of its output; behind the first one its input, beside a gradient of it that is still to be
-    scattered, when what the block kept is gone.
+    The block adds the gradient of its widest tensor. With sequence parallelism it is what is gathered for the products: at the
+    last product the gradient of its output; at the first one its input together with an input gradient still to be scattered,
+    when what the block kept is already free.
     """
     model, t = workload.model, plans.tensor_parallel
     num_inputs = model.num_ffn_matrices - 1

@@ -1,12 +1,13 @@
-"""What do the ends of the model need on their stages: logits, inputs of the output layer, the gradient of the embedding?
+"""How much memory do the ends of the model need: logits, inputs of the output layer, the gradient of the embedding?
 
-The loss of a micro-batch is done with its logits before the last layer begins its backward pass, so that 1F1B, interleaved or
-not, has those of one. Where R micro-batches are in the last interleaved group and N in the others, the last chunk does forward
-passes of that group (v - 1) (N - R) micro-batches ahead of its backward passes. GPipe computes the losses of all micro-batches
-before the first backward pass (`ScheduleGPipe` of PyTorch), and ZB-H1 keeps gradients of logits until those of the output
-layer's weights are computed. Losses of multi-token prediction come before that of the model, which goes back first, and wait
-for it (`process_mtp_loss` of Megatron Core). Pipelines of PyTorch return the outputs of a step: the last stage keeps them all
-(`output_chunks` of its `stage.py`), without what their loss needed, and joins them when nothing else is left.
+The loss of a micro-batch is finished with its logits before the last layer begins its backward pass, so 1F1B, interleaved or
+not, holds the logits of one micro-batch. If the last interleaved group has R micro-batches and the others N, the last chunk
+runs that group's forward passes (v - 1) (N - R) micro-batches ahead of its backward passes. GPipe computes the losses of all
+micro-batches before the first backward pass (`ScheduleGPipe` of PyTorch), and ZB-H1 keeps gradients of logits until those of
+the output layer's weights are computed. Losses of multi-token prediction come before the model's own loss and wait for it, as
+it goes backward first (`process_mtp_loss` of Megatron Core). PyTorch's pipelines return the outputs of a step: the last stage
+keeps all of them (`output_chunks` of its `stage.py`), without what their loss needed, and concatenates them when nothing else
+is left.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ from simulator.pipeline.groups import last_group_size
 from simulator.table import Floats, Integers
 
 SOFTMAX_BYTES = 4.0
-"""A probability in 32 bits, of which the loss makes its gradient."""
+"""A probability in 32 bits, which the loss turns into its gradient."""
 
 
 def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Returns what the end of the model keeps on one rank, `(n,)`: of the micro-batch at work, and of those that wait.
+    """Returns what the end of the model keeps on one rank, `(n,)`: of the current micro-batch, and of those that wait.
 
-    What multi-token prediction gives to the output layer counts among activations.
-    The first is that of the loss, or of the output layer's backward pass, which has gradients of logits beside what it
-    gathers and gives.
+    What multi-token prediction passes to the output layer counts as activations. The first result is for the loss, or for
+    the backward pass of the output layer, which holds gradients of logits, the gathered input and its gradient.
     """
     is_late = plans.pipeline_schedule == Schedule.ZB_H1.code
     tokens = micro_batch_tokens(workload, plans)
@@ -47,7 +47,7 @@ def logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
 
 
 def joined_logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Returns logits of other micro-batches that are kept until the step ends, and those of all and the joined ones, `(n,)`."""
+    """Returns kept logits of other micro-batches, and logits of all together with their concatenated copy, `(n,)` each."""
     tokens = micro_batch_tokens(workload, plans)
     one = ACTIVATION_BYTES * tokens * workload.model.vocabulary_size / plans.tensor_parallel
     one = np.where(plans.pipeline_parallel > 1, one, 0.0)
@@ -56,9 +56,9 @@ def joined_logits_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, F
 
 
 def embedding_gradient_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the gradient of the input embedding on one rank, `(n,)`: of all rows, few as the tokens are (PyTorch).
+    """Returns the gradient of the input embedding on one rank, `(n,)`: of all rows, however few the tokens are (PyTorch).
 
-    It is in 16 bits before it is added up, and of a frozen embedding there is none.
+    It is in 16 bits before accumulation. A frozen embedding has none.
     """
     weights = 0 if workload.lora else workload.model.embedding_parameters
     return np.asarray(ACTIVATION_BYTES * weights / plans.tensor_parallel)
@@ -72,10 +72,10 @@ def embedding_at_work(
     has_input: Floats,
     modules: Floats | float,
 ) -> tuple[Floats, Floats]:
-    """Returns gradients of the embedding beyond the activations that are gone by then, and the layer at work beside them.
+    """Returns embedding gradients beyond the activations freed by then, and the working layer's needs at that time.
 
-    Gradients of one weight from several places wait until all are there and are added up. Multi-token prediction has its own
-    when its modules have gone back; where the stage has the embedding, too, they wait for all layers.
+    Gradients of one weight from several places wait until all are there, and are then added. Multi-token prediction has its own
+    once its modules have gone backward; where the stage also has the embedding, they wait for all layers.
 
     Args:
         workload: what is trained.
@@ -96,20 +96,20 @@ def embedding_at_work(
 
 
 def _kept_inputs_width(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes per token of the inputs of the final norm and of the output layer, which needs none where it is not trained."""
+    """Bytes per token of the inputs of the final norm and of the output layer, which needs none if it is not trained."""
     num_kept = 1.0 if workload.lora else 2.0
     width = workload.model.hidden_size / sequence_split(workload, plans)
     return np.asarray(num_kept * ACTIVATION_BYTES * width)
 
 
 def _whole_inputs_width(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes per token of the gradient of the output layer's input and, with sequence parallelism, of the gathered input."""
+    """Bytes per token of the output layer's input gradient and, with sequence parallelism, of its gathered input."""
     is_gathered = (plans.tensor_parallel > 1) & workload.has_sequence_parallel & (workload.lora is None)
     return np.asarray(ACTIVATION_BYTES * (1.0 + is_gathered) * workload.model.hidden_size)
 
 
 def _num_of_last_group(plans: PlanTable, num_all: Integers) -> Integers:
-    """Micro-batches of the last interleaved group whose losses wait at once: min(R, (v - 1) (N - R) + 1), 1 elsewhere."""
+    """Micro-batches of the last interleaved group whose losses wait at once: min(R, (v - 1) (N - R) + 1); otherwise 1."""
     is_grouped = (plans.interleaved_group_size > 0) & (plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code)
     group = interleaved_groups(plans)
     last = last_group_size(num_all, group)
@@ -118,7 +118,7 @@ def _num_of_last_group(plans: PlanTable, num_all: Integers) -> Integers:
 
 
 def _num_held(workload: Workload, plans: PlanTable) -> Integers:
-    """Micro-batches whose loss or gradients of logits are held at once."""
+    """Number of micro-batches whose loss or gradients of logits are held at once."""
     num_all = num_micro_batches(workload, plans)
     is_late = plans.pipeline_schedule == Schedule.ZB_H1.code
     held = np.where(is_late, np.minimum(plans.pipeline_parallel, num_all), _num_of_last_group(plans, num_all))

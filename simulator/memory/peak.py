@@ -1,9 +1,9 @@
 """How much memory does the most loaded GPU need, and for what?
 
 Model states under ZeRO (`simulator.layout.model_states`), activations (`simulator.memory.activations`), the loss
-(`simulator.memory.loss_memory`), what the layer at work (`simulator.memory.weights_at_work`) and the optimizer step need for a
-moment, what the allocator cannot use, and the framework itself. Publishers measure different sums of these: `MemoryTable` has
-the one for each.
+(`simulator.memory.loss_memory`), temporary needs of the working layer (`simulator.memory.weights_at_work`) and of the optimizer
+step, fragmentation, and the framework itself. Publishers report different sums of these; `MemoryTable` has the matching one for
+each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESERVED_FRACTION = 0.06
 """Share of the reserved memory that fragmentation wastes: reserved = allocated / 0.94 (SimuMax)."""
 
 MemoryKind = Literal["allocated", "reserved", "device"]
-"""What a published peak counts: live tensors, what their allocator holds, or all that the device has given away."""
+"""What a published peak counts: live tensors, memory held by their allocator, or all allocated device memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,34 +41,34 @@ class MemoryTable(Table):
 
     weights_bytes: Floats
     gradients_bytes: Floats
-    """Those that are there while a micro-batch passes."""
+    """Gradients held while a micro-batch passes."""
     late_gradients_bytes: Floats
-    """Those that come only as its activations go: of FSDP2, where a step has one micro-batch."""
+    """Gradients that only appear as activations are freed: with FSDP2, if a step has one micro-batch."""
     optimizer_bytes: Floats
     activations_bytes: Floats
-    """What the micro-batches in flight keep for their backward passes."""
+    """Kept by the micro-batches in flight for their backward passes."""
     logits_bytes: Floats
-    """Logits and what the loss keeps of them, and inputs of the final norm and the output layer, on the last stage."""
+    """On the last stage: logits and what the loss keeps of them, and inputs of the final norm and the output layer."""
     workspace_bytes: Floats
-    """The layer at work: what it computes again, its gradients, weights gathered for it, buffers of their traffic."""
+    """The working layer: what it recomputes, its gradients, weights gathered for it, and communication buffers."""
     update_bytes: Floats
-    """Copies of gradients, which the optimizer makes when activations are gone. Their large pieces do not fit
-    where those were, so that the allocator holds both."""
+    """Copies of gradients that the optimizer makes when activations are free. Their large blocks do not fit where those were,
+    so the allocator holds both."""
     fragmentation_bytes: Floats
-    """Reserved by the allocator, and of no use."""
+    """Reserved by the allocator but unusable."""
     framework_bytes: Floats
-    """Context, libraries and communicators, which no allocator knows of."""
+    """Context, libraries and communicators, outside the allocator's view."""
 
     @property
     def allocated_bytes(self) -> Floats:
-        """Peak of live tensors, as `torch.cuda.max_memory_allocated` counts."""
+        """Peak of live tensors, as `torch.cuda.max_memory_allocated` counts it."""
         states = self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
         passes = self.activations_bytes + self.logits_bytes + self.workspace_bytes
         behind = self.late_gradients_bytes + np.maximum(self.workspace_bytes, self.update_bytes)
         return np.asarray(states + np.maximum(passes, behind))
 
     def peak_of(self, kind: MemoryKind, capacity_bytes: Floats | float = math.inf) -> Floats:
-        """Returns the peak as a publisher counted it on devices of a size, `(n,)` or one."""
+        """Returns the peak as a publisher counted it on devices of this size, `(n,)` or one."""
         match kind:
             case "allocated":
                 return self.allocated_bytes
@@ -80,23 +80,23 @@ class MemoryTable(Table):
 
     @property
     def peak_bytes(self) -> Floats:
-        """Sum of the components: what `nvidia-smi` shows, and what the device of a plan has to have."""
+        """Sum of the components: what `nvidia-smi` shows, and what the device of a plan must have."""
         return total(getattr(self, name) for name in self.names())
 
     @property
     def needed_bytes(self) -> Floats:
-        """The least with which a step runs: PyTorch's allocator gives back what it holds unused before it fails."""
+        """The least memory with which a step runs: before it fails, PyTorch's allocator returns what it holds unused."""
         return np.asarray(self.allocated_bytes + self.framework_bytes)
 
     def peak_on(self, capacity_bytes: Floats | float) -> Floats:
-        """Returns the peak on devices of a size, `(n,)` or one: beyond it only where what is needed does not fit."""
+        """Returns the peak on devices of this size, `(n,)` or one; it exceeds the size only if the needed memory does."""
         return np.maximum(self.needed_bytes, np.minimum(self.peak_bytes, capacity_bytes))
 
 
 def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryTable:
     """Returns the components of the stage that needs most.
 
-    Only the first stage of each kind can be that one: the others of its kind hold the same and fewer micro-batches.
+    Only the first stage of each kind can be that one: later stages of its kind have the same layers and fewer micro-batches.
     """
     candidates = memory_of_stage(workload, plans, chunks, chunks.unlike_stages())
     worst, rows = np.argmax(candidates.peak_bytes, axis=0), np.arange(len(plans))
@@ -106,7 +106,7 @@ def peak_memory(workload: Workload, plans: PlanTable, chunks: Chunks) -> MemoryT
 
 
 def memory_by_stage(workload: Workload, plan: Plan) -> MemoryTable:
-    """Returns the components of every pipeline stage of one plan, a row each from the first stage to the last."""
+    """Returns the components of every pipeline stage of one plan, one row per stage in pipeline order."""
     num_stages = plan.pipeline_parallel
     plans = PlanTable.from_plans([plan]).take(np.zeros(num_stages, dtype=np.intp))
     chunks = split_layers(workload.model, plans, workload.stage_layers)
@@ -138,9 +138,9 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
     )
     logits, waiting = (stage.has_output * each for each in logits_bytes(workload, plans))
     weights = weights_at_work(workload, plans, stage)
-    # The loss has let go of its logits before the last layer begins its backward pass, and the chunk of its layers before the
-    # embedding does: the largest counts. Gradients that products add to sums in 32 bits themselves leave a tensor of their
-    # size behind (`get_dummy_wgrad` of Transformer Engine), others are gone with their layer.
+    # The loss frees its logits before the last layer begins its backward pass, and the chunk frees its layers before the
+    # embedding begins: only the largest counts. Products that accumulate gradients in 32 bits leave a tensor of the gradient's
+    # size behind (`get_dummy_wgrad` of Transformer Engine); other gradients are freed with their layer.
     stays = (plans.zero_stage < 3) & (workload.gradient_bytes == FULL_GRADIENT_BYTES)
     embedding, at_work = embedding_at_work(
         workload, plans, activations, has_input=stage.has_input, modules=stage.modules
@@ -150,7 +150,7 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
     if workload.joins_logits:
         kept, joined = (stage.has_output * each for each in joined_logits_bytes(workload, plans))
         waiting = waiting + kept
-        # Outputs of the model are joined when all else of the step is gone.
+        # The outputs of the model are concatenated when everything else of the step is freed.
         there = activations.kept_bytes + logits + waiting + beyond_logits + weights
         waiting = waiting + np.maximum(0.0, joined - there)
     is_late = _has_late_gradients(workload, plans)
@@ -173,10 +173,10 @@ def _stage_memory(workload: Workload, plans: PlanTable, stage: StageContent) -> 
 
 
 def _has_late_gradients(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether gradients are made layer by layer as activations go, and are none before, `(n,)`.
+    """Returns whether gradients appear layer by layer as activations are freed, with none before, `(n,)`.
 
-    FSDP2 makes a sharded gradient when its reduction ends (`foreach_reduce`), and `zero_grad` lets go of it behind the step.
-    With more micro-batches, and in the buffers of Megatron Core and DeepSpeed, gradients are there all the time.
+    FSDP2 creates a sharded gradient when its reduction ends (`foreach_reduce`), and `zero_grad` frees it after the step. With
+    several micro-batches, and in the buffers of Megatron Core and DeepSpeed, gradients exist all the time.
     """
     is_first = num_micro_batches(workload, plans) == 1
     return np.asarray(is_first & (plans.zero_stage >= 2) & (workload.sharded_copies == "fsdp-2"))

@@ -1,8 +1,8 @@
-"""What does a module of multi-token prediction keep beside its layer, and when does it compute that again?
+"""What does a module of multi-token prediction keep in addition to its layer, and when does it recompute that?
 
-Behind its forward pass it holds the hidden value and the embedding, both of which norms need again, what the projection reads,
-the input of its final norm, and what the output layer reads: with 16 bits 2 h (2 + 2 + 1 + 1) a token, of which sequence
-parallelism leaves a share on each rank. The names are those of `simulator.layers.token_prediction`.
+After its forward pass it holds the hidden state and the embedding, which norms need again; the input of the projection; the
+input of its final norm; and the input of the output layer. With 16 bits these are 2 h (2 + 2 + 1 + 1) bytes per token, of which
+sequence parallelism leaves a share on each rank. The names are those of `simulator.layers.token_prediction`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from simulator.layout.micro_batches import micro_batch_tokens
 from simulator.table import Booleans, Floats
 
 NUM_INPUTS = 2.0
-"""Values that the projection reads for each that it gives."""
+"""Values that the projection reads for each one that it writes."""
 
 
 def repeats_projection(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether the backward pass computes norms and projection of a module again, `(n,)`, and its layer with them."""
+    """Returns whether the backward pass recomputes norms and projection of a module together with its layer, `(n,)`."""
     is_left_out = (plans.recompute_num_layers > 0) & (workload.recompute_method == "block")
     return np.asarray((plans.recompute == Recompute.FULL.code) & ~is_left_out)
 
 
 def plans_of_modules(workload: Workload, plans: PlanTable) -> PlanTable:
-    """Returns plans that compute again what these do of the layer of a module: nothing where some layers are named."""
+    """Returns plans that recompute what these recompute of a module's layer: nothing if they recompute only some layers."""
     keeps = ~repeats_projection(workload, plans) & (plans.recompute == Recompute.FULL.code)
     return replace(
         plans,
@@ -38,10 +38,10 @@ def plans_of_modules(workload: Workload, plans: PlanTable) -> PlanTable:
 
 
 def kept_and_again_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Returns what a module keeps of a micro-batch beside its layer, and what of that it computes again, `(n,)` each.
+    """Returns what a module keeps of a micro-batch in addition to its layer, and what part of it is recomputed, `(n,)` each.
 
-    The layer counts the output of the projection, its own input. Where all is computed again, the module keeps the two values
-    that it begins with, one of which stands in the place of that. Adapters need neither the embedding again, nor inputs of
+    The layer already counts its own input, the output of the projection. Under full recomputation the module keeps its two
+    inputs instead, one of which takes the place of that output. Adapters need neither the embedding again nor inputs of
     products.
     """
     tokens = micro_batch_tokens(workload, plans)

@@ -1,4 +1,4 @@
-"""What weights and gradients does the layer at work need beside the states that its rank keeps?"""
+"""What weights and gradients does the working layer need in addition to the states that its rank keeps?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulator.table import Booleans, Floats
 
 
 def weights_at_work(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
-    """Returns the gradients of the layer at work, and what ZeRO-3 gathers for it; the output layer is a unit of its own."""
+    """Returns the working layer's gradients, and what ZeRO-3 gathers for it; the output layer is a unit of its own."""
     gradients = 0.0 if stage.frozen_weights else _gradients_at_work(workload, plans, stage)
     is_sharded = plans.zero_stage >= 3
     if not np.any(is_sharded):
@@ -24,9 +24,9 @@ def weights_at_work(workload: Workload, plans: PlanTable, stage: StageContent) -
 
 
 def _gradients_at_work(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
-    """Gradients of the layer at work in 16 bits, before they are added up or reduced; adapters have next to none.
+    """Gradients of the working layer in 16 bits, before they are accumulated or reduced; those of adapters are negligible.
 
-    Grouped products of experts make one at a time. ZeRO-3 reduces those of a whole layer in the format of the wire; with
+    Grouped expert products create one gradient at a time. ZeRO-3 reduces those of a whole layer in the wire format; with
     `most_gathered_weights` they leave one by one.
     """
     model, output = workload.model, _output_weights(workload, plans, stage)
@@ -47,7 +47,7 @@ def _gradients_at_work(workload: Workload, plans: PlanTable, stage: StageContent
 
 
 def _gathered_bytes(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
-    """Bytes that ZeRO-3 gathers: of the layer at work and, prefetching backward, of one more; or of products, if it says so."""
+    """Bytes that ZeRO-3 gathers: the working layer and, to prefetch backward, one more; or, as an option, single products."""
     model, output = workload.model, _output_weights(workload, plans, stage)
     is_cast = workload.lora is None and workload.gradient_bytes >= FULL_GRADIENT_BYTES
     shared, routed = _copied(workload, plans, is_cast=is_cast)
@@ -62,10 +62,10 @@ def _gathered_bytes(workload: Workload, plans: PlanTable, stage: StageContent) -
 
 
 def _copied(workload: Workload, plans: PlanTable, *, is_cast: bool) -> tuple[Booleans, Booleans]:
-    """Which shared and routed weights ZeRO-3 copies for the layer at work, `(n,)` or `(1,)`: those that two ranks share.
+    """Shared and routed weights that ZeRO-3 copies for the working layer, `(n,)` or `(1,)`: those with at least two owners.
 
-    A rank that has them for itself computes with what it keeps (`NoGatherHandle` of DeepSpeed), unless that is a master in
-    32 bits, which it casts. FSDP2 copies them all the same (`tensor.copy_(all_gather_input)`).
+    A rank with sole ownership computes with the weights that it keeps (`NoGatherHandle` of DeepSpeed), unless they are masters
+    in 32 bits, which it casts. FSDP2 copies them in any case (`tensor.copy_(all_gather_input)`).
     """
     if is_cast or workload.sharded_copies == "fsdp-2":
         every = np.ones(1, dtype=np.bool_)
@@ -80,7 +80,7 @@ def _output_weights(workload: Workload, plans: PlanTable, stage: StageContent) -
 
 
 def _largest_product(model: ModelShape, plans: PlanTable, stage: StageContent) -> Floats:
-    """Weights of the largest product of a layer on one rank; expert by expert, as their products are."""
+    """Weights of the largest product of a layer on one rank; expert products count one expert at a time."""
     qk_dim, value_dim = model.attention_dims
     attention = model.num_heads * qk_dim + model.num_kv_heads * (qk_dim + value_dim)
     dense = np.where(stage.dense_layers > 0, model.ffn_hidden_size, 0)
@@ -100,7 +100,7 @@ def _largest_layer(
     shared: Booleans | float = 1.0,
     routed: Floats | float,
 ) -> Floats:
-    """Weights of the larger kind of layer on a stage, with shares of those that every token meets and of routed ones."""
+    """Weights of the larger kind of layer on a stage, with these shares of weights for every token and of routed weights."""
     dense, expert = shared_of_layers(model, plans)
     experts = shared * expert + routed * num_experts(model) * model.expert_parameters
     return np.maximum(
