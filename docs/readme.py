@@ -15,7 +15,7 @@ from simulator.accuracy.published_runs import step_time_error
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 JOB = ROOT / "examples" / "llama-3.1-70b.yaml"
-SHOWN_SECTIONS = ("Recommended", "Configuration", "What it comes to", "Why this one")
+SHOWN_SECTIONS = ("Recommended", "Configuration", "Results", "Why this design")
 """Sections of the answer that the README shows."""
 ACCURACY_ROWS = (
     ("H100, bf16", "hopper", "bf16"),
@@ -32,7 +32,9 @@ def filled_readme() -> str:
     text = README.read_text(encoding="utf-8")
     answer, tight = _text(), _text("limits.budget_usd=1.6e6")
     shown = [section for section in _sections(answer) if section.startswith(SHOWN_SECTIONS)]
-    conflict = [section for section in _sections(tight) if not section.startswith(("What kept", "Mind"))]
+    conflict = [
+        section for section in _sections(tight) if not section.startswith(("Constraints that", "Notes"))
+    ]
     text = replaced(text, "answer", _block(shown))
     text = replaced(text, "infeasible", _block(conflict))
     return replaced(text, "accuracy", _accuracy_table())

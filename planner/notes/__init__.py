@@ -1,1 +1,1 @@
-"""Why is a design recommended, and what should a reader know besides its figures? A sentence each, or none."""
+"""Why is a design recommended, and what else should a reader know? One sentence per note."""

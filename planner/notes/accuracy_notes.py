@@ -25,11 +25,11 @@ UNEQUAL_FRACTION = 0.05
 
 
 def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | None) -> list[str]:
-    """Returns what is known of the error of steps on what is on offer, and of the recommended design's.
+    """Returns what is known of the error of simulated steps, on the accelerators on offer and for the recommended design.
 
     Args:
         job: the job.
-        uncertainty: of the recommended design.
+        uncertainty: that of the recommended design.
         best: the recommended design.
     """
     notes = _one_sided_error(uncertainty, best.time_to_train_days) if uncertainty and best else []
@@ -39,45 +39,43 @@ def accuracy_notes(job: Job, uncertainty: Uncertainty | None, best: Design | Non
     estimated = [o.accelerator.id for o in job.offers if o.accelerator.family not in MEASURED_FAMILIES]
     if estimated:
         notes.append(
-            f"No measured kernels are known for {', '.join(estimated)}; Hopper's efficiencies are scaled to them."
+            f"No kernel measurements are known for {', '.join(estimated)}; its efficiencies are scaled from Hopper."
         )
     return notes
 
 
 def _one_sided_error(uncertainty: Uncertainty, days: float) -> list[str]:
-    """A note where enough steps like the recommended one's were simulated too fast or too slow."""
+    """A note if enough steps like those of the recommended design were simulated too fast or too slow."""
     bias, num_rows = uncertainty.step_time_bias_fraction, uncertainty.step_time_num_compared
     if abs(bias) < ONE_SIDED_FRACTION or not uncertainty.is_step_time_measured or num_rows < LEAST_ROWS:
         return []
     way = "fast" if bias < 0 else "slow"
     known = (
-        f"Steps like the recommended one's were simulated {human.whole_percent(abs(bias))} too {way} on "
+        f"Steps like those of the recommended design were simulated {human.whole_percent(abs(bias))} too {way} on "
         f"{uncertainty.step_time_compared_with}"
     )
-    corrected = (
-        f"time to train would be about {human.days(days / (1.0 + bias))}, and cost and energy change alike"
-    )
-    return [f"{known}; corrected for that, {corrected}."]
+    corrected = f"the time to train would be about {human.days(days / (1.0 + bias))}; cost and energy change in proportion"
+    return [f"{known}. With this bias corrected, {corrected}."]
 
 
 def _never_measured(job: Job, best: Design) -> list[str]:
-    """Notes where something of the recommended design, or what it trains on, is beyond all compared steps."""
+    """Notes if the recommended design or its accelerator lies outside all steps that were compared."""
     accelerator = job.offers[best.plan.offer].accelerator
     if _is_calibrated(job, best):
         return []
     notes = []
     if parts := beyond_measured(reach_of(job, PlanTable.from_plans([best.plan]), 0)):
-        note = f"No published step with {' or '.join(parts)} was compared: the error is taken to be twice as large"
+        note = f"No published step with {' or '.join(parts)} was compared, so the error is assumed to be twice as large"
         notes.append(f"{note} (docs/validation.md).")
     is_new = not is_measured(accelerator.id, has_experts=job.workload.model.experts is not None)
     if is_new and accelerator.family in MEASURED_FAMILIES:
-        note = f"No published step on {accelerator.id} was compared: its error is taken to be that of the worst kind that was"
+        note = f"No published step on {accelerator.id} was compared, so the error of the least accurate group is assumed"
         notes.append(f"{note} (docs/validation.md).")
     return notes
 
 
 def _unequal_errors(job: Job) -> list[str]:
-    """A note where what is on offer is not simulated equally well."""
+    """A note if the accelerators on offer are simulated with different biases."""
     has_experts = job.workload.model.experts is not None
     kinds = {
         (o.accelerator.family, precision.value)
@@ -95,20 +93,20 @@ def _unequal_errors(job: Job) -> list[str]:
         for (family, fmt), bias in biases.items()
     )
     note = f"Simulated steps differ from published ones by {figures} on average (docs/validation.md)"
-    return [f"{note}; a comparison between them inherits the difference."]
+    return [f"{note}; comparisons between them inherit the difference."]
 
 
 def _hardly_validated(job: Job, best: Design | None) -> list[str]:
-    """A note on mixtures of experts, unless their steps on the recommended accelerators were measured by oneself."""
+    """A note on mixtures of experts, unless the job has a calibration for the recommended accelerators."""
     if job.workload.model.experts is None or (best and _is_calibrated(job, best)):
         return []
     known = network_error(has_experts=True)
     way = "fast" if known.bias_fraction < 0 else "slow"
     note = (
-        f"Step times of mixtures of experts are hardly validated (docs/validation.md): treat them as "
-        f"{human.whole_percent(EXPERTS_ERROR_FRACTION)} either way at least. The mean error of {known.num_rows} published "
-        f"configurations is {human.whole_percent(known.mean_absolute_error_fraction)}, in the mean they are simulated "
-        f"{human.whole_percent(abs(known.bias_fraction))} too {way}; fewer than {LEAST_ROWS} of a kind correct no figure."
+        f"Step times of mixtures of experts are barely validated (docs/validation.md): assume an error of at least "
+        f"{human.whole_percent(EXPERTS_ERROR_FRACTION)} either way. The mean error on {known.num_rows} published "
+        f"configurations is {human.whole_percent(known.mean_absolute_error_fraction)}; on average they are simulated "
+        f"{human.whole_percent(abs(known.bias_fraction))} too {way}; groups of fewer than {LEAST_ROWS} correct no figure."
     )
     return [note]
 

@@ -1,4 +1,4 @@
-"""Would a pipeline be faster with one chunk on each stage? Interleaving shrinks its bubble, but not for nothing."""
+"""Would a pipeline be faster with one chunk per stage? Interleaving shrinks the bubble, but at a cost."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from simulator.machine.rank import Rank
 from simulator.step.step import StepTable, simulate_step
 
 NOTEWORTHY_FRACTION = 0.001
-"""Share of a step below which the two are the same to a reader."""
+"""Smaller differences, as a share of the step, are not reported."""
 
 _NOT_INTERLEAVED = {"virtual_pipeline": 1, "interleaved_group_size": None}
 _CAUSES = {
-    "shard_comm_s": "traffic of shards: under ZeRO stage 2 gradients are reduced after every group of micro-batches of a "
-    "chunk, not once a step (docs/model.md, Replicas)",
-    "pipeline_send_s": "sends between stages",
-    "gradient_sync_s": "exposed synchronisation of gradients and weights",
+    "shard_comm_s": "shard traffic: under ZeRO stage 2 gradients are reduced after every group of micro-batches of a "
+    "chunk, not once per step (docs/model.md, Replicas)",
+    "pipeline_send_s": "pipeline transfers",
+    "gradient_sync_s": "exposed gradient and weight synchronisation",
     "pipeline_bubble_s": "waiting for other stages, through which every micro-batch passes several times",
 }
-"""What more chunks can lengthen, by the part of a step."""
+"""Parts of a step that more chunks can lengthen, in words."""
 
 
 def interleaving_notes(job: Job, plan: Plan) -> list[str]:
-    """Returns a remark where the plan's chunks make its step longer than one chunk on each stage would."""
+    """Returns a note if the plan's step is longer than it would be with one chunk per stage."""
     is_interleaved = plan.virtual_pipeline > 1 and plan.pipeline_schedule is Schedule.ONE_F_ONE_B
     if not is_interleaved or isinstance(
         job.workload.stage_layers, tuple
@@ -40,7 +40,7 @@ def interleaving_notes(job: Job, plan: Plan) -> list[str]:
     slower = human.percent(chunked_s / plain_s - 1.0)
     note = (
         f"A step with virtual_pipeline {plan.virtual_pipeline} takes {slower} longer than with 1 ({chunked_s:.4g} s instead "
-        f"of {plain_s:.4g} s), for it adds {grown:.3g} s of {_CAUSES[name]}; try virtual_pipeline 1."
+        f"of {plain_s:.4g} s), because it adds {grown:.3g} s of {_CAUSES[name]}; try virtual_pipeline 1."
     )
     return [note]
 

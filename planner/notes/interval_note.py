@@ -1,4 +1,4 @@
-"""Why is the interval between saves not the one that was asked for?"""
+"""Why does the interval between saves differ from the requested one?"""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from simulator.domain.plan import Plan
 
 WHY_NOT_SHORTER = {
     IntervalReason.NEVER: "nothing is ever saved",
-    IntervalReason.STEP_TIME: "the state changes once in a step",
-    IntervalReason.COMMIT_TIME: "a save has to be written before its slot is free",
+    IntervalReason.STEP_TIME: "the state changes only once per step",
+    IntervalReason.COMMIT_TIME: "a save must be written before its slot is free",
     IntervalReason.WINDOW: "one save is spread over checkpointing.window_steps steps",
 }
 
 
 def interval_note(plan: Plan, used_s: float | None, evaluation: Evaluation) -> str:
-    """Returns a sentence where the interval of a plan, evaluated in one row, was not used; empty otherwise."""
+    """Returns a sentence if the interval of a plan, evaluated in one row, was not used; empty otherwise."""
     asked_s = plan.checkpoint_interval_s
     if asked_s is None:
         return ""
     if used_s is None or not math.isfinite(used_s):
-        return f"checkpoint_interval_s = {asked_s:g} is not used: scheme none never saves."
+        return f"checkpoint_interval_s = {asked_s:g} is ignored: scheme none never saves."
     if used_s <= asked_s:
         return ""
     reason = IntervalReason.from_code(int(evaluation.outcomes.checkpoints.why_minimum_interval[0]))

@@ -13,7 +13,7 @@ FULL_FRACTION = 0.95
 
 
 def memory_doubt(design: Design) -> str:
-    """Returns what a reader has to know at once of a design that hardly fits; nothing for others."""
+    """Returns a warning for a design that barely fits, to show at once; empty for others."""
     if not _is_hardly_fitting(design):
         return ""
     return (
@@ -22,29 +22,29 @@ def memory_doubt(design: Design) -> str:
 
 
 def full_plan_notes(design: Design) -> list[str]:
-    """Returns a remark on a plan that hardly fits."""
+    """Returns a note on a plan that barely fits."""
     if not _is_hardly_fitting(design):
         return []
     note = (
-        f"{_used_text(design)} of the memory is used, which is within the error of the memory model "
-        "(docs/validation.md): try it before you rely on it."
+        f"{_used_text(design)} of the memory is used, within the error of the memory model "
+        "(docs/validation.md): test it before you rely on it."
     )
     return [note]
 
 
 def full_front_notes(front: Evaluation, best: Design | None) -> list[str]:
-    """Returns a remark where designs of a front hardly fit, first of all the recommended one."""
+    """Returns a note if designs of a front barely fit; it names the recommended design first."""
     summary = front.outcomes.summary
     num_full = int(np.sum(summary.peak_memory_bytes > FULL_FRACTION * summary.memory_capacity_bytes))
     if num_full == 0:
         return []
     own = ""
     if best is not None and _is_hardly_fitting(best):
-        own = f"Design {best.design_id}, the recommended one, would fill {_used_text(best)} of the memory. "
+        own = f"The recommended design {best.design_id} would fill {_used_text(best)} of the memory. "
     note = (
         f"{own}{num_full} of {len(front)} designs on the front would fill more than {human.whole_percent(FULL_FRACTION)} of "
-        "the memory, which is within the error of the memory model (docs/validation.md): try them before you rely on them, "
-        "or keep room by search.memory_headroom_fraction=0.1."
+        "the memory, within the error of the memory model (docs/validation.md): test them before you rely on them, "
+        "or reserve memory with search.memory_headroom_fraction=0.1."
     )
     return [note]
 

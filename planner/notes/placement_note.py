@@ -33,9 +33,9 @@ def placement_notes(job: Job, plan: Plan) -> list[str]:
     counted, whole = ceil(num_gpus / node.num_accelerators), num_domains * nodes_per_domain
     taken = used // node.num_accelerators
     note = (
-        f"Groups of {group} accelerators are simulated inside link domains of {domain}, where {used // group} of them fit: "
-        f"take {taken} of the {nodes_per_domain} nodes of each of {num_domains:,} domains (Slurm: --segment={taken}), "
-        f"or groups of a run that fills domain after domain would cross the fabric. Whole domains would be {whole:,} nodes, "
+        f"Groups of {group} accelerators are simulated inside link domains of {domain}, of which each holds {used // group}: "
+        f"take {taken} of the {nodes_per_domain} nodes of each of {num_domains:,} domains (Slurm: --segment={taken}). "
+        f"If whole domains are filled one after another, groups cross the fabric. Whole domains would take {whole:,} nodes, "
         f"{human.percent(whole / counted - 1.0)} more than are counted."
     )
     return [note]
@@ -50,9 +50,9 @@ def _spread_notes(node: Node, num_gpus: int) -> list[str]:
     fewest, most = (whole(evenly / node.num_accelerators) for whole in (floor, ceil))
     taken = f"{fewest}" if fewest == most else f"{fewest} or {most}"
     note = (
-        f"Replicas are simulated as spread evenly over {num_domains:,} link domains of {domain}: take {taken} of the "
-        f"{domain // node.num_accelerators} nodes of each, or all would wait for the network cards of the last domain, which "
-        f"would hold {last} accelerators."
+        f"Replicas are assumed to be spread evenly over {num_domains:,} link domains of {domain}: take {taken} of the "
+        f"{domain // node.num_accelerators} nodes of each. Otherwise all replicas wait for the network cards of the last "
+        f"domain, which would hold only {last} accelerators."
     )
     return [note]
 

@@ -18,7 +18,7 @@ MOST_VENDORS = 3
 
 
 def price_notes(job: Job) -> Iterator[str]:
-    """Yields what to mind of the prices on offer."""
+    """Yields warnings about the prices on offer."""
     for offer in job.offers:
         yield from _far_off(offer)
     yield from _unlike_vendors(job)
@@ -32,12 +32,12 @@ def _far_off(offer: Offer) -> Iterator[str]:
     if not low / FAR_FACTOR <= rent.mid <= high * FAR_FACTOR:
         yield (
             f"The rent of {name}, {rent.mid:.3g} USD per GPU-hour, is far outside the catalogue's {low:.3g} to {high:.3g}: "
-            "is it of one GPU, and of an hour?"
+            "is it the price of one GPU for one hour?"
         )
 
 
 def _unlike_vendors(job: Job) -> Iterator[str]:
-    """A note where accelerators stand in another ratio at one vendor than in the middle of all vendors of each."""
+    """A note if the price ratio of accelerators at one vendor differs from that of their middle prices."""
     middle = {offer.accelerator.id: rent.mid for offer in job.offers if (rent := _rent_of_catalog(offer))}
     if len(middle) < 2:
         return
@@ -49,16 +49,16 @@ def _unlike_vendors(job: Job) -> Iterator[str]:
     unlike = {vendor: prices for vendor, prices in at.items() if _are_unlike(prices, list(middle.values()))}
     if common and not unlike:
         return
-    told = f"{_prices(middle.values())} USD per GPU-hour in the middle, {_at_vendors(unlike)}"
+    told = f"{_prices(middle.values())} USD per GPU-hour at the middle, {_at_vendors(unlike)}"
     yield (
-        f"Rents of {', '.join(middle)} are the catalogue's and of unlike vendors: {told}. Which of them is cheapest depends "
-        "on the vendor: give rent_usd_per_gpu_hour from your quotes."
+        f"The rents of {', '.join(middle)} come from the catalogue, and their ratio differs by vendor: {told}. Which one is "
+        "cheapest depends on the vendor: set rent_usd_per_gpu_hour to your quotes."
     )
 
 
 def _at_vendors(prices: Mapping[str, Sequence[float]]) -> str:
     if not prices:
-        return "and no vendor has a price of all"
+        return "and no vendor has a price for all of them"
     return "; ".join(f"{_prices(found)} at {vendor}" for vendor, found in list(prices.items())[:MOST_VENDORS])
 
 
@@ -67,13 +67,13 @@ def _prices(values: Iterable[float]) -> str:
 
 
 def _are_unlike(prices: Sequence[float], middle: Sequence[float]) -> bool:
-    """Whether two accelerators stand in ratios that differ by more than `UNLIKE_FRACTION`."""
+    """Whether the price ratio of any two accelerators differs by more than `UNLIKE_FRACTION`."""
     shares = [price / mid for price, mid in zip(prices, middle, strict=True)]
     return max(shares) > (1.0 + UNLIKE_FRACTION) * min(shares)
 
 
 def _rent_of_catalog(offer: Offer) -> Estimate | None:
-    """The rent of an offer, if it is the catalogue's own and not that of a contract or of a user's list."""
+    """The rent of an offer, if it comes from the catalogue and not from a contract or a user's list."""
     known = _catalog_rent(offer)
     is_from_catalog = known is not None and (offer.rent_usd_per_gpu_hour, offer.price_source) == known
     return offer.rent_usd_per_gpu_hour if is_from_catalog else None

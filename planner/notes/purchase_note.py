@@ -25,11 +25,11 @@ def purchase_notes(job: Job, design: Design) -> list[str]:
     )
     bought = purchase(job, PlanTable.from_plans([design.plan]), usage, np.array([price.mid]))
     held = " and spares" if design.plan.num_spare_nodes else ""
-    budget = ", and limits.budget_usd bounds that share alone" if job.limits.budget_usd is not None else ""
+    budget = ", and limits.budget_usd applies to that share only" if job.limits.budget_usd is not None else ""
     note = (
-        f"Buying takes {human.dollars(bought.at_once[0])} at once, for nodes{held}, network and installation, and "
-        f"{human.dollars(bought.facility[0])} more where building, power and cooling are still to be built: the cost of "
-        f"the run is the share of it that the run uses up{budget}. What to buy for several jobs with the money there is: "
-        "capplan purchase (limits.capital_usd)."
+        f"Buying takes {human.dollars(bought.at_once[0])} up front, for nodes{held}, network and installation, and "
+        f"{human.dollars(bought.facility[0])} more if building, power and cooling must still be built. The cost of the "
+        f"run is only the share of this that the run uses up{budget}. To plan purchases for several jobs with limited "
+        "capital, use capplan purchase (limits.capital_usd)."
     )
     return [note]

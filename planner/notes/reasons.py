@@ -1,4 +1,4 @@
-"""Why this design, and why not another? Sentences in numbers from the front and the counts."""
+"""Why this design and not another? Sentences with numbers from the front and the counts of excluded designs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ NAMES = {
     Objective.COST: "cost",
     Objective.ENERGY: "energy",
     Objective.CARBON: "carbon",
-    Objective.TIME_P95: "time to train of a late run",
-    Objective.COST_P95: "cost of a late run",
+    Objective.TIME_P95: "P95 time to train",
+    Objective.COST_P95: "P95 cost",
     Objective.DEADLINE_RISK: "risk of missing the deadline",
     Objective.BUDGET_RISK: "risk of exceeding the budget",
 }
@@ -55,20 +55,20 @@ def amount(objective: Objective, value: float) -> str:
 
 
 def change(value: float, reference: float) -> str:
-    """Returns by which share a value differs from another one: `+3.1 %`, `x 12.0`; what costs nothing stays as it is."""
+    """Returns the relative change of a value from a reference: `+3.1 %`, `x 12.0`; `from nothing` if the reference is 0."""
     if value == reference:
         return "+0.0 %"
-    return human.change(value / reference - 1.0) if reference else "from nothing"
+    return human.change(value / reference - 1.0) if reference else "from zero"
 
 
 def _difference(objective: Objective, value: float, reference: float) -> str:
-    """Returns by which share a value differs; a risk as it is, since shares of small ones say nothing."""
+    """Returns the relative change of a value; for a risk its value, since ratios of small risks say nothing."""
     is_risk = objective in {Objective.DEADLINE_RISK, Objective.BUDGET_RISK}
     return f"a {amount(objective, value)}" if is_risk else change(value, reference)
 
 
 def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
-    """Returns why a row of the front was recommended: its rank in each objective and what its rivals would cost."""
+    """Returns why a row of the front is recommended: its rank in each objective, and the trade-offs of its rivals."""
     values = front.objectives(job)
     sentences = [_method(job, len(front)), *_offer(job, front.plans.plan(row).offer)]
     if len(front) == 1:
@@ -78,9 +78,9 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
         name = NAMES[objective]
         if values[row, k] <= values[best, k]:
             num_others = int((values[:, k] == values[row, k]).sum()) - 1
-            shared = f", as {human.count(num_others)} of the others" if num_others else ""
+            shared = f", shared with {human.counted(num_others, 'other')}" if num_others else ""
             sentences.append(
-                f"It has the least {name} of the front: {amount(objective, values[row, k])}{shared}."
+                f"It has the lowest {name} on the front: {amount(objective, values[row, k])}{shared}."
             )
         else:
             sentences.append(_against(job, front, values, row, best, k))
@@ -90,40 +90,38 @@ def why_chosen(job: Job, front: Evaluation, row: int) -> tuple[str, ...]:
 def _method(job: Job, num_front: int) -> str:
     names = ", ".join(NAMES[objective] for objective in job.objectives)
     if num_front == 1:
-        return f"It is best in everything that counts ({names}): no other feasible design is on the front."
+        return f"It is best in every objective ({names}): no other feasible design is on the front."
     weights = job.objective_weights
-    weighed = (
-        "equally weighed" if len(set(weights)) == 1 else "weighed " + ":".join(f"{w:g}" for w in weights)
-    )
+    weighed = "equal weights" if len(set(weights)) == 1 else "weights " + ":".join(f"{w:g}" for w in weights)
     return (
-        f"Of the {num_front} designs on the front it is the best compromise: no other gains more per cent in some of "
-        f"{names} ({weighed}) than it loses in the rest."
+        f"It is the best compromise of the {num_front} designs on the front: with any other, the percentage losses in "
+        f"{names} ({weighed}) are at least as large as the gains."
     )
 
 
 def _offer(job: Job, taken: int) -> list[str]:
-    """Which of several offers of the same accelerator at the same site is taken, at what price."""
+    """Which of several offers of the same accelerator at the same site is used, and at what price."""
     others = [f"offers[{other}]" for other in _twins(job, taken)]
     if not others:
         return []
     have = "has" if len(others) == 1 else "have"
     return [
-        f"It takes offers[{taken}], {_price(job.offers[taken])}; {' and '.join(others)} {have} the same accelerator."
+        f"It uses offers[{taken}], {_price(job.offers[taken])}; {' and '.join(others)} {have} the same accelerator."
     ]
 
 
 def _twins(job: Job, taken: int) -> list[int]:
-    """Other offers of the accelerator that an offer has, at the same site."""
+    """Other offers of the same accelerator at the same site."""
     sold = [(offer.accelerator.id, job.site_of(offer).region) for offer in job.offers]
     return [other for other in range(len(sold)) if other != taken and sold[other] == sold[taken]]
 
 
 def _price(offer: Offer) -> str:
     if offer.purchase_usd_per_node:
-        return f"bought at {human.dollars(offer.purchase_usd_per_node.mid)} a node"
+        return f"bought at {human.dollars(offer.purchase_usd_per_node.mid)} per node"
     rent = offer.rent_usd_per_gpu_hour.mid if offer.rent_usd_per_gpu_hour else 0.0
     back = offer.interruptions_per_1000_node_days
-    reclaimed = f", its nodes taken back {back:g} times in 1,000 node-days" if back else ""
+    reclaimed = f", reclaimed {back:g} times in 1,000 node-days" if back else ""
     return f"rented at {human.dollars(rent)} per GPU-hour{reclaimed}"
 
 
@@ -145,7 +143,7 @@ def _against(job: Job, front: Evaluation, values: np.ndarray, row: int, best: in
     who = layout or f"{rival.num_gpus:,} x {chip}{which}{where}"
     price = f": {', '.join(loses)}" if loses else ""
     return (
-        f"Least {NAMES[objective]} is {amount(objective, values[best, k])} "
+        f"The lowest {NAMES[objective]} is {amount(objective, values[best, k])} "
         f"({change(values[best, k], values[row, k])}) with {who}{price}."
     )
 
@@ -154,62 +152,62 @@ _LIMITS = {
     "budget_usd": "budget",
     "deadline_days": "deadline",
     "power_w": "power limit",
-    "hall_power_w": "hall's power",
-    "rack_power_w": "rack's power",
+    "hall_power_w": "hall power",
+    "rack_power_w": "rack power",
     "power_swing_w": "power swing",
     "power_ramp_w_per_s": "power ramp",
     "power_range_fraction": "power range",
     "num_gpus": "GPU limit",
     "carbon_kgco2e": "carbon limit",
 }
-"""Limits in words."""
+"""Names of the limits for readers."""
 
 
 def _headroom(job: Job, front: Evaluation, row: int) -> list[str]:
-    """Returns what the design leaves of each limit; of those that are to be kept with a probability, so surely."""
+    """Returns the headroom under each limit; for limits with a probability, the headroom at that probability."""
     parts = []
     for use in limit_uses(job, front.take(np.array([row]))):
         left = f"{human.whole_percent(1.0 - use.used / use.allowed)} of the {_LIMITS[use.limit]}"
         parts.append(left + use.share_of_runs)
-    return [f"Left unused: {', '.join(parts)}."] if parts else []
+    return [f"Headroom: {', '.join(parts)}."] if parts else []
 
 
 RULES = {
     "memory": "the most loaded accelerator needs more memory than it has",
-    "host_memory": "saves under way and offloading need more main memory than a node has",
-    "progress": "failures come faster than work can be saved, or than nodes come back",
+    "host_memory": "saves in flight and offloading need more host memory than a node has",
+    "progress": "failures occur faster than work can be saved, or than nodes return",
     "budget_usd": "cost above budget_usd = {}",
     "deadline_days": "time to train above deadline_days = {}",
     "power_w": "peak power above power_w = {}",
     "hall_power_w": "peak IT power above hall_power_w = {}",
     "rack_power_w": "peak IT power of a rack above rack_power_w = {}",
-    "power_swing_w": "swing of the facility's power above power_swing_w = {}",
-    "power_ramp_w_per_s": "change of the facility's power in a second above power_ramp_w_per_s = {}",
-    "power_range_fraction": "swing as a share of the peak above power_range_fraction = {}",
+    "power_swing_w": "power swing of the facility above power_swing_w = {}",
+    "power_ramp_w_per_s": "power ramp of the facility above power_ramp_w_per_s = {}",
+    "power_range_fraction": "power swing as a share of the peak above power_range_fraction = {}",
     "num_gpus": "more than num_gpus = {}",
     "carbon_kgco2e": "carbon above carbon_kgco2e = {}",
 }
 
 
 def searched_text(answer: Recommendation) -> str:
-    """Returns how many designs the search simulated, which a proof that there is none does without."""
+    """Returns how many designs the search simulated; a proof that none exists can do without any."""
     if answer.status == "infeasible" and not answer.num_evaluated:
-        return "no design was left for the search to simulate"
-    keep = "keeps" if answer.num_feasible == 1 else "keep"
+        return "no design was left to simulate"
+    meet = "meets" if answer.num_feasible == 1 else "meet"
     simulated = human.designs(answer.num_evaluated)
-    return f"{simulated} simulated, {human.count(answer.num_feasible)} {keep} all limits"
+    return f"{simulated} simulated, {human.count(answer.num_feasible)} {meet} all limits"
 
 
 def scope_text(job: Job) -> str:
-    """Returns what figures of carbon count and what they leave out, in one sentence."""
+    """Returns what the carbon figures include and exclude, in one sentence."""
     scope = job.carbon_scope
-    out = f"; without {', '.join(scope.left_out)}" if scope.left_out else ""
-    made = f"making of {', '.join(scope.counted)}" if scope.counted else "nothing of the making"
-    return f"location-based grid {_hours_text(job)} ({_conventions_text(job)}); {made}{out}"
+    out = f"; excluded: {', '.join(scope.left_out)}" if scope.left_out else ""
+    made = f"embodied: {', '.join(scope.counted)}" if scope.counted else "no embodied carbon"
+    return f"location-based grid, {_hours_text(job)} ({_conventions_text(job)}); {made}{out}"
 
 
 def _conventions_text(job: Job) -> str:
-    """How grids were counted; one site's without its name."""
+    """How the grid carbon was counted, by region if there are several conventions."""
     sites = {site.region: grid_convention(site) for site in map(job.site_of, job.offers)}
     if len({each.words for each in sites.values()}) == 1:
         return next(iter(sites.values())).words
@@ -217,13 +215,13 @@ def _conventions_text(job: Job) -> str:
 
 
 def _hours_text(job: Job) -> str:
-    """Whether grids are counted by the hour; where sites on offer differ in it, which ones are."""
+    """Whether grid carbon is hourly or an annual mean; if the sites on offer differ, which is which."""
     sites = [job.site_of(offer) for offer in job.offers]
     hourly = dict.fromkeys(site.region for site in sites if site.grid_profile)
     steady = dict.fromkeys(site.region for site in sites if not site.grid_profile)
     if hourly and steady:
-        return f"by the hour in {', '.join(hourly)} and by the mean of a year in {', '.join(steady)}"
-    return "by the hour" if hourly else "by the mean of a year"
+        return f"hourly in {', '.join(hourly)} and annual mean in {', '.join(steady)}"
+    return "hourly" if hourly else "annual mean"
 
 
 def rule_text(job: Job, name: str) -> str:
@@ -232,12 +230,12 @@ def rule_text(job: Job, name: str) -> str:
         return f"{RULES[name]}, less search.memory_headroom_fraction = {human.figure(free)}"
     limit = getattr(job.limits, name, None)
     wanted = wanted_probability(job, name)
-    runs = f" in {human.percent(1.0 - wanted)} of the runs or more" if wanted is not None else ""
+    runs = f" in more than {human.percent(1.0 - wanted)} of the runs" if wanted is not None else ""
     return (RULES[name].format(human.figure(limit)) if limit is not None else RULES[name]) + runs
 
 
 def rejections(job: Job, result: StudyResult) -> tuple[Rejection, ...]:
-    """Returns what kept designs out, constraint by constraint; only those that rejected any."""
+    """Returns how many designs each constraint excluded; constraints that excluded none are left out."""
     before, after = result.space.num_pruned, result.archive.num_breaking
     return tuple(
         Rejection(
@@ -257,12 +255,12 @@ def cautions(
     uncertainty: Uncertainty | None = None,
     best: Design | None = None,
 ) -> tuple[str, ...]:
-    """Returns what the reader should know before trusting the figures.
+    """Returns what the reader should know before relying on the figures.
 
     Args:
         job: the job.
-        front: the designs that are shown.
-        uncertainty: of the recommended design.
+        front: the designs on the front.
+        uncertainty: that of the recommended design.
         best: the recommended design.
     """
     notes = [*full_front_notes(front, best), *_no_deadline(job, front)] if front is not None else []
@@ -280,13 +278,13 @@ def cautions(
 
 
 def _no_deadline(job: Job, front: Evaluation) -> list[str]:
-    """A note where designs take longer than anybody waits, and nothing keeps them out."""
+    """A note if designs take longer than a year and no deadline excludes them."""
     num_long = int(np.sum(front.scores.time_to_train_s > YEAR))
     if num_long == 0 or job.limits.deadline_days is not None:
         return []
     longest = human.duration(float(front.scores.time_to_train_s.max()))
     note = (
-        f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: the job sets no "
-        "limits.deadline_days, which would leave them out."
+        f"{num_long} of {len(front)} designs on the front take longer than a year, up to {longest}: set "
+        "limits.deadline_days to exclude them."
     )
     return [note]

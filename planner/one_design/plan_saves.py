@@ -1,4 +1,4 @@
-"""How does a plan save, when that is typed beside it? `--scheme` and `--interval` become decisions of the plan."""
+"""How do `--scheme` and `--interval` change a plan? They become decisions of the plan."""
 
 from __future__ import annotations
 

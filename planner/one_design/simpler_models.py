@@ -1,4 +1,4 @@
-"""What would simpler models say of a design? The nameplate product, MLCO2 and LLMCarbon, beside the simulated figures.
+"""What would simpler models predict for a design? The nameplate product, MLCO2 and LLMCarbon, for comparison.
 
 The first two take the simulated GPU-hours, since they ask for hours; LLMCarbon predicts its own, from the size of the model
 alone. Their equations are in `objectives.baselines`.
@@ -65,7 +65,7 @@ def simpler_models(job: Job, evaluation: Evaluation) -> tuple[SimplerModel, ...]
 
 
 def left_out(job: Job, plan: Plan) -> list[str]:
-    """Returns why a simpler model says nothing of a plan."""
+    """Returns why a simpler model does not apply to a plan."""
     size, spans_nodes = job.workload.model.num_active_parameters, _spans_nodes(plan)
     largest = llmcarbon_largest_run(spans_nodes=spans_nodes)
     if size <= largest:

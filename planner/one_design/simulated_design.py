@@ -1,4 +1,4 @@
-"""What would this very plan come to? One design in full, and every rule and limit that it breaks."""
+"""What would a given plan achieve? One design in full, and every rule and limit that it violates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from simulator.record import Record
 from simulator.step.timeline import StepTimeline, step_timeline
 
 MOST_FAILURES = 1e4
-"""Runs that fail more often by expectation are not replayed: some replays might never end."""
+"""Runs with more expected failures are not replayed, because some replays might never end."""
 
 
 class SimulatedDesign(Record):
@@ -151,7 +151,7 @@ def _without_design(job: Job, seed: int, plan: Plan | None, broken: list[Violati
 
 
 def _with_design(job: Job, answer: SimulatedDesign, evaluation: Evaluation) -> SimulatedDesign:
-    """Returns the answer with what the single design of an evaluation, whose run ends, comes to."""
+    """Returns the answer for the single design of an evaluation whose run ends."""
     plan = evaluation.plans.plan(0)
     design = design_at(job, evaluation, 0, 0)
     step = _step_of(job, plan)
@@ -200,7 +200,7 @@ def _warnings(job: Job, plan: Plan, design: Design, evaluation: Evaluation) -> l
         notes.append(note)
     notes += full_plan_notes(design)
     if not _can_be_replayed(evaluation):
-        notes.append("The run fails or saves too often to be replayed, so that its spread is not known.")
+        notes.append("The run fails or saves too often to be replayed, so its spread is unknown.")
     return [*notes, *left_out(job, plan)]
 
 
@@ -210,5 +210,5 @@ def _notes_on_choices(job: Job, plan: Plan) -> tuple[str, ...]:
     notes = list(cautions(narrowed_to(job, plan), None))
     if plan.precision not in precisions:
         known = ", ".join(precision.value for precision in precisions)
-        notes.append(f"precision {plan.precision.value} is not one that the job would choose ({known}).")
+        notes.append(f"precision {plan.precision.value} is not among those of the job ({known}).")
     return tuple(notes)

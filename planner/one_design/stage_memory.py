@@ -1,4 +1,4 @@
-"""What does every pipeline stage of a plan hold on its accelerators, and what do its hosts hold? By component."""
+"""How much memory does each pipeline stage need on its accelerators, and on its hosts? By component."""
 
 from __future__ import annotations
 

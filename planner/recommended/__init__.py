@@ -1,1 +1,1 @@
-"""What is recommended, and beside what? An answer as values, from rows of designs to the files and studies that hold it."""
+"""What is recommended, and what are the alternatives? Answers as values, from rows of designs to files and studies."""

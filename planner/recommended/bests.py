@@ -1,4 +1,4 @@
-"""Which design is best in each objective, why is it, and what does it give up? In numbers, against the recommended one."""
+"""Which design is best in each objective, and why? Its figures, compared with those of the recommended design."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from simulator.table import Integers
 from simulator.units import HOUR, JOULES_PER_KWH
 
 LEAST_DIFFERENCE = 0.005
-"""Factors that differ by less explain nothing."""
+"""Smaller differences of a factor are not reported."""
 RISKS = (Objective.DEADLINE_RISK, Objective.BUDGET_RISK)
 
 
 def bests_of(job: Job, front: Evaluation, ids: Integers, row: int) -> tuple[Best, ...]:
-    """Returns the best design of a front in every objective of the job, in their order.
+    """Returns the best design of a front for each objective of the job, in the job's order.
 
     Args:
         job: the job.
         front: the front.
-        ids: `(n,)` the numbers of its designs.
-        row: the recommended one.
+        ids: `(n,)` ids of its designs.
+        row: row of the recommended design.
     """
     values = front.objectives(job)
     best = [int(found) for found in values.argmin(axis=0)]
     found = []
     for k, objective in enumerate(job.objectives):
-        # Of equally good ones the recommended design is the best.
+        # Among equally good designs, the recommended one counts as the best.
         mine = row if values[row, k] <= values[best[k], k] else best[k]
         rival = _rival(best, values[:, k], mine, row)
         found.append(
@@ -52,11 +52,11 @@ def bests_of(job: Job, front: Evaluation, ids: Integers, row: int) -> tuple[Best
 
 
 def _rival(bests: Sequence[int], values: np.ndarray, mine: int, recommended: int) -> int | None:
-    """The recommended row; for itself the next worse row among those that are best in something, else among all."""
+    """The recommended row; for that row itself, the next worse row that is best in another objective, else of all rows."""
     if mine != recommended:
         return recommended
     everything = [row for row in range(len(values)) if row != mine]
-    # What is equal explains nothing: it comes last.
+    # Equal rows explain nothing, so they come last.
     worse = [row for row in everything if values[row] > values[mine]]
     others = [row for row in bests if row in worse] or worse or everything
     return min(others, key=lambda row: float(values[row])) if others else None
@@ -93,7 +93,7 @@ def _drivers(job: Job, front: Evaluation, objective: Objective, mine: int, rival
 
 
 def _size(driver: Driver) -> float:
-    """How far the ratio of the two designs is from one, as a logarithm; infinite where only one has anything."""
+    """Absolute logarithm of the ratio of the two designs; infinite if only one of them is above 0."""
     if driver.value == driver.reference:
         return 0.0
     if min(driver.value, driver.reference) <= 0.0:
@@ -102,7 +102,7 @@ def _size(driver: Driver) -> float:
 
 
 def _factors(job: Job, pair: Evaluation, objective: Objective) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields what an objective is the product or the sum of, `(2,)` each."""
+    """Yields the factors or summands of an objective, `(2,)` each."""
     match objective:
         case Objective.TIME | Objective.TIME_P95 | Objective.DEADLINE_RISK:
             yield from _factors_of_time(job, pair)
@@ -115,20 +115,20 @@ def _factors(job: Job, pair: Evaluation, objective: Objective) -> Iterator[tuple
 
 
 def _behind_factors(pair: Evaluation, objective: Objective) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields what acts on an objective through its factors, `(2,)` each."""
+    """Yields what affects an objective through its factors, `(2,)` each."""
     if objective is Objective.ENERGY:
-        yield "power cap as a share of the TDP", pair.plans.power_cap_fraction
+        yield "power cap, share of TDP", pair.plans.power_cap_fraction
 
 
 def _factors_of_time(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
     step_s, gpus = pair.outcomes.steps.step_time_s, pair.plans.num_gpus
     yield "GPUs", gpus
     yield "tokens/s per GPU in a step", job.workload.tokens_per_step / (step_s * gpus)
-    yield "share of the time in steps", job.workload.num_steps * step_s / pair.scores.time_to_train_s
+    yield "share of time in steps", job.workload.num_steps * step_s / pair.scores.time_to_train_s
 
 
 def _factors_of_cost(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
-    """GPU-hours of all accelerators that are held, spares too, and what one comes to."""
+    """GPU-hours of all accelerators that are held, spares included, and the cost of one GPU-hour."""
     hours = num_held_gpus(job, pair.plans) * pair.scores.time_to_train_s / HOUR
     yield "GPU-hours", hours
     yield "USD per GPU-hour", pair.scores.cost_usd / hours
@@ -139,14 +139,14 @@ def _factors_of_energy(job: Job, pair: Evaluation) -> Iterator[tuple[str, np.nda
     energy = pair.outcomes.energy
     training = 1.0 - energy.spare_j / energy.total_j
     it_j = it_energy_j(job, pair.plans, Usage.of(pair.outcomes))
-    yield "GPU-hours without spares", hours
-    yield "W per GPU without cooling and spares", training * it_j / (hours * HOUR)
+    yield "GPU-hours excluding spares", hours
+    yield "W per GPU excluding cooling and spares", training * it_j / (hours * HOUR)
     yield "PUE", pair.scores.energy_j / it_j
-    yield "all energy over that without idle spares", 1.0 / training
+    yield "energy overhead of idle spares", 1.0 / training
 
 
 def _factors_of_carbon(pair: Evaluation) -> Iterator[tuple[str, np.ndarray]]:
     kwh = pair.scores.energy_j / JOULES_PER_KWH
     yield "kWh", kwh
     yield "kg CO2e per kWh", pair.scores.operational_kgco2e / kwh
-    yield "kg CO2e of making", pair.scores.embodied_kgco2e
+    yield "embodied kg CO2e", pair.scores.embodied_kgco2e

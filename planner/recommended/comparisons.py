@@ -1,4 +1,4 @@
-"""What is a design compared with? The best of each objective, and itself under unsure inputs or other circumstances."""
+"""What is a design compared with? The best design for each objective, and itself under uncertain inputs or what-if cases."""
 
 from __future__ import annotations
 
@@ -7,69 +7,69 @@ from pydantic import Field
 from simulator.record import Record
 
 SURE_FRACTION = 0.9
-"""Share of the draws from which an order counts as sure."""
+"""Share of the draws from which an order counts as certain."""
 
 
 class DrawnFigure(Record):
-    """One figure of a design under draws of unsure inputs."""
+    """One figure of a design over draws of uncertain inputs."""
 
     p5: float
-    """One draw in twenty stays below."""
+    """5th percentile of the draws."""
     p50: float
     """Median."""
     p95: float
-    """One draw in twenty goes beyond."""
+    """95th percentile of the draws."""
 
 
 class DrawnDesign(Record):
-    """One design of the front under draws of unsure inputs."""
+    """One design of the front over draws of uncertain inputs."""
 
     design_id: int
     """Which one."""
     figures: dict[str, DrawnFigure]
-    """Wall time (s), cost (USD), energy (J), carbon (kg CO2e), water (l) where it is known, and other objectives."""
+    """Wall time (s), cost (USD), energy (J), carbon (kg CO2e), water (l) if known, and other objectives."""
     on_front_fraction: float
-    """Share of the draws in which no drawn design beats it in everything."""
+    """Share of the draws in which no drawn design beats it in every objective."""
     recommended_fraction: float
     """Share of the draws in which it is the best compromise of the drawn designs."""
     least_fraction: dict[str, float]
-    """Share of the draws in which it has the least of each objective."""
+    """Share of the draws in which it has the lowest value, by objective."""
 
 
 class Ordering(Record):
-    """A comparison of the recommended design with the best of the front in one objective."""
+    """A comparison of the recommended design with the best design of the front in one objective."""
 
     objective: str
-    """In what they are compared."""
+    """The objective that is compared."""
     design_id: int
-    """The design that has least of it."""
+    """The design with the lowest value."""
     holds_fraction: float
-    """Share of the draws in which it still has less of it than the recommended design."""
+    """Share of the draws in which its value is still lower than that of the recommended design."""
 
 
 class Neighbours(Record):
-    """Two designs of the front that follow each other by one objective."""
+    """Two designs of the front that are neighbours by one objective."""
 
     objective: str
-    """By what they are ordered."""
+    """The objective that orders them."""
     design_id: int
-    """The design with less of the objective."""
+    """The design with the lower value."""
     next_design_id: int
-    """The design that follows it."""
+    """The next design."""
     holds_fraction: float
     """Share of the draws in which they keep this order."""
 
 
 class TornadoBar(Record):
-    """What one unsure input alone, at the ends of its range, does to one objective of one design, and to its place."""
+    """The effect of one uncertain input alone, at the ends of its range, on one objective of one design, and on its rank."""
 
     input: str
     """The input, such as `hardware_price of h100-sxm5-80gb`: fields of `InputFactors`, the hardware's price, or the step
     time that all designs on the same accelerators share."""
     objective: str
-    """What is looked at: an objective, or a figure of [DrawnDesign](#drawndesign) that is none, such as `water`."""
+    """The quantity: an objective, or another figure of [DrawnDesign](#drawndesign), such as `water`."""
     design_id: int
-    """Of which design."""
+    """The design."""
     middle: float
     """The objective with all inputs at the middle, in SI units and USD."""
     at_low: float
@@ -77,32 +77,32 @@ class TornadoBar(Record):
     at_high: float
     """The objective at the high end of this input, in SI units and USD."""
     place: int
-    """Place of the design among the drawn ones by this objective with all inputs at the middle; 1: least."""
+    """Rank of the design among the drawn ones by this objective with all inputs at the middle; 1: lowest."""
     place_at_low: int
-    """Place of the design at the low end of this input."""
+    """Rank of the design at the low end of this input."""
     place_at_high: int
-    """Place of the design at the high end of this input."""
+    """Rank of the design at the high end of this input."""
 
 
 class InputUncertainty(Record):
-    """What survives when times, failures, prices, grids, power and the making of hardware are drawn from their ranges."""
+    """Results when times, failures, prices, grids, power and embodied carbon are drawn from their ranges."""
 
     num_draws: int
-    """Draws; every design meets the same ones."""
+    """Number of draws, which are the same for every design."""
     figures: dict[str, DrawnFigure]
     """The recommended design's figures; see [DrawnDesign](#drawndesign)."""
     on_front_fraction: float
-    """Share of the draws in which no design of the front beats the recommended one in everything."""
+    """Share of the draws in which no design of the front beats the recommended one in every objective."""
     recommended_fraction: float
     """Share of the draws in which it would be recommended again."""
     within_deadline_fraction: float | None = None
-    """Share of the draws in which its expected time keeps the deadline; null without one."""
+    """Share of the draws in which its expected time meets the deadline; null without one."""
     within_budget_fraction: float | None = None
-    """Share of the draws in which its expected cost keeps the budget; null without one."""
+    """Share of the draws in which its expected cost meets the budget; null without one."""
     orderings: tuple[Ordering, ...]
-    """Which of the reasons for and against it survive."""
+    """How often the comparisons with the best design for each objective hold."""
     neighbours: tuple[Neighbours, ...] = ()
-    """Which pairs of the drawn designs that follow each other by an objective keep their order."""
+    """How often pairs of drawn designs that are neighbours by an objective keep their order."""
     designs: tuple[DrawnDesign, ...] = ()
     """The designs that were drawn: all of the front, or 60 evenly spread over a longer one, with the best in every
     objective."""
@@ -115,46 +115,46 @@ class Driver(Record):
     """One factor of an objective, in two designs."""
 
     name: str
-    """What it is, with its unit."""
+    """Name of the factor, with its unit."""
     value: float
-    """In the design,"""
+    """Value in the design."""
     reference: float
-    """and in the one that it is compared with."""
+    """Value in the design that it is compared with."""
     is_factor: bool = True
-    """Whether the objective follows their ratio; false for what acts through another factor, as a power cap does through
-    the power of a GPU."""
+    """Whether the objective is proportional to it; false for a cause that acts through another factor, such as a power cap
+    through the power of a GPU."""
 
 
 class Best(Record):
-    """The design of the front with the least of one objective: why it has, and what it gives up."""
+    """The best design of the front for one objective, the reasons, and what is worse."""
 
     objective: str
-    """Of what it has least."""
+    """The objective."""
     design_id: int
-    """Which design."""
+    """The design."""
     value: float
-    """How much, in SI units and USD."""
+    """Value of the objective, in SI units and USD."""
     shared_with: tuple[int, ...] = ()
-    """Other designs of the front that have exactly as little of it."""
+    """Other designs of the front with exactly the same value."""
     compared_with: int | None
-    """The recommended design; where that is the best itself, the next best among the designs that are best in something
-    else, or of the whole front. Null for a front of one design."""
+    """The recommended design; if that is itself the best, the next best among the designs that are best in another
+    objective, or of the whole front. Null for a front of one design."""
     drivers: tuple[Driver, ...]
-    """What makes the difference, the largest ratio first; what differs by less than half a per cent is left out. Time is
-    work over GPUs x speed x share of the time in steps; cost of rent GPU-hours x price; energy GPU-hours x power x PUE x idle
-    spares;    carbon energy x grid + making."""
+    """What causes the difference, the largest ratio first; differences below 0.5 % are left out. Time is work over GPUs x
+    speed x share of time in steps; cost is GPU-hours x price; energy is GPU-hours x power x PUE x overhead of idle spares;
+    carbon is energy x grid intensity + embodied carbon."""
     changes: dict[str, float]
-    """The other objectives over those of the design that it is compared with, less one: above 0 is given up. Risks, and
-    what the other has nothing of, as differences."""
+    """Relative change of the other objectives from the design that it is compared with: above 0 is worse. Risks, and
+    objectives whose reference is 0, as differences."""
 
 
 class WhatIfCase(Record):
-    """The recommended design under one other circumstance; null where it cannot be told."""
+    """The recommended design in one what-if case; figures are null if they are unknown."""
 
     case: str
-    """What is otherwise."""
+    """The changed circumstance."""
     time_to_train_days: float | None = None
-    """Wall time, with the wait for a later start, which takes nothing else."""
+    """Wall time, including the wait for a later start, which costs nothing else."""
     cost_usd: float | None = None
     """Cost of the run."""
     energy_kwh: float | None = None
@@ -162,15 +162,15 @@ class WhatIfCase(Record):
     carbon_kgco2e: float | None = None
     """Operational and embodied greenhouse gases."""
     time_change_days: float | None = None
-    """Wall time less that of the answer: below 0 is saved."""
+    """Change of wall time from the answer: below 0 is a saving."""
     cost_change_usd: float | None = None
-    """Cost less that of the answer."""
+    """Change of cost from the answer."""
     energy_change_kwh: float | None = None
-    """Energy less that of the answer."""
+    """Change of energy from the answer."""
     carbon_change_kgco2e: float | None = None
-    """Greenhouse gases less those of the answer."""
+    """Change of greenhouse gases from the answer."""
     limits_broken: dict[str, float | None] = Field(default_factory=dict)
-    """Limits of the job that do not hold then, memory and progress among them, and by which share each is exceeded; null
-    where that has no bound."""
+    """Limits of the job that are violated in this case, including memory and progress, and the share by which each is
+    exceeded; null if unbounded."""
     note: str = ""
     """What it takes, or why it cannot be told."""

@@ -1,4 +1,4 @@
-"""What is this design, in words? Its configuration, its figures, and where memory, time, money and energy go."""
+"""How is a design described? Its configuration, its figures, and the breakdowns of memory, time, money and energy."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from simulator.domain.plan import CheckpointScheme, Plan, Schedule
 from simulator.units import DAY, KILO
 
 SMALLEST_SHOWN_FRACTION = 0.0005
-"""Smaller parts are summed up as `other`."""
+"""Smaller parts are summed as `other`."""
 _ROUNDING_FRACTION = 1e-9
-"""What is left of parts that are not there, by rounding."""
+"""Below this share, what remains of a sum is rounding."""
 
 _NO_POWER_CAP = 1.0
 _PART_WORDS = {
     "expert_comm_s": "expert parallelism",
     "shard_comm_s": "gathering sharded weights",
-    "host_copy_s": "copies to and from hosts",
+    "host_copy_s": "copies to and from host memory",
     "pipeline_send_s": "pipeline transfers",
     "gradient_sync_s": "gradient synchronisation",
-    "productive_s": "steps that count",
+    "productive_s": "productive steps",
     "straggler_s": "stragglers",
-    "checkpoint_stall_s": "standing still for saves",
+    "checkpoint_stall_s": "stalled by saves",
     "checkpoint_tax_s": "slowed down by saves",
     "backpressure_wait_s": "waiting for earlier saves",
-    "lost_work_s": "work lost and done again",
+    "lost_work_s": "repeating lost work",
     "reduced_capacity_s": "missing replicas",
     "restart_s": "restarts",
-    "replacement_wait_s": "waiting for other nodes",
+    "replacement_wait_s": "waiting for replacement nodes",
     "checkpoint_restore_s": "loading saves",
-    "initialization_s": "first start",
+    "initialization_s": "initial start",
 }
-"""Parts whose field names say too little; the others are their field names."""
+"""Parts whose field names are not clear enough; the others are shown by their field names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Breakdown:
-    """What a total is made of, largest part first."""
+    """The parts of a total, largest first."""
 
     title: str
-    """What is broken down, with its total."""
+    """Name of the total, with its value."""
     parts: tuple[tuple[str, str, float], ...]
     """Name, quantity and share of each part."""
 
@@ -54,7 +54,7 @@ def headline(design: Design) -> str:
 
 
 def layout(plan: Plan) -> str:
-    """Returns the degrees above one and a power cap, as short as a table needs: `TP8 PP4 DP32 cap 90%`."""
+    """Returns the degrees above one and a power cap, short enough for a table: `TP8 PP4 DP32 cap 90%`."""
     degrees = {
         "TP": plan.tensor_parallel,
         "PP": plan.pipeline_parallel,
@@ -69,7 +69,7 @@ def layout(plan: Plan) -> str:
 
 
 def offer_words(design: Design, others: Iterable[Design]) -> str:
-    """Returns ` offer 1`, as a plan counts, where other designs take the same accelerator there from another offer."""
+    """Returns ` offer 1`, numbered as in a plan, if other designs take the same accelerator at that site from another offer."""
     place = (design.accelerator, design.region)
     offers = {each.plan.offer for each in others if (each.accelerator, each.region) == place}
     return f" offer {design.plan.offer}" if len(offers | {design.plan.offer}) > 1 else ""
@@ -80,7 +80,7 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
     plan = design.plan
     nodes = human.counted(design.num_nodes, "node")
     yield "GPUs", f"{human.count(plan.num_gpus)} x {design.accelerator}"
-    yield "nodes", f"{nodes} {design.node}, and {human.counted(plan.num_spare_nodes, 'spare')}"
+    yield "nodes", f"{nodes} {design.node}, plus {human.counted(plan.num_spare_nodes, 'spare')}"
     if design.region:
         yield "site", design.region
     yield "parallelism", _parallelism(plan)
@@ -99,7 +99,7 @@ def configuration(design: Design) -> Iterator[tuple[str, str]]:
 def figures(
     design: Design, uncertainty: Uncertainty | None, scope: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """Yields what the design comes to, as name, figure and how sure it is; `scope` says what carbon counts."""
+    """Yields the results of a design, as name, figure and spread; `scope` says what the carbon figure includes."""
     time_note, cost_note = "", ""
     if uncertainty:
         time_note = _sureness(
@@ -111,7 +111,7 @@ def figures(
     yield "time to train", human.days(design.time_to_train_days), time_note
     yield "cost", human.dollars(design.cost_usd), cost_note
     if low != high:
-        yield "", "", f"{low} to {high} by the price of the hardware"
+        yield "", "", f"{low} to {high} over the price range of the hardware"
     yield "energy", human.energy(design.energy_kwh), f"peak power {human.power(design.peak_power_w)}"
     yield from powers(design)
     yield "carbon", human.carbon(design.carbon_kgco2e), scope
@@ -120,12 +120,12 @@ def figures(
     yield (
         "goodput",
         human.percent(design.goodput_fraction),
-        f"{human.digits(design.num_failures)} failures to expect",
+        f"{human.digits(design.num_failures)} failures expected",
     )
 
 
 def powers(design: Design) -> Iterator[tuple[str, str, str]]:
-    """Yields peaks of power by where they are drawn, and how far and how fast power changes."""
+    """Yields the peak power of hall, cooling and rack, and the size and rate of power swings."""
     parts = design.power_w
     if not parts:
         return
@@ -133,26 +133,26 @@ def powers(design: Design) -> Iterator[tuple[str, str, str]]:
         human.power(parts[f"{name}_w"])
         for name in ("hall_power", "cooling_power", "rack_power", "power_swing")
     )
-    yield "hall", hall, f"IT power at the peak, and {cooling} for cooling; {rack} in a rack"
+    yield "hall", hall, f"peak IT power, plus {cooling} for cooling; {rack} per rack"
     ramp, share = human.power_ramp(design.power_ramp_w_per_s), human.percent(design.power_range_fraction)
-    yield "power swing", swing, f"{ramp} when all stand still at once; {share} of the IT power"
+    yield "power swing", swing, f"{ramp} when all nodes stall at once; {share} of the IT power"
 
 
 def merits(design: Design) -> Iterator[tuple[str, str, str]]:
-    """Yields what a token and an operation come to, the market's view of carbon, water, and rent against purchase."""
+    """Yields cost and carbon per token and per operation, market-based carbon, water, and rent against purchase."""
     found = design.metrics
     price, energy = (found.get(name) for name in ("usd_per_million_tokens", "kwh_per_million_tokens"))
     if price is not None and energy is not None:
-        yield "a million tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh"
+        yield "per 1M tokens", f"${human.digits(price)}", f"{human.digits(energy)} kWh"
     names = ("usd_per_effective_pflop_hour", "gco2e_per_exaflop", "carbon_delay_kgco2e_s")
     price, intensity, delay = (found.get(name) for name in names)
     if price is not None and intensity is not None and delay is not None:
-        yield "a PFLOP-hour", f"${human.digits(price)}", "of the model's arithmetic"
+        yield "per PFLOP-hour", f"${human.digits(price)}", "of model FLOPs"
         delayed = f"{human.digits(delay / KILO / DAY)} t CO2e x days (tCDP)"
-        yield "an exaFLOP", f"{human.digits(intensity)} g CO2e", f"carbon intensity (CCI); {delayed}"
+        yield "per exaFLOP", f"{human.digits(intensity)} g CO2e", f"carbon intensity (CCI); {delayed}"
     market, water = found.get("operational_market_kgco2e"), found.get("water_l")
     if market is not None:
-        yield "", human.carbon(market), "of operation by what the operator buys (market-based)"
+        yield "", human.carbon(market), "operational, market-based (by what the operator buys)"
     if water:
         yield "water", f"{human.digits(water / KILO)} m3", design.water_scope
     rent, own, months = (found.get(name) for name in ("rent_usd", "own_usd", "break_even_months"))
@@ -160,14 +160,14 @@ def merits(design: Design) -> Iterator[tuple[str, str, str]]:
         after = (
             f"after {human.digits(months)} calendar months"
             if months is not None
-            else "in the life of the nodes"
+            else "within the life of the nodes"
         )
-        pays = f"buying pays {after}" if design.buying_pays else f"buying never pays {after}"
-        yield "rent or own", human.dollars(rent), f"rented, and {human.dollars(own)} owned; {pays}"
+        pays = f"buying {'pays off' if design.buying_pays else 'does not pay off'} {after}"
+        yield "rent or own", human.dollars(rent), f"rented, {human.dollars(own)} owned; {pays}"
 
 
 def breakdowns(design: Design) -> Iterator[Breakdown]:
-    """Yields where memory, the step, the run, money, energy and carbon go; what has one part only is left out."""
+    """Yields the breakdowns of memory, step, run, cost, energy and carbon; those with only one part are left out."""
     capacity = design.memory_capacity_bytes
     used = f"{human.memory(design.peak_memory_bytes).removesuffix(' GiB')} of {human.memory(capacity)}"
     yield _breakdown(f"memory of the fullest GPU: {used}", design.memory_bytes, human.memory, capacity)
@@ -201,21 +201,21 @@ def _breakdown(
 
 
 def part_words(name: str, plans: Sequence[Plan] = ()) -> str:
-    """Returns a part in a reader's words: `work lost and done again` for `lost_work_s`.
+    """Returns the name of a part for readers: `repeating lost work` for `lost_work_s`.
 
     Args:
-        name: the part, as a field.
-        plans: of the designs whose part it is, where it is one of their steps.
+        name: field of the part.
+        plans: plans of the designs, if it is a part of their steps.
     """
     if name == "tensor_comm_s":
         return f"{' and '.join(ranks_within_layers(plans))} parallelism"
     if name == "pipeline_bubble_s" and plans and all(plan.pipeline_parallel == 1 for plan in plans):
-        return "waiting for other accelerators"  # a slow one is waited for without a pipeline, too
+        return "waiting for other accelerators"  # a slow one delays the others even without a pipeline
     return _PART_WORDS.get(name) or human.words(name)
 
 
 def ranks_within_layers(plans: Sequence[Plan]) -> tuple[str, ...]:
-    """Returns between which ranks of any of the plans `tensor_comm_s` is: `tensor`, `context`, or both."""
+    """Returns which ranks of the plans `tensor_comm_s` covers: `tensor`, `context`, or both."""
     has_context = any(plan.context_parallel > 1 for plan in plans)
     has_tensor = any(plan.tensor_parallel > 1 for plan in plans)
     return (*(("tensor",) if has_tensor or not has_context else ()), *(("context",) if has_context else ()))
@@ -225,7 +225,7 @@ def _parallelism(plan: Plan) -> str:
     degrees = f"TP {plan.tensor_parallel} x PP {plan.pipeline_parallel} x CP {plan.context_parallel}"
     more = f"VPP {plan.virtual_pipeline}, EP {plan.expert_parallel}"
     if plan.interleaved_group_size:
-        more = f"{more}, {plan.interleaved_group_size} micro-batches in turn"
+        more = f"{more}, {plan.interleaved_group_size} micro-batches per group"
     if plan.pipeline_schedule is not Schedule.ONE_F_ONE_B:
         more = f"{more}, {plan.pipeline_schedule.value}"
     return f"{degrees} x DP {plan.data_parallel}; {more}"
@@ -234,13 +234,13 @@ def _parallelism(plan: Plan) -> str:
 def _checkpoints(design: Design) -> str:
     scheme = design.plan.checkpoint_scheme
     if scheme is CheckpointScheme.NONE or design.checkpoint_interval_s is None:
-        return "none: a failure starts the run anew"
+        return "none: after a failure the run starts from scratch"
     num_steps = max(1, round(design.checkpoint_interval_s / design.iteration_time_s))
     every = f"{human.duration(design.checkpoint_interval_s)} of training, about {human.counted(num_steps, 'step')}"
     return f"{scheme.value}, every {every}"
 
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
-    low, high = ("no end" if value is None else unit(value) for value in (spread.p5, spread.p95))
+    low, high = ("never" if value is None else unit(value) for value in (spread.p5, spread.p95))
     bounds = f"{low} to {high} in 9 of 10 replays"
-    return bounds if probability is None else f"{bounds}; {human.percent(probability)} keep the {limit}"
+    return bounds if probability is None else f"{bounds}; {human.percent(probability)} meet the {limit}"

@@ -86,9 +86,9 @@ def water_scope(site: Site) -> str:
         case True, True:
             return "on site and at power stations"
         case True, False:
-            return "on site only; at power stations unknown"
+            return "on site only; power stations unknown"
         case False, True:
-            return "at power stations only; on site unknown"
+            return "power stations only; on-site use unknown"
         case _:
             return ""
 

@@ -1,4 +1,4 @@
-"""How much of every limit does a design use? What the job allows, what the design takes, and both in words."""
+"""How much of each limit does a design use? The limit, the design's value, and both in words."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT_UNITS: Mapping[str, Callable[[float], str]] = {
 
 
 class LimitUse(Record):
-    """One limit of a job, and what a design takes of it."""
+    """One limit of a job, and a design's use of it."""
 
     limit: str
     """Name of the limit, as in `limits` of a job."""
@@ -61,7 +61,7 @@ def limit_uses(job: Job, evaluation: Evaluation) -> tuple[LimitUse, ...]:
 
 
 def uses_in_words(uses: tuple[LimitUse, ...]) -> Iterator[tuple[str, str, str]]:
-    """Yields each limit, what is used of it, and the share that this is."""
+    """Yields each limit, the value used, and its share of the limit."""
     for use in uses:
         unit = LIMIT_UNITS[use.limit]
         share = human.percent(use.used / use.allowed)

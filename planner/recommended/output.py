@@ -1,4 +1,4 @@
-"""Where do the answers go that a user wants as files? The answer as JSON, the front as CSV or Parquet."""
+"""How is an answer written to files? The answer as JSON, the front as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def output_folder(folder: Path) -> Iterator[Path]:
         StudyError: another process is writing an answer there.
     """
     _make(folder)
-    busy = "is being written to by another process: choose another folder"
+    busy = "is in use by another process: choose another folder"
     with held(lock_of(folder / ANSWER_FILE), f"output folder {folder}", busy):
         _check_free(folder)  # now that nobody else can fill it
         yield folder
@@ -62,7 +62,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         is_writable = os.access(folder, os.W_OK | os.X_OK)
     except OSError as error:
-        raise _problem(folder, f"cannot be made: {error.strerror or error}") from None
+        raise _problem(folder, f"cannot be created: {error.strerror or error}") from None
     if not is_writable:
         raise _problem(folder, "cannot be written to")
 
@@ -72,7 +72,7 @@ def _check_free(folder: Path) -> None:
     names = (ANSWER_FILE, "designs.parquet", *fronts, JOB_FILE, PAGE_FILE)
     taken = [name for name in names if (folder / name).exists()]
     if taken:
-        rule = f"holds {taken[0]} already, and files are never overwritten: choose another folder"
+        rule = f"already contains {taken[0]}, and files are never overwritten: choose another folder"
         raise _problem(folder, rule)
 
 

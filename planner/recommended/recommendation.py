@@ -1,4 +1,4 @@
-"""What does capplan answer? The recommendation, the front and the reasons, as values that print, serialise and compare.
+"""What does an answer contain? The recommendation, the front and the reasons, as values to print, serialise and compare.
 
 `Recommendation.model_dump_json()` is what `capplan recommend --json` prints. Only `created_at` and
 `mlflow.run_id` differ between two runs of the same job, version and seed; the JSON leaves `run_id` out.
@@ -19,20 +19,20 @@ Status = Literal["recommended", "infeasible", "interrupted"]
 
 
 class Spread(Record):
-    """What chance makes of a figure: failures, restarts and stragglers replayed many times."""
+    """Distribution of a figure over many replays of failures, restarts and stragglers."""
 
     mean: float | None
-    """Mean of the replays; null where one never ends."""
+    """Mean of the replays; null if any replay never ends."""
     p5: float | None
-    """One replay in twenty stays below; null where that one never ends."""
+    """5th percentile of the replays; null if that replay never ends."""
     p50: float | None
     """Median."""
     p95: float | None
-    """One replay in twenty goes beyond."""
+    """95th percentile of the replays; null if that replay never ends."""
 
 
 class Design(Record):
-    """One simulated design with everything that a reader needs to judge it."""
+    """One simulated design with all its figures."""
 
     design_id: int
     """Row of the design table in MLflow (folder `designs`)."""
@@ -41,9 +41,9 @@ class Design(Record):
     node: str
     """Catalogue name of the node."""
     num_nodes: int
-    """Nodes that train, spares not counted."""
+    """Training nodes, without spares."""
     region: str = ""
-    """Where they stand."""
+    """Region of the nodes."""
     plan: Plan
     """The decisions."""
     time_to_train_days: float
@@ -59,19 +59,19 @@ class Design(Record):
     carbon_kgco2e: float
     """Operational and embodied greenhouse gases."""
     objective_values: dict[str, float | None] = Field(default={})
-    """What was made small, by its name, in the order of the job, SI units, USD and probabilities."""
+    """Values of the objectives by name, in the order of the job: SI units, USD and probabilities."""
     peak_power_w: float
-    """Most that the facility draws."""
+    """Peak power of the facility."""
     step_time_s: float
-    """One optimizer step when nothing straggles."""
+    """One optimizer step without stragglers."""
     iteration_time_s: float
-    """One optimizer step as the run sees it: with the stragglers of the fleet, without saves and failures."""
+    """One optimizer step within the run: with the stragglers of the fleet, without saves and failures."""
     mfu_fraction: float
     """Model FLOPs utilisation of a step."""
     goodput_fraction: float
-    """Share of the wall time in which steps that count run at full speed."""
+    """Share of the wall time in which productive steps run at full speed."""
     num_failures: float
-    """Failures to expect."""
+    """Expected failures."""
     memory_bytes: dict[str, float]
     """Memory of the most loaded accelerator by component."""
     peak_memory_bytes: float
@@ -81,24 +81,24 @@ class Design(Record):
     checkpoint_interval_s: float | None
     """Training time between two saves; null without checkpoints."""
     step_seconds: dict[str, float]
-    """One step by what it is spent on; sums to `step_time_s`."""
+    """Breakdown of one step; sums to `step_time_s`."""
     run_seconds: dict[str, float]
-    """The run by what it is spent on; sums to the wall time."""
+    """Breakdown of the run; sums to the wall time."""
     badput_seconds: dict[str, float]
-    """All but the productive part by the names of Google's goodput accounts (arXiv 2502.06982), and three names more."""
+    """All but the productive part, by the categories of Google's goodput accounts (arXiv 2502.06982) and three more."""
     cost_parts_usd: dict[str, float]
     """Cost by part."""
     energy_parts_kwh: dict[str, float]
     """Energy by phase."""
     carbon_parts_kgco2e: dict[str, float]
-    """Operational part, and the embodied ones that the job's scope counts."""
+    """Operational carbon, and the embodied parts within the job's scope."""
     water_scope: str = ""
-    """Which water `water_l` of the metrics counts, and which it cannot, where the site's figures are not known."""
+    """Which water `water_l` of the metrics includes, and which is missing because the site's figures are unknown."""
     metrics: dict[str, float | None] = Field(default={})
-    """Figures of merit (`objectives.metrics`); null where a price or a factor is not known, or where owning never pays."""
+    """Figures of merit (`objectives.metrics`); null if a price or a factor is unknown, or if owning never pays off."""
     buying_pays: bool | None = None
-    """Whether buying instead of renting pays itself and its interest back within the life of the nodes, after the
-    `break_even_months` of `metrics`; false: never; null where a price is not known."""
+    """Whether buying instead of renting pays off, interest included, within the life of the nodes, after the
+    `break_even_months` of `metrics`; false: never; null if a price is unknown."""
     power_w: dict[str, float] = Field(default={})
     """Peak IT power of the hall and of a rack, cooling in the warmest hour, and the facility's largest swing."""
     power_range_fraction: float = 0.0
@@ -120,84 +120,84 @@ class Design(Record):
 
 
 class Uncertainty(Record):
-    """How far the recommended figures may be off."""
+    """Uncertainty of the recommended figures."""
 
     num_replays: int
     """Replayed runs."""
     time_to_train_days: Spread
-    """Spread by failures and stragglers."""
+    """Spread due to failures and stragglers."""
     cost_usd: Spread
     """Spread of the cost at the middle price."""
     goodput_fraction: Spread
-    """Spread of the share of the wall time in which steps that count run at full speed."""
+    """Spread of the share of the wall time in which productive steps run at full speed."""
     deadline_probability: float | None = None
-    """Share of the replays that keep the deadline; null without one."""
+    """Share of the replays that meet the deadline; null without one."""
     budget_probability: float | None = None
-    """Share of the replays that keep the budget; null without one."""
+    """Share of the replays that meet the budget; null without one."""
     step_time_error_fraction: float
-    """Mean size of the error of simulated step times on measured runs (docs/validation.md)."""
+    """Mean absolute error of simulated step times on measured runs (docs/validation.md)."""
     step_time_low_s: float
-    """Shortest step of the interval in which a measured one lies in four of five cases, on sources not seen before."""
+    """Lower end of the 80 % interval of a measured step time, on sources not seen before."""
     step_time_high_s: float
-    """Longest step of that interval."""
+    """Upper end of that interval."""
     step_time_bias_fraction: float
-    """Mean error with its sign: negative where steps were simulated too fast."""
+    """Mean signed error: negative if steps were simulated too fast."""
     is_step_time_measured: bool
-    """Whether runs of this very kind (architecture, number format, dense or experts) were compared; otherwise the two
-    figures above are borrowed from the kind that is known worst."""
+    """Whether runs of the same kind (architecture, number format, dense or experts) were compared; otherwise the two
+    figures above are those of the least accurate kind."""
     step_time_num_compared: int = 0
-    """Configurations of this kind that were compared; nothing is corrected by fewer than ten. 0: not known."""
+    """Configurations of this kind that were compared; fewer than ten correct nothing. 0: unknown."""
     step_time_compared_with: str = PUBLISHED_RUNS
     """The measured runs: published ones, or those of the job's calibration."""
     tied_designs: tuple[int, ...] = ()
-    """Designs of the front that the model cannot tell from the recommended one: in no objective does either have less in nine
-    of ten draws of all unsure inputs. What the two share cancels: the error of a step where the layout is the same."""
+    """Designs of the front that are indistinguishable from the recommended one: in no objective is either lower in nine of
+    ten draws of all uncertain inputs. Common errors cancel, such as the step error of equal layouts."""
 
 
 class Rejection(Record):
-    """How many designs one constraint kept out."""
+    """How many designs one constraint excluded."""
 
     constraint: str
     """Name of the limit or rule."""
     rule: str
-    """What it says, with the limit in the job's words."""
+    """The rule, with the limit of the job."""
     num_before_simulation: int
-    """Designs that a bound kept out without simulation."""
+    """Designs excluded by a bound, without simulation."""
     num_after_simulation: int
-    """Simulated designs that break it; one design may break several."""
+    """Simulated designs that violate it; one design may violate several constraints."""
 
 
 class Relaxation(Record):
-    """What would make the job feasible."""
+    """A change that would make the job feasible."""
 
     limits: dict[str, float]
-    """Limits to change, with the smallest values that work; all other limits stay."""
+    """Limits to change, with the smallest values that work; all other limits stay the same."""
     example: Design
-    """A design that these limits admit."""
+    """A design that meets these limits."""
 
 
 class Infeasibility(Record):
     """Why no design can satisfy the limits."""
 
     conflict: tuple[str, ...]
-    """Limits at fault: where changing one limit helps, those of one conflict, else those of all `conflicts`. Rules of
-    layouts, `memory`, `host_memory` or `progress` where no limit is at fault."""
+    """Limits that cause it: those of one conflict if changing one limit helps, otherwise those of all `conflicts`. Layout
+    rules, `memory`, `host_memory` or `progress` if no limit is the cause."""
     conflicts: tuple[tuple[str, ...], ...] = ()
-    """Minimal conflicts: limits that no design keeps together, while without any one of them some design keeps the others
-    of that conflict. One where changing one limit helps, all where none does; none where no limit is at fault."""
+    """Minimal conflicts: limits that no design meets together, while without any one of them some design meets the others
+    of that conflict. One conflict if changing one limit helps, otherwise all; none if no limit is the cause."""
     resolutions: tuple[dict[str, float], ...] = ()
-    """For each conflict the smallest value of each of its limits that ends this conflict while its others stay; another
-    conflict may remain, so that only `relaxations` are sure to help."""
+    """For each conflict, the smallest value of each of its limits that resolves it while the others stay. Another conflict
+    may remain, so only `relaxations` are certain to help."""
     reasons: tuple[str, ...]
-    """The conflicts and what ends them, in sentences."""
+    """The conflicts and what resolves them, in sentences."""
     proof: str
-    """How it was proven."""
+    """How infeasibility was proven."""
     relaxations: tuple[Relaxation, ...]
     """Smallest changes that help, best first."""
 
 
 class MlflowRecord(Record):
-    """Where MLflow holds the study."""
+    """Record of the study in MLflow."""
 
     tracking_uri: str
     """Address of the store."""
@@ -208,7 +208,7 @@ class MlflowRecord(Record):
     num_designs: int
     """Designs in the study's design table: all that were evaluated."""
     num_design_runs: int
-    """Designs that have a run of their own."""
+    """Designs that have their own run."""
     open_with: str
     """Command that opens the store in a browser."""
     run_id: str = Field(default="", exclude=True)
@@ -219,7 +219,7 @@ class Recommendation(Record):
     """The answer to a job."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that answered."""
     catalog_hash: str
@@ -235,40 +235,40 @@ class Recommendation(Record):
     recommendation: Design | None
     """The recommended design; null where there is none."""
     why: tuple[str, ...]
-    """Reasons in numbers."""
+    """Reasons for the recommendation, with numbers."""
     uncertainty: Uncertainty | None
-    """How sure the recommended figures are."""
+    """Uncertainty of the recommended figures."""
     objectives: tuple[str, ...]
-    """What was made small."""
+    """The objectives, which are minimized."""
     front: tuple[Design, ...]
-    """The Pareto front, by rising first objective: no design beats another in every objective. One that gains less than
-    0.1 % in every objective over another is left out."""
+    """The Pareto front, ordered by the first objective: no design beats another in every objective. A design that gains
+    less than 0.1 % over another in every objective is left out."""
     rejected: tuple[Rejection, ...]
-    """What kept designs out."""
+    """Constraints that excluded designs."""
     num_evaluated: int
-    """Designs that the search simulated, all of which are in MLflow; those of a proof that nothing keeps the limits are not
+    """Designs that the search simulated, all of which are in MLflow; designs simulated for a proof of infeasibility are not
     counted."""
     num_feasible: int
-    """Designs that keep every limit."""
+    """Designs that meet every limit."""
     algorithm: str
     """How the space was searched."""
     infeasibility: Infeasibility | None
-    """Why there is no design, where there is none."""
+    """Why no design is feasible, if so."""
     carbon_scope: str = ""
-    """What the figures of carbon count, and what they leave out."""
+    """What the carbon figures include and exclude."""
     best_of_each: tuple[Best, ...] = ()
-    """The design with the least of each objective, why it has it, and what it gives up; in the order of `objectives`."""
+    """The best design for each objective, the reasons, and what is worse; in the order of `objectives`."""
     input_uncertainty: InputUncertainty | None = None
-    """What survives unsure times, prices, grids and footprints."""
+    """Results over draws of the uncertain inputs: times, prices, grids and footprints."""
     what_if: tuple[WhatIfCase, ...] = ()
-    """The recommended design under the other circumstances that the job asks for."""
+    """The recommended design in the what-if cases of the job."""
     mlflow: MlflowRecord | None
-    """Where the study is recorded; null when recording was turned off."""
+    """Where the study is recorded; null if recording was turned off."""
     warnings: tuple[str, ...] = ()
     """What the reader should know about the job or the data."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Shows an answer in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        """Shows an answer in a few lines, for example in notebooks; `model_dump()` has every field."""
         return [
             ("job", self.job),
             ("seed", self.seed),

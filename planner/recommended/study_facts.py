@@ -1,4 +1,4 @@
-"""What does the file of a study say beside its designs? The job, the answer, where it was delivered to: facts by name."""
+"""What does the file of a study contain besides its designs? Job, answer, deliveries and other facts by name."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from studies.files.identity import Keep, hash_of, study_hash
 KEEP = "keep"
 """Which designs the study keeps."""
 ANSWER, STATUS, MERGED_FROM = "answer", "status", "merged_from"
-"""Facts that are written when a study has ended."""
+"""Facts that are written when a study is complete."""
 DELIVERED_TO = "delivered_to"
-"""The MLflow stores that have the whole study, one place a line."""
+"""The MLflow stores that have the whole study, one per line."""
 
 
 class Leaf(Record):
@@ -37,7 +37,7 @@ class Leaf(Record):
 
 
 class Leaves(Record):
-    """What a merged study is made of: studies that were searched, none of them merged itself, each once."""
+    """The searched studies behind a merged one, each once; none of them is itself merged."""
 
     leaves: tuple[Leaf, ...]
     """In the order of their batches."""
@@ -56,8 +56,8 @@ def job_of(facts: Mapping[str, str]) -> Job:
     job_hash = hash_of([facts["job"]])
     if (facts["job_hash"], facts["study_hash"]) != (job_hash, _study_hash(facts, job_hash)):
         raise StudyError(
-            "the study is damaged: its job, code and seed are not those of its hash: take its file from a backup, or move "
-            "it away and run the job as a new study"
+            "the study is damaged, because its job, code and seed do not match its hash: restore its file from a backup, or "
+            "move it away and run the job as a new study"
         )
     return _read(Job, facts["job"], "job")
 
@@ -105,5 +105,5 @@ def _read(kind: type[_Written], written: str, what: str) -> _Written:
         place, rule = ".".join(map(str, first["loc"])), first["msg"]
         raise OtherVersionError(
             f"the {what} of this study was written by another version of capplan ({place}: {rule}): read it with that "
-            "version, or study the job anew"
+            "version, or run the job as a new study"
         ) from None

@@ -1,1 +1,1 @@
-"""In which words and forms are answers written? Units, numbers, blocks of text, pages."""
+"""How are answers written? Units, numbers, blocks of text, pages."""

@@ -1,4 +1,4 @@
-"""How was a job searched, in words? The algorithm, how far it came, and what refining added."""
+"""How was a job searched? The algorithm, how far it got, and what refinement added, in words."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ALGORITHM_NAMES = {
 
 
 def algorithm_text(job: Job, result: StudyResult) -> str:
-    """Returns how the space was searched, and what came of refining the front."""
+    """Returns how the space was searched, and the result of refining the front."""
     if result.is_exact:
-        text = f"exhaustive search of all {result.space.num_designs:,} designs that the bounds admit"
+        text = f"exhaustive search of all {result.space.num_designs:,} designs that pass the bounds"
     elif result.algorithm is Algorithm.EXHAUSTIVE:
         text = f"exhaustive search, stopped before all {result.space.num_designs:,} designs were evaluated"
     else:
@@ -28,20 +28,20 @@ def algorithm_text(job: Job, result: StudyResult) -> str:
 
 
 def _refinement_text(job: Job, result: StudyResult) -> str:
-    """What came of the refinement: its designs are no part of the grid, nor of the evaluations of the search."""
+    """The result of the refinement, whose designs count neither as part of the grid nor as evaluations of the search."""
     if result.num_refined:
         return f"Optuna refined the front with {result.num_refined:,} more"
     has_end = job.search.max_seconds is not None
     return (
         "no time was left to refine the front (search.max_seconds)"
         if has_end
-        else "refining found nothing to try"
+        else "refinement found nothing to try"
     )
 
 
 def _heuristic_text(job: Job, algorithm: Algorithm) -> str:
     if algorithm is Algorithm.RANDOM:
-        return f"{job.search.max_evaluations:,} random designs at most"
+        return f"at most {job.search.max_evaluations:,} random designs"
     name = ALGORITHM_NAMES.get(algorithm, algorithm.value)
     return (
         f"{name} ({job.search.num_restarts} restarts of {job.search.generation_size} designs per generation)"

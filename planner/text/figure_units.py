@@ -1,4 +1,4 @@
-"""How is this field written for people? The unit at the end of its name says so."""
+"""How is a field written for readers? The unit at the end of its name decides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS: tuple[tuple[str, Callable[[float], str]], ...] = (
     ("_w", human.power),
     ("_s", human.duration),
 )
-"""Writers by the end of a name; the first that fits counts."""
+"""Formats by the suffix of a name; the first match is used."""
 _LEAST_COUNTED = 1000.0
 
 

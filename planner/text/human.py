@@ -1,4 +1,4 @@
-"""How does a person write this quantity? Three digits, a familiar prefix, and the unit."""
+"""How is a quantity written for readers? With three digits, a familiar prefix, and the unit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from simulator.units import DAY, GIB, GIGA, HOUR, KILO, MEGA, MILLISECOND, MINUTE, YEAR
 
 _Scale = Sequence[tuple[float, str]]
-"""Sizes of units with their names, largest first."""
+"""Sizes and names of units, largest first."""
 
 _MONEY: _Scale = ((GIGA, " B"), (MEGA, " M"), (KILO, " k"), (1.0, ""))
 _ENERGY_KWH: _Scale = ((GIGA, " TWh"), (MEGA, " GWh"), (KILO, " MWh"), (1.0, " kWh"))
@@ -20,18 +20,18 @@ _LONGEST_PLAIN = 10.0 * KILO
 """Smaller numbers are shorter without a prefix."""
 _DURATION_S: _Scale = ((DAY, " days"), (HOUR, " h"), (MINUTE, " min"), (1.0, " s"), (MILLISECOND, " ms"))
 _LONGEST_S = 2 * MINUTE
-"""Steps are spoken of in seconds up to two minutes,"""
+"""Durations up to two minutes are shown in seconds,"""
 _LONGEST_DAYS = 2 * YEAR
-"""and runs in days up to two years."""
+"""and those up to two years in days."""
 
 _LEAST_TOLD_RISK = 5e-4
-"""Smaller risks would be rounded to none."""
+"""Smaller risks would be rounded to 0."""
 _EXACT_FROM = 1e5
 """From here on a limit is written without a fraction."""
 _TIMES_FROM = 10.0
-"""Changes to so many times the value or more are told as such."""
+"""Changes by this factor or more are shown as factors."""
 _ROUNDING = 1e-12
-"""By so much less than all, a share is all but for the rounding of what it was divided from."""
+"""A share within this distance of 1 is 1 up to rounding."""
 _NEVER = "never ends"
 _LARGEST_SHOWN = 1e15
 
@@ -48,7 +48,7 @@ def digits(value: float, *, significant: int = 3) -> str:
 
 
 def figure(value: float) -> str:
-    """Returns a limit's value as one would type it, with separators: `2,100,000`, `45`, `0.05`."""
+    """Returns the value of a limit with separators: `2,100,000`, `45`, `0.05`."""
     return f"{value:,.0f}" if abs(value) >= _EXACT_FROM and math.isfinite(value) else f"{value:,.6g}"
 
 
@@ -61,7 +61,7 @@ def typed(value: float) -> str:
 
 
 def short(value: float) -> str:
-    """Returns a number with three digits and the prefix of its size, nothing behind the point that is zero: `1.5`, `40 G`."""
+    """Returns a number with three digits and a prefix, without trailing zeros: `1.5`, `40 G`."""
     fitting = (unit for unit in _PREFIXES if abs(value) >= max(unit[0], _LONGEST_PLAIN))
     size, prefix = next(fitting, (1.0, ""))
     text = digits(value / size)
@@ -74,7 +74,7 @@ def count(value: float) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Returns how many there are of something: `1 sample`, `1,024 samples`; `plural` where an s does not make it."""
+    """Returns a count with its noun: `1 sample`, `1,024 samples`; `plural` for irregular plurals."""
     return f"{count(number)} {noun if number == 1 else plural or f'{noun}s'}"
 
 
@@ -113,12 +113,12 @@ def duration(value_s: float) -> str:
 
 
 def memory(value_bytes: float) -> str:
-    """Returns a size in GiB, in which the memory of an `80 GB` accelerator is 80: `62.1 GiB`."""
+    """Returns a size in GiB, the unit in which an `80 GB` accelerator has 80: `62.1 GiB`."""
     return f"{value_bytes / GIB:,.1f} GiB"
 
 
 def usable_share(headroom_fraction: float) -> str:
-    """Returns the words before a memory of which a job leaves a share free; empty where it leaves nothing free."""
+    """Returns the prefix of a memory size of which a job keeps a share free; empty if it keeps none free."""
     if not headroom_fraction:
         return ""
     return f"{percent(1.0 - headroom_fraction)} (search.memory_headroom_fraction) of "
@@ -140,7 +140,7 @@ def power(value_w: float) -> str:
 
 
 def power_ramp(value_w_per_s: float) -> str:
-    """Returns how fast a power changes: `250 kW/s`."""
+    """Returns a rate of change of power: `250 kW/s`."""
     return f"{power(value_w_per_s)}/s"
 
 
@@ -152,25 +152,25 @@ def percent(fraction: float) -> str:
 
 
 def whole_percent(fraction: float) -> str:
-    """Returns a share that is known no better than to a hundredth, such as one of few rows: `41 %`."""
+    """Returns a share without decimals, for shares that are not known more precisely: `41 %`."""
     return f"{fraction * 100:.0f} %"
 
 
 def change(fraction: float) -> str:
-    """Returns by which share something changes, or how many times it becomes where that is ten or more: `+3.1 %`, `x 100`."""
+    """Returns a relative change, as a factor if that is ten or more: `+3.1 %`, `x 100`."""
     if fraction >= _TIMES_FROM - 1.0:
         return f"x {digits(1.0 + fraction)}"
     return signed_percent(fraction)
 
 
 def signed_percent(fraction: float, *, num_decimals: int = 1) -> str:
-    """Returns a difference as a share, without a sign where it is none: `+3.1 %`, `0.0 %`."""
+    """Returns a relative difference, without a sign if it is 0: `+3.1 %`, `0.0 %`."""
     text = f"{100.0 * fraction:+.{num_decimals}f}"
     return f"{text if float(text) else text[1:]} %"
 
 
 def risk(probability: float) -> str:
-    """Returns a probability as a share, never as none, since nothing is certain: `1.4 %`, `< 0.1 %`."""
+    """Returns a probability in per cent, but never 0, because nothing is certain: `1.4 %`, `< 0.1 %`."""
     return "< 0.1 %" if probability < _LEAST_TOLD_RISK else percent(probability)
 
 
@@ -182,7 +182,7 @@ def words(name: str) -> str:
 
 
 def no_less(value: float) -> str:
-    """Returns a short number that is not below the value, as job files take it: `2.346e6` for 2345678."""
+    """Returns a short number not below the value, in the form of job files: `2.346e6` for 2345678."""
     rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value)))
     if rounded == rounded.to_integral_value() and abs(rounded) < MEGA:
         return f"{int(rounded)}"
@@ -192,7 +192,7 @@ def no_less(value: float) -> str:
 
 
 def _scaled(value: float, scale: _Scale) -> str:
-    """Returns a value in the largest unit that leaves at least one before the point."""
+    """Returns a value in the largest unit in which it is at least 1."""
     rounded = float(f"{value:.3g}")
     size, name = next((unit for unit in scale if abs(rounded) >= unit[0]), scale[-1])
     return f"{digits(value / size)}{name}"

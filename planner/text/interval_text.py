@@ -1,4 +1,4 @@
-"""How often is saved? `--interval` in seconds, in steps, or `auto`; nothing is imported, so that `--help` is free."""
+"""How often are checkpoints saved? `--interval` in seconds, steps, or `auto`; without imports, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import NamedTuple
 AUTO = "auto"
 RULE = f"must be seconds above 0 such as 600, whole steps such as 100steps, or {AUTO}"
 MOST_DIGITS = 12
-"""Of a number of steps: no run has more."""
+"""Most digits of a number of steps; no run has more."""
 _STEPS = ("steps", "step")
 
 
 class Interval(NamedTuple):
-    """Training between two saves; without seconds and steps the interval that loses least."""
+    """Training between two saves; without seconds and steps, the interval with the least loss."""
 
     seconds: float | None = None
     steps: int | None = None
 
 
 def parse_interval(text: str) -> Interval:
-    """Returns what a user typed; raises `ValueError` with the rule where it is none of the three."""
+    """Returns the parsed interval; raises `ValueError` with the rule for anything else."""
     word = text.strip().lower()
     if word == AUTO:
         return Interval()

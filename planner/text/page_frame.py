@@ -1,6 +1,6 @@
-"""What do the HTML pages have in common? One frame: a title, a body, and a style for light and dark, screen and paper.
+"""What do all HTML pages share? One frame: a title, a body, and a style for light and dark, screen and paper.
 
-A page names no other address: it opens offline.
+A page loads nothing else, so it opens offline.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How does an answer look on a terminal? Titles, rows and sentences with rich, as in `planner.views.render`."""
+"""How is an answer written to a terminal? Titles, rows and sentences with rich, as in `planner.views.render`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INDENT = 2
 _GAP = 2
 """Spaces between columns."""
 BAR_LENGTH = 30
-"""Characters of a part that is everything, on lines that are long enough."""
+"""Length of a bar of 100 %, on lines that are long enough."""
 _FULL_WIDTH = 100
 """Characters of a line on which bars have their full length."""
 _BAR_SIGNS = frozenset(" █│#|")
@@ -30,7 +30,7 @@ def headline(console: Console, text: str, *, is_good: bool) -> None:
 
 
 def doubt(console: Console, text: str) -> None:
-    """Writes what calls the first line of an answer in question, where there is anything."""
+    """Writes a doubt about the first line of an answer, if there is one."""
     if text:
         console.print(Text(text, style="bold yellow"))
 
@@ -48,14 +48,14 @@ def sentences(console: Console, texts: Iterable[str], *, indent: int = _INDENT) 
 
 
 def plain_table(*, gap: int = 2, shows_headings: bool = True) -> Table:
-    """Returns a table without lines, its columns so many characters apart."""
+    """Returns a table without borders, with this gap between columns."""
     return Table(
         box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold", show_header=shows_headings
     )
 
 
 def grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
-    """Writes rows of cells under each other, without a heading; words and bars stay whole where there is room for them."""
+    """Writes rows of cells without a heading; words and bars are not broken if there is room for them."""
     cells = list(rows)
     columns = list(zip_longest(*cells, fillvalue=""))
     room = console.width - _INDENT - _GAP * (len(columns) - 1)
@@ -68,7 +68,7 @@ def grid(console: Console, rows: Iterable[Sequence[str]]) -> None:
 
 
 def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Returns widths that `room` holds: the widest column gives way first, and none below its longest word."""
+    """Returns column widths that fit into `room`: the widest column shrinks first, none below its longest word."""
     widths = [max(map(cell_len, column)) for column in columns]
     words = [max(map(_longest_word, column)) for column in columns]
     while sum(widths) > room:
@@ -85,11 +85,11 @@ def _longest_word(cell: str) -> int:
 
 
 def bar(console: Console, fraction: float) -> str:
-    """Returns a bar; plain signs where the output cannot carry blocks."""
+    """Returns a bar; in ASCII if the output cannot encode blocks."""
     sign = "█" if console.encoding.lower().startswith("utf") else "#"
     return sign * max(1, round(bar_length(console, BAR_LENGTH) * fraction))
 
 
 def bar_length(console: Console, full: int) -> int:
-    """Returns how long a bar is on lines that may be short, which is `full` long on lines of `_FULL_WIDTH`."""
+    """Returns the length of a bar, `full` on lines of `_FULL_WIDTH` and shorter on shorter lines."""
     return min(full, full * console.width // _FULL_WIDTH)

@@ -1,1 +1,1 @@
-"""How sure is an answer? Unsure inputs, what they do to the figures, and designs that cannot be told apart."""
+"""How certain is an answer? Uncertain inputs, their effect on the figures, and indistinguishable designs."""

@@ -1,4 +1,4 @@
-"""Which reasons survive unsure inputs? The front under draws of times, failures, prices, grids, power and making."""
+"""Which results hold under uncertain inputs? The front over draws of times, failures, prices, grids, power and carbon."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from simulator.table import Floats, Integers
 from simulator.units import DAY
 
 MOST_RIVALS = 60
-"""Designs of a long front that are drawn, evenly spread, with the best in every objective."""
+"""Most designs of a long front that are drawn: evenly spread, with the best in every objective."""
 
 
 def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> InputUncertainty:
-    """Returns what becomes of the recommended design, a row of the front, under draws of the inputs."""
+    """Returns the results of the recommended design, a row of the front, over draws of the inputs."""
     rows, best = _drawn_rows(job, front, row)
     values = front.objectives(job)
     part = front.take(rows)
@@ -57,7 +57,7 @@ def input_uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, s
 
 
 def _neighbours(job: Job, part: Evaluation, drawn: DrawnObjectives, ids: Integers) -> Iterator[Neighbours]:
-    """Yields the pairs that follow each other by each objective with all inputs at the middle; equal ones have no order."""
+    """Yields neighbouring pairs by each objective with all inputs at the middle; equal designs have no order."""
     values = part.objectives(job)
     for k, objective in enumerate(job.objectives):
         order = np.argsort(values[:, k], kind="stable")

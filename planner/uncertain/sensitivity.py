@@ -1,4 +1,4 @@
-"""Which inputs drive the result? Each is moved over its range, alone.
+"""Which inputs drive the result? Each varies alone over its range.
 
 `sensitivities` simulates one design again at both ends of every input. `front_tornado` does the same to many designs with
 the responses of `objectives.input_uncertainty`, and says how their order by each objective changes. One at a time: what two

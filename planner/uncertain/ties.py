@@ -1,4 +1,4 @@
-"""Which designs of the front cannot be told from the recommended one? Those whose order draws of the inputs leave open."""
+"""Which designs of the front are indistinguishable from the recommended one? Those whose order the draws leave open."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from simulator.domain.job import Job
 from simulator.table import Booleans, Floats, Integers
 
 BATCH = 60
-"""Designs that are drawn at a time, those nearest to the recommended one first, until none of a batch is tied with it."""
+"""Designs drawn at a time, those nearest to the recommended one first, until no design of a batch is tied with it."""
 
 
 def tied_designs(job: Job, front: Evaluation, row: int, seed: int) -> Booleans:
-    """Returns the designs of which no objective is surely more or less than that of a row, which is left out, `(n,)`.
+    """Returns the designs with no objective that is surely higher or lower than that of a row, without that row, `(n,)`.
 
     Surely: in `SURE_FRACTION` of the draws or more. What two designs share cancels: all of the error of a step where the
     layout is the same, that of the accelerator where only the accelerator is.

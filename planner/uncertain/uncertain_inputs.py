@@ -1,7 +1,7 @@
-"""Which figures of a job are not known exactly, how far off may each be, and why?
+"""Which inputs of a job are uncertain, how wide is each range, and where does it come from?
 
-Prices have ranges of their own; the range of everything else is that of the job's `input_factors`, whose defaults are what
-sources document; where nobody does, they say that they are estimates.
+Prices have ranges of their own. All other ranges are those of the job's `input_factors`, whose defaults come from
+documented sources, or are marked as estimates.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from simulator.domain.ownership import Depreciation
 from simulator.record import Record, meanings
 
 STEP_TIME = "time of a step"
-"""How long a step takes against the simulated one; no change of the job does that."""
+"""Actual over simulated step time; no change of the job expresses this."""
 LEAST_SHARE = 0.1
-"""Errors near 100 % would make a step endless; ten times as long is the most that is tried."""
+"""Least ratio of simulated to actual step time that is tried, so that errors near 100 % do not make a step endless."""
 
 
 class UncertainInput(Record):
-    """One figure that is not known exactly, and its range."""
+    """One uncertain input and its range."""
 
     name: str
-    """Field of the job, as `--set` takes it; in words what is none, such as a factor on several fields."""
+    """Field of the job, as `--set` takes it; for anything else, such as a factor on several fields, a description."""
     unit: str
     """Unit of the values; empty for shares and where the name has it, `x` for factors."""
     low: float
@@ -46,35 +46,35 @@ class UncertainInput(Record):
 
 
 class Moved(Enum):
-    """How much of a design has to be simulated again when an input moves."""
+    """How much of a design must be simulated again when an input changes."""
 
     STEP = "step"
     """Everything."""
     RUN = "run"
     """The run with its saves, failures and energy, but not the step."""
     WORTH = "worth"
-    """Nothing: what happens is the same, and costs or weighs more or less."""
+    """Nothing: only prices or carbon factors change."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lever:
-    """An uncertain input with the way to change it in a job."""
+    """An uncertain input, with the function that changes it in a job."""
 
     input: UncertainInput
     change: Change
     moves: Moved
-    """How far into the simulation the change reaches."""
+    """How much of the simulation the change affects."""
     changes_offer_only: bool = False
-    """Whether the job changes in nothing but its offers, so that many such changes fit into one batch."""
+    """Whether only the offers of the job change, so that many such changes fit into one batch."""
 
 
 def uncertain_inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[Lever, ...]:
-    """Returns the inputs on which a design of one offer may depend.
+    """Returns the uncertain inputs that a design of one offer may depend on.
 
     Args:
         job: the job.
-        offer: position of the design's offer.
-        accuracy: error of simulated steps of the design's kind.
+        offer: index of the design's offer.
+        accuracy: error of simulated steps like those of the design.
     """
     return (
         _step_time(job, accuracy),
@@ -91,9 +91,9 @@ def _step_time(job: Job, accuracy: Accuracy) -> Lever:
     if given is not None:
         return _lever(STEP_TIME, "x", (given.low, 1.0, given.high), "the job's range", lambda job, _: job)
     error = accuracy.mean_absolute_error_fraction
-    borrowed = "" if accuracy.is_measured else ", borrowed from the kind that is known worst"
-    why = f"steps are simulated {percent(error)} too fast or too slow on average on {accuracy.compared_with}{borrowed}"
-    # Simulated over measured is 1 +- error, so a step takes its inverse.
+    borrowed = "" if accuracy.is_measured else ", the least accurate group"
+    why = f"simulated steps have a mean error of {percent(error)} on {accuracy.compared_with}{borrowed}"
+    # Simulated over measured is 1 +- error, so the actual step time is the inverse.
     low, high = 1.0 / (1.0 + error), 1.0 / max(1.0 - error, LEAST_SHARE)
     return _lever(STEP_TIME, "x", (low, 1.0, high), why, lambda job, _: job)
 
@@ -103,14 +103,14 @@ def _price(job: Job, offer: int) -> Lever:
     unit = "USD/GPU-hour" if name.startswith("rent") else "USD"
     price: Estimate = getattr(job.offers[offer], name)
     change = setting("offers", offer, name, "mid")
-    why = "the range of the job's price"
+    why = "the price range of the job"
     path = f"offers[{offer}].{name}"
     prices = price.low, price.mid, price.high
     return _lever(path, unit, prices, why, change, moves=Moved.WORTH, changes_offer_only=True)
 
 
 def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
-    """What the offer and the storage do in practice."""
+    """Uncertain inputs of the offer and of the storage."""
     place = ("offers", offer)
     node = job.offers[offer].node
     network = node.network_bytes_per_s
@@ -118,7 +118,7 @@ def _of_hardware(job: Job, offer: int) -> Iterator[Lever]:
         "network bandwidth of a node",
         "bytes/s",
         (0.8 * network, network, 1.2 * network),
-        "estimate: what other jobs on the fabric leave, 20 % either way",
+        "estimate: share of the fabric left by other jobs, 20 % either way",
         setting(*place, "node", "network_bytes_per_s"),
         moves=Moved.STEP,
         changes_offer_only=True,
@@ -170,13 +170,13 @@ def _of_reliability(job: Job) -> Iterator[Lever]:
 
 
 def _with_slowdown(job: Job, slowdown: float) -> Job:
-    """Returns the job with a slow-down by stragglers that is known exactly."""
+    """Returns the job with a fixed straggler slow-down."""
     known = {"straggler_log_mean": math.log(slowdown - 1.0), "straggler_log_deviation": 0.0}
     return job.model_copy(update={"reliability": job.reliability.model_copy(update=known)})
 
 
 def _of_site(job: Job, offer: int) -> Iterator[Lever]:
-    """Where the offer stands: on a site of its own, or on the job's."""
+    """Uncertain inputs of the offer's site: its own, or that of the job."""
     place: tuple[str | int, ...] = ("offers", offer, "site") if job.offers[offer].site else ("site",)
     path = f"offers[{offer}].site" if job.offers[offer].site else "site"
     site = job.site_of(job.offers[offer])
@@ -186,7 +186,7 @@ def _of_site(job: Job, offer: int) -> Iterator[Lever]:
 
 
 def _grid(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
-    """The intensity of the grid, in every hour where the site has them."""
+    """Carbon intensity of the grid, hourly if the site has a profile."""
     field = "grid_kgco2e_per_kwh"
     if site.grid_profile is not None:
         hourly = scaling_profile(*place, "grid_profile")
@@ -196,7 +196,7 @@ def _grid(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Leve
 
 
 def _electricity(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
-    """The price of electricity, in every hour where the site has them, with the demand charge where there is one."""
+    """Price of electricity, hourly if the site has a profile, with the demand charge if there is one."""
     field, factor = "electricity_usd_per_kwh", "electricity_price"
     is_hourly, has_demand = site.electricity_profile is not None, site.demand_usd_per_w_month > 0.0
     if is_hourly or has_demand:
@@ -219,7 +219,7 @@ def _one_after_another(changes: Sequence[Change]) -> Change:
 
 
 def _cooling(job: Job, site: Site, path: str, place: tuple[str | int, ...]) -> Lever:
-    """The overhead of the site, that of its weather included."""
+    """Overhead of the site, including that of its climate."""
     factors, climate = job.input_factors.cooling_overhead, site.climate
     if climate is not None:
         weather = scaling((*place, "climate"), ("overhead_per_celsius",))
@@ -243,7 +243,7 @@ def _of_ownership(job: Job) -> Iterator[Lever]:
         "maintenance_fraction_per_year": ("maintenance", ""),
         "facility_usd_per_w": ("facility_price", "USD/W"),
     }
-    # What nodes lose in value, where it is not by their life alone.
+    # The loss in value of nodes, unless it follows from their lifetime alone.
     if job.ownership.depreciation is Depreciation.ECONOMIC:
         terms["economic_loss_per_year"] = ("economic_loss", "")
     elif job.ownership.residual_fraction > 0.0:
@@ -257,7 +257,7 @@ def _of_ownership(job: Job) -> Iterator[Lever]:
 
 
 def _why_unsure(name: str) -> str:
-    """Returns where the range of an input comes from: what `InputFactors` says of the field."""
+    """Returns where the range of an input comes from: the docstring of its field in `InputFactors`."""
     return " ".join(meanings(InputFactors)[name].split()).removesuffix(".")
 
 
@@ -289,7 +289,7 @@ def _field_lever(
     most: float = math.inf,
     moves: Moved = Moved.RUN,
 ) -> Lever:
-    """A lever on one field, with the range of one of the input factors, up to the largest value that there can be."""
+    """A lever on one field, with the range of one of the input factors, capped at the largest possible value."""
     factors: Factors = getattr(job.input_factors, factor)
     values = factors.low * value, value, min(most, factors.high * value)
     return _lever(name, unit, values, _why_unsure(factor), change, moves=moves)

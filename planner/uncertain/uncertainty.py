@@ -1,4 +1,4 @@
-"""How sure are the recommended figures? Replays of the run under chance, the error of its steps, and what is as good."""
+"""How uncertain are the recommended figures? Replays of the run, the error of its steps, and indistinguishable designs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUM_REPLAYS = 400
 
 
 def uncertainty_of(job: Job, front: Evaluation, ids: Integers, row: int, seed: int) -> Uncertainty:
-    """Returns the spread of the recommended design and the designs that can hardly be told from it."""
+    """Returns the spread of the recommended design, and the designs that are indistinguishable from it."""
     chosen = front.take(np.array([row]))
     wall_s, cost_usd = replayed(job, chosen, seed)
     accuracy = accuracy_of(job, chosen)
@@ -59,14 +59,14 @@ def replayed(job: Job, chosen: Evaluation, seed: int) -> tuple[Floats, Floats]:
 
 
 def _cost_of_replays(job: Job, chosen: Evaluation, wall_s: Floats) -> Floats:
-    """Cost of runs of a design, one row, that take so long, `(r,)`."""
+    """Cost of runs of a design, one row, with these wall times, `(r,)`."""
     rows = np.zeros(len(wall_s), dtype=np.intp)
     usage = Usage.of(chosen.outcomes).take(rows).lasting(wall_s)
     return total(cost_parts(job, chosen.plans.take(rows), usage))
 
 
 def accuracy_of(job: Job, chosen: Evaluation) -> Accuracy:
-    """Returns how well steps like those of a design, one row, were simulated; see `accuracy_at`."""
+    """Returns the accuracy of simulated steps like those of a design, one row; see `accuracy_at`."""
     return accuracy_at(job, chosen.plans, 0)
 
 
@@ -124,5 +124,5 @@ def _spread(values: Floats) -> Spread:
 
 
 def share_within(values: Floats, limit: float | None) -> float | None:
-    """Returns which share of some values keeps a limit; `None` without one."""
+    """Returns the share of values that meet a limit; `None` without one."""
     return None if limit is None else float(np.mean(values <= limit))

@@ -31,9 +31,9 @@ TITLES = {
 MOST_REASONS = 12
 MOST_CHOICES = 12
 MOST_NAMES = 3
-"""Rows that are named beside a reason; --json has all."""
+"""Most rows that are named for a reason; --json lists all."""
 MOST_ROWS = 6
-"""Of a table or a list; --json has all."""
+"""Most rows that are named in a list; --json lists all."""
 
 
 def show(report: Report, console: Console, *, source: str) -> None:
@@ -51,16 +51,16 @@ def show(report: Report, console: Console, *, source: str) -> None:
     _show_worst(report.step_time["source"], console)
     _show_choices(report.choices, console)
     _show_memory(report.memory, report.memory_verdicts, console)
-    _show_reasons("Rows that are not modelled", report.not_modelled, console)
-    _show_reasons("Cells that were read with care", report.remarks, console)
+    _show_reasons("Rows not modelled", report.not_modelled, console)
+    _show_reasons("Cells interpreted with assumptions", report.remarks, console)
     if report.unread_columns:
-        console.print(f"\nColumns that are not read: {_columns_text(report.unread_columns)}")
+        console.print(f"\nUnknown columns: {_columns_text(report.unread_columns)}")
 
 
 def show_whole_runs(console: Console) -> None:
-    """Prints the cold predictions of published whole runs beside LLMCarbon's, and what the shipped constants make of them."""
-    head = ("", "published", "capplan", "off", "as\nshipped", "LLMCarbon")
-    hours = _table("Whole runs, predicted cold: GPU-hours", *head, "off")
+    """Prints the cold predictions of published whole runs, with those of the shipped constants and of LLMCarbon."""
+    head = ("", "published", "capplan", "error", "as\nshipped", "LLMCarbon")
+    hours = _table("Whole runs, predicted cold: GPU-hours", *head, "error")
     energy = _table("Whole runs, predicted cold: energy, MWh", *head)
     for run in predictions():
         known, error = run.published, run.cold.energy_error_fraction
@@ -87,10 +87,10 @@ def show_whole_runs(console: Console) -> None:
 
 
 def _columns_text(unread: Mapping[str, str | None]) -> str:
-    """Names columns, first those that may be misspelt."""
+    """Names columns, those that may be misspelt first."""
     names = sorted(unread, key=lambda name: not unread[name])
     return ", ".join(
-        f"{shown(name)} (meant: {unread[name]}?)" if unread[name] else shown(name) for name in names
+        f"{shown(name)} (did you mean {unread[name]}?)" if unread[name] else shown(name) for name in names
     )
 
 
@@ -123,11 +123,11 @@ def _show_scores(title: str, found: Sequence[Score], console: Console) -> None:
 
 
 def _show_worst(found: Sequence[Score], console: Console) -> None:
-    """What may explain the worst row of every source, where its notes or assumptions say anything."""
+    """Possible causes of the worst row of every source, from its notes and assumptions."""
     known = [score for score in found if score.worst_reason]
     if not known:
         return
-    console.print("\nWorst row of a source, and what is known of it", style="bold")
+    console.print("\nWorst row of each source, and its possible cause", style="bold")
     for score in known:
         console.print(
             f"{score.worst_row} ({signed_percent(score.worst_error_fraction, num_decimals=0)}): {score.worst_reason}",
@@ -141,9 +141,9 @@ def _show_choices(found: Sequence[Choice], console: Console) -> None:
     rank = mean_rank_correlation(found)
     ranked = "" if math.isnan(rank) else f"; mean rank correlation {rank:.2f}"
     table = _table(
-        f"Choosing among measured designs of one job: {len(found)} jobs, picking by simulation costs "
-        f"{percent(mean_regret_fraction(found))} on average{ranked}",
-        "costliest choices",
+        f"Choice among measured designs of one job: {len(found)} jobs, mean regret of the simulated choice "
+        f"{percent(mean_regret_fraction(found))}{ranked}",
+        "largest regrets",
         "designs",
         "rank corr.",
         "regret",
@@ -183,14 +183,14 @@ def _verdict_text(verdicts: MemoryVerdicts) -> str:
     ran = verdicts.num_ran_and_fit + wrong + unknown
     failed = verdicts.num_out_of_memory_and_too_large + verdicts.num_out_of_memory_but_simulated_to_fit
     if ran + failed == 0:
-        return "Of no run it can be judged whether it is simulated to fit into memory."
+        return "No run has the data to check whether it is simulated to fit in memory."
     rows = f" ({', '.join(verdicts.too_large_rows[:MOST_ROWS])}{', ...' if wrong > MOST_ROWS else ''})"
     return (
-        f"Of {count(ran)} runs that fit into memory {count(verdicts.num_ran_and_fit)} are simulated to fit, "
-        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of these by over 5%, "
-        f"and {count(unknown)} could not without recomputation, of which they say nothing. With room for what the "
-        f"allocator wastes {count(verdicts.num_ran_but_refused_as_plan)} would be refused as plans. Of {count(failed)} "
-        f"that ran out of memory {count(verdicts.num_out_of_memory_and_too_large)} are simulated as too large."
+        f"Of {count(ran)} runs that fit in memory, {count(verdicts.num_ran_and_fit)} are simulated to fit. "
+        f"{count(wrong)} are not{rows if wrong else ''}, {count(verdicts.num_ran_but_far_too_large)} of them by over 5%. "
+        f"{count(unknown)} do not state their recomputation and would not fit without it. With headroom for "
+        f"fragmentation, {count(verdicts.num_ran_but_refused_as_plan)} would be refused as plans. Of {count(failed)} runs "
+        f"that ran out of memory, {count(verdicts.num_out_of_memory_and_too_large)} are simulated as too large."
     )
 
 

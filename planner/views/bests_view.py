@@ -23,11 +23,11 @@ _SMALLEST_CHANGE = 0.0005
 
 
 def show_bests(answer: Recommendation, console: Console) -> None:
-    """Writes the best design of each objective; nothing where there is nothing to compare."""
+    """Writes the best design for each objective; nothing if there is nothing to compare."""
     bests = [best for best in answer.best_of_each if best.compared_with is not None]
     if not bests:
         return
-    title(console, "Best of each objective")
+    title(console, "Best design for each objective")
     for best in bests:
         first, *more = paragraph(answer, best)
         sentences(console, [first])
@@ -35,31 +35,31 @@ def show_bests(answer: Recommendation, console: Console) -> None:
 
 
 def paragraph(answer: Recommendation, best: Best) -> Iterator[str]:
-    """Yields the lines on the best design of one objective: what it is, why it is the best, what it gives up."""
+    """Yields the lines on the best design for one objective: what it is, why it is the best, what is worse."""
     objective = Objective(best.objective)
     design = next(design for design in answer.front if design.design_id == best.design_id)
     is_chosen = answer.recommendation is not None and best.design_id == answer.recommendation.design_id
     who = "the recommended design" if is_chosen else f"design {best.design_id}"
     shared = _shared(len(best.shared_with))
-    yield f"Least {NAMES[objective]}: {who}, {amount(objective, best.value)} with {_cluster(answer, design)}{shared}."
+    yield f"Lowest {NAMES[objective]}: {who}, {amount(objective, best.value)} with {_cluster(answer, design)}{shared}."
     rival = f"design {best.compared_with}" if is_chosen else "the recommended design"
     why = "; ".join(driver_text(driver) for driver in best.drivers)
     if best.compared_with in best.shared_with:
-        why = "it is a tie"
-    yield f"Why, against {rival}: {why or 'nothing differs by more than half a per cent'}."
+        why = "they are equal"
+    yield f"Compared with {rival}: {why or 'nothing differs by more than 0.5 %'}."
     changes = [
         (Objective(name), value) for name, value in best.changes.items() if abs(value) >= _SMALLEST_CHANGE
     ]
     worse = [change_text(name, value) for name, value in changes if value > 0.0]
     better = [change_text(name, value) for name, value in changes if value < 0.0]
-    gains = f"; it gains {', '.join(better)}" if better else ""
-    yield f"It gives up {', '.join(worse) or 'nothing'}{gains}."
+    gains = f"; better: {', '.join(better)}" if better else ""
+    yield f"Worse: {', '.join(worse) or 'nothing'}{gains}."
 
 
 def _shared(num_others: int) -> str:
     if num_others == 0:
         return ""
-    return f"; {human.count(num_others)} other{' has' if num_others == 1 else 's have'} as little"
+    return f"; {human.count(num_others)} other{' has' if num_others == 1 else 's have'} the same value"
 
 
 def _cluster(answer: Recommendation, design: Design) -> str:
@@ -71,20 +71,20 @@ def _cluster(answer: Recommendation, design: Design) -> str:
 
 
 def has_several_sites(answer: Recommendation) -> bool:
-    """Whether the designs of the front stand in different regions."""
+    """Whether the designs of the front are in different regions."""
     return len({design.region for design in answer.front}) > 1
 
 
 def driver_text(driver: Driver) -> str:
-    """Returns one factor in both designs: `GPUs: 512, not 128 (x 4.00)`; without a ratio where it is none of a product."""
+    """Returns one factor in both designs: `GPUs: 512 instead of 128 (x 4.00)`; the ratio only for factors of a product."""
     write = human.count if driver.name == "GPUs" else human.short
     value, reference = write(driver.value), write(driver.reference)
     has_ratio = driver.is_factor and driver.reference
     ratio = f" (x {human.digits(driver.value / driver.reference)})" if has_ratio else ""
-    return f"{driver.name}: {value}, not {reference}{ratio}"
+    return f"{driver.name}: {value} instead of {reference}{ratio}"
 
 
 def change_text(objective: Objective, change: float) -> str:
-    """Returns what changes in another objective: `+12.0 % cost`."""
+    """Returns the change of another objective: `+12.0 % cost`."""
     points = " points of" if objective in RISKS else ""
     return f"{human.change(change)}{points} {NAMES[objective]}"

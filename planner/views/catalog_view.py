@@ -37,18 +37,18 @@ COLUMNS: dict[Kind, tuple[str, ...]] = {
 
 _KIND_WORDS: dict[Kind, str] = {
     Kind.ACCELERATORS: "GPUs and other accelerators",
-    Kind.NODES: "servers that hold them",
+    Kind.NODES: "servers with these accelerators",
     Kind.FABRICS: "networks between nodes",
     Kind.MODELS: "published model shapes",
     Kind.SITES: "countries, states and cloud regions",
-    Kind.RENTS: "rents of accelerators, USD per GPU-hour",
-    Kind.FACTORS: "footprints and prices that hold for all hardware",
+    Kind.RENTS: "accelerator rents, USD per GPU-hour",
+    Kind.FACTORS: "footprints and prices common to all hardware",
 }
 _LONGEST_SHOWN = len("1,234,567,890.12")
 """Digits of figures that are not whole numbers; longer ones are rounded."""
 _UNITLESS = ("text", "count", "fraction", "ratio")
 _SOURCES = (
-    "Sources are keys of docs/catalog-sources.md; what follows a key says where in it, or how it was derived."
+    "Sources are keys of docs/catalog-sources.md, followed by the place in the source or the derivation."
 )
 
 
@@ -87,7 +87,7 @@ def _figures(kind: Kind, name: str) -> tuple[Figure, ...]:
                 Problem(
                     path=Argument("name"),
                     value="''",
-                    rule="must not be empty; leave it out for a list of all",
+                    rule="must not be empty; omit it to list all",
                 )
             ]
         )
@@ -157,7 +157,7 @@ def _show_rent(name: str, console: Console) -> None:
     low, mid, high, _ = _rent_cells(Kind.RENTS, name)
     if mid:
         console.print(
-            Text(f"A job that gives no price takes {low} to {high} per GPU-hour, {mid} in the middle.")
+            Text(f"A job without a price uses {low} to {high} per GPU-hour, with {mid} as the middle.")
         )
 
 

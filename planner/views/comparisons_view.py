@@ -1,4 +1,4 @@
-"""How do comparisons look on a terminal? What survives unsure inputs, and what other circumstances would change."""
+"""How do comparisons look on a terminal? The effect of uncertain inputs, and of other circumstances."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 MOST_DRIVERS = 3
-"""Inputs that are named for each objective."""
+"""Most inputs that are named for each objective."""
 SMALLEST_SWING_FRACTION = 0.02
-"""Smaller swings, as shares of the figure, are not worth a word."""
+"""Smaller swings, as shares of the figure, are left out."""
 SAME_FRACTION = 1e-9
-"""Differences of a smaller share of a figure come from the order in which it was summed."""
+"""Differences below this share of a figure are rounding from the order of summation."""
 _UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "time_to_train": ("time to train", human.duration),
     "cost": ("cost", human.dollars),
@@ -32,9 +32,9 @@ _UNITS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 
 def show_comparisons(answer: Recommendation, console: Console) -> None:
-    """Writes what an answer compares its design with; nothing where it compares nothing."""
+    """Writes the comparisons of an answer; nothing if it has none."""
     if answer.input_uncertainty:
-        title(console, "If times, failures, prices, grids and footprints are not what they seem")
+        title(console, "Uncertainty of the inputs")
         grid(console, intervals(answer.input_uncertainty))
         if told := survivals(answer.input_uncertainty):
             console.print()
@@ -45,7 +45,7 @@ def show_comparisons(answer: Recommendation, console: Console) -> None:
 
 
 def intervals(sure: InputUncertainty) -> Iterator[tuple[str, str, str]]:
-    """Yields the figures in nine of ten draws, with the inputs that move each of them most."""
+    """Yields the 90 % range of each figure over the draws, with the inputs that move it most."""
     for name, (words, unit) in _UNITS.items():
         if name in sure.figures:
             drawn = sure.figures[name]
@@ -69,44 +69,47 @@ def _percent(ratio: float) -> str:
 
 
 def survivals(sure: InputUncertainty) -> list[str]:
-    """Returns which limits and orderings survive draws of the inputs, in sentences."""
+    """Returns how often limits, recommendation and orderings hold over the draws of the inputs, in sentences."""
     again, unbeaten = human.percent(sure.recommended_fraction), human.percent(sure.on_front_fraction)
-    draws = f"Of {human.count(sure.num_draws)} draws of all unsure inputs"
+    draws = f"{human.count(sure.num_draws)} draws of the uncertain inputs"
     kept = (
-        f"{draws} {human.percent(share)} keep the {limit}."
-        for limit, share in (
-            ("deadline", sure.within_deadline_fraction),
-            ("budget", sure.within_budget_fraction),
+        f"The expected {figure} meets the {limit} in {human.percent(share)} of {draws}."
+        for figure, limit, share in (
+            ("time", "deadline", sure.within_deadline_fraction),
+            ("cost", "budget", sure.within_budget_fraction),
         )
         if share is not None
     )
     lead = (
-        f"Design {ordering.design_id} keeps the lead in {human.words(ordering.objective)} over it in "
-        f"{human.percent(ordering.holds_fraction)} of them."
+        f"Design {ordering.design_id} has less {human.words(ordering.objective)} than the recommended one in "
+        f"{human.percent(ordering.holds_fraction)} of the draws."
         for ordering in sure.orderings
     )
-    front = f"{draws} {again} recommend it again, and in {unbeaten} no design of the front beats it in everything."
+    front = (
+        f"In {again} of {draws} the same design is recommended; in {unbeaten} no design on the front beats it in every "
+        "objective."
+    )
     return [*kept, *((front, *lead, *_orders(sure)) if len(sure.designs) > 1 else ())]
 
 
 def _orders(sure: InputUncertainty) -> Iterator[str]:
-    """Says of each objective how many neighbours of the front can be told apart."""
+    """Yields, for each objective, how many neighbours on the front keep their order over the draws."""
     for objective in dict.fromkeys(pair.objective for pair in sure.neighbours):
         shares = [pair.holds_fraction for pair in sure.neighbours if pair.objective == objective]
         num_sure = sum(share >= SURE_FRACTION for share in shares)
         words, least = human.words(objective), human.percent(min(shares))
         if len(shares) == 1:
-            yield f"The one pair of designs that differs in {words} keeps its order in {least} of them."
+            yield f"The only pair of designs that differs in {words} keeps its order in {least} of the draws."
             continue
         keep = "keeps its" if num_sure == 1 else "keep their"
         yield (
-            f"Of {len(shares)} pairs of designs that follow each other in {words}, {num_sure} {keep} "
-            f"order in {human.percent(SURE_FRACTION)} of them or more; the least sure pair does in {least}."
+            f"Of {len(shares)} pairs of neighbours on the front by {words}, {num_sure} {keep} order in at least "
+            f"{human.percent(SURE_FRACTION)} of the draws; the least certain pair does in {least}."
         )
 
 
 def what_if_rows(case: WhatIfCase) -> Iterator[tuple[str, ...]]:
-    """Yields the figures of a case, and below them what they change and which limits they break."""
+    """Yields the figures of a case, then a row with the changes against the answer and the limits that the case breaks."""
     figures = (
         (human.days, case.time_to_train_days, case.time_change_days),
         (human.dollars, case.cost_usd, case.cost_change_usd),
@@ -116,11 +119,11 @@ def what_if_rows(case: WhatIfCase) -> Iterator[tuple[str, ...]]:
     yield (case.case, *("" if value is None else show(value) for show, value, _ in figures), case.note)
     changes = tuple(_change(show, value, change) for show, value, change in figures)
     if any(changes) or case.limits_broken:
-        yield ("  against the answer", *changes, _broken(case.limits_broken))
+        yield ("  change", *changes, _broken(case.limits_broken))
 
 
 def _change(show: Callable[[float], str], value: float | None, change: float | None) -> str:
-    """A difference with its sign; nothing where it is lost in rounding."""
+    """A difference with its sign; nothing if it is only rounding."""
     if value is None or change is None or abs(change) <= SAME_FRACTION * abs(value):
         return ""
     return f"{'+' if change > 0.0 else '-'}{show(abs(change))}"

@@ -1,4 +1,4 @@
-"""How does a front look on a terminal of any width? A table where it fits, else two lines for each design."""
+"""How is a front shown on a terminal of any width? As a table if it fits, otherwise in two lines per design."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FIGURES = ("time", "cost", "energy", "carbon")
-"""What every row says of a design."""
+"""Figures in every row."""
 ROBUST = {
     Objective.TIME_P95: "P95 time",
     Objective.COST_P95: "P95 cost",
     Objective.DEADLINE_RISK: "deadline risk",
     Objective.BUDGET_RISK: "budget risk",
 }
-"""What rows say besides, where it was made small."""
+"""Additional columns, if they are objectives."""
 EFFICIENCY = "MFU"
 _LAYOUT = "layout"
 _TO_THE_RIGHT = {"design", "GPUs", EFFICIENCY, *FIGURES, *ROBUST.values()}
@@ -41,10 +41,10 @@ _UNSEEN: tuple[Callable[[Plan], str], ...] = (
     lambda plan: plan.precision.value,
     lambda plan: plan.checkpoint_scheme.value,
 )
-"""Decisions that a layout leaves out, told where rows would look the same without them."""
+"""Decisions that a layout omits, added to rows that would otherwise look the same."""
 _INDENT = 2
 _WIDE = 100
-"""Columns from which on a terminal has room for two blanks between the columns."""
+"""Terminal width from which there is room for two blanks between columns."""
 
 
 def show_designs(
@@ -55,14 +55,14 @@ def show_designs(
     has_site: bool = False,
     has_efficiency: bool = False,
 ) -> None:
-    """Writes designs below each other.
+    """Writes designs, one below the other.
 
     Args:
         console: where to.
-        designs: the designs, as their front orders them.
-        marks: a sign for each of them; left out: none.
-        has_site: whether they stand in different regions, which are shown.
-        has_efficiency: whether their MFU is shown.
+        designs: the designs, in the order of the front.
+        marks: a mark for each design; none by default.
+        has_site: whether to show regions, because they differ.
+        has_efficiency: whether to show MFU.
     """
     headings = [*([""] if marks else []), "design", "GPUs", "accelerator", *(["site"] if has_site else [])]
     headings += [_LAYOUT, *FIGURES, *_robust_headings(designs), *([EFFICIENCY] if has_efficiency else [])]
@@ -99,7 +99,7 @@ def _cells(design: Design, headings: Sequence[str]) -> list[str]:
 
 
 def _tell_apart(rows: Sequence[dict[str, str]], designs: Sequence[Design]) -> None:
-    """Adds to layouts the offer where several have the same accelerator, and else the first decisions that differ."""
+    """Adds the offer to layouts if several have the same accelerator, and then the decisions that distinguish equal rows."""
     for row, design in zip(rows, designs, strict=True):
         row[_LAYOUT] += offer_words(design, designs)
     for unseen in _UNSEEN:
@@ -114,7 +114,7 @@ def _tell_apart(rows: Sequence[dict[str, str]], designs: Sequence[Design]) -> No
 
 
 def _robust_headings(designs: Sequence[Design]) -> list[str]:
-    """Headings of late values and risks that were made small."""
+    """Headings of P95 values and risks that are objectives."""
     return [
         heading
         for objective, heading in ROBUST.items()
@@ -135,7 +135,7 @@ def _robust(objective: Objective, value: float | None) -> str:
 
 
 def _least_width(headings: Sequence[str], rows: Sequence[dict[str, str]], gap: int) -> int:
-    """Columns of the terminal that the table needs at least: a layout may wrap between its degrees, nothing else may."""
+    """Minimum width of the table: only layouts may wrap, between their degrees."""
     widths = []
     for heading in headings:
         cells = [heading, *(row[heading] for row in rows)]
@@ -155,7 +155,7 @@ def _table(headings: Sequence[str], rows: Sequence[dict[str, str]], gap: int) ->
 
 
 def _show_lines(console: Console, rows: Sequence[dict[str, str]]) -> None:
-    """Writes what a design is in one line and its figures in the next one, indented behind marks and numbers."""
+    """Writes each design in one line and its figures in the next, indented behind marks and numbers."""
     labels = [f"{row.get('', '')} {row['design']}".strip() for row in rows]
     width = max(map(len, labels), default=0)
     for label, row in zip(labels, rows, strict=True):

@@ -26,43 +26,43 @@ def show_simulated(answer: SimulatedDesign, console: Console, step: StepTimeline
     """Writes the whole answer.
 
     Args:
-        answer: what to show.
+        answer: the answer to show.
         console: where to.
-        step: one step of the plan, for its picture.
+        step: one step of the plan, to draw as a timeline.
     """
     headline(console, _headline(answer), is_good=answer.is_feasible)
     if answer.design:
         doubt(console, memory_doubt(answer.design))
     if answer.violations:
-        title(console, "what it breaks")
+        title(console, "violated constraints")
         sentences(console, [violation.sentence for violation in answer.violations])
     if answer.design:
         _show_design(answer, answer.design, console)
     if answer.host_memory:
-        title(console, "memory of every stage")
+        title(console, "memory per stage")
         grid(console, stage_rows(answer.stage_memory))
-        title(console, "main memory")
+        title(console, "host memory")
         sentences(console, [host_text(answer.host_memory)])
     if step:
         show_timeline(step, console)
     if answer.sensitivities:
         show_sensitivities(answer.sensitivities, console)
     if answer.simpler_models:
-        title(console, "what simpler models would say")
+        title(console, "estimates of simpler models")
         grid(console, _simpler(answer))
     notes = _notes(answer)
     if notes:
-        title(console, "mind")
+        title(console, "notes")
         sentences(console, notes)
 
 
 def _show_design(answer: SimulatedDesign, design: Design, console: Console) -> None:
     title(console, "configuration")
     grid(console, configuration(design))
-    title(console, "what it comes to")
+    title(console, "results")
     grid(console, figures(design, answer.spread, answer.carbon_scope))
     if answer.limits:
-        title(console, "what it takes of the limits")
+        title(console, "use of the limits")
         grid(console, uses_in_words(answer.limits))
     for part in breakdowns(design):
         title(console, part.title)
@@ -74,7 +74,7 @@ def _headline(answer: SimulatedDesign) -> str:
         what = f": {layout(answer.plan)}" if answer.plan else ""
         is_endless = any(violation.constraint == "progress" for violation in answer.violations)
         return f"{'Never ends' if is_endless else 'Cannot be run'}{what}"
-    verdict = "Keeps all limits" if answer.is_feasible else "Breaks what is listed below"
+    verdict = "Meets all limits" if answer.is_feasible else "Violates the constraints listed below"
     return f"{verdict}: {design_headline(answer.design)}"
 
 
@@ -84,7 +84,7 @@ def _simpler(answer: SimulatedDesign) -> list[tuple[str, ...]]:
             each.name,
             f"{human.short(each.gpu_hours)} GPU-hours",
             human.energy(each.energy_kwh),
-            f"{human.carbon(each.operational_kgco2e)} of operation",
+            f"{human.carbon(each.operational_kgco2e)} operational",
         )
         for each in answer.simpler_models
     ]

@@ -1,6 +1,6 @@
-"""How does a person read the answer? Sections of text with rich, for terminals, pipes and files alike.
+"""What does a terminal answer look like? Sections of plain text with rich, for terminals, pipes and files alike.
 
-Nothing depends on colour, and no lines are drawn around tables. Commands stand on lines of their own, unbroken.
+Nothing depends on colour, and tables have no borders. Each command has a line of its own and is never wrapped.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MAX_FRONT_ROWS = 20
-"""Designs of the front that are shown; files and JSON hold all of them."""
+"""Most designs of the front that are shown; files and JSON hold all of them."""
 NUM_ENDS = 2
-"""Rows that are kept for the ends of a long front."""
+"""Rows reserved for the two ends of a long front."""
 
 _INDENT = 2
-_FRONT_MARKS = "* recommended; ~ cannot be told from it; < least of an objective"
+_FRONT_MARKS = "* recommended; ~ indistinguishable from it; < lowest value of an objective"
 
 
 def show(
@@ -48,10 +48,10 @@ def show(
     """Writes the whole answer.
 
     Args:
-        answer: What to show.
+        answer: The answer to show.
         console: Where to.
-        command: The command that asked, on which others build: one for the design, and one for each relaxation.
-        files: What was written beside the answer.
+        command: The command that was run; commands for the design and for each relaxation are derived from it.
+        files: Files that were written with the answer.
     """
     command = command or TypedCommand(seed=answer.seed)
     _show_headline(answer, console)
@@ -71,11 +71,11 @@ def _show_headline(answer: Recommendation, console: Console) -> None:
         case "recommended":
             verdict, style = "Recommended", "bold green"
         case "interrupted" if best is None:
-            verdict, style = "Interrupted; the best until then: none", "bold yellow"
+            verdict, style = "Interrupted before any design met all limits", "bold yellow"
         case "interrupted":
-            verdict, style = "Interrupted; the best until then", "bold yellow"
+            verdict, style = "Interrupted; best design so far", "bold yellow"
         case "infeasible":
-            verdict, style = "No design keeps all limits", "bold red"
+            verdict, style = "No design meets all limits", "bold red"
     console.print(Text(f"{verdict}: {headline(best)}" if best else verdict, style=style))
     if best:
         doubt(console, memory_doubt(best))
@@ -86,10 +86,10 @@ def _show_design(answer: Recommendation, design: Design, console: Console, comma
     title(console, "Configuration")
     grid(console, configuration(design))
     _command(console, command.simulate(design.plan))
-    title(console, "What it comes to")
+    title(console, "Results")
     grid(console, figures(design, answer.uncertainty, answer.carbon_scope))
     _show_uncertainty(answer, console)
-    title(console, "Why this one")
+    title(console, "Why this design")
     sentences(console, answer.why)
     show_bests(answer, console)
     show_comparisons(answer, console)
@@ -101,20 +101,20 @@ def _show_design(answer: Recommendation, design: Design, console: Console, comma
 
 
 def step_error_text(sure: Uncertainty) -> str:
-    """Returns how far off simulated steps are, and by which runs; where those are few, by how many."""
+    """Returns the mean error of simulated step times and the runs behind it, with their number where they are few."""
     few, compared_with = sure.step_time_num_compared, sure.step_time_compared_with
     if not sure.is_step_time_measured:
-        compared_with = "the worst kind of published runs (no closer kind is known)"
+        compared_with = "the least accurate group of published runs (none is closer to this design)"
     elif 0 < few < LEAST_ROWS:
         compared_with = f"{human.count(few)} configuration{'s' if few != 1 else ''} of {compared_with}"
     error = human.percent(sure.step_time_error_fraction)
-    return f"simulated step times are off by {error} on average on {compared_with}"
+    return f"simulated step times have a mean error of {error} on {compared_with}"
 
 
 def step_range(sure: Uncertainty) -> str:
-    """Returns between which times a step of a recommended design is expected."""
+    """Returns the 80 % interval of the step time of a recommended design."""
     low, high = human.duration(sure.step_time_low_s), human.duration(sure.step_time_high_s)
-    return f"In four of five cases a step takes {low} to {high}."
+    return f"80 % interval of the step time: {low} to {high}."
 
 
 def _show_uncertainty(answer: Recommendation, console: Console) -> None:
@@ -127,32 +127,32 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         shown = [str(each.design_id) for each in _front_rows(answer) if each.design_id in sure.tied_designs]
         hidden = len(sure.tied_designs) - len(shown)
         more = f" and {human.count(hidden)} more" if hidden else ""
-        ties = f"{', '.join(shown)} (marked ~){more} of the front"
+        ties = f"{', '.join(shown)} (marked ~){more} on the front"
         designs = "design" if len(sure.tied_designs) == 1 else "designs"
-        told.append(f"By draws of all unsure inputs it cannot be told from {designs} {ties}.")
+        told.append(f"Given the uncertainty of the inputs, it is indistinguishable from {designs} {ties}.")
     console.print()
     sentences(console, told)
 
 
 def _conflict_text(infeasibility: Infeasibility) -> str:
-    """Returns which limits are at fault, in one sentence."""
+    """Returns which limits conflict, in one sentence."""
     limits = " and ".join(infeasibility.conflict)
     if len(infeasibility.conflict) == 1:
-        return f"At fault: {limits} alone."
+        return f"Cause: {limits} alone."
     if any(len(relaxation.limits) > 1 for relaxation in infeasibility.relaxations):
-        return f"At fault: {limits}. Changing one of them alone is not enough."
+        return f"Cause: {limits}. Changing only one of them is not enough."
     helpful = [name for relaxation in infeasibility.relaxations for name in relaxation.limits]
     stuck = [name for name in infeasibility.conflict if name not in helpful]
     if helpful and stuck:
         return (
-            f"In conflict: {limits}. Of these only {' or '.join(helpful)} helps when it alone gives way: without "
-            f"{' or '.join(stuck)} other limits contradict each other, too."
+            f"In conflict: {limits}. Relaxing only one of them helps only for {' or '.join(helpful)}: without "
+            f"{' or '.join(stuck)}, other limits still conflict."
         )
-    return f"In conflict: {limits}. When one of them gives way, the others can be kept."
+    return f"In conflict: {limits}. If any one of them is relaxed, the others can be met."
 
 
 def _show_infeasibility(infeasibility: Infeasibility, console: Console, command: TypedCommand) -> None:
-    title(console, "Why not")
+    title(console, "Why no design is feasible")
     if infeasibility.conflict:
         sentences(console, [_conflict_text(infeasibility)])
     sentences(console, [*infeasibility.reasons, f"Proof: {infeasibility.proof}"])
@@ -184,11 +184,13 @@ def _show_front(answer: Recommendation, console: Console) -> None:
     show_designs(console, shown, marks=marks, has_site=has_site, has_efficiency=not has_site)
     sentences(console, [_FRONT_MARKS])
     if hidden := len(answer.front) - len(shown):
-        sentences(console, [f"{human.count(hidden)} more lie between these; --json and --output give all."])
+        sentences(
+            console, [f"{human.count(hidden)} more on the front are not shown; --json and --output list all."]
+        )
 
 
 def _front_rows(answer: Recommendation) -> list[Design]:
-    """Returns the recommended design, the best of each objective, tied ones, and others from end to end of the front."""
+    """Returns the recommended design, the best for each objective, tied designs, and others spread over the front."""
     last = len(answer.front) - 1
     if last < MAX_FRONT_ROWS:
         return list(answer.front)
@@ -204,14 +206,14 @@ def _front_rows(answer: Recommendation) -> list[Design]:
 
 
 def _spread_over(indices: Sequence[int], most: int) -> Sequence[int]:
-    """Returns as many of some indices as there is room for, evenly, with both ends where there is room for two."""
+    """Returns at most `most` of the indices, evenly spaced, with both ends if there is room for two."""
     if len(indices) <= most:
         return indices
     return [indices[round(step * (len(indices) - 1) / max(1, most - 1))] for step in range(most)]
 
 
 def _mark(answer: Recommendation, design: Design) -> str:
-    """`*` for the recommended design, `~` for one that cannot be told from it, `<` for the best of an objective."""
+    """`*` for the recommended design, `~` for one indistinguishable from it, `<` for the best in an objective."""
     mark = ""
     if answer.recommendation is not None and design.design_id == answer.recommendation.design_id:
         mark = "*"
@@ -224,7 +226,7 @@ def _mark(answer: Recommendation, design: Design) -> str:
 def _show_rejected(answer: Recommendation, console: Console) -> None:
     if not answer.rejected:
         return
-    title(console, "What kept designs out")
+    title(console, "Constraints that excluded designs")
     table = _table("constraint", "rule", "before simulation", "after")
     for rejection in answer.rejected:
         before, after = rejection.num_before_simulation, rejection.num_after_simulation
@@ -235,7 +237,7 @@ def _show_rejected(answer: Recommendation, console: Console) -> None:
 
 def _show_notes(answer: Recommendation, console: Console) -> None:
     if answer.warnings:
-        title(console, "Mind")
+        title(console, "Notes")
         sentences(console, answer.warnings)
 
 
@@ -243,7 +245,7 @@ def _show_record(answer: Recommendation, console: Console, files: Sequence[Path]
     record = answer.mlflow
     if record:
         title(console, "In MLflow")
-        held = f"{human.count(record.num_designs)} designs, {human.count(record.num_design_runs)} with a run of their own"
+        held = f"{human.count(record.num_designs)} designs, {human.count(record.num_design_runs)} of them with their own run"
         sentences(console, [f"Run {record.run_name} of experiment {record.experiment} holds {held}."])
         _command(console, record.open_with)
     if files:
@@ -253,7 +255,7 @@ def _show_record(answer: Recommendation, console: Console, files: Sequence[Path]
 
 
 def _command(console: Console, command: str) -> None:
-    """Writes one line as it is, however long, so that it can be copied."""
+    """Writes one line without wrapping it, so that it can be copied."""
     console.print(Text(" " * 2 * _INDENT + command, style="cyan"), soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""How does a person see what drives the results? For each result the inputs that move it most, as bars to both sides."""
+"""Which inputs drive the results? For each result, the inputs that move it most, as two-sided bars."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from planner.text import human
 from planner.text.text_blocks import bar_length, grid, sentences, title
 from planner.uncertain.sensitivity import ResultSensitivity, Sensitivities, Swing
-from planner.uncertain.uncertain_inputs import UncertainInput
+from planner.uncertain.uncertain_inputs import STEP_TIME, UncertainInput
 from simulator.units import GIGA
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_ROWS = 5
-"""Inputs that are shown for each result; the JSON has all of them."""
+"""Most inputs that are shown for each result; the JSON has all of them."""
 HALF_LENGTH = 10
 """Characters of the longer half of the longest bar, on lines that are long enough."""
 
@@ -28,20 +28,21 @@ _RESULTS: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 _INPUTS = {
     "rent_usd_per_gpu_hour": "rent",
-    "purchase_usd_per_node": "price of a node",
+    "purchase_usd_per_node": "node price",
+    STEP_TIME: "step time",
     "network bandwidth of a node": "network bandwidth",
     "embodied carbon of the hardware": "embodied carbon",
     "failures_per_1000_node_days": "failures",
     "power_usage_effectiveness": "PUE",
-    "grid_kgco2e_per_kwh": "carbon of the grid",
-    "electricity_usd_per_kwh": "price of electricity",
-    "lifetime_years": "years of use",
-    "utilization_fraction": "share of life in use",
+    "grid_kgco2e_per_kwh": "grid carbon",
+    "electricity_usd_per_kwh": "electricity price",
+    "lifetime_years": "lifetime",
+    "utilization_fraction": "utilization",
     "capital_cost_fraction_per_year": "cost of capital",
     "maintenance_fraction_per_year": "maintenance",
     "facility_usd_per_w": "building",
 }
-"""Inputs whose names say too little or too much, by the last part of the name."""
+"""Shorter or clearer names of inputs, by the last part of the name."""
 _PERCENT = "_fraction"
 
 
@@ -52,23 +53,23 @@ def show_sensitivities(found: Sensitivities, console: Console) -> None:
         shown = [swing for swing in result.swings if swing.is_worth_showing][:MOST_ROWS]
         if shown:
             name, unit = _RESULTS[result.result]
-            title(console, f"what moves the {name} of {unit(result.mid)}")
+            title(console, f"what drives the {name} of {unit(result.mid)}")
             reach = max(_reach(result, swing) for swing in shown)
             grid(console, [_row(result, swing, inputs[swing.input], reach, console) for swing in shown])
     console.print()
-    sentences(console, ["Each input moves alone over its range; --json has all ranges with their reasons."])
+    sentences(console, ["Each input varies alone over its range; --json lists all ranges and their sources."])
 
 
 def _row(
     result: ResultSensitivity, swing: Swing, described: UncertainInput, reach: float, console: Console
 ) -> tuple[str, ...]:
     unit = _RESULTS[result.result][1]
-    ends = ends_text(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
+    ends = ends_text(*("never" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
     return input_words(described.name), _range(described), ends, _bar(result, swing, reach, console)
 
 
 def input_words(name: str) -> str:
-    """Returns an input as readers call it: `rent` for `offers[0].rent_usd_per_gpu_hour`."""
+    """Returns the name of an input for readers: `rent` for `offers[0].rent_usd_per_gpu_hour`."""
     last = name.rpartition(".")[2]
     return _INPUTS.get(last, last)
 
@@ -80,7 +81,7 @@ def input_text(described: UncertainInput, value: float) -> str:
 
 
 def ends_text(low: str, high: str) -> str:
-    """Returns two quantities with their unit once, where it is the same: `38.3 to 45.5 days`; `$848 k to $1.51 M`."""
+    """Returns two quantities, with a common unit only once: `38.3 to 45.5 days`; `$848 k to $1.51 M`."""
     number, _, unit = low.partition(" ")
     is_shared = unit and high.partition(" ")[2] == unit and not number.startswith("$")
     return f"{number} to {high}" if is_shared else f"{low} to {high}"
@@ -93,21 +94,21 @@ def _range(described: UncertainInput) -> str:
 
 
 def _unit(described: UncertainInput) -> tuple[float, str]:
-    """Returns the unit in which an input is shown: its size, and its name."""
+    """Returns the size and the name of the unit in which an input is shown."""
     if described.name.endswith((_PERCENT, f"{_PERCENT}_per_year")):
         return 0.01, "%"
     return (GIGA, "GB/s") if described.unit == "bytes/s" else (1.0, described.unit)
 
 
 def _reach(result: ResultSensitivity, swing: Swing) -> float:
-    """Returns how far an input takes a result to either side, as a share of it; at most all of it for no end."""
+    """Returns the largest relative change of a result over the range of an input; 1 for a run that never ends."""
     return max(
         abs(value / result.mid - 1.0) if value is not None else 1.0 for value in (swing.at_low, swing.at_high)
     )
 
 
 def _bar(result: ResultSensitivity, swing: Swing, reach: float, console: Console) -> str:
-    """Returns a bar around the middle: how far the result falls to the left, how far it rises to the right."""
+    """Returns a two-sided bar: the fall of the result to the left, its rise to the right."""
     block, axis = ("█", "│") if console.encoding.lower().startswith("utf") else ("#", "|")
     ratios = [1.0 + reach if value is None else value / result.mid for value in (swing.at_low, swing.at_high)]
     falls = max(0.0, 1.0 - min(ratios)) / reach

@@ -1,4 +1,4 @@
-"""What was typed, and what could be typed next? The command of an answer, with other limits or for one of its designs."""
+"""Which commands follow from an answer? Its own command with other limits, or a simulation of one of its designs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from simulator.domain.plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class TypedCommand:
-    """A `capplan recommend`, less how its answer was to be shown."""
+    """A `capplan recommend` command without its output options."""
 
     job: str = "JOB.yaml"
     """Path of the job."""
     overrides: tuple[str, ...] = ()
-    """What `--set` was given."""
+    """Values of `--set`."""
     seed: int = 0
-    """Of search and replays."""
+    """Seed of search and replays."""
     options: tuple[str, ...] = ()
-    """How the study is recorded, as typed."""
+    """Options on recording the study, as typed."""
 
     def recommend(self, changes: Sequence[str] = ()) -> str:
-        """Returns the command with some more overrides, each in the place of what the same field was given before."""
+        """Returns the command with more overrides, which replace earlier ones of the same field."""
         changed = {_field(change) for change in changes}
         kept = [override for override in self.overrides if _field(override) not in changed]
         return " ".join(["capplan recommend", *self._asked([*kept, *changes]), *self.options])

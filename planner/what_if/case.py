@@ -1,4 +1,4 @@
-"""What does another circumstance come to, beside the answer? Its figures, what they change, and the limits that it breaks."""
+"""What changes under other circumstances? The figures of a case, their changes, and the limits that it violates."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def paused_case(name: str, job: Job, chosen: Evaluation, pause: Pause) -> WhatIf
     """Returns the recommended design with its pauses; no figures where no stretch between them is long enough."""
     paused = paused_runs(job, chosen.plans, chosen.outcomes, pause)
     if not np.isfinite(paused.wall_s[0]):
-        return WhatIfCase(case=name, note="no stretch between pauses is longer than a restart")
+        return WhatIfCase(case=name, note="no interval between pauses is longer than a restart")
     figures = (
         paused.wall_s / DAY,
         paused.cost_usd,

@@ -92,9 +92,9 @@ def _later_start(job: Job, chosen: Evaluation, by: str, profile: HourlyProfile, 
     """The best start that keeps the deadline; the wait takes time, and nothing is held or drawn in it."""
     spare = hours_to_spare(job, chosen)
     latest = within if spare is None else min(within, spare)
-    why = ", the latest that keeps the deadline," if latest < within else ""
+    why = ", the latest that meets the deadline," if latest < within else ""
     if latest == 0:
-        return case_of(f"start later for {by}", chosen, chosen, "no later start keeps the deadline")
+        return case_of(f"start later for {by}", chosen, chosen, "no later start meets the deadline")
     hour, mean, now = best_start(profile, float(chosen.scores.time_to_train_s[0]), latest)
     if mean >= now * (1.0 - WORTH_WAITING_FRACTION):
         wait = f"waiting up to {human.duration(latest * HOUR)}{why} saves less than"
@@ -125,7 +125,7 @@ def _at_site(job: Job, **fields: object) -> Job:
 def _capped(job: Job, chosen: Evaluation, cap: float) -> WhatIfCase:
     name = f"power cap {human.percent(cap)}"
     if chosen.plans.power_cap_fraction[0] == cap:
-        return case_of(name, chosen, chosen, "is its cap already")
+        return case_of(name, chosen, chosen, "already its cap")
     plans = replace(chosen.plans, power_cap_fraction=np.array([cap]))
     return case_of(name, chosen, evaluate(job, plans))
 
@@ -146,19 +146,19 @@ def _repriced(job: Job, chosen: Evaluation, field: PriceField, usd: float, best:
 
 def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> str:
     if then is None:
-        return "no design keeps all limits then"
+        return "no design meets all limits then"
     before, after = chosen.plans.plan(0), then.plans.plan(0)
     if (before.offer, before.num_gpus) == (after.offer, after.num_gpus):
         return "the same accelerators are recommended"
     who = f"{after.num_gpus:,} x {job.offers[after.offer].accelerator.id}"
     took, cost = human.duration(then.scores.time_to_train_s[0]), human.dollars(then.scores.cost_usd[0])
-    return f"{who} for {took} and {cost} are recommended then"
+    return f"then {who} for {took} and {cost} are recommended"
 
 
 def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:
     here = job.site_of(job.offers[int(chosen.plans.offer[0])])
     if here == site:
-        return case_of(f"in {site.region}", chosen, chosen, "is where it stands already")
+        return case_of(f"in {site.region}", chosen, chosen, "already its site")
     offers = tuple(offer.model_copy(update={"site": None}) for offer in job.offers)
     moved = job.model_copy(update={"site": site, "offers": offers})
     part = evaluate(moved, chosen.plans)
@@ -172,4 +172,4 @@ def _differences_of_sites(here: Site, there: Site) -> Iterator[str]:
         yield f"without the {' and the '.join(lost)} of {here.region}"
     ours, theirs = grid_convention(here), grid_convention(there)
     if next(unlike_grids((here, there)), None):
-        yield f"its grid is counted otherwise ({theirs.words_with_area}; here {ours.words_with_area})"
+        yield f"its grid is counted by another convention ({theirs.words_with_area}; here {ours.words_with_area})"

@@ -1,4 +1,4 @@
-"""When does replacing a fleet that is owned already pay? What going on with it takes, against making and buying the new one.
+"""When does replacing an owned fleet pay off? Running the old fleet, compared with making and buying a new one.
 
 What the old fleet cost to buy and to make is past and counts for nothing: going on with it takes its running cost, the
 emissions of its operation, and the storage that the run needs either way. The new fleet has paid where its savings on these
@@ -35,8 +35,8 @@ from simulator.units import DAY
 
 Best = Callable[[Job], Evaluation | None]
 """Finds the recommended design of another job, one row; `None` where there is none."""
-PAST = "going on takes running cost and operation alone, since the old fleet is bought and made"
-NO_RESALE = "what the old one would sell for is not counted, since its age is not known"
+PAST = "the old fleet is already made and paid for, so only its running cost and operation count"
+NO_RESALE = "its resale value is not counted, because its age is unknown"
 
 
 def refreshed(job: Job, chosen: Evaluation, name: str, best: Best) -> WhatIfCase:
@@ -112,10 +112,8 @@ def _payback(job: Job, chosen: Evaluation, old_job: Job, old: Evaluation) -> str
     in_carbon = _years_until(total(made_kgco2e(job, chosen.plans)), saved_kg) * MONTHS_PER_YEAR
     in_money = payback_months(job.ownership, outlay, saved_usd)
     is_bought = job.offers[int(chosen.plans.offer[0])].purchase_usd_per_node is not None
-    price = "for its price" if is_bought else "if it is bought, for its price"
-    return (
-        f"the new fleet has made up for its making {_after(in_carbon[0])}, and {price} {_after(in_money[0])}"
-    )
+    price = "its price" if is_bought else "its price, if bought,"
+    return f"the new fleet pays back its embodied carbon {_after(in_carbon[0])}, and {price} {_after(in_money[0])}"
 
 
 def _running_usd(job: Job, part: Evaluation, usage: Usage) -> Floats:
@@ -136,5 +134,5 @@ def _years_until(made_kg: Floats, saved_kg_per_year: Floats) -> Floats:
 
 def _after(months: float) -> str:
     if np.isnan(months):
-        return "in a time that nobody can tell without its price"
+        return "after an unknown time, because its price is unknown"
     return f"after {human.digits(months)} calendar months" if np.isfinite(months) else "never"

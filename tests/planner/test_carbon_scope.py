@@ -15,26 +15,26 @@ from tests.support import A100_RENTED, H100_RENTED, job_with
 
 def test_the_scope_is_named_with_what_it_leaves_out() -> None:
     assert scope_text(job_with()) == (
-        "location-based grid by the mean of a year (combustion, 2020); making of accelerators, hosts, replacements; "
-        "without network, storage, building"
+        "location-based grid, annual mean (combustion, 2020); embodied: accelerators, hosts, replacements; "
+        "excluded: network, storage, building"
     )
     every = dict.fromkeys(("network", "storage", "building"), True)
     flash = {"capacity_bytes": 1e15}
     told = scope_text(job_with(H100_RENTED, carbon_scope=every, storage=flash, site=HOURLY))
-    assert "without" not in told
-    assert "by the hour" in told
+    assert "excluded" not in told
+    assert "hourly" in told
 
 
 def test_the_scope_tells_sites_apart_that_are_counted_otherwise() -> None:
     job = job_with(H100_RENTED, {**A100_RENTED, "site": HOURLY}, site="france")
     expected = (
-        "location-based grid by the hour in us-iowa and by the mean of a year in france "
-        "(france: life cycle, 2024; us-iowa: the job's own figure); making"
+        "location-based grid, hourly in us-iowa and annual mean in france "
+        "(france: life cycle, 2024; us-iowa: the job's own figure); embodied"
     )
     assert scope_text(job).startswith(expected)
     # A site of the job at which no offer stands counts nothing.
     elsewhere = job_with({**H100_RENTED, "site": HOURLY}, site="france")
-    assert scope_text(elsewhere).startswith("location-based grid by the hour (the job's own figure); making")
+    assert scope_text(elsewhere).startswith("location-based grid, hourly (the job's own figure); embodied")
 
 
 class TestConventions:
@@ -51,8 +51,8 @@ class TestConventions:
         asked = job_with({**H100_RENTED, "site": "us-virginia"}, what_if={"sites": ["poland"]})
         assert any("poland: life cycle, 2024" in note for note in cautions(asked, None))
         assert (
-            "its grid is counted otherwise (life cycle, 2024, national mean; here combustion, 2020, grid of a region)"
-            in case_of(asked, "in poland").note
+            "its grid is counted by another convention (life cycle, 2024, national mean; "
+            "here combustion, 2020, grid of a region)" in case_of(asked, "in poland").note
         )
 
     def test_a_figure_of_the_job_is_not_the_catalogues(self) -> None:
@@ -72,7 +72,7 @@ class TestConventions:
     @pytest.mark.parametrize(
         ("known", "words"),
         [
-            ({}, "at power stations only; on site unknown"),
+            ({}, "power stations only; on-site use unknown"),
             ({"water_onsite_l_per_kwh": 0.2}, "on site and at power stations"),
         ],
     )
@@ -90,4 +90,4 @@ class TestConventions:
             power_usage_effectiveness=1.1,
             water_onsite_l_per_kwh=0.2,
         )
-        assert water_scope(site) == "on site only; at power stations unknown"
+        assert water_scope(site) == "on site only; power stations unknown"

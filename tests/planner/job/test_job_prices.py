@@ -128,9 +128,9 @@ class TestWhatToMind:
         note = told("h100-sxm5-80gb", "b200-sxm-180gb")
         # B200 at 4.3 times the H100 in the middle, at 1.4 times at Oracle, whose prices are in `rents.csv`.
         (h100, _), (b200, _) = rent_of("h100-sxm5-80gb"), rent_of("b200-sxm-180gb")
-        assert f"{h100.mid:.3g}, {b200.mid:.3g} USD per GPU-hour in the middle" in note
+        assert f"{h100.mid:.3g}, {b200.mid:.3g} USD per GPU-hour at the middle" in note
         assert "10, 14 at Oracle" in note
-        assert "no vendor has a price of all" in told("b200-sxm-180gb", "tpu-v5p")  # Google's alone
+        assert "no vendor has a price for all" in told("b200-sxm-180gb", "tpu-v5p")  # Google's alone
 
     def test_prices_of_the_job_are_its_own(self) -> None:
         assert not list(price_notes(job_with(H100_RENTED, A100_RENTED)))

@@ -24,21 +24,21 @@ def test_groups_of_64_in_racks_of_72_need_16_of_18_nodes_of_64_racks() -> None:
     (note,) = placement_notes(RACKS, plan)
     # 4,096 accelerators, 64 of each rack; whole racks are 64 x 18 nodes where 1,024 are counted.
     assert "take 16 of the 18 nodes of each of 64 domains (Slurm: --segment=16)" in note
-    assert "Whole domains would be 1,152 nodes, 12.5 % more" in note
+    assert "Whole domains would take 1,152 nodes, 12.5 % more" in note
     assert note in simulate_plan(RACKS, plan, with_sensitivities=False).warnings
 
 
 def test_whole_nodes_are_taken_where_groups_do_not_fill_them() -> None:
     (note,) = placement_notes(RACKS, plan_of(tensor=10, data=64))
     # Groups of 10 and nodes of 4: 60 accelerators of a rack, for 640 of them 11 racks.
-    assert "6 of them fit: take 15 of the 18 nodes of each of 11 domains" in note
+    assert "of which each holds 6: take 15 of the 18 nodes of each of 11 domains" in note
 
 
 def test_a_last_rack_with_few_accelerators_is_no_rack_to_fill_last() -> None:
     # 512 = 7 x 72 + 8: eight racks of 64.
     (note,) = placement_notes(RACKS, plan_of(tensor=8, data=64))
     assert "over 8 link domains of 72: take 16 of the 18 nodes of each" in note
-    assert "which would hold 8 accelerators" in note
+    assert "which would hold only 8 accelerators" in note
     # 3,904 = 54 x 72 + 16: 55 racks of 70.98, 17.7 nodes.
     (note,) = placement_notes(RACKS, plan_of(tensor=8, data=488))
     assert "take 17 or 18 of the 18 nodes of each" in note

@@ -1,4 +1,4 @@
-"""Does an answer that buys say what has to be paid at once, and not only the share that one run uses up?"""
+"""Does an answer that buys say what has to be paid up front, and not only the share that one run uses up?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def notes_of(
     found = simulate_plan(job, {**PLAN, "spares": spares}, with_sensitivities=False)
     assert found.design is not None
     of_plan, of_answer = (
-        [note for note in notes if "at once" in note]
+        [note for note in notes if "up front" in note]
         for notes in (found.warnings, cautions(job, None, None, found.design))
     )
     assert of_plan == of_answer
@@ -33,14 +33,14 @@ def test_nodes_spares_and_network_are_paid_at_once(spares: int, dollars: str) ->
     assert (4 + spares) * (300e3 + 8 * 2100) == pytest.approx(float(dollars[1:5]) * 1e6, rel=0.005)
     (note,) = notes_of(H100_BOUGHT, spares)
     assert note.startswith(
-        f"Buying takes {dollars} at once, for nodes{' and spares' if spares else ''}, network"
+        f"Buying takes {dollars} up front, for nodes{' and spares' if spares else ''}, network"
     )
     assert "budget" not in note
 
 
 def test_a_budget_bounds_only_the_share_of_the_run() -> None:
     (note,) = notes_of(H100_BOUGHT, limits={"budget_usd": 1e6})
-    assert "limits.budget_usd bounds that share alone" in note
+    assert "limits.budget_usd applies to that share only" in note
 
 
 def test_rent_takes_nothing_at_once() -> None:

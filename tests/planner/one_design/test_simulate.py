@@ -221,7 +221,7 @@ def test_every_limit_stands_beside_what_the_plan_takes_of_it(capsys: pytest.Capt
     assert 0.4 < design.power_range_fraction < 0.7
     assert cli.main(["simulate", BLOOM, "--plan", AS_IT_WAS_RUN, *options]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "What it takes of the limits" in text
+    assert "Use of the limits" in text
     share = 100 * design.power_w["rack_power_w"] / 3e4
     assert f"{share:.1f} % of 30.0 kW" in text
     assert "g CO2e carbon intensity (CCI)" in text
@@ -278,7 +278,7 @@ def test_an_interval_shorter_than_a_step_is_raised_and_said_so(capsys: pytest.Ca
     found = answer(capsys, f"{AS_IT_WAS_RUN},checkpoint_interval_s=1")
     assert found.design is not None
     assert found.design.checkpoint_interval_s == pytest.approx(found.design.iteration_time_s)
-    told = "checkpoint_interval_s = 1 is too short: the state changes once in a step; "
+    told = "checkpoint_interval_s = 1 is too short: the state changes only once per step; "
     assert any(warning.startswith(told) for warning in found.warnings)
 
 
@@ -307,7 +307,7 @@ def test_people_read_the_verdict_what_is_broken_and_where_everything_goes(
 ) -> None:
     assert cli.main(["simulate", BLOOM, "--plan", AS_IT_WAS_RUN, "--set", "limits.budget_usd=1e5"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Breaks what is listed below: 384 x a100-sxm4-80gb for ")
+    assert out.startswith("Violates the constraints listed below: 384 x a100-sxm4-80gb for ")
     assert "cost above budget_usd = 100,000: cost_usd = " in out
     for heading in (
         "Configuration",

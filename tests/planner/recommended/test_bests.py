@@ -57,7 +57,7 @@ class TestBests:
         job = job_with(objectives=["time_to_train", "energy"])
         front = evaluate(job, plans_with({"num_gpus": 16}, {"num_gpus": 16, "power_cap_fraction": 0.6}))
         drivers = bests_of(job, front, np.array([7, 8]), 0)[1].drivers
-        assert driver_text(drivers[-1]) == "power cap as a share of the TDP: 0.6, not 1"
+        assert driver_text(drivers[-1]) == "power cap, share of TDP: 0.6 instead of 1"
         assert all("(x" in driver_text(driver) for driver in drivers[:-1])
 
     def test_spares_and_the_weather_are_not_told_as_power_of_a_gpu(self) -> None:
@@ -71,8 +71,8 @@ class TestBests:
         )
         drivers = {driver.name: driver for driver in bests_of(job, front, np.array([7, 8]), 0)[0].drivers}
         assert (drivers["PUE"].value, drivers["PUE"].reference) == pytest.approx((1.1, 1.6))
-        assert "all energy over that without idle spares" in drivers
-        assert "W per GPU without cooling and spares" not in drivers
+        assert "energy overhead of idle spares" in drivers
+        assert "W per GPU excluding cooling and spares" not in drivers
 
     def test_a_front_of_one_design_is_best_without_a_rival(self) -> None:
         job = job_with(H100_RENTED)
@@ -92,21 +92,24 @@ class TestWords:
         found = answer_of_one_best()
         (text, why, gives_up) = paragraph(found, found.best_of_each[0])
         assert text.startswith(
-            "Least time to train: the recommended design, 31.4 days with 1,024 x h100-sxm5-80gb"
+            "Lowest time to train: the recommended design, 31.4 days with 1,024 x h100-sxm5-80gb"
         )
         assert text.endswith("3 spare nodes.")
-        assert why == "Why, against design 8: nothing differs by more than half a per cent."
-        assert gives_up == "It gives up +12.0 % cost; it gains -3.0 % energy."
+        assert why == "Compared with design 8: nothing differs by more than 0.5 %."
+        assert gives_up == "Worse: +12.0 % cost; better: -3.0 % energy."
 
     @pytest.mark.parametrize(
         ("driver", "text"),
         [
-            (Driver(name="GPUs", value=2048, reference=512), "GPUs: 2,048, not 512 (x 4.00)"),
+            (Driver(name="GPUs", value=2048, reference=512), "GPUs: 2,048 instead of 512 (x 4.00)"),
             (
                 Driver(name="GPU-hours", value=2.68e7, reference=3.3e7),
-                "GPU-hours: 26.8 M, not 33 M (x 0.812)",
+                "GPU-hours: 26.8 M instead of 33 M (x 0.812)",
             ),
-            (Driver(name="kg CO2e per kWh", value=0.028, reference=0.0), "kg CO2e per kWh: 0.028, not 0"),
+            (
+                Driver(name="kg CO2e per kWh", value=0.028, reference=0.0),
+                "kg CO2e per kWh: 0.028 instead of 0",
+            ),
         ],
     )
     def test_a_factor_is_told_in_both_designs(self, driver: Driver, text: str) -> None:
@@ -132,9 +135,9 @@ class TestWords:
         }
         assert shares[frozenset({10, 11})] == 1.0
         assert all(0.5 < share < 1.0 for pair, share in shares.items() if 12 in pair)
-        (told,) = (sentence for sentence in survivals(sure) if "follow each other in cost" in sentence)
+        (told,) = (sentence for sentence in survivals(sure) if "neighbours on the front by cost" in sentence)
         assert told.startswith(
-            "Of 2 pairs of designs that follow each other in cost, 1 keeps its order in 90.0 %"
+            "Of 2 pairs of neighbours on the front by cost, 1 keeps its order in at least 90.0 %"
         )
 
     def test_the_offer_that_is_taken_is_named_where_another_has_the_same_accelerator(self) -> None:
@@ -143,11 +146,11 @@ class TestWords:
         front = evaluate(job, plans_with(*({"num_gpus": 32, "offer": k} for k in range(3))))
         told = " ".join(why_chosen(job, front, 1))
         assert (
-            "It takes offers[1], rented at $1.25 per GPU-hour, its nodes taken back 40 times in 1,000 node-days; "
+            "It uses offers[1], rented at $1.25 per GPU-hour, reclaimed 40 times in 1,000 node-days; "
             "offers[0] has the same accelerator." in told
         )
         assert "32 x H100 SXM5 80GB of offers[0]" in told
-        assert "It takes offers" not in " ".join(why_chosen(job, front, 2))
+        assert "It uses offers" not in " ".join(why_chosen(job, front, 2))
 
     def test_hours_of_energy_are_not_called_those_of_cost_that_hold_spares(self) -> None:
         job = job_with(objectives=["cost", "energy"])
@@ -156,7 +159,7 @@ class TestWords:
         held, training = (
             next(driver for driver in best.drivers if "GPU-hours" in driver.name) for best in (cost, energy)
         )
-        assert (held.name, training.name) == ("GPU-hours", "GPU-hours without spares")
+        assert (held.name, training.name) == ("GPU-hours", "GPU-hours excluding spares")
         # Two spare nodes of eight beside sixteen: twice as many are held, for the same time.
         ratios = held.value / held.reference, training.value / training.reference
         assert max(ratios[0], 1 / ratios[0]) == pytest.approx(2.0 * max(ratios[1], 1 / ratios[1]), rel=0.01)
@@ -167,7 +170,7 @@ class TestWords:
         sure = input_uncertainty_of(job, front, np.array([10, 11]), 0, seed=1)
         (told,) = (sentence for sentence in survivals(sure) if "pair" in sentence)
         assert re.fullmatch(
-            r"The one pair of designs that differs in cost keeps its order in [\d.]+ % of them\.", told
+            r"The only pair of designs that differs in cost keeps its order in [\d.]+ % of the draws\.", told
         )
 
     def test_draws_tell_how_often_limits_are_kept(self) -> None:
@@ -181,7 +184,10 @@ class TestWords:
         assert half.within_deadline_fraction is None
         # Prices reach further up than down, but half of the draws of each input lie below its middle.
         assert half.within_budget_fraction == pytest.approx(0.45, abs=0.1)
-        assert survivals(sure)[0] == "Of 1,000 draws of all unsure inputs 100.0 % keep the deadline."
+        assert (
+            survivals(sure)[0]
+            == "The expected time meets the deadline in 100.0 % of 1,000 draws of the uncertain inputs."
+        )
 
 
 def answer_of_one_best() -> Recommendation:

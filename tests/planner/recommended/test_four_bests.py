@@ -67,7 +67,7 @@ class TestFourBests:
         names = [{driver.name for driver in one.drivers} for one in answer.best_of_each]
         assert "GPUs" in names[0]
         assert "USD per GPU-hour" in names[1]
-        assert "power cap as a share of the TDP" in names[2]
+        assert "power cap, share of TDP" in names[2]
 
     def test_the_printed_front_shows_all_four_and_their_sites(self) -> None:
         answer = four_bests()

@@ -29,8 +29,8 @@ def test_a_count_takes_the_plural_that_is_given(number: int, told: str) -> None:
 
 def test_a_search_that_simulated_one_design_says_so() -> None:
     alone = recommended().model_copy(update={"num_evaluated": 1, "num_feasible": 1})
-    assert searched_text(alone) == "1 design simulated, 1 keeps all limits"
-    assert searched_text(recommended()) == "4,321 designs simulated, 210 keep all limits"
+    assert searched_text(alone) == "1 design simulated, 1 meets all limits"
+    assert searched_text(recommended()) == "4,321 designs simulated, 210 meet all limits"
 
 
 def test_a_step_of_one_micro_batch_on_one_stage_says_so() -> None:

@@ -194,11 +194,11 @@ def test_the_view_shows_five_inputs_a_result_and_leaves_out_what_does_not_matter
 ) -> None:
     assert cli.main(["simulate", str(RENTED), "--plan", RENTED_PLAN]) == 0
     out = capsys.readouterr().out
-    section = out.partition("What moves the cost of ")[2].partition("\n\n")[0].splitlines()[1:]
+    section = out.partition("What drives the cost of ")[2].partition("\n\n")[0].splitlines()[1:]
     assert len(section) == 5
     assert section[0].split()[:5] == ["rent", "2.4", "to", "4.5", "USD/GPU-hour"]
-    moving = out.partition("What moves")[2]
-    assert "price of electricity" not in moving
+    moving = out.partition("What drives")[2]
+    assert "electricity price" not in moving
     assert "building" not in moving
 
 
@@ -206,7 +206,7 @@ def test_bars_reach_from_where_a_result_falls_to_where_it_rises(capsys: pytest.C
     price = "offers[1].rent_usd_per_gpu_hour={low: 2.0, mid: 4.0, high: 5.0}"
     assert cli.main(["simulate", str(RENTED), "--plan", RENTED_PLAN, "--set", price]) == 0
     out = capsys.readouterr().out
-    section = out.partition("What moves the cost of ")[2].partition("\n\n")[0].splitlines()[1:]
+    section = out.partition("What drives the cost of ")[2].partition("\n\n")[0].splitlines()[1:]
     left, _, right = section[0].translate({ord("│"): "|", ord("█"): "#"}).partition("|")
     # Half as much to the left, a quarter more to the right: the longer half has ten characters.
     assert (left.count("#"), right.count("#")) == (10, 5)
@@ -214,7 +214,7 @@ def test_bars_reach_from_where_a_result_falls_to_where_it_rises(capsys: pytest.C
 
 def test_they_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["simulate", str(RENTED), "--plan", RENTED_PLAN, "--no-sensitivities"]) == 0
-    assert "What moves" not in capsys.readouterr().out
+    assert "What drives" not in capsys.readouterr().out
     answer = simulate_plan(load_job(RENTED), read_plan(RENTED_PLAN), with_sensitivities=False)
     assert answer.sensitivities is None
 

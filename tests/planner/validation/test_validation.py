@@ -233,7 +233,7 @@ class TestCommand:
     ) -> None:
         path = written(tmp_path, {**LLAMA_8B, "step_time_s": "", "recomputation": "full", "mfu": 41})
         assert main(["validate", "--measured", str(path)]) == OK
-        assert "not read: 'recomputation' (meant: recompute?), 'mfu'" in capsys.readouterr().out
+        assert "Unknown columns: 'recomputation' (did you mean recompute?), 'mfu'" in capsys.readouterr().out
 
     def test_a_publication_that_dates_the_framework_is_no_unread_column(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -48,24 +48,24 @@ def test_a_recommended_design_that_may_not_fit_says_so_beneath_the_first_line() 
 @pytest.mark.parametrize(
     "line",
     [
-        "nodes 128 nodes dgx-h100, and 3 spares",
+        "nodes 128 nodes dgx-h100, plus 3 spares",
         "parallelism TP 8 x PP 4 x CP 1 x DP 32; VPP 2, EP 1",
         "micro-batch 1 sequence",
         "recomputation selective; ZeRO stage 1; bf16",
         "checkpoints async, every 31.0 min of training, about 286 steps",
-        "time to train 31.4 days 30.6 days to 33.4 days in 9 of 10 replays; 97.0 % keep the deadline",
+        "time to train 31.4 days 30.6 days to 33.4 days in 9 of 10 replays; 97.0 % meet the deadline",
         "cost $1.85 M $1.79 M to $1.92 M in 9 of 10 replays",
-        "$1.25 M to $2.51 M by the price of the hardware",
+        "$1.25 M to $2.51 M over the price range of the hardware",
         "energy 850 MWh peak power 1.10 MW",
-        "hall 1.00 MW IT power at the peak, and 100 kW for cooling; 40.0 kW in a rack",
-        "power swing 700 kW 350 kW/s when all stand still at once; 63.0 % of the IT power",
-        "a million tokens $0.925 0.425 kWh",
-        "a PFLOP-hour $120 of the model's arithmetic",
-        "an exaFLOP 250 g CO2e carbon intensity (CCI); 12,900 t CO2e x days (tCDP)",
-        "rent or own $1.85 M rented, and $1.50 M owned; buying pays after 21.5 calendar months",
+        "hall 1.00 MW peak IT power, plus 100 kW for cooling; 40.0 kW per rack",
+        "power swing 700 kW 350 kW/s when all nodes stall at once; 63.0 % of the IT power",
+        "per 1M tokens $0.925 0.425 kWh",
+        "per PFLOP-hour $120 of model FLOPs",
+        "per exaFLOP 250 g CO2e carbon intensity (CCI); 12,900 t CO2e x days (tCDP)",
+        "rent or own $1.85 M rented, $1.50 M owned; buying pays off after 21.5 calendar months",
         "carbon 412 t CO2e",
         "MFU 41.2 % step time 6.32 s, 6.51 s with stragglers",
-        "goodput 95.1 % 12.3 failures to expect",
+        "goodput 95.1 % 12.3 failures expected",
         "It is the fastest of the front.",
         "Memory of the fullest GPU: 60.0 of 80.0 GiB",
         "compute 5.00 s 79.1 % ████████████████████████",
@@ -73,7 +73,7 @@ def test_a_recommended_design_that_may_not_fit_says_so_beneath_the_first_line() 
         "operational 309 t CO2e 75.0 % ██████████████████████",
         "budget cost above budget_usd = 2e6 1,234 56",
         "No price of an optic is known.",
-        "Run llama of experiment capplan holds 4,321 designs, 210 with a run of their own.",
+        "Run llama of experiment capplan holds 4,321 designs, 210 of them with their own run.",
         "capplan ui",
         "answer/front.csv",
     ],
@@ -112,7 +112,7 @@ def test_a_purchase_that_never_pays_is_called_so() -> None:
     never = design(break_even_months=None)
     answer = recommended().model_copy(update={"recommendation": never, "front": (never,)})
     (line,) = lines_with(text_of(answer, width=120), "rent or own")
-    assert line.endswith("$1.50 M owned; buying never pays in the life of the nodes")
+    assert line.endswith("$1.50 M owned; buying does not pay off within the life of the nodes")
     assert (never.buying_pays, never.metrics["break_even_months"]) == (False, None)
 
 
@@ -167,7 +167,7 @@ def test_a_long_front_keeps_both_ends_and_says_how_many_are_hidden() -> None:
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
     assert len(rows) <= MAX_FRONT_ROWS == 20
     assert (rows[0].split()[1], rows[-1].split()[0]) == ("7", "106")
-    assert f"{100 - len(rows)} more lie between these" in text
+    assert f"{100 - len(rows)} more on the front are not shown" in text
 
 
 def test_a_recommended_design_in_the_middle_of_a_long_front_is_always_shown() -> None:
@@ -192,10 +192,10 @@ def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
     assert len(rows) <= MAX_FRONT_ROWS
     marked = [row.split()[1] for row in rows if row.startswith("~")]
-    told = "it cannot be told from design" + (" " if num_tied == 1 else "s ")
+    told = "it is indistinguishable from design" + (" " if num_tied == 1 else "s ")
     sentence = " ".join(text.split()).partition(told)[2].partition(".")[0]
     # Of twenty rows one is the recommended design, and one more an end of the front.
-    assert sentence == f"{', '.join(marked)} (marked ~){hidden} of the front"
+    assert sentence == f"{', '.join(marked)} (marked ~){hidden} on the front"
     assert len(marked) == min(num_tied, 17)
 
 
@@ -210,13 +210,13 @@ def test_fronts_around_the_limit_are_shown_with_the_recommended_design(num_front
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
     assert len(rows) <= MAX_FRONT_ROWS
     assert rows[0].startswith("* 7")
-    assert ("more lie between" in text) == (len(rows) < num_front)
+    assert ("more on the front are not shown" in text) == (len(rows) < num_front)
 
 
 def test_an_infeasible_job_gets_conflict_reasons_proof_and_a_command_to_try() -> None:
     text = text_of(infeasible())
-    assert text.splitlines()[0] == "No design keeps all limits"
-    assert "At fault: budget_usd and deadline_days. Changing one of them alone is not enough." in text
+    assert text.splitlines()[0] == "No design meets all limits"
+    assert "Cause: budget_usd and deadline_days. Changing only one of them is not enough." in text
     assert "The cheapest design in time costs more than the budget." in text
     assert "Proof: CP-SAT over 240 layouts" in text
     command = "capplan recommend job.yaml --set limits.budget_usd=1.850e6 --set limits.num_gpus=1024"
@@ -233,18 +233,18 @@ def test_limits_of_a_conflict_that_do_not_help_alone_are_not_said_to() -> None:
         changed = {"conflict": conflict, "relaxations": relaxations}
         found = answer.infeasibility.model_copy(update=changed)
         told = " ".join(text_of(answer.model_copy(update={"infeasibility": found})).split())
-        can_both = "When one of them gives way, the others can be kept." in told
+        can_both = "If any one of them is relaxed, the others can be met." in told
         only = (
-            "Of these only carbon_kgco2e helps when it alone gives way: without deadline_days other limits "
-            "contradict each other, too."
+            "Relaxing only one of them helps only for carbon_kgco2e: without deadline_days, other limits "
+            "still conflict."
         )
         assert (can_both, only in told) == ((True, False) if helpful == conflict else (False, True))
 
 
 def test_an_interrupted_search_says_so_first() -> None:
-    assert text_of(interrupted()).startswith("Interrupted; the best until then: 1,024 x")
+    assert text_of(interrupted()).startswith("Interrupted; best design so far: 1,024 x")
     nothing = interrupted().model_copy(update={"recommendation": None, "front": (), "uncertainty": None})
-    assert text_of(nothing).splitlines()[0] == "Interrupted; the best until then: none"
+    assert text_of(nothing).splitlines()[0] == "Interrupted before any design met all limits"
 
 
 @pytest.mark.parametrize("answer", [recommended(100), infeasible(), interrupted()])
@@ -371,4 +371,4 @@ def test_few_compared_runs_are_counted(num_compared: int, compared_with: str) ->
     sure = recommended().uncertainty
     assert sure is not None
     text = step_error_text(sure.model_copy(update={"step_time_num_compared": num_compared}))
-    assert text == f"simulated step times are off by 8.0 % on average on {compared_with}"
+    assert text == f"simulated step times have a mean error of 8.0 % on {compared_with}"

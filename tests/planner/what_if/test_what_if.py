@@ -72,7 +72,7 @@ class TestCases:
             (case.carbon_kgco2e or 0.0) - float(free.scores.carbon_kgco2e[0])
         )
         (_, changes) = what_if_rows(case)
-        assert changes[0] == "  against the answer"
+        assert changes[0] == "  change"
         assert changes[1] == f"+{human.days(case.time_to_train_days - days)}"
         shares = [case.limits_broken[name] or 0.0 for name in ("budget_usd", "deadline_days")]
         assert changes[-1] == f"breaks budget by {100 * shares[0]:.1f} %, deadline by {100 * shares[1]:.1f} %"
@@ -163,7 +163,7 @@ class TestCases:
             assert case.limits_broken == {}
         limits = {"deadline_days": days + 0.5 / 24}
         case = case_of(job_with(H100_RENTED, site=profile, what_if=asked, limits=limits), "start")
-        assert case.note == "no later start keeps the deadline"
+        assert case.note == "no later start meets the deadline"
         assert case.time_change_days == 0.0
 
     def test_a_later_start_keeps_the_deadline_with_the_wanted_probability(self) -> None:
@@ -181,8 +181,8 @@ class TestCases:
         job = job_with(H100_RENTED, what_if={"sites": ["us-iowa", "norway"], "power_caps": [1.0, 0.8]})
         cases = {case.case: case for case in what_if_cases(job, chosen_of(job), nothing)}
         for name, note in (
-            ("in us-iowa", "is where it stands already"),
-            ("power cap 100.0 %", "is its cap already"),
+            ("in us-iowa", "already its site"),
+            ("power cap 100.0 %", "already its cap"),
         ):
             case = cases[name]
             assert case.note == note
@@ -210,10 +210,8 @@ class TestCases:
         offer = job.offers[0]
         made = 16 * offer.accelerator.embodied_kgco2e + 2 * offer.node.embodied_host_kgco2e
         assert saved > 0
-        assert f"made up for its making after {made / saved:#.3g} calendar months" in case.note
-        assert case.note.endswith(
-            "what the old one would sell for is not counted, since its age is not known"
-        )
+        assert f"pays back its embodied carbon after {made / saved:#.3g} calendar months" in case.note
+        assert case.note.endswith("its resale value is not counted, because its age is unknown")
 
     def test_going_on_with_an_old_fleet_takes_nothing_that_is_bought_or_made_already(self) -> None:
         fields = {"storage": {"capacity_bytes": 1e15}, "carbon_scope": {"storage": True}}
@@ -256,7 +254,7 @@ class TestCases:
         (same,) = what_if_cases(job, chosen_of(job), chosen_of)
         assert same.note == "the same accelerators are recommended"
         (none,) = what_if_cases(job, chosen_of(job), nothing)
-        assert none.note == "no design keeps all limits then"
+        assert none.note == "no design meets all limits then"
 
     def test_a_rented_design_is_bought_at_the_price_that_is_asked_for(self) -> None:
         rented = {**H100_RENTED, "commitment_days": 365}
