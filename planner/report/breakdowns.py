@@ -1,4 +1,4 @@
-"""Where do memory, time, money, energy and carbon go? The recommended design beside the best of the front in each objective."""
+"""Where do memory, time, money, energy and carbon go? The recommended design, and the best design for each objective."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBJECTIVE_FIELDS: Final[Mapping[Objective, tuple[str, Quantity]]] = {
 ROUNDING: Final = 1e-12
 """Smaller parts, as shares of the whole, are rounding and count as none."""
 MOST_STAGES: Final = 16
-"""Longer pipelines are shown by some of their stages: the middle ones resemble each other."""
+"""Only some stages of longer pipelines are shown, because the middle ones are similar."""
 
 
 def breakdowns(job: Job, answer: Recommendation, best: Design) -> list[BarsFigure]:
@@ -58,12 +58,12 @@ def breakdowns(job: Job, answer: Recommendation, best: Design) -> list[BarsFigur
 
 
 def shown_name(design: Design) -> str:
-    """Returns a design as short as a label needs: `2,048 x h100-sxm5-80gb`."""
+    """Returns a short label of a design: `2,048 x h100-sxm5-80gb`."""
     return f"{human.count(design.plan.num_gpus)} x {design.accelerator}"
 
 
 def _shown_designs(answer: Recommendation, best: Design) -> list[tuple[str, Design]]:
-    """The recommended design and those of the front that have least of an objective, each once."""
+    """The recommended design and the best designs on the front for each objective, each once."""
     roles: dict[int, list[str]] = {best.design_id: ["recommended"]}
     designs = {best.design_id: best} | {design.design_id: design for design in answer.front}
     for objective in map(Objective, answer.objectives):
@@ -71,7 +71,7 @@ def _shown_designs(answer: Recommendation, best: Design) -> list[tuple[str, Desi
             field, _ = OBJECTIVE_FIELDS[objective]
             values = [float(getattr(design, field)) for design in answer.front]
             least = answer.front[int(np.argmin(values))]
-            roles.setdefault(least.design_id, []).append(f"least {NAMES[objective]}")
+            roles.setdefault(least.design_id, []).append(f"lowest {NAMES[objective]}")
     return [
         (f"{', '.join(role)}: {shown_name(designs[design_id])}", designs[design_id])
         for design_id, role in roles.items()
@@ -95,7 +95,9 @@ def _compared(
         Bar(label=label, parts=tuple(Part(label=words[part], value=parts[part]) for part in used))
         for label, parts in by_design
     ]
-    whose = "The recommended design and the best of the front in each objective" if len(bars) > 1 else ""
+    whose = (
+        "The recommended design and the best design on the front for each objective" if len(bars) > 1 else ""
+    )
     note = "; ".join(part for part in (whose, scope) if part)
     return BarsFigure(
         name=name,
@@ -107,7 +109,7 @@ def _compared(
 
 
 def _without_rounding(parts: Mapping[str, float]) -> dict[str, float]:
-    """Returns the parts, 0 for those that are what is left when nearly equal numbers are subtracted."""
+    """Returns the parts, with 0 for those that are only rounding of differences."""
     whole = sum(parts.values())
     return {name: value if value > ROUNDING * whole else 0.0 for name, value in parts.items()}
 
@@ -128,13 +130,13 @@ def _losses(best: Design) -> str:
     worst = max(losses, key=lambda name: losses[name])
     useful = human.percent(best.run_seconds["productive_s"] / whole)
     if losses[worst] <= 0.0:
-        return f"All of {text(whole, 's')} are steps that count"
-    loss = f"most of the rest goes to {part_words(worst)} ({human.percent(losses[worst] / whole)})"
-    return f"{useful} of {text(whole, 's')} are steps that count; {loss}"
+        return f"All of {text(whole, 's')} are productive steps"
+    loss = f"the largest loss is {part_words(worst)} ({human.percent(losses[worst] / whole)})"
+    return f"{useful} of {text(whole, 's')} are productive steps; {loss}"
 
 
 def _memory(job: Job, best: Design) -> BarsFigure:
-    """A bar for each pipeline stage against what an accelerator has."""
+    """A bar for each pipeline stage against the memory of an accelerator."""
     table = memory_by_stage(job.workload, best.plan)
     peaks = table.peak_bytes
     fullest, num_stages = int(np.argmax(peaks)), best.plan.pipeline_parallel
@@ -153,11 +155,11 @@ def _memory(job: Job, best: Design) -> BarsFigure:
     used = human.percent(float(peaks[fullest]) / best.memory_capacity_bytes)
     whose = f"Stage {fullest} of 0 to {num_stages - 1} is the fullest" if num_stages > 1 else "An accelerator"
     verb = "and fills" if num_stages > 1 else "fills"
-    left_out = "" if len(bars) == num_stages else f" {len(bars)} of {num_stages} stages."
+    left_out = "" if len(bars) == num_stages else f" {len(bars)} of {num_stages} stages are shown."
     return BarsFigure(
         name="memory",
         title=f"{whose} {verb} {used} of its {human.memory(best.memory_capacity_bytes)}",
-        note=f"Memory of one accelerator of each pipeline stage; the line is what it has.{left_out}",
+        note=f"Memory of one accelerator of each pipeline stage; the line is its capacity.{left_out}",
         quantity="bytes",
         bars=tuple(bars),
     )

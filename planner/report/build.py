@@ -1,4 +1,4 @@
-"""How does a study become a report? Its answer, its designs, and what simulating the recommended one again tells."""
+"""How does a study become a report? From its answer, its designs, and a new simulation of the recommended design."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class DrawnReport:
 def report_of_log(
     job: Job, answer: Recommendation, log: DesignLog, progress: Told = ignore
 ) -> DrawnReport | None:
-    """Returns the report of a search that has just ended, whose log is closed by this.
+    """Returns the report of a search that has just ended, and closes its log.
 
-    None for one that was interrupted: whoever does that does not want to wait.
+    None if it was interrupted, because then the user does not want to wait.
     """
     if answer.status == "interrupted":
         return None
@@ -59,10 +59,10 @@ def build_report(
     """Returns the report of an answer.
 
     Args:
-        job: what was asked.
-        answer: what came out.
+        job: the job.
+        answer: the answer to the job.
         cloud: the designs that were simulated.
-        progress: told which part of the report is being worked out.
+        progress: is told which part of the report is being computed.
     """
     drawn = cloud.thinned()
     best = answer.recommendation
@@ -93,11 +93,11 @@ def _figures(
     fastest = FastestRuns(job, best)
     parts: dict[str, Callable[[], Sequence[Figure]]] = {
         "the front": lambda: [front_figure(answer, errors)],
-        "where it goes": lambda: breakdowns(job, answer, best),
-        "how sure it is": lambda: spreads(job, answer, chosen),
-        "what would change it": lambda: [flips(job, answer, best, accuracy, fastest)],
-        "what drives it": lambda: tornados(job, best, accuracy),
-        "how it scales": lambda: scaling(job, answer, best, cloud, fastest),
+        "breakdowns": lambda: breakdowns(job, answer, best),
+        "uncertainty": lambda: spreads(job, answer, chosen),
+        "sensitivity of the recommendation": lambda: [flips(job, answer, best, accuracy, fastest)],
+        "sensitivity of the results": lambda: tornados(job, best, accuracy),
+        "scaling": lambda: scaling(job, answer, best, cloud, fastest),
     }
     for number, (name, make) in enumerate(parts.items()):
         progress(Progress(stage=f"report: {name}", num_done=number, num_total=len(parts)))

@@ -1,4 +1,4 @@
-"""What does a report hold? One typed, versioned record from which the page, the pictures and the JSON are made.
+"""What does a report contain? One typed, versioned record from which page, pictures and JSON are made.
 
 Pictures say nothing that does not stand here, and what stands here comes from the answer or from simulating its designs
 again, so that a number is the same wherever it is shown.

@@ -27,7 +27,7 @@ COLUMNS: tuple[tuple[str, str, Quantity], ...] = (
     ("MFU", "mfu_fraction", "fraction"),
     ("goodput", "goodput_fraction", "fraction"),
 )
-"""What the table of the front shows of each design, with its field and unit."""
+"""Columns of the table of the front, each with field and unit."""
 
 
 def explorer(report: Report) -> Html:
@@ -54,7 +54,10 @@ def _stage(report: Report, figure: FrontFigure) -> Html:
             _parallel(),
             class_="scripted",
         ),
-        tag("noscript", tag("p", "The picture needs JavaScript; the table below has all of its designs.")),
+        tag(
+            "noscript",
+            tag("p", "The picture needs JavaScript; the table below lists the designs of the front."),
+        ),
         id="front",
         role="group",
         aria_labelledby="front-title",
@@ -65,18 +68,18 @@ def _held_text(counts: DesignCounts) -> str:
     """How many designs of each kind the page holds; the picture shows those around the front, and counts the others."""
     kinds = (
         (counts.num_feasible_drawn, counts.num_feasible, "feasible designs"),
-        (counts.num_broken_drawn, counts.num_broken, "designs that break a limit"),
+        (counts.num_broken_drawn, counts.num_broken, "designs that violate a limit"),
     )
     held = [f"{human.count(shown)} of {human.count(total)} {kind}" for shown, total, kind in kinds if total]
     endless = counts.num_designs - counts.num_feasible - counts.num_broken
-    never = f"; {human.count(endless)} whose run never ends are not" if endless else ""
+    never = f"; {human.count(endless)} designs whose run never ends are not shown" if endless else ""
     return f"On this page: {' and '.join(held)}{never}."
 
 
 def _controls() -> Html:
     boxes = {
-        "show-beaten": "beaten designs",
-        "show-broken": "designs that break a limit",
+        "show-beaten": "dominated designs",
+        "show-broken": "designs that violate a limit",
         "show-far": "designs far from the front",
         "show-errors": "error bars",
     }
@@ -84,7 +87,7 @@ def _controls() -> Html:
         "form",
         *(
             tag("label", f"{name} ", tag("select", id=f"axis-{axis}"))
-            for axis, name in (("x", "across"), ("y", "up"))
+            for axis, name in (("x", "horizontal"), ("y", "vertical"))
         ),
         *(
             tag("label", tag("input", type="checkbox", id=key, checked=key != "show-far"), f" {name}")
@@ -92,7 +95,7 @@ def _controls() -> Html:
         ),
         tag("label", tag("input", type="checkbox", id="log-scale"), " logarithmic"),
         class_="controls",
-        aria_label="What the picture shows",
+        aria_label="Options of the picture",
     )
 
 
@@ -115,10 +118,10 @@ def _scatter() -> Html:
 def _legend(report: Report, figure: FrontFigure) -> Html:
     names = {
         "recommended": "recommended",
-        "tied": "cannot be told from it",
+        "tied": "indistinguishable from it",
         "front": "on the front",
-        "beaten": "beaten by another",
-        "broken": "breaks a limit",
+        "beaten": "dominated",
+        "broken": "violates a limit",
     }
     roles = {point.role for point in figure.points}
     counts = report.designs
@@ -140,8 +143,8 @@ def _details() -> Html:
     return joined(
         tag(
             "p",
-            "Point at a design, or move through the front with the arrow keys. Drag over the picture, or along a line "
-            "below, to keep only designs within; Escape clears.",
+            "Point at a design, or move along the front with the arrow keys. To filter designs, drag over the picture or "
+            "along a scale below; Escape clears the filter.",
             class_="note",
             id="front-help",
         ),
@@ -154,7 +157,7 @@ def _parallel() -> Html:
         tag("h4", "All figures of a design at once", id="parallel-title"),
         tag(
             "p",
-            "Every line is a design of the front and crosses each scale at its figure; low is left.",
+            "Each line is a design of the front and crosses each scale at its value; low values are on the left.",
             class_="note",
         ),
         tag(
@@ -173,7 +176,7 @@ def _parallel() -> Html:
         ),
         tag(
             "details",
-            tag("summary", "Type the filters"),
+            tag("summary", "Enter filters as numbers"),
             tag("div", id="typed-filters", class_="typed"),
         ),
     )
@@ -190,7 +193,7 @@ def _front_table(report: Report) -> Html:
     return tag(
         "details",
         tag("summary", f"The front as a table, {title}"),
-        table("Designs of the front, by rising first objective", heading, rows),
+        table("Designs of the front, ordered by the first objective", heading, rows),
         id="front-table",
     )
 

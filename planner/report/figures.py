@@ -154,11 +154,11 @@ def _ranges(figure: RangesFigure) -> Html:
         "low": any(each.at_low != figure.mid for each in figure.ranges),
         "high": any(each.at_high != figure.mid for each in figure.ranges),
     }
-    keys = [(f"input at its {kind} end", kind) for kind, is_drawn in drawn.items() if is_drawn]
+    keys = [(f"input at {kind} end", kind) for kind, is_drawn in drawn.items() if is_drawn]
     legend = tag(
         "ul",
         *(tag("li", tag("span", class_=f"swatch {kind}"), label) for label, kind in keys),
-        tag("li", tag("span", class_="swatch flip"), "another design is recommended")
+        tag("li", tag("span", class_="swatch flip"), "recommendation changes")
         if any(each.marks for each in figure.ranges)
         else None,
         class_="legend",

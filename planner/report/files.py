@@ -49,7 +49,7 @@ def write_pictures(
     figures = {figure.name: figure for figure in drawn.report.figures}
     unknown = [name for name in names if name not in figures]
     if unknown:
-        rule = f"is not a figure of this report; there are: {', '.join(figures) or 'none'}"
+        rule = f"is not a figure of this report; available: {', '.join(figures) or 'none'}"
         raise InputError([Problem(path=Argument("figure"), value=name, rule=rule) for name in unknown])
     try:
         folder.mkdir(parents=True, exist_ok=True)

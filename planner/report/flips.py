@@ -1,8 +1,8 @@
-"""Which input, changed by how much, turns the recommendation into another one? Each input moves alone over its range.
+"""Which change of which input changes the recommendation? Each input varies alone over its range.
 
-The rivals are judged again under every change, and the compromise among them is chosen anew. What the model cannot tell
-from the recommended design does not count as another one. A price that is one quote has no range of its own; it is tried
-further out, so that the price at which another design wins is known.
+Under every change the rivals are evaluated again, and the compromise among them is chosen again. A design that is
+indistinguishable from the recommended one does not count as a change. A price that is a single quote has no range; it is
+varied widely to find the price at which another design wins.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from simulator.simulate import Outcomes, outcomes_of, steps_and_memory
 from simulator.table import Floats
 
 NUM_HALVINGS: Final = 10
-"""How often the stretch in which the choice changes is halved: the mark is then right to 1/1024 of the way."""
+"""Bisection steps for the point where the choice changes: the mark is exact to 1/1024 of the range."""
 OWN_OFFER: Final = "offers["
-"""How the names of inputs begin that belong to one offer, such as its price."""
+"""Prefix of the names of inputs of one offer, such as its price."""
 SITE: Final = ".site."
-"""What the names of inputs hold that belong to the site of one offer."""
+"""Part of the names of inputs of an offer's own site."""
 JOBS_SITE: Final = "site."
-"""How the names of inputs begin that belong to the job's site, which offers with a site of their own do not share."""
+"""Prefix of the names of inputs of the job's site, which does not apply to offers with their own site."""
 QUOTE_FACTORS: Final = (0.25, 4.0)
-"""How far a price without a range is tried."""
-QUOTE_WORDS: Final = "a price without a range, tried from a quarter to four times"
+"""Factors over which a price without a range is varied."""
+QUOTE_WORDS: Final = "a price without a range, varied from a quarter to four times"
 SAME_FRACTION: Final = 1e-9
-"""Changes of an objective by less are rounding."""
+"""Smaller relative changes of an objective are rounding."""
 
 
 def flips(
     job: Job, answer: Recommendation, best: Design, accuracy: Accuracy, fastest: FastestRuns
 ) -> RangesFigure:
-    """Returns the range of every input as shares of its middle, marked where the recommendation changes.
+    """Returns the range of every input relative to its middle, with marks where the recommendation changes.
 
     Args:
-        job: what was asked.
-        answer: what came out.
+        job: the job.
+        answer: the answer to the job.
         best: the recommended design.
-        accuracy: how well steps on its accelerators are known.
+        accuracy: error of simulated steps on its accelerators.
         fastest: the fastest runs of the job.
     """
     designs = rivals(job, answer, best, fastest)
@@ -67,10 +67,10 @@ def flips(
         name="flips",
         title=_title([found for found in ranges if found.marks]),
         note=(
-            "Each input alone, from the low to the high end of its range, as a change from the value that was used; a "
-            "price without a range from a quarter to four times. A mark is where another design becomes the best "
-            "compromise, and can be told from the recommended one. Tried: "
-            f"{choice.tried}. Inputs that move no objective and break no limit are left out.{_together(answer, accuracy)}"
+            "Each input varies alone over its range, shown as a change from the value used; a price without a range varies "
+            "from a quarter to four times. A mark shows where another, distinguishable design becomes the best compromise. "
+            f"Considered: {choice.tried}. Inputs that affect neither an objective nor a limit are left out."
+            f"{_together(answer, accuracy)}"
         ),
         quantity="change",
         mid=0.0,
@@ -79,22 +79,22 @@ def flips(
 
 
 def _together(answer: Recommendation, accuracy: Accuracy) -> str:
-    """Why draws of all inputs change the recommendation more often than one input at a time does."""
+    """Why draws of all inputs change the recommendation more often than single inputs do."""
     unsure = answer.input_uncertainty
     if unsure is None or len(unsure.designs) < 2:
         return ""
     error = human.percent(accuracy.mean_absolute_error_fraction)
     return (
-        f" All inputs together say more: {human.percent(unsure.recommended_fraction)} of {human.count(unsure.num_draws)} "
-        f"draws recommend the same design (“Other circumstances”). Here all steps on the same accelerators move by {error}, "
-        "their mean error; there by errors that are often larger, of which each layout has a part of its own, and what "
-        "cannot be told apart counts as another design."
+        f" With all inputs drawn together, {human.percent(unsure.recommended_fraction)} of "
+        f"{human.count(unsure.num_draws)} draws recommend the same design (“Uncertain inputs and what-if cases”). Here all "
+        f"steps on the same accelerators vary by their mean error, {error}. There the drawn errors are often larger and "
+        "partly independent between layouts, and indistinguishable designs count as different ones."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """The rivals when one input has another value."""
+    """The rivals with one input changed."""
 
     value: float
     job: Job
@@ -118,7 +118,7 @@ class _Case:
 
 @dataclass(frozen=True, kw_only=True)
 class _Choice:
-    """The designs among which a changed job chooses, the recommended one first, with what becomes of them unchanged."""
+    """The designs among which a changed job chooses, the recommended one first, and their evaluation without a change."""
 
     job: Job
     designs: tuple[Rival, ...]
@@ -139,17 +139,17 @@ class _Choice:
 
     @property
     def tried(self) -> str:
-        """How many designs there are beside the recommended one, in words."""
+        """How many other designs are considered, in words."""
         others = self.designs[1:]
         num_front = sum(design.design_id is not None for design in others)
         num_offers = len({design.plan.offer for design in self.designs})
         return (
-            f"other designs of the front ({human.count(num_front)}), and beside it the fastest of several sizes, with and "
+            f"other designs on the front ({human.count(num_front)}), and the fastest layouts of several sizes, with and "
             f"without spares ({human.count(len(others) - num_front)}), on {num_offers} of {len(self.job.offers)} offers"
         )
 
     def _without_winners(self) -> _Choice:
-        """Leaves out what is better already, which a search that was cut short can miss: no input would flip to it."""
+        """Leaves out designs that are better without any change, which a search that was stopped early can miss."""
         is_beside = np.array([design.design_id is None for design in self.designs])
         keep = np.ones(len(self.designs), dtype=np.bool_)
         for row in np.flatnonzero(is_beside & self.evaluation.is_feasible):
@@ -162,7 +162,7 @@ class _Choice:
         )
 
     def case(self, lever: Lever, value: float) -> _Case:
-        """Returns what becomes of the designs when an input has a value."""
+        """Returns the designs evaluated with one value of an input."""
         job = lever.change(self.job, value)
         if job == self.job and (value == 1.0 or lever.input.name != STEP_TIME):
             return _Case(value=value, job=job, evaluation=self.evaluation)
@@ -170,9 +170,9 @@ class _Choice:
         return _Case(value=value, job=job, evaluation=judge(job, self.plans, outcomes))
 
     def chosen(self, case: _Case) -> Rival | None:
-        """Returns the design that is chosen instead of the recommended one; that one itself where it stays.
+        """Returns the design that is chosen in a case; the recommended one if the choice does not change.
 
-        None where no rival keeps the limits any more.
+        None if no design meets the limits.
         """
         evaluation, values = case.evaluation, case.objectives
         rows = np.flatnonzero(evaluation.is_feasible & np.isfinite(values).all(axis=1))
@@ -191,13 +191,13 @@ class _Choice:
             return outcomes_of(job, self.plans, *steps_and_memory(job, self.plans))
         if lever.input.name != STEP_TIME:
             return outcomes_of(job, self.plans, before.steps, before.memory)
-        # The error of a kind of steps is common to all designs on its accelerators, and says nothing of others.
+        # The step error is common to all designs on these accelerators, and does not apply to others.
         factors = np.where(self.plans.offer == self.plans.offer[0], value, 1.0)
         columns = {name: getattr(before.steps, name) * factors for name in before.steps.names()}
         return outcomes_of(job, self.plans, replace(before.steps, **columns), before.memory)
 
     def _is_tied(self, values: np.ndarray, chosen: int) -> bool:
-        """Whether the model cannot tell a row from the first one."""
+        """Whether a row is indistinguishable from the first one."""
         return bool((np.abs(values[chosen] - values[0]) <= self.error_fraction * values[0]).all())
 
 
@@ -281,10 +281,10 @@ def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
         half = choice.case(lever, 0.5 * (same + other.value))
         same, other = (half.value, other) if choice.chosen(half) == best else (same, half)
     chosen = choice.chosen(other)
-    becomes = chosen.words if chosen else "no design that was tried keeps the limits"
+    becomes = chosen.words if chosen else "no considered design meets the limits"
     if other.broken:
         becomes += (
-            f", since the recommended one breaks {', '.join(human.words(name) for name in other.broken)}"
+            f", because the recommended one violates {', '.join(human.words(name) for name in other.broken)}"
         )
     change = other.value / mid - 1.0
     way = "below" if other.value < mid else "above"
@@ -294,11 +294,11 @@ def _flip(choice: _Choice, lever: Lever, end: _Case) -> tuple[Mark, str] | None:
 
 def _title(flipping: list[Range]) -> str:
     if not flipping:
-        return "No input that changes alone changes the recommendation"
+        return "No single input changes the recommendation"
     nearest = min(flipping, key=_nearest)
     mark = min(nearest.marks, key=lambda mark: abs(mark.value))
     count = "One input" if len(flipping) == 1 else f"{len(flipping)} inputs"
-    return f"{count} can change the recommendation, the nearest is {nearest.label} {mark.label}"
+    return f"{count} can change the recommendation; the closest change is {nearest.label} {mark.label}"
 
 
 def _order(found: Range) -> tuple[float, float]:

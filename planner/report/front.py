@@ -1,4 +1,4 @@
-"""How good is the front in two objectives, and what cannot be told apart? The picture's points with their errors."""
+"""What does the front look like in two objectives, and which designs are indistinguishable? Its points with their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulator.domain.plan import PlanTable
 
 
 def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
-    """Returns the mean error of simulated steps of every design of the front, by its number."""
+    """Returns the mean error of simulated steps of every design of the front, by its id."""
     plans = PlanTable.from_plans([design.plan for design in answer.front])
     return {
         design.design_id: accuracy_at(job, plans, row).mean_absolute_error_fraction
@@ -22,7 +22,7 @@ def errors_of(job: Job, answer: Recommendation) -> dict[int, float]:
 
 
 def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigure:
-    """Returns the front in the first two objectives that designs hold; time and cost where there are fewer."""
+    """Returns the front in the first two objectives that designs hold, completed by time and cost."""
     x, y = _axes(answer)
     (x_field, x_quantity), (y_field, y_quantity) = OBJECTIVE_FIELDS[x], OBJECTIVE_FIELDS[y]
     points = tuple(
@@ -39,8 +39,8 @@ def front_figure(answer: Recommendation, errors: dict[int, float]) -> FrontFigur
         name="front",
         title=_title(answer),
         note=(
-            "Every dot is a design; bars are the mean error of simulated steps. Faint: simulated designs that another "
-            "one beats, or that break a limit."
+            "Each dot is a design; error bars show the mean error of simulated step times. Faint: dominated designs, and "
+            "designs that violate a limit."
         ),
         x_field=x_field,
         x_label=NAMES[x],
@@ -59,7 +59,7 @@ def _axes(answer: Recommendation) -> tuple[Objective, Objective]:
 
 
 def role_of(answer: Recommendation, design: Design) -> Role:
-    """Returns what a design of the front is."""
+    """Returns the role of a design of the front."""
     if answer.recommendation and design.design_id == answer.recommendation.design_id:
         return "recommended"
     is_tied = answer.uncertainty is not None and design.design_id in answer.uncertainty.tied_designs
@@ -71,6 +71,6 @@ def _title(answer: Recommendation) -> str:
     if num_front == 1:
         return "One design is best in every objective"
     ties = len(answer.uncertainty.tied_designs) if answer.uncertainty else 0
-    tied = f", and {human.count(ties)} of them cannot be told from the recommended one" if ties else ""
+    tied = f"; {human.count(ties)} of them are indistinguishable from the recommended one" if ties else ""
     designs = human.count(num_front)
-    return f"{designs} of {human.count(answer.num_feasible)} feasible designs make up the front{tied}"
+    return f"{designs} of {human.count(answer.num_feasible)} feasible designs form the front{tied}"

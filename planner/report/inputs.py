@@ -1,4 +1,4 @@
-"""What went into the answer, who says so, and how sure is it? Every field of the job, and the catalogue's figures behind it."""
+"""Which inputs went into the answer, and how reliable are they? Every field of the job, and the catalogue's figures."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from simulator.record import Record
 
 FROM_CATALOG: Final = ("accelerator", "node", "fabric", "site", "model")
 """Fields of a job that are whole entries of the catalogue."""
-JOB_FILE, DEFAULT = "job file", "capplan's default, whether the job file repeats it or not"
-PRESET: Final = "preset `{name}`, whether the job file repeats it or not"
+JOB_FILE, DEFAULT = "job file", "capplan's default, whether or not the job file repeats it"
+PRESET: Final = "preset `{name}`, whether or not the job file repeats it"
 _Said = tuple[str, str]
 """Source and confidence of a figure."""
 UNITLESS: Final = ("text", "count", "fraction", "ratio")
@@ -29,7 +29,7 @@ UNITLESS: Final = ("text", "count", "fraction", "ratio")
 def inputs(job: Job, offer: int, accuracy: Accuracy) -> tuple[InputGroup, ...]:
     """Returns the inputs of an answer whose recommended design takes one of the offers."""
     groups = [
-        InputGroup(title="Ranges of what is not known exactly", rows=tuple(_ranges(job, offer, accuracy))),
+        InputGroup(title="Ranges of uncertain inputs", rows=tuple(_ranges(job, offer, accuracy))),
         InputGroup(title="The job", rows=tuple(_fields(job, ()))),
         *_model_groups(job),
         *(group for each in job.offers for group in _hardware_groups(each)),
@@ -197,6 +197,6 @@ def _own(record: Record) -> Iterator[InputValue]:
             yield InputValue(
                 name=name,
                 value=_shown(value),
-                source="job file (not the catalogue's entry)",
+                source="job file (differs from the catalogue's entry)",
                 confidence="job",
             )

@@ -1,4 +1,4 @@
-"""How does a report become one page? The record as HTML, with styles, script and designs inside it, and nothing outside.
+"""How does a report become one page? The record as HTML, with styles, script and designs embedded.
 
 The page shows all of its text and figures without the script; with it the front can be explored.
 """
@@ -35,12 +35,12 @@ SCRIPTS: Final = (
     "parallel.js",
     "controls.js",
 )
-"""The parts of the page's script, in the order in which they build on each other; they share one scope."""
+"""The parts of the page's script, in order of their dependencies; they share one scope."""
 SECTIONS: Final = {
-    "where": ("Where it goes", ("cost", "energy", "carbon", "run", "step", "memory")),
-    "sure": ("How sure it is", ("finish", "cost-spread")),
-    "change": ("What would change it", ("flips", "drivers-")),
-    "scale": ("How it scales", ("scaling", "scaling-cost")),
+    "where": ("Breakdowns", ("cost", "energy", "carbon", "run", "step", "memory")),
+    "sure": ("Uncertainty of time and cost", ("finish", "cost-spread")),
+    "change": ("Sensitivity of the recommendation", ("flips", "drivers-")),
+    "scale": ("Scaling", ("scaling", "scaling-cost")),
 }
 """Headings of the sections that hold figures, and how the names of their figures begin."""
 
@@ -50,12 +50,12 @@ def page(drawn: DrawnReport) -> str:
     report = drawn.report
     sections = {
         "recommendation": ("Recommendation", verdict(report)),
-        "front": ("The alternatives", explorer(report) if report.answer.front else Html("")),
+        "front": ("Alternatives", explorer(report) if report.answer.front else Html("")),
         **{name: (title, _figures(report, begins)) for name, (title, begins) in SECTIONS.items()},
-        "compared": ("Other circumstances", comparisons(report.answer)),
-        "rejected": ("What was ruled out", rejected(report.answer)),
+        "compared": ("Uncertain inputs and what-if cases", comparisons(report.answer)),
+        "rejected": ("Excluded designs", rejected(report.answer)),
         "inputs": ("Inputs", inputs(report)),
-        "reproduce": ("Get the same answer again", reproduction(report)),
+        "reproduce": ("Reproduce this answer", reproduction(report)),
     }
     shown = {name: entry for name, entry in sections.items() if entry[1]}
     layout, designs = packed(drawn.cloud)
@@ -75,7 +75,7 @@ def page(drawn: DrawnReport) -> str:
 
 
 def _asked(report: Report) -> str:
-    """Returns what was asked, in one line."""
+    """Returns the question in one line."""
     workload = report.job.workload
     size, word = (TERA, "trillion") if workload.tokens >= TERA else (GIGA, "billion")
     trained = f"{workload.model.name} on {human.digits(workload.tokens / size)} {word} tokens"

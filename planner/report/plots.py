@@ -41,7 +41,7 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 ACCENT, WARM, SOFT, FAINT, BROKEN = "#1a5fb4", "#c8500a", "#59606c", "#a7aeb9", "#f0c8ab"
 LOW, HIGH = "#86c1ea", "#0067a5"
 TITLE_CHARACTERS: Final = 88
-CAPACITY: Final = "memory that it has"
+CAPACITY: Final = "memory capacity"
 LEGEND_DOT_POINTS: Final = 6.0
 """Dots of the legend for designs that are specks in the picture."""
 ROOM_BELOW_FRACTION, ROOM_ABOVE_FRACTION = 0.1, 0.3
@@ -158,12 +158,12 @@ def _draw_ranges(axes: Axes, figure: RangesFigure) -> None:
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     _write_ticks(axes.xaxis, figure.quantity)
-    axes.fill_between([], [], color=LOW, label="input at its low end")
-    axes.fill_between([], [], color=HIGH, label="input at its high end")
+    axes.fill_between([], [], color=LOW, label="input at low end")
+    axes.fill_between([], [], color=HIGH, label="input at high end")
     if any(each.marks for each in figure.ranges):
-        axes.plot([], [], color=WARM, linewidth=3.0, label="another design is recommended")
+        axes.plot([], [], color=WARM, linewidth=3.0, label="recommendation changes")
     if figure.quantity == "change":
-        axes.set_xlabel("change from the value that was used")
+        axes.set_xlabel("change from the value used")
     _write_legend(axes)
 
 
@@ -232,7 +232,7 @@ LOOKS: Final[dict[Role, _Look]] = {
     "front": _Look("o", ACCENT, ACCENT, "on the front"),
     "recommended": _Look("D", WARM, WARM, "recommended"),
     # A ring around what it hardly differs from; caps as wide as itself would make it a square.
-    "tied": _Look("o", "none", WARM, "cannot be told from it", size=9.0, cap_size=1.5),
+    "tied": _Look("o", "none", WARM, "indistinguishable from it", size=9.0, cap_size=1.5),
 }
 
 
@@ -275,8 +275,8 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     (left, right), (bottom, top) = (_window(figure, name) for name in ("x", "y"))
     is_near = (left <= x_column) & (x_column <= right) & (bottom <= y_column) & (y_column <= top)
     for label, colour, is_kind in (
-        ("breaks a limit", BROKEN, cloud.broken > 0),
-        ("beaten by another", FAINT, cloud.broken == 0),
+        ("violates a limit", BROKEN, cloud.broken > 0),
+        ("dominated", FAINT, cloud.broken == 0),
     ):
         rows = is_near & is_kind
         if rows.any():
@@ -285,7 +285,7 @@ def _draw_cloud(axes: Axes, figure: FrontFigure, cloud: DesignCloud) -> None:
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)
     if num_beyond := int(np.count_nonzero(~is_near)):
-        told = f"{num_beyond:,} more designs lie beyond the edges of this picture, which is drawn around the front"
+        told = f"{num_beyond:,} more designs lie outside this picture, which is drawn around the front"
         axes.set_title(told, fontsize=8.0, color=SOFT, loc="right")
 
 

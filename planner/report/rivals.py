@@ -40,7 +40,7 @@ class Rival:
     def words(self) -> str:
         """The rival as readers are told it."""
         name = f"{human.count(self.plan.num_gpus)} x {self.accelerator}, {layout(self.plan)}"
-        return f"{name}, beside the front" if self.design_id is None else f"design {self.design_id}, {name}"
+        return f"{name}, not on the front" if self.design_id is None else f"design {self.design_id}, {name}"
 
 
 def rivals(job: Job, answer: Recommendation, best: Design, fastest: FastestRuns) -> tuple[Rival, ...]:

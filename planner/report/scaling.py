@@ -1,4 +1,4 @@
-"""How much faster are more accelerators, and where do they stop paying? The best designs over the sizes of an offer."""
+"""How do time and cost scale with the number of accelerators? The best designs over the sizes of an offer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_CURVES: Final = 3
 LEAST_SIZES: Final = 2
 """Fewer sizes make no curve; two show whether the double pays."""
 LEAST_GAIN: Final = 2.0**0.5
-"""Speed-up by twice the accelerators below which they hardly pay: each further one adds less than half of its share."""
+"""Speed-up from doubling the accelerators below which it barely pays off: each one adds less than half of its share."""
 DOUBLE: Final = 1.9
 """Times the accelerators from which a size counts as a doubling of another one."""
 
@@ -43,7 +43,7 @@ class _Curve:
     accelerator: str
     runs: tuple[_Run, ...]
     end_of_gain: float | None = None
-    """First size whose double is not worth it; `None` where every double that is known is."""
+    """First size whose doubling does not pay off; `None` if every known doubling does."""
     has_doubles: bool = False
     """Whether any double of a size is known."""
 
@@ -54,10 +54,10 @@ def scaling(
     """Returns time and cost against the number of accelerators, each where enough sizes are known.
 
     Args:
-        job: what was asked.
-        answer: what came out.
+        job: the job.
+        answer: the answer to the job.
         best: the recommended design.
-        cloud: all designs that were simulated.
+        cloud: all simulated designs.
         fastest: the fastest runs of the job.
     """
     offers = {design.accelerator: design.plan.offer for design in (*reversed(answer.front), best)}
@@ -72,7 +72,7 @@ def _long(curves: list[_Curve]) -> list[_Curve]:
 
 
 def _short_text(curves: list[_Curve]) -> str:
-    """Which accelerators have no curve, and why."""
+    """The accelerators without a curve, and the reason."""
     names = [curve.accelerator for curve in curves if len(curve.runs) < LEAST_SIZES]
     return f" Not drawn: {', '.join(names)}, with fewer than {LEAST_SIZES} such sizes." if names else ""
 
@@ -83,7 +83,7 @@ def _time_figure(known: list[_Curve], best: Design) -> Iterator[LinesFigure]:
         return
     lines = tuple(_line(curve) for curve in curves)
     dashed = (
-        " Dashed and upright: the size from which twice the accelerators are less than 1.41 times as fast."
+        " Dashed vertical line: the size from which doubling the accelerators gives a speed-up below 1.41."
         if any(line.mark for line in lines)
         else ""
     )
@@ -91,8 +91,8 @@ def _time_figure(known: list[_Curve], best: Design) -> Iterator[LinesFigure]:
         name="scaling",
         title=curve_title(curves[0]),
         note=(
-            "Time to train with the fastest layout of at most so many accelerators, among those that were simulated and "
-            "all at the recommended ZeRO stage, whatever the limits say; what is no faster than fewer is not drawn. "
+            "Time to train of the fastest simulated layout with at most this many accelerators, at the recommended ZeRO "
+            "stage and regardless of limits; sizes that are not faster than a smaller one are not drawn. "
             f"Diamond: the recommended design.{dashed}{_short_text(known)}"
         ),
         x_label="accelerators",
@@ -109,9 +109,9 @@ def _cost_figure(curves: list[_Curve], best: Design) -> Iterator[LinesFigure]:
         name="scaling-cost",
         title=_cost_title(curves),
         note=(
-            "Cost of the cheapest design of every size that was simulated and keeps all limits. Sizes between the points "
-            "may cost more or less than both: what splits the batch and the layers unevenly costs more. Diamond: the "
-            "recommended one."
+            "Cost of the cheapest simulated design of each size that meets all limits. Sizes between the points may cost "
+            "more or less than both neighbours, because uneven splits of batch and layers cost more. Diamond: the "
+            "recommended design."
         ),
         is_joined=False,
         x_label="accelerators",
@@ -207,12 +207,12 @@ def curve_title(curve: _Curve) -> str:
         sizes = f"{human.count(fewest)} to {human.count(most)} {curve.accelerator}"
         return f"{sizes}: {text(most_days, 'days')} to {text(fewest_days, 'days')}"
     if end is None:
-        return f"Up to {human.count(curve.runs[-1][0])} {curve.accelerator} every doubling pays"
-    return f"Beyond {human.count(end)} {curve.accelerator} doubling hardly pays"
+        return f"Doubling pays off up to {human.count(curve.runs[-1][0])} {curve.accelerator}"
+    return f"Beyond {human.count(end)} {curve.accelerator}, doubling barely pays off"
 
 
 def _cost_title(curves: list[_Curve]) -> str:
     cost_usd, size, name = min(
         (cost, size, curve.accelerator) for curve in curves for size, cost in curve.runs
     )
-    return f"{human.count(size)} {name} cost least, {text(cost_usd, 'usd')}"
+    return f"Lowest cost: {text(cost_usd, 'usd')} with {human.count(size)} {name}"

@@ -1,4 +1,4 @@
-"""What does a report say in words? The verdict, comparisons, what was ruled out, every input, and how to repeat it."""
+"""Which texts and tables does a report have? Verdict, comparisons, excluded designs, all inputs, and reproduction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def verdict(report: Report) -> Html:
         tag("p", _verdict_text(answer), class_=f"verdict {answer.status}"),
         tag("p", doubt, class_="warnings") if doubt else None,
         _key_figures(answer, best) if best else None,
-        _sentences("Why this one", answer.why),
+        _sentences("Why this design", answer.why),
         _infeasibility(answer.infeasibility) if answer.infeasibility else None,
         _sentences("Before you rely on it", answer.warnings, class_="warnings"),
         _configuration(best) if best else None,
@@ -40,11 +40,11 @@ def _verdict_text(answer: Recommendation) -> str:
     best = answer.recommendation
     if best is None:
         return (
-            "No design keeps all limits."
+            "No design meets all limits."
             if answer.status == "infeasible"
             else "Stopped before a design was found."
         )
-    begin = "Take" if answer.status == "recommended" else "The search was stopped; the best until then is"
+    begin = "Take" if answer.status == "recommended" else "The search was stopped; the best design so far is"
     return f"{begin} {human.count(best.plan.num_gpus)} x {best.accelerator}, {layout(best.plan)}."
 
 
@@ -102,13 +102,13 @@ def _configuration(best: Design) -> Html:
 def _infeasibility(found: Infeasibility) -> Html:
     changes = [human.settings(relaxation.limits) for relaxation in found.relaxations]
     return joined(
-        _sentences("Why", [*found.reasons, found.proof]),
+        _sentences("Why no design is feasible", [*found.reasons, found.proof]),
         _sentences("The smallest changes that help", changes),
     )
 
 
 def comparisons(answer: Recommendation) -> Html:
-    """Returns what survives unsure inputs, and the cases that the job asked for; nothing where there are none."""
+    """Returns the results over draws of uncertain inputs, and the what-if cases of the job; nothing if there are none."""
     return joined(_draws(answer), _what_if(answer))
 
 
@@ -124,46 +124,46 @@ def _draws(answer: Recommendation) -> Html | None:
     holds = [
         tag(
             "li",
-            f"Design {ordering.design_id} still has less {human.words(ordering.objective)} in ",
+            f"Design {ordering.design_id} has less {human.words(ordering.objective)} than the recommended one in ",
             number(
                 ordering.holds_fraction,
                 human.percent(ordering.holds_fraction),
                 f"answer.input_uncertainty.orderings.{row}.holds_fraction",
             ),
-            " of them.",
+            " of the draws.",
         )
         for row, ordering in enumerate(unsure.orderings)
     ]
     drawn = (
-        f"Times of steps, failures, prices, grids, power and the making of hardware were drawn "
-        f"{human.count(unsure.num_draws)} times from their ranges. No design of the front beats the recommended one in "
-        "everything in "
+        "Step times, failures, prices, grid intensities, power and embodied carbon were drawn "
+        f"{human.count(unsure.num_draws)} times from their ranges. No design on the front beats the recommended one in "
+        "every objective in "
     )
     return joined(
-        tag("h3", "When times, failures, prices, grids and footprints are not what they seem"),
+        tag("h3", "Uncertainty of the inputs"),
         tag("p", drawn, share, " of the draws."),
         tag("ul", *_kept(unsure), *holds),
         table(
-            "Nine of ten draws lie within",
-            ["figure", "range", "moved most by"],
+            "90 % range over the draws",
+            ["figure", "range", "main drivers"],
             [list(row) for row in intervals(unsure)],
         ),
     )
 
 
 def _kept(unsure: InputUncertainty) -> Iterator[Html]:
-    """Yields in how many draws the limits are kept and the choice is the same."""
+    """Yields the share of the draws with the same recommendation, and of those that meet deadline and budget."""
     for field, words in (
-        ("recommended_fraction", " recommend the same design, with all inputs drawn at once."),
-        ("within_deadline_fraction", " keep the deadline."),
-        ("within_budget_fraction", " keep the budget."),
+        ("recommended_fraction", " recommend the same design (all inputs drawn together)."),
+        ("within_deadline_fraction", " meet the deadline."),
+        ("within_budget_fraction", " meet the budget."),
     ):
         value: float | None = getattr(unsure, field)
         if value is not None:
             yield tag(
                 "li",
                 number(value, human.percent(value), f"answer.input_uncertainty.{field}"),
-                " of them",
+                " of the draws",
                 words,
             )
 
@@ -189,7 +189,7 @@ def _what_if(answer: Recommendation) -> Html | None:
         for row, case in enumerate(answer.what_if)
     ]
     heading = ["case", "time to train", "cost", "energy", "carbon", "note"]
-    return table("The recommended design under other circumstances", heading, rows)
+    return table("The recommended design in the what-if cases", heading, rows)
 
 
 def _known(value: float | None, quantity: Quantity, path: str) -> str:
@@ -197,7 +197,7 @@ def _known(value: float | None, quantity: Quantity, path: str) -> str:
 
 
 def rejected(answer: Recommendation) -> Html:
-    """Returns how many designs each constraint kept out."""
+    """Returns how many designs each constraint excluded."""
     if not answer.rejected:
         return Html("")
     rows = [
@@ -213,17 +213,17 @@ def rejected(answer: Recommendation) -> Html:
         ]
         for row, each in enumerate(answer.rejected)
     ]
-    heading = ["limit", "what it says", "ruled out by a bound", "simulated and ruled out"]
-    return table("Designs that a limit ruled out; one design may break several", heading, rows)
+    heading = ["constraint", "rule", "excluded by a bound", "excluded by simulation"]
+    return table("Designs that each constraint excluded; one design may violate several", heading, rows)
 
 
 def inputs(report: Report) -> Html:
-    """Returns every input with its source and confidence, a group at a time."""
+    """Returns every input with its source and confidence, by group."""
     legend = tag(
         "p",
         "Verified: read in the cited source. Partial: second-hand, or sources disagree. Estimate: derived by a stated "
-        "rule. Job: written in the job file. Default: capplan's. Range: not one figure but two ends, tried above. Keys of "
-        "sources are explained in docs/catalog-sources.md.",
+        "rule. Job: set in the job file. Default: capplan's default. Range: low and high end, varied above. "
+        "docs/catalog-sources.md explains the keys of the sources.",
         class_="note",
     )
     return joined(legend, *_input_groups(report))
@@ -242,7 +242,7 @@ def _confidence(word: str) -> Html:
 
 
 def reproduction(report: Report) -> Html:
-    """Returns the command, what it needs, and the versions behind this answer."""
+    """Returns the command, its inputs, and the versions behind this answer."""
     again = report.reproduction
     facts = {
         "capplan": again.capplan_version,

@@ -1,4 +1,4 @@
-"""Of what can a report be made? Of a study in its store, and of the folder that `capplan recommend --output` wrote."""
+"""What can a report be made from? A study in its store, or the folder that `capplan recommend --output` wrote."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def report_of_study(path: str | Path, progress: Told = ignore) -> DrawnReport:
         facts = journal.facts
         check_not_merged(file.stem, facts, "report")
         if ANSWER not in facts:
-            raise StudyError(f"study {file.stem} has not ended: resume it, then report it")
+            raise StudyError(f"study {file.stem} is not complete: resume it first")
         job = job_of(facts)
         return build_report(job, stored_answer(facts), cloud_of_study(job, journal), progress)
 
@@ -51,7 +51,9 @@ def report_of_folder(folder: Path, progress: Told = ignore) -> DrawnReport:
         rule = f"holds no answer of `capplan recommend --output`: {error.filename}: {error.strerror}"
         raise _problem(folder, rule) from None
     except ValidationError:
-        raise _problem(folder, "holds no answer of this version of capplan: answer the job anew") from None
+        raise _problem(
+            folder, "holds no answer of this version of capplan: run capplan recommend again"
+        ) from None
     return build_report(job, answer, cloud_of_table(folder / DESIGN_TABLE), progress)
 
 

@@ -1,4 +1,4 @@
-"""When will the run end, and what will it cost? How often each came out when failures and stragglers were replayed."""
+"""When will the run end, and what will it cost? Histograms over replays of failures and stragglers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from simulator.units import DAY
 NUM_BINS: Final = 24
 """About the square root of the number of replays."""
 DRAWN_FRACTION: Final = 0.985
-"""Share of the replays that are drawn: the few longest would press all others into a corner."""
+"""Share of the replays that are drawn: the few longest would compress all others into a corner."""
 FAR: Final = 1.5
-"""A limit this far beyond the drawn values is told instead of drawn."""
+"""A limit this far beyond the drawn values is named in the note instead of drawn."""
 LONGEST_DAYS: Final = 36_500.0
 """Runs without a date on the calendar."""
 
@@ -39,7 +39,7 @@ def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[Histog
     return [
         _histogram(
             "finish",
-            f"19 of 20 runs end within {text(finish.p95, 'days')}",
+            f"95 % of runs end within {text(finish.p95, 'days')}",
             _dates(answer.created_at, finish),
             "days",
             wall_s / DAY,
@@ -47,7 +47,7 @@ def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[Histog
         ),
         _histogram(
             "cost-spread",
-            f"19 of 20 runs cost at most {text(cost.p95, 'usd')}",
+            f"95 % of runs cost at most {text(cost.p95, 'usd')}",
             _prices(best),
             "usd",
             cost_usd,
@@ -57,19 +57,19 @@ def spreads(job: Job, answer: Recommendation, chosen: Evaluation) -> list[Histog
 
 
 def _prices(best: Design) -> str:
-    """How far the price of the hardware alone takes the cost; nothing where there is one price."""
+    """How far the price of the hardware alone moves the cost; nothing if it has no range."""
     low, high = human.dollars(best.cost_low_usd), human.dollars(best.cost_high_usd)
     return (
         ""
         if low == high
-        else f"At the middle price; the price of the hardware alone takes the cost from {low} to {high}."
+        else f"At the middle price; the price range of the hardware alone moves the cost from {low} to {high}."
     )
 
 
 def _histogram(
     name: str, title: str, note: str, quantity: Quantity, values: Floats, marks: list[Mark]
 ) -> HistogramFigure:
-    """The values in bins; what would lie far beyond them is told in the note."""
+    """The values in bins; the note says what lies far beyond them."""
     drawn = values[values <= np.quantile(values, DRAWN_FRACTION)]
     counts, edges = np.histogram(drawn, bins=NUM_BINS)
     end = float(edges[-1]) + (FAR - 1.0) * float(edges[-1] - edges[0])
@@ -92,7 +92,7 @@ def _histogram(
 
 def _marks(spread: Spread, limits: dict[str, float | None], quantity: Quantity) -> list[Mark]:
     """The percentiles, and the limits that the job has."""
-    values = {"5 %": spread.p5, "half": spread.p50, "95 %": spread.p95, **limits}
+    values = {"5 %": spread.p5, "median": spread.p50, "95 %": spread.p95, **limits}
     return [
         Mark(value=value, label=f"{name}: {text(value, quantity)}")
         for name, value in values.items()
@@ -107,11 +107,11 @@ def _dates(created_at: str, finish: Spread) -> str:
         return ""
     half, late = (_date(start + timedelta(days=value)) for value in (finish.p50, finish.p95))
     ends = (
-        f"19 of 20 runs end by {late}"
+        f"95 % of runs end by {late}"
         if half == late
-        else f"half of the runs end by {half} and 19 of 20 by {late}"
+        else f"half of the runs end by {half} and 95 % by {late}"
     )
-    return f"Begun on {_date(start)}, when this was answered, {ends}."
+    return f"If started on {_date(start)}, the date of this answer, {ends}."
 
 
 def _date(moment: datetime) -> str:

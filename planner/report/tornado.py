@@ -1,4 +1,4 @@
-"""Which inputs drive time, cost, energy and carbon of the recommended design? A tornado for each objective."""
+"""Which inputs drive time, cost, energy and carbon of the recommended design? One tornado chart per objective."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
     shown = [swing for swing in result.swings if swing.is_worth_showing]
     quantity = OBJECTIVE_FIELDS[objective][1]
     name = NAMES[objective]
-    title = f"Nothing moves {name}"
+    title = f"No input moves {name}"
     if shown:
         first = shown[0]
         ends = f"{text(first.at_low, quantity)} to {text(first.at_high, quantity)}"
@@ -40,7 +40,7 @@ def _tornado(objective: Objective, result: ResultSensitivity, found: Sensitiviti
     return RangesFigure(
         name=f"drivers-{objective.value.replace('_', '-')}",
         title=title,
-        note=f"{name[0].upper()}{name[1:]} when each input alone takes the low and the high end of its range.",
+        note=f"{name[0].upper()}{name[1:]} with each input alone at the low and the high end of its range.",
         quantity=quantity,
         mid=result.mid,
         ranges=tuple(_range(swing, inputs[swing.input]) for swing in shown),

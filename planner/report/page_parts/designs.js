@@ -62,10 +62,10 @@ function layoutWords(plan) {
 
 function roleWords(design) {
   const words = (name) => name.replace(/_(usd|days|w|kgco2e|fraction)$/, "").replace(/_/g, " ");
-  if (design.role === "broken") return `breaks ${design.broken.map(words).join(", ")}`;
+  if (design.role === "broken") return `violates ${design.broken.map(words).join(", ")}`;
   return {
-    recommended: "recommended", tied: "on the front; cannot be told from the recommended one",
-    front: "on the front", beaten: "beaten by another design",
+    recommended: "recommended", tied: "on the front; indistinguishable from the recommended one",
+    front: "on the front", beaten: "dominated by another design",
   }[design.role];
 }
 

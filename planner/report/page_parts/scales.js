@@ -19,7 +19,7 @@ function applyFilters() {
   const onFront = front.filter((design) => isWithin(design.values)).length;
   const active = Object.keys(state.filters).length;
   byId("num-kept").textContent = active
-    ? `${formats.count(total)} of ${formats.count(cloud.rows)} designs are within the filters, ${onFront} of them on the front.`
+    ? `${formats.count(total)} of ${formats.count(cloud.rows)} designs pass the filters, ${onFront} of them on the front.`
     : "No filters.";
   byId("clear-filters").disabled = !active;
 }

@@ -76,9 +76,9 @@ function sayBeyond(width, height) {
     if (kept[row] && isShown(row) && !isInside(row, width, height)) count += 1;
   }
   byId("num-beyond").textContent = count
-    ? `${formats.count(count)} of the designs on this page lie beyond the edges of the picture, which is drawn around the front; `
-      + "“designs far from the front” brings them in."
-    : "All designs that are to be shown lie within the picture.";
+    ? `${formats.count(count)} of the designs on this page lie outside the picture, which is drawn around the front; `
+      + "“designs far from the front” includes them."
+    : "All selected designs lie within the picture.";
 }
 
 function drawAxes(context, paint, width, height) {

@@ -90,7 +90,7 @@ def test_pointing_at_another_design_shows_its_figures_and_the_limit_that_it_brea
                     seen.add(number)
                     shown = page.locator("#tip").inner_text()
                     assert f"cost {human.dollars(table['cost_usd'][number])}" in shown
-                    assert ("breaks budget" in shown) == (not table["is_feasible"][number])
+                    assert ("violates budget" in shown) == (not table["is_feasible"][number])
     assert len(seen) >= 3
 
 
@@ -182,7 +182,7 @@ def test_what_is_drawn_and_what_lies_beyond_are_the_designs_on_the_page(browser:
         assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front
         page.evaluate("() => { window.numSquares = 0; }")
         page.locator("#show-far").uncheck()
-        page.locator("#num-beyond", has_text="on this page lie beyond the edges").wait_for()
+        page.locator("#num-beyond", has_text="on this page lie outside the picture").wait_for()
         num_beyond = int(page.locator("#num-beyond").inner_text().split()[0].replace(",", ""))
         assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front - num_beyond
         assert page.locator("#front-note").inner_text().count("On this page: ") == 1
@@ -213,7 +213,7 @@ def test_typed_filters_count_what_the_table_counts(browser: Browser) -> None:
     cost_usd, num_gpus = (table[name].astype(np.float64) for name in ("cost_usd", "num_gpus"))
     middle = float(np.median(cost_usd))
     with opened(browser) as page:
-        page.get_by_text("Type the filters").click()
+        page.get_by_text("Enter filters as numbers").click()
         page.locator("#high-cost_usd").fill(repr(middle))
         page.locator("#high-cost_usd").press("Enter")
         page.locator("#low-num_gpus").fill("64")
@@ -270,7 +270,7 @@ def test_the_legend_of_the_front_names_what_is_drawn(browser: Browser) -> None:
     roles = {point.role for point in front_figure(drawn().report.answer, drawn().report.errors).points}
     with opened(browser) as page:
         shown = page.locator("#front .legend").inner_text()
-        assert ("cannot be told from it" in shown) == ("tied" in roles)
+        assert ("indistinguishable from it" in shown) == ("tied" in roles)
         assert "recommended" in shown
 
 
@@ -299,7 +299,7 @@ def test_a_page_of_a_hundred_thousand_designs_opens_shows_and_redraws(
         before = picture(page, "cloud")
         page.locator("#axis-y").select_option("carbon_kgco2e")
         assert picture(page, "cloud") != before
-        page.get_by_text("Type the filters").click()
+        page.get_by_text("Enter filters as numbers").click()
         page.locator("#high-cost_usd").fill(repr(design.cost_usd))
         page.locator("#high-cost_usd").press("Enter")
         kept = page.locator("#num-kept").inner_text()

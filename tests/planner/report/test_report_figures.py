@@ -42,9 +42,9 @@ def test_pictures_name_the_memory_there_is_and_what_changes() -> None:
     assert isinstance(memory, BarsFigure)
     assert isinstance(changes, RangesFigure)
     (legend,) = drawing(memory, drawn().cloud).legends
-    assert "memory that it has" in [label.get_text() for label in legend.get_texts()]
+    assert "memory capacity" in [label.get_text() for label in legend.get_texts()]
     (axes,) = drawing(changes, drawn().cloud).axes
-    assert axes.get_xlabel() == "change from the value that was used"
+    assert axes.get_xlabel() == "change from the value used"
 
 
 def test_a_title_never_breaks_before_a_sign() -> None:
@@ -95,9 +95,9 @@ def test_the_legend_of_the_front_has_plain_marks_that_can_be_seen() -> None:
     (legend,) = canvas.legends
     marks = {mark.get_label(): mark for mark in legend.legend_handles if isinstance(mark, Line2D)}
     assert set(marks) == {text.get_text() for text in legend.get_texts()}
-    assert set(marks) >= {"beaten by another", "on the front", "recommended", "cannot be told from it"}
+    assert set(marks) >= {"dominated", "on the front", "recommended", "indistinguishable from it"}
     assert all(mark.get_markersize() >= 6.0 for mark in marks.values())
-    ring = marks["cannot be told from it"]
+    ring = marks["indistinguishable from it"]
     caps = {
         line.get_color(): line.get_markersize() for line in canvas.axes[0].lines if line.get_marker() == "|"
     }
@@ -145,7 +145,7 @@ def test_rent_flips_the_choice_where_the_product_of_objectives_or_the_budget_say
     # The stretch from the middle to the high end is halved ten times.
     assert mark.value == pytest.approx(expected - 1.0, abs=rent.at_high / 2**10)
     assert mark.value >= expected - 1.0
-    assert ("since the recommended one breaks budget" in rent.note) == (
+    assert ("because the recommended one violates budget" in rent.note) == (
         expected == job_.limits.budget_usd / best.cost_usd
     )
 
@@ -161,7 +161,7 @@ def test_nothing_flips_where_one_design_is_best_in_everything() -> None:
     unlimited = report.job.model_copy(update={"limits": Limits(), "offers": offers})
     found = flips_of(unlimited, alone)
     assert all(not each.marks for each in found.ranges)
-    assert found.title == "No input that changes alone changes the recommendation"
+    assert found.title == "No single input changes the recommendation"
     # The cluster is rented, so that what an owner pays moves nothing.
     assert not {"building", "maintenance", "cost of capital"} & {each.label for each in found.ranges}
 
@@ -212,8 +212,8 @@ def test_the_grids_of_all_sites_move_also_where_the_recommended_design_stands_el
     objectives = (Objective.CARBON,)
     both = job().model_copy(update={"offers": tuple(offers), "objectives": objectives, "limits": Limits()})
     found = flips_of(both, recommend(both, seed=1, tracking=False, with_report=False))
-    grids = [each.label for each in found.ranges if each.label.startswith("carbon of the grid")]
-    assert sorted(grids) == [f"carbon of the grid of {place}" for place in ("norway", job().site.region)]
+    grids = [each.label for each in found.ranges if each.label.startswith("grid carbon")]
+    assert sorted(grids) == [f"grid carbon of {place}" for place in ("norway", job().site.region)]
 
 
 def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front() -> None:
@@ -234,7 +234,7 @@ def test_a_quote_is_searched_beyond_itself_for_offers_that_are_not_on_the_front(
     # What leaves the ratio of both rents at the flip the same: 1 + mark = 1 / (1 + beyond), to the halvings.
     assert (1.0 + mark.value) * (1.0 + beyond.value) == pytest.approx(1.0, abs=0.02)
     assert "a100-sxm4-80gb" in own.note
-    assert "beside the front" in own.note
+    assert "not on the front" in own.note
 
 
 def test_offers_that_are_beaten_may_win_without_spares_too() -> None:
@@ -319,7 +319,9 @@ def test_the_cheapest_size_is_that_of_the_cheapest_design_of_the_front() -> None
     lines, report = figure("scaling-cost"), drawn().report
     assert isinstance(lines, LinesFigure)
     cheapest = min(report.answer.front, key=lambda design: design.cost_usd)
-    words = f"{cheapest.plan.num_gpus} {cheapest.accelerator} cost least, {text(cheapest.cost_usd, 'usd')}"
+    words = (
+        f"Lowest cost: {text(cheapest.cost_usd, 'usd')} with {cheapest.plan.num_gpus} {cheapest.accelerator}"
+    )
     assert lines.title == words
     table = read_designs(answered() / "designs.parquet")
     for line in lines.lines:
@@ -364,17 +366,17 @@ def test_no_design_of_the_front_is_faster_than_thecurve_of_times() -> None:
         (
             [(1024, (1024, 48.7)), (2048, (1952, 22.7)), (3904, (3904, 12.0)), (4096, (3904, 12.0))],
             None,
-            "Up to 3,904 x every doubling pays",
+            "Doubling pays off up to 3,904 x",
         ),
         (
             [(64, (64, 40.0)), (128, (128, 21.0)), (256, (256, 15.5)), (512, (256, 15.5))],
             128,
-            "Beyond 128 x doubling hardly pays",
+            "Beyond 128 x, doubling barely pays off",
         ),
         (
             [(64, (64, 40.0)), (128, (128, 20.0)), (256, (128, 20.0))],
             128,
-            "Beyond 128 x doubling hardly pays",
+            "Beyond 128 x, doubling barely pays off",
         ),
         (
             [(600, (600, 9.0)), (700, (700, 8.0)), (800, (800, 7.0))],

@@ -112,7 +112,7 @@ def test_the_page_of_an_impossible_job_opens_too(browser: Browser, tmp_path: Pat
     tight = job().model_copy(update={"limits": Limits(budget_usd=10.0)})
     recommend(tight, seed=1, tracking=False, output=tmp_path / "none", clock=lambda: NOON)
     with opened(browser, file=tmp_path / "none" / "report.html", width=400) as page:
-        assert page.get_by_text("No design keeps all limits.").is_visible()
+        assert page.get_by_text("No design meets all limits.").is_visible()
         assert page.evaluate(OVERLAPS) == []
         assert page.evaluate(CUT_OFF) == []
         assert page.locator("#save-job").is_visible()

@@ -42,7 +42,7 @@ def test_a_folder_of_another_version_is_one_clear_error(
     assert main(["report", str(older), "--output", str(tmp_path / "page.html")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.count("holds no answer of this version of capplan: answer the job anew") == 1
+    assert err.count("holds no answer of this version of capplan: run capplan recommend again") == 1
     assert not (tmp_path / "page.html").exists()
 
 
