@@ -13,7 +13,7 @@ CONSTRAINTS_INTRODUCTION = """\
 # Constraints, and what they remove
 
 Use `capplan explain` to find out why a plan is not valid, why a job has no design, or which limits cost you time or money.
-Every rule that a design must keep has a name, a formula, a unit, a source and a way out. All rules are in one registry
+Every rule that a design must keep has a name, a formula, a unit, a source and a remedy. All rules are in one registry
 (`constraints.registry`), and a test breaks each of them.
 
 ```sh
@@ -127,7 +127,7 @@ def constraint_tables() -> list[str]:
 
 
 def _table(heading: str, constraints: list[Constraint]) -> str:
-    header = "| constraint | what it says | formula | unit | source | way out |\n|---|---|---|---|---|---|"
+    header = "| constraint | rule | formula | unit | source | remedy |\n|---|---|---|---|---|---|"
     rows = [
         (f"`{one.name}`", one.sentence, f"`{one.formula}`", one.unit, one.source, one.way_out)
         for one in constraints

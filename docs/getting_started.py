@@ -32,7 +32,7 @@ def filled_getting_started() -> str:
         status = _printed(["study", "status", str(study)])
         second = _printed([*_words(_CHANGED, text), *_QUIET])
     text = replaced(text, "status", _block(status_sample(status)))
-    return replaced(text, "origins", _block(_lines(second, "simulated now", "read back", "taken over")))
+    return replaced(text, "origins", _block(_lines(second, "simulated now", "read from", "taken from")))
 
 
 def _words(command: re.Pattern[str], text: str) -> list[str]:

@@ -110,14 +110,14 @@ class TestGettingStarted:
 
     def test_names_and_times_of_one_run_are_left_out(self) -> None:
         printed = (
-            "Study job-0badcafe has its recommendation: `capplan study resume job-0badcafe` shows it\n\n"
+            "Study job-0badcafe is complete: `capplan study resume job-0badcafe` shows its recommendation\n\n"
         )
-        printed += "  searched     4.72 s\n  designs      10, 4 keep all limits\n  front        3 designs\n"
+        printed += "  searched     4.72 s\n  designs      10, 4 meet all limits\n  front        3 designs\n"
         assert getting_started.status_sample(printed) == [
-            "Study job-1a2b3c4d has its recommendation: `capplan study resume job-1a2b3c4d` shows it",
+            "Study job-1a2b3c4d is complete: `capplan study resume job-1a2b3c4d` shows its recommendation",
             "",
             "  ...",
-            "  designs      10, 4 keep all limits",
+            "  designs      10, 4 meet all limits",
             "  front        3 designs",
             "  ...",
         ]

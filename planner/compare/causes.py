@@ -1,4 +1,4 @@
-"""What makes the difference? Every input alone, all of them together, and the other design.
+"""What causes the difference? Every input alone, all of them together, and the other design.
 
 A difference of a figure is taken apart: every input of the other side alone, under the design of the first; what all of
 them together make beyond that; and the other design. The parts sum to the whole.
@@ -44,8 +44,12 @@ def explanation_of(first: Side, other: Side, before: Design, after: Design) -> E
     causes = tuple(_cause(difference, own, moved, plan, base) for difference in found)
     together = figures_or_reason(moved, plan)
     if isinstance(together, str):
-        note = f"the design of {first.name} cannot be run with the inputs of {other.name} ({together})"
-        design, interaction, notes = total, {}, [*notes, f"{note}: inputs and design cannot be told apart"]
+        note = f"the design of {first.name} cannot run with the inputs of {other.name} ({together})"
+        design, interaction, notes = (
+            total,
+            {},
+            [*notes, f"{note}, so the effects of inputs and design cannot be separated"],
+        )
     else:
         sums = {name: sum(cause.effects.get(name, 0.0) for cause in causes) for name in base}
         interaction = {name: together[name] - base[name] - sums[name] for name in base if name in together}
@@ -74,9 +78,9 @@ def _moved(own: Job, key: OfferKey, other: Job) -> tuple[Job, list[str]]:
     if key in keys:
         return with_one_offer(other, other.offers[keys.index(key)]), []
     if (accelerator, 0) in keys:
-        note = f"there are fewer offers of {accelerator} there; the first one stands for that of the design"
+        note = f"that side has fewer offers of {accelerator}; its first one replaces the offer of the design"
         return with_one_offer(other, other.offers[keys.index((accelerator, 0))]), [note]
-    note = f"{accelerator} is not on offer there; its price and servers are kept where its design is moved"
+    note = f"that side does not offer {accelerator}; its price and servers are kept for this comparison"
     return with_one_offer(other, own.offers[0]), [note]
 
 

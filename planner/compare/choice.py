@@ -1,4 +1,4 @@
-"""Which input makes the recommendation another one? Each alone, and the choice made anew among the designs of both answers.
+"""Which input changes the recommendation? Each alone, with a new choice among the designs of both answers.
 
 An answer keeps its front, and a job chooses from designs that keep its limits: so the choice under one changed input can be
 made without a search. A design that neither answer kept is not found this way.
@@ -49,13 +49,13 @@ def choices_of(first: Side, other: Side) -> tuple[list[Cause], list[str]]:
     known = list(dict.fromkeys((*_known(first), *_known(other))))
     own, theirs = _choice(first.job, known), _choice(other.job, known)
     if own is None:
-        return [], [f"none of the designs of both answers keeps the limits of {first.name}"]
+        return [], [f"none of the designs of the two answers meets the limits of {first.name}"]
     chosen = [_choice(with_input(first.job, difference, other.job), known) for difference in found]
     causes = [
         _cause(difference, first.job, other.job, own, design)
         for difference, design in zip(found, chosen, strict=True)
     ]
-    told = f"another design: chosen anew among the {human.count(len(known))} designs of both answers, with one input changed"
+    told = f"different design: chosen among the {human.count(len(known))} designs of both answers with one input changed"
     notes = [*_differs(first, own), told]
     if theirs not in (None, own, *chosen):
         notes += _needed_together(first.job, other.job, known, theirs)
@@ -71,12 +71,14 @@ def _needed_together(
         for difference in differences(other, first)
         if _choice(with_input(other, difference, first), known) != theirs
     ]
-    return [f"another design by inputs together: chosen only with {' and '.join(needed)}"] if needed else []
+    return (
+        [f"different design due to several inputs: chosen only with {' and '.join(needed)}"] if needed else []
+    )
 
 
 def _differs(side: Side, own: KnownDesign) -> Iterator[str]:
     if side.plan is not None and own.in_job(side.job) != side.plan:
-        yield f"the other answer knows a better design for {side.name}: {_words(own)}; search longer, or with another seed"
+        yield f"the other answer has a better design for {side.name}: {_words(own)}; search longer, or with another seed"
 
 
 def _cause(
@@ -84,7 +86,7 @@ def _cause(
 ) -> Cause:
     """The design that one changed input chooses, beside the one that is chosen without it, both under that input."""
     if chosen is None:
-        note = "with this input alone, none of the designs of both answers keeps the limits"
+        note = "with this input alone, none of the designs of the two answers meets the limits"
         return Cause(input=difference.name, effects={}, note=note)
     if chosen == own:
         return Cause(input=difference.name, effects={})
@@ -97,7 +99,7 @@ def _cause(
             input=difference.name, effects={}, note=before if isinstance(before, str) else str(after)
         )
     effects = without_rounding(change(before, after), before)
-    return Cause(input=difference.name, effects=effects, note=f"alone, it chooses {_words(chosen)}")
+    return Cause(input=difference.name, effects=effects, note=f"alone, it leads to {_words(chosen)}")
 
 
 def _figures(design: KnownDesign, job: Job) -> Metrics | str:

@@ -1,4 +1,4 @@
-"""What does a comparison say? Two or more jobs with their designs, in inputs, decisions and figures, as values.
+"""What does a comparison contain? Two or more jobs with their designs, in inputs, decisions and figures, as values.
 
 `model_dump_json()` of `Comparison` is what `capplan compare --json` prints.
 """
@@ -18,20 +18,20 @@ class InputRow(Record):
     input: str
     """Its place in the job; offers by their accelerators, `offers[NAME #2]` the second of several with the same one."""
     values: tuple[str, ...]
-    """What stands there, side by side."""
+    """Its values, side by side."""
     decides_choice_only: bool
-    """Whether it decides which design is chosen, and changes no figure of a design."""
+    """Whether it affects only which design is chosen, but no figure of a design."""
 
 
 class DecisionRow(Record):
     """One decision of the designs."""
 
     decision: str
-    """Field of the plan, `accelerator`, `node` or `region`; `offer` where a job has several of the accelerator."""
+    """Field of the plan, `accelerator`, `node` or `region`; `offer` if a job has several offers of the accelerator."""
     values: tuple[str | None, ...]
-    """Side by side; null where a side has no design. The interval between saves is the one that is used."""
+    """Side by side; null if a side has no design. The interval between saves is the one that is used."""
     is_same: bool
-    """Whether all sides decide alike."""
+    """Whether all sides have the same value."""
 
 
 class MetricRow(Record):
@@ -40,7 +40,7 @@ class MetricRow(Record):
     metric: str
     """Field of a design, parts as `field.part`; the unit is in the name."""
     values: tuple[float | None, ...]
-    """Side by side; null where a side has no design or does not know the figure."""
+    """Side by side; null if a side has no design or the figure is unknown."""
 
 
 class Explanation(Record):
@@ -51,38 +51,38 @@ class Explanation(Record):
     causes: tuple[Cause, ...]
     """Inputs, one at a time."""
     interaction: Metrics
-    """What all inputs together change beyond the sum of them alone."""
+    """Effect of all inputs together beyond the sum of their single effects."""
     design: Metrics
-    """What the other design changes under the inputs of the other side."""
+    """Effect of the different design, under the inputs of the other side."""
     total: Metrics
     """The whole difference."""
     choices: tuple[Cause, ...] = ()
-    """Inputs, one at a time, by the design that is then chosen among those of both answers instead of the first; these and
-    `choice_interaction` sum to `design`. None where a design was given, not chosen."""
+    """Inputs, one at a time, with the effect of the design that each leads to among those of both answers; these and
+    `choice_interaction` sum to `design`. Empty if a design was given, not chosen."""
     choice_interaction: Metrics = Field(default={})
-    """What inputs choose only together, and what their design changes more under all inputs than under one."""
+    """Effect of designs that only several inputs together lead to, and their extra effect under all inputs."""
     notes: tuple[str, ...] = ()
-    """What could not be told apart."""
+    """What could not be separated."""
 
 
 class Comparison(Record):
     """Jobs and their designs side by side."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
-    """Version that simulated all sides anew."""
+    """Version that simulated all sides for this comparison."""
     sides: tuple[str, ...]
-    """What is compared, as it was asked for."""
+    """The compared sides, as they were given."""
     inputs: tuple[InputRow, ...]
-    """Inputs that differ."""
+    """Different inputs."""
     decisions: tuple[DecisionRow, ...]
     """The designs."""
     metrics: tuple[MetricRow, ...]
     """Figures of the designs."""
     grids: tuple[tuple[GridConvention, ...], ...] = ()
-    """How the grids behind their carbon are counted, side by side; a side without a design has those of all its offers."""
+    """Conventions of the grids behind their carbon, side by side; without a design, those of all offers of the side."""
     explanations: tuple[Explanation, ...]
-    """Why the others differ from the first; empty where a design is missing."""
+    """Why the others differ from the first; empty if a design is missing."""
     warnings: tuple[str, ...] = ()
-    """What the reader should know."""
+    """Notes for the reader."""

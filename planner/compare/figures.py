@@ -1,4 +1,4 @@
-"""What does a design come to, figure by figure, and what does something change in it? The numbers of a comparison."""
+"""What are the figures of a design, and how does a change affect them? The numbers of a comparison."""
 
 from __future__ import annotations
 

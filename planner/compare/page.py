@@ -57,7 +57,7 @@ def _sections(found: Comparison) -> Iterator[str]:
     sides = letters(len(found.sides))
     yield "<h1>Comparison</h1>"
     yield table(("", "what"), zip(sides, found.sides, strict=True))
-    yield "<h2>Inputs that differ</h2>"
+    yield "<h2>Different inputs</h2>"
     if any(row.decides_choice_only for row in found.inputs):
         yield (
             '<p class="note">Those marked as choice only decide which design is chosen, and change no figure of a '
@@ -74,7 +74,7 @@ def _sections(found: Comparison) -> Iterator[str]:
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):
         yield from _explained(found, explanation, letter)
     for warning in found.warnings:
-        yield f"<p><strong>Mind:</strong> {escape(warning)}</p>"
+        yield f"<p><strong>Note:</strong> {escape(warning)}</p>"
     yield "<h2>All figures</h2>"
     yield f"<details><summary>{len(found.metrics)} figures</summary>"
     yield table(("figure", *sides), figure_rows(found, [row.metric for row in found.metrics]), numbers_from=1)
@@ -83,7 +83,7 @@ def _sections(found: Comparison) -> Iterator[str]:
 
 
 def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iterator[str]:
-    yield f"<h2>What makes {letter} differ from A</h2>"
+    yield f"<h2>Why {letter} differs from A</h2>"
     yield (
         '<p class="note">Each input alone under the design of A, what all together make beyond their sum, '
         "and the other design, by the inputs that choose it where answers are compared; the rows sum to the last one.</p>"

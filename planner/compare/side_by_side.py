@@ -1,4 +1,4 @@
-"""What is different? Two or more jobs with their designs side by side, the first being what the others are measured by."""
+"""What differs? Two or more jobs with their designs side by side; the first is the reference."""
 
 from __future__ import annotations
 
@@ -134,18 +134,18 @@ def _sites_of(side: Side) -> Sequence[Site]:
 
 def _warnings(sides: Sequence[Side], designs: Sequence[Design | None]) -> list[str]:
     notes = [
-        f"{side.name} has no design: its limits cannot be kept. {'; '.join(side.reasons)}".rstrip()
+        f"{side.name} has no design, because its limits cannot be met. {'; '.join(side.reasons)}".rstrip()
         for side in sides
         if side.plan is None
     ]
     for side, design in zip(sides, designs, strict=True):
-        notes += [f"{side.name} breaks a limit: {sentence}" for sentence in _broken(side)]
+        notes += [f"{side.name} violates a limit: {sentence}" for sentence in _broken(side)]
         if design is None or side.recorded is None:
             continue
         now, then = metrics_of(design), metrics_of(side.recorded)
         if any(abs(now[name] - then[name]) > RECORDED_TOLERANCE * abs(then[name]) for name in SINGLE_FIGURES):
             notes.append(
-                f"{side.name} was answered by another version or catalogue; its figures here are those of this one."
+                f"{side.name} was answered by another version or catalogue; the figures shown here are from this one."
             )
     return [*notes, *grid_notes(site for side in sides for site in _sites_of(side))]
 

@@ -1,4 +1,4 @@
-"""What is to be compared? A study, an answer in a file, a job with a plan, or a job that is answered first.
+"""What can be compared? A study, an answer in a file, a job with a plan, or a job that is answered first.
 
 llama-70b-1a2b3c4d, FILE.study       a study by its name, the start of its hash, or the path of its file
 DIR, DIR/recommendation.json         what `capplan recommend --output DIR` wrote
@@ -105,11 +105,13 @@ def _answered(text: str, path: Path) -> Side:
     except (OSError, UnicodeDecodeError) as error:
         raise _problem(text, f"{path} cannot be read: {error}") from None
     except ValidationError:
-        raise _problem(text, f"{path} is no answer of this version of capplan: answer the job anew") from None
+        raise _problem(
+            text, f"{path} is not an answer of this version of capplan: run capplan recommend again"
+        ) from None
     job_file = path.with_name(JOB_FILE)
     if not job_file.is_file():
-        written = "the job that `capplan recommend --output DIR` writes beside it"
-        raise _problem(text, f"{job_file} is missing: an answer is compared with {written}")
+        written = "the job file that `capplan recommend --output DIR` writes next to it"
+        raise _problem(text, f"{job_file} is missing: an answer needs {written}")
     return _with_answer(text, _resolved_job(job_file), answer)
 
 
@@ -127,7 +129,7 @@ def _studied(text: str, path: Path) -> Side:
     job = job_of(facts)
     check_not_merged(path.stem, facts, "compare")
     if ANSWER not in facts:
-        rule = f"has no answer yet: go on with it by `capplan study resume {called(path)}`"
+        rule = f"has no answer yet: continue it with `capplan study resume {called(path)}`"
         raise _problem(text, rule)
     return _with_answer(text, job, stored_answer(facts))
 

@@ -1,4 +1,4 @@
-"""How does a person read a comparison? Inputs, decisions and figures side by side, and what makes the difference."""
+"""What does a comparison look like? Inputs, decisions and figures side by side, and the causes of the differences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOWN_METRICS = (
 )
 """Figures of the table; JSON and HTML hold every one."""
 EXPLAINED = ("time_to_train_days", "cost_usd", "energy_kwh", "carbon_kgco2e")
-"""Figures whose differences are taken apart on the terminal."""
+"""Figures whose differences are explained on the terminal."""
 SMALLEST_SHOWN = 5e-4
 """Effects below this share of a figure are left out."""
 _INDENT = 2
@@ -61,7 +61,7 @@ def show_comparison(found: Comparison, console: Console) -> None:
     for letter, explanation in zip(sides[1:], found.explanations, strict=False):
         _show_explanation(console, explanation, found.metrics, letter)
     if found.warnings:
-        title(console, "mind")
+        title(console, "notes")
         sentences(console, found.warnings)
 
 
@@ -70,16 +70,14 @@ def _show_inputs(console: Console, found: Comparison) -> None:
         title(console, "inputs")
         sentences(console, ["All inputs are the same."])
         return
-    title(console, "inputs that differ")
+    title(console, "different inputs")
     _table(console, ("input", *letters(len(found.sides)), ""), input_rows(found))
     if any(row.decides_choice_only for row in found.inputs):
-        sentences(
-            console, ["choice only: decides which design is chosen, and changes no figure of a design."]
-        )
+        sentences(console, ["choice only: affects which design is chosen, but no figure of a design."])
 
 
 def input_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """Returns inputs that differ, side by side, those marked that only decide the choice."""
+    """Returns the different inputs side by side; those that affect only the choice are marked."""
     return [
         (
             name_words(row.input),
@@ -96,13 +94,13 @@ def decision_row(row: DecisionRow) -> tuple[str, ...]:
 
 
 def _decisions(found: Comparison) -> Iterator[tuple[str, ...]]:
-    """Yields what differs, and in one line what does not."""
+    """Yields the decisions that differ, and one line that counts the others."""
     alike = [row.decision for row in found.decisions if row.is_same]
     for row in found.decisions:
         if not row.is_same:
             yield decision_row(row)
     if alike:
-        yield f"the same: {len(alike)} of {len(found.decisions)}", *("" for _ in found.sides)
+        yield f"same: {len(alike)} of {len(found.decisions)}", *("" for _ in found.sides)
 
 
 def figure_rows(found: Comparison, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -119,11 +117,11 @@ def figure_rows(found: Comparison, names: Sequence[str]) -> Iterator[tuple[str, 
             )
 
 
-GRID_HEADS = ("", "region", "kg CO2e/kWh", "counted", "source")
+GRID_HEADS = ("", "region", "kg CO2e/kWh", "convention", "source")
 
 
 def grid_rows(found: Comparison) -> list[tuple[str, ...]]:
-    """Returns how the grid of each side is counted, and by whom."""
+    """Returns carbon intensity, convention and source of the grid of each side."""
     return [
         (letter, each.region, f"{each.kgco2e_per_kwh:.3g}", each.words_with_area, each.source)
         for letter, grids in zip(letters(len(found.sides)), found.grids, strict=False)
@@ -141,24 +139,26 @@ def _figure(name: str, value: float | None, first: float | None) -> str:
 def explanation_rows(
     explanation: Explanation, metrics: Sequence[MetricRow], names: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """Returns one row for each cause whose effect can be seen in one of the figures, and the total."""
+    """Returns one row for each cause with a visible effect on one of the figures, and the total."""
     base = {row.metric: row.values[0] or 0.0 for row in metrics}
     causes = [(name_words(cause.input), cause.effects) for cause in explanation.causes]
-    parts = [*causes, ("inputs together, beyond their sum", explanation.interaction), *_chosen(explanation)]
+    parts = [*causes, ("interaction of inputs", explanation.interaction), *_chosen(explanation)]
     rows = [_effects(name, effects, names) for name, effects in parts if _is_seen(effects, base, names)]
-    return [*rows, _effects("in all", explanation.total, names)]
+    return [*rows, _effects("total", explanation.total, names)]
 
 
 def _chosen(explanation: Explanation) -> list[tuple[str, Metrics]]:
-    """What the other design makes, by the inputs that choose it where that is known."""
+    """The effect of the different design, by the inputs that lead to it where they are known."""
     if not explanation.choices:
-        return [("another design", explanation.design)]
-    alone = [(f"another design by {name_words(each.input)}", each.effects) for each in explanation.choices]
-    return [*alone, ("another design by inputs together", explanation.choice_interaction)]
+        return [("different design", explanation.design)]
+    alone = [
+        (f"different design due to {name_words(each.input)}", each.effects) for each in explanation.choices
+    ]
+    return [*alone, ("different design due to several inputs", explanation.choice_interaction)]
 
 
 def explanation_notes(explanation: Explanation) -> list[str]:
-    """Returns what stands below the rows: which design an input chooses, why a cause has no figure, and what to know."""
+    """Returns the notes below the rows: the design that an input leads to, why a cause has no figure, and warnings."""
     causes = [(name_words(cause.input), cause.note) for cause in (*explanation.causes, *explanation.choices)]
     return [*(f"{name}: {note}" for name, note in causes if note), *explanation.notes]
 
@@ -174,7 +174,7 @@ def _effects(cause: str, effects: Metrics, names: Sequence[str]) -> tuple[str, .
 def _show_explanation(
     console: Console, explanation: Explanation, metrics: Sequence[MetricRow], letter: str
 ) -> None:
-    title(console, f"what makes {letter} differ from A")
+    title(console, f"why {letter} differs from A")
     heads = [human.words(name) for name in EXPLAINED]
     _table(console, ("cause", *heads), explanation_rows(explanation, metrics, EXPLAINED), from_right=1)
     sentences(console, explanation_notes(explanation))

@@ -1,4 +1,4 @@
-"""How does a person read the names and values of a comparison? In words, and with their units."""
+"""How are the names and values of a comparison shown? In words, with units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.text.figure_units import figure_text
 
 _NAMES = {
     "mfu_fraction": "MFU",
-    "num_failures": "failures to expect",
+    "num_failures": "expected failures",
     "num_gpus": "GPUs",
     "num_spare_nodes": "spare nodes",
     "num_nodes": "nodes",
@@ -29,8 +29,8 @@ _RATES = {
     "_usd_per_node": "USD/node",
     "_usd_per_kwh": "USD/kWh",
     "_kgco2e_per_kwh": "kg CO2e/kWh",
-    "_fraction_per_year": "a year, as a share",
-    "_per_1000_node_days": "in 1,000 node-days",
+    "_fraction_per_year": "share per year",
+    "_per_1000_node_days": "per 1,000 node-days",
 }
 _COUNTS = ("num_gpus", "data_parallel", "sequence_length", "global_batch_size")
 """Ends of names of what is counted, often in thousands."""

@@ -1,4 +1,4 @@
-"""Which constraints are there, how does a plan stand against each, and what do they leave of a space of designs?
+"""Which constraints exist, does a plan meet each, and how many designs of a space do they leave?
 
 constraint_texts()                  every constraint in words
 explain_plan(job, {"tp": 8, ...})   one plan against each of them
@@ -40,7 +40,7 @@ from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
 
 SIMULATED_DESIGNS = 200_000
-"""Designs of a space that are simulated to be counted, unless the caller says otherwise: some seconds."""
+"""Default limit on the designs of a space that are simulated to be counted; takes some seconds."""
 SAME_FRACTION = 1e-6
 """Share by which a least value must fall for a limit to bind."""
 QUANTITIES = {
@@ -159,14 +159,14 @@ def _fewest(job: Job, space: Space, least: LeastValues) -> FewestAccelerators | 
         return None
     num_smaller = int((space.layouts.num_gpus < found.value).sum())
     simulated = (
-        f"; all {num_smaller:,} layouts of fewer that the bounds admit were simulated, and none keeps them"
+        f"; all {num_smaller:,} smaller layouts that pass the bounds were simulated, and none meets them"
     )
     return FewestAccelerators(
         num_gpus=int(found.value),
         bound=bound,
         design=design_at(job, found.design, 0, NO_ID),
         proof=(
-            f"CP-SAT: no layout of fewer than {bound:,} accelerators fits its memory and keeps the limits even at the "
+            f"CP-SAT: no layout of fewer than {bound:,} accelerators fits its memory and meets the limits even at "
             f"bounds that no simulation beats{simulated if num_smaller else ''}"
         ),
     )

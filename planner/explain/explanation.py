@@ -1,4 +1,4 @@
-"""What does an explanation say? Constraints, the checks of one plan, and the counts of a whole space, as values.
+"""What does an explanation contain? Constraints, the checks of one plan, and the counts of a whole space, as values.
 
 `model_dump_json()` of these records is what `capplan explain --json` prints.
 """
@@ -24,22 +24,22 @@ class ConstraintText(Record):
     name: str
     """Its name in jobs and answers."""
     kind: Literal["layout", "physics", "limit", "purchase"]
-    """`layout`: the split cannot run or cannot be had; `physics`: memory and progress; `limit`: one that the job sets;
-    `purchase`: one of a plan over several jobs."""
+    """`layout`: the split cannot run or is not on offer; `physics`: memory and progress; `limit`: one that the job sets;
+    `purchase`: one of a purchase plan for several jobs."""
     sentence: str
-    """What it says."""
+    """The rule in words."""
     formula: str
     """The constraint as a comparison, in the letters of docs/model.md."""
     unit: str
     """Unit of both sides; 1 for counts and shares."""
     source: str
-    """Who says so."""
+    """Source of the constraint."""
     way_out: str
-    """What to change where it is broken."""
+    """What to change if it is violated."""
 
 
 class ConstraintList(Record):
-    """The constraints that there are, or the one that was asked for."""
+    """All constraints, or the requested one."""
 
     schema_version: Literal[1] = 1
     """Version of this form."""
@@ -48,24 +48,24 @@ class ConstraintList(Record):
 
 
 class Check(Record):
-    """What one constraint says about one plan."""
+    """The check of one constraint against one plan."""
 
     constraint: str
     """Its name."""
     state: State
-    """Whether the plan keeps it."""
+    """Whether the plan meets it."""
     value: float | None
-    """What is compared; null for rules of layouts, which compare several figures, and where it is infinite."""
+    """Value that is compared; null for layout rules, which compare several figures, and for infinite values."""
     limit: float | None
-    """What it is compared with."""
+    """Limit of the value."""
     unit: str
     """Unit of `value` and `limit`."""
     slack_fraction: float | None
-    """Share of the limit that is left; negative where it is broken."""
+    """Headroom as a share of the limit; negative if it is violated."""
     figures: Figures
     """All quantities that the constraint compares, by name."""
     sentence: str
-    """What the constraint says about the plan, in words."""
+    """The result of the check, in words."""
 
 
 class PlanExplanation(Record):
@@ -78,7 +78,7 @@ class PlanExplanation(Record):
     plan: Plan
     """The decisions, defaults filled in."""
     is_feasible: bool
-    """Whether every constraint is kept."""
+    """Whether every constraint is met."""
     checks: tuple[Check, ...]
     """One for every constraint, in the order of `capplan explain`."""
 
@@ -89,63 +89,63 @@ class RemovedDesigns(Record):
     constraint: str
     """Its name."""
     stage: Literal["rules", "bounds", "simulation"]
-    """By which means: rules of layouts; bounds that no simulation beats, of the designs that keep the rules; simulation, of
-    the designs that the bounds admit."""
+    """How: by layout rules; by bounds that no simulation beats, for designs that meet the rules; by simulation, for designs
+    that pass the bounds."""
     num_designs: int
-    """Designs that break it."""
+    """Designs that violate it."""
     num_only: int
-    """Designs that break it and nothing else at this stage."""
+    """Designs that violate it and no other constraint at this stage."""
 
 
 class Binding(Record):
-    """A limit without which something would be better."""
+    """A limit whose removal would improve a lowest value."""
 
     constraint: str
     """The limit that binds."""
     quantity: str
-    """What it makes larger, as its own limit is called: `deadline_days` is the time to train."""
+    """The quantity that it increases, by the name of its limit: `deadline_days` is the time to train."""
     least: float
-    """Least value of any design that keeps all other limits, this one too."""
+    """Lowest value of any design that meets all limits."""
     least_without: float
-    """Least value of any design that keeps all other limits, this one left out."""
+    """Lowest value of any design that meets all limits but this one."""
 
 
 class FewestAccelerators(Record):
-    """The smallest cluster that keeps every limit."""
+    """The smallest cluster that meets every limit."""
 
     num_gpus: int
-    """Accelerators that train."""
+    """Training accelerators."""
     bound: int
-    """The fewest that could keep the limits by their bounds, proven by CP-SAT."""
+    """The fewest that could meet the limits by their bounds, proven by CP-SAT."""
     design: Design
     """A simulated design of that size."""
     proof: str
-    """Why none is smaller."""
+    """Proof that none is smaller."""
 
 
 class SpaceExplanation(Record):
-    """What the constraints of a job leave of its designs."""
+    """How many designs the constraints of a job leave."""
 
     schema_version: Literal[1] = 1
     """Version of this form."""
     job: str
     """Name of the job."""
     num_tried: int
-    """Designs that are tried: degrees that divide what they must, under every choice of the job."""
+    """Designs that are tried: valid divisions by the degrees, under every choice of the job."""
     num_valid: int
-    """Designs that keep the rules of layouts."""
+    """Designs that meet the layout rules."""
     num_admitted: int
-    """Designs that may keep memory and every limit, by bounds."""
+    """Designs that may meet memory and every limit, by their bounds."""
     num_feasible: int | None
-    """Designs that keep memory and every limit, by simulation; null where the designs were not simulated."""
+    """Designs that meet memory and every limit, by simulation; null if the designs were not simulated."""
     removed: tuple[RemovedDesigns, ...]
-    """What each constraint removes; only those that remove any."""
+    """Designs removed by each constraint; only constraints that remove any."""
     binding: tuple[Binding, ...]
-    """Limits that make the least time, cost or carbon larger; empty where no design keeps all."""
+    """Limits that increase the lowest time, cost or carbon; empty if no design meets all limits."""
     fewest: FewestAccelerators | None
-    """The smallest cluster; null where it was not asked for, or where no design keeps the limits."""
+    """The smallest cluster; null if not requested, or if no design meets the limits."""
     infeasibility: Infeasibility | None
-    """Why no design keeps the limits, and what would help; null where some design does."""
+    """Why no design meets the limits, and what would help; null if some design does."""
 
 
 class Explanation(RootModel[ConstraintList | PlanExplanation | SpaceExplanation]):

@@ -1,4 +1,4 @@
-"""Why can no design satisfy the limits, and what would help? The proof, and the smallest changes that work."""
+"""Why can no design meet the limits, and what would help? The proof, and the smallest changes that work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from studies.progress import Stop, never_stop
 NO_ID = -1
 """Designs of a relaxation are not part of the study's table."""
 WITHOUT_LIMITS = ("num_gpus",)
-"""What is made small where the job sets no limit, to find out whether any design is possible at all."""
+"""What is minimized if the job sets no limit, to find out whether any design is possible at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class _Case:
         )
 
     def conflict_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Limits among these that even the bounds of possible layouts break, proven by CP-SAT; empty for none."""
+        """Limits among these that even the bounds of possible layouts violate, proven by CP-SAT; empty for none."""
         needs = least_needs(self.space.bounds, names)
         is_possible = np.all([needs[name] <= whole for name, whole in WHOLE.items()], axis=0)
         return conflicting_limits(
@@ -54,12 +54,12 @@ class _Case:
         )
 
     def proven_at_bounds(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Limits among these that bounds of all layouts break, with memory and main memory where the conflict needs them."""
+        """Limits among these that the bounds of all layouts violate, with memory and host memory if the conflict needs them."""
         limits = WHOLE | {name: self.limits[name] for name in names}
         return conflicting_limits(least_needs(self.space.bounds, names), limits)
 
     def num_admitted(self, names: tuple[str, ...]) -> int:
-        """Layouts whose bounds keep these limits."""
+        """Layouts whose bounds meet these limits."""
         return self.space.under({name: self.limits[name] for name in names}).num_kept
 
 
@@ -70,7 +70,7 @@ def _share_of_runs(job: Job, name: str) -> str:
 
 
 def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeasibility | Evaluation:
-    """Returns why no design keeps the limits, or designs that do after all, where a heuristic search missed them.
+    """Returns why no design meets the limits, or designs that do, if a heuristic search missed them.
 
     Exact: for every limit, all layouts whose bounds could win are simulated, run in every way that an answer may have
     (`constraints.answers`). Where it is stopped before the proof is complete, the answer is neither: an `Evaluation`
@@ -87,7 +87,7 @@ def explain(job: Job, space: Space, *, should_stop: Stop = never_stop) -> Infeas
 
 
 def _answer(case: _Case) -> Infeasibility | Evaluation:
-    """The answer for a job with layouts that fit memory; of no use where the search for least values was stopped."""
+    """The answer for a job with layouts that fit memory; invalid if the search for least values was stopped."""
     limits, least = case.limits, case.least
     values = [least.of(name, tuple(limits)) for name in limits or WITHOUT_LIMITS]
     helpful = [value for value in values if value is not None]
@@ -104,7 +104,7 @@ def _is_kept(least: LeastValue, limits: Mapping[str, float]) -> bool:
 
 
 def _one_conflict(case: _Case, helpful: list[LeastValue]) -> Infeasibility:
-    """There are limits of which any one is enough to give way: proposes to change each of them alone."""
+    """Relaxing a single limit is enough: proposes to change each such limit alone."""
     conflict = _minimal_conflict(case, tuple(case.limits))
     return Infeasibility(
         conflict=conflict,
@@ -123,7 +123,7 @@ def _one_conflict(case: _Case, helpful: list[LeastValue]) -> Infeasibility:
 
 
 def _minimal_conflict(case: _Case, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Limits among these that no design keeps together, though some design keeps any choice that leaves one out."""
+    """A minimal conflict among these limits: no design meets all of it, but some design meets it without any one limit."""
     conflict = case.conflict_at_bounds(names) or names
     for name in conflict:
         rest = tuple(other for other in conflict if other != name)
@@ -135,9 +135,9 @@ def _minimal_conflict(case: _Case, names: tuple[str, ...]) -> tuple[str, ...]:
 def _reason(case: _Case, value: LeastValue) -> str:
     name = value.name
     others = tuple(other for other in case.limits if other != name)
-    kept = f" among designs that keep {case.shown(others)}" if others else ""
+    kept = f" among designs that meet {case.shown(others)}" if others else ""
     return (
-        f"{case.shown((name,))} cannot be met: the least{kept} is {human.figure(value.value)}"
+        f"{case.shown((name,))} cannot be met: the lowest value{kept} is {human.figure(value.value)}"
         f"{_without_others(case, value) if others else ''}"
     )
 
@@ -147,11 +147,11 @@ def _without_others(case: _Case, value: LeastValue) -> str:
     assert free is not None, "a design that keeps some limits is a design"
     if free.value < value.value * (1.0 - 1e-6):
         return f"; without the other limits it is {human.figure(free.value)}"
-    return "; leaving the other limits out does not lower it"
+    return "; removing the other limits does not lower it"
 
 
 def _several_conflicts(case: _Case) -> Infeasibility:
-    """No single limit is enough to give way: proposes to change all that the nearest design breaks."""
+    """Relaxing a single limit is not enough: proposes to change all that the nearest design violates."""
     nearest = case.least.nearest_design()
     if nearest is None:  # only where it was stopped
         return _no_possible_design(case)
@@ -203,7 +203,7 @@ def _conflict_without(case: _Case, removed: frozenset[str]) -> tuple[str, ...]:
 
 
 def _resolution(case: _Case, conflict: tuple[str, ...]) -> dict[str, float]:
-    """For each limit of a conflict the smallest value at which the others of that conflict can be kept."""
+    """For each limit of a conflict, the smallest value at which the others of that conflict can be met."""
     least = {name: case.least.of(name, set(conflict) - {name}) for name in conflict}
     return {name: value.proposed_limit for name, value in least.items() if value is not None}
 
@@ -211,27 +211,27 @@ def _resolution(case: _Case, conflict: tuple[str, ...]) -> dict[str, float]:
 def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
     ends = human.settings(_resolution(case, conflict), joined_by="or")
     if len(conflict) > 1:
-        return f"no design keeps {case.shown(conflict)} together; {ends} would end this conflict"
-    return f"{case.shown(conflict)} cannot be met by any design; {ends} would end this conflict"
+        return f"no design meets {case.shown(conflict)} together; {ends} would resolve this conflict"
+    return f"no design meets {case.shown(conflict)}; {ends} would resolve this conflict"
 
 
 def _proof(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> str:
-    """The arguments, and the ways to run a layout that it goes through."""
+    """The arguments of the proof, and the ways to run a layout that it covers."""
     caps = ", ".join(f"{cap:g}" for cap in case.job.power_caps)
     spares = " and ".join(
-        "as many as suffice" if is_taken else "none" for is_taken in case.job.search.with_spares
+        "as many as needed" if is_taken else "none" for is_taken in case.job.search.with_spares
     )
     if has_any_number_of_spares(case.job):
-        spares = "every number from none to as many as suffice"
+        spares = "every number up to as many as needed"
     arguments = "; ".join(_arguments(case, conflicts))
     return (
-        f"{arguments}; power caps that were considered: {caps} (search.power_caps); spare nodes: {spares} "
+        f"{arguments}; power caps considered: {caps} (search.power_caps); spare nodes: {spares} "
         "(search.with_spares)"
     )
 
 
 def _arguments(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> list[str]:
-    """What proves minimal conflicts: the bounds, or for those that need it the simulation of all that the bounds admit."""
+    """The proof of minimal conflicts: by bounds, or if needed by simulating all layouts that pass the bounds."""
     num_layouts, limits = len(case.space.all_layouts), tuple(case.limits)
     at_bounds = [names for names in conflicts if case.conflict_at_bounds(names)]
     simulated = [names for names in conflicts if names not in at_bounds]
@@ -241,19 +241,19 @@ def _arguments(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> list[str]
     if at_bounds:
         broken = ", and none ".join(" and ".join(case.proven_at_bounds(names)) for names in at_bounds)
         arguments.append(
-            f"CP-SAT: no layout of {num_layouts:,} keeps {broken} even at the bounds that no simulation beats"
+            f"CP-SAT: none of {num_layouts:,} layouts meets {broken}, even at bounds that no simulation beats"
         )
     for names in simulated:
         admitted = "the limits" if names == limits else " and ".join(names)
         arguments.append(
-            f"exhaustion: of {num_layouts:,} layouts, all {case.num_admitted(names):,} whose bounds admit {admitted} were "
+            f"exhaustion: of {num_layouts:,} layouts, all {case.num_admitted(names):,} whose bounds meet {admitted} were "
             "simulated"
         )
     return arguments
 
 
 def _no_possible_design(case: _Case) -> Infeasibility:
-    """No limit is at fault: what fits the accelerators' memory breaks something that no limit can change."""
+    """No limit is the cause: every layout that fits the accelerators' memory violates a physical constraint."""
     layouts = case.space.all_layouts.take(case.space.bounds.fits_memory).take(slice(FIRST_ROUND))
     excess = evaluate(case.job, designs_of_answers(case.job, layouts)).excess
     broken = tuple(name for name in ("host_memory", "progress") if (getattr(excess, name) > 0.0).any())

@@ -1,4 +1,4 @@
-"""Why has a job no layout at all? The rules that contradict each other, and what one change would give a layout."""
+"""Why does a job have no layout at all? The rules that conflict, and the single changes that would give a layout."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from planner.recommended.recommendation import Infeasibility
 from simulator.domain.job import Job
 
 RULES_OF_SIZE = frozenset({"gpu_range", "whole_nodes", "batch"})
-"""Rules that another number of accelerators, or another batch, may keep."""
+"""Rules that another number of accelerators, or another batch size, may meet."""
 
 
 def no_layout(job: Job) -> Infeasibility:
-    """Returns which rules contradict each other: of degrees, of what is chosen with them, or of checkpoint schemes."""
+    """Returns which rules conflict: those of degrees, of choices made with them, or of checkpoint schemes."""
     of_degrees = conflicting_rules(job)
     rules = of_degrees or conflicting_choices(job)
     of_schemes = () if rules else rules_of_schemes(job)
@@ -22,19 +22,19 @@ def no_layout(job: Job) -> Infeasibility:
     return Infeasibility(
         conflict=(*rules, *of_schemes),
         reasons=(first, *sentences, *(_nearest_layout(job) if of_degrees else ())),
-        proof="enumeration of all layouts; the rules that contradict each other by CP-SAT",
+        proof="enumeration of all layouts; conflicting rules by CP-SAT",
         relaxations=(),
     )
 
 
 def _first_reason(job: Job, rules: tuple[str, ...]) -> str:
-    """What cannot be, in one sentence, and what to change."""
+    """The conflict in one sentence, and what to change."""
     if RULES_OF_SIZE.isdisjoint(rules):
         ways_out = "; ".join(CONSTRAINTS[name].way_out for name in rules)
-        return f"no layout that the job allows keeps {' and '.join(rules)}; change {ways_out}"
+        return f"no layout that the job allows meets {' and '.join(rules)}; change {ways_out}"
     ranges = ", ".join(f"{o.accelerator.id} {o.num_gpus.min:,}..{o.num_gpus.max:,}" for o in job.offers)
     return (
-        f"no layout divides {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
+        f"no layout splits {job.workload.model.name} and a batch of {job.workload.global_batch_size:,} sequences over "
         f"the accelerators on offer ({ranges}); widen offers[].num_gpus or the lists under search, "
         "or choose a batch with more divisors"
     )
@@ -42,7 +42,7 @@ def _first_reason(job: Job, rules: tuple[str, ...]) -> str:
 
 def _no_scheme_reason(job: Job) -> str:
     schemes = ", ".join(scheme.value for scheme in job.search.checkpoint_schemes)
-    return f"no layout can save by {schemes}; allow other search.checkpoint_schemes or search.zero_stages"
+    return f"no layout supports {schemes}; allow other search.checkpoint_schemes or search.zero_stages"
 
 
 def _nearest_layout(job: Job) -> list[str]:

@@ -1,4 +1,4 @@
-"""Why does a model fit in no layout, and on how many accelerators would it? A proof by CP-SAT, in words."""
+"""Why does a model fit in no layout, and how many accelerators would it need? A proof by CP-SAT, in words."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def no_memory(job: Job, num_layouts: int) -> Infeasibility:
         conflict=found.conflict,
         reasons=(
             too_large,
-            f"the layout on offer that needs least memory takes {_need(job, found.least)}",
+            f"the layout on offer with the lowest memory needs {_need(job, found.least)}",
             nearest,
         ),
-        proof="memory of every layout; CP-SAT over the least that any number of accelerators needs",
+        proof="memory of every layout; CP-SAT over the least memory needed at any number of accelerators",
         relaxations=(),
     )
 
@@ -50,6 +50,6 @@ def _need(job: Job, one: LeastMemory) -> str:
     kept = human.usable_share(job.search.memory_headroom_fraction)
     where = f", stage {stage} of 0 to {plan.pipeline_parallel - 1}" if plan.pipeline_parallel > 1 else ""
     return (
-        f"{human.memory(float(one.needs.memory_bytes[0]))} on each of {plan.num_gpus:,} {accelerator.id}, which may fill "
+        f"{human.memory(float(one.needs.memory_bytes[0]))} on each of {plan.num_gpus:,} {accelerator.id}, which may use "
         f"{kept}{human.memory(accelerator.memory_bytes)} ({layout(plan)}{where})"
     )

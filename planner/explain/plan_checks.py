@@ -1,4 +1,4 @@
-"""How does one plan stand against each constraint of a job? What it has, what is allowed, and how much is left."""
+"""Does a plan meet each constraint of a job? Its value, the limit, and the headroom."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PROBABILITIES = {
     "budget_probability": ("budget_usd", "budget_risk"),
     "deadline_probability": ("deadline_days", "deadline_risk"),
 }
-"""Limits on probabilities, the limit that has to be kept, and the score that says how likely it is broken."""
+"""Limits on probabilities, the limit that must be met, and the score that gives the probability of violating it."""
 
 
 def checks_of(job: Job, plan: Plan, num_gpus: int) -> tuple[Check, ...]:
-    """Returns a check of every constraint; those that take a simulation are not known of a layout that cannot run.
+    """Returns a check of every constraint; those that need a simulation are unknown for a layout that cannot run.
 
     Args:
         job: the question.
@@ -47,7 +47,7 @@ def checks_of(job: Job, plan: Plan, num_gpus: int) -> tuple[Check, ...]:
 
 
 def _unknown(one: Constraint) -> Check:
-    return _check(one, "not_known", {}, told="not known, since the layout cannot run")
+    return _check(one, "not_known", {}, told="unknown, because the layout cannot run")
 
 
 def _check(
@@ -61,7 +61,7 @@ def _check(
     told: str = "",
 ) -> Check:
     """One check; what has no finite value is null in it."""
-    way_out = f"; way out: {one.way_out}" if state == "broken" else ""
+    way_out = f"; remedy: {one.way_out}" if state == "broken" else ""
     words = "; ".join(part for part in (in_words(figures), told) if part)
     return Check(
         constraint=one.name,
@@ -130,7 +130,7 @@ def _probability_check(job: Job, evaluation: Evaluation, one: Constraint) -> Che
 
 
 def _not_set(name: str, value: float) -> str:
-    reached = f"the plan comes to {human.figure(value)}; " if np.isfinite(value) else ""
+    reached = f"the plan reaches {human.figure(value)}; " if np.isfinite(value) else ""
     return f"{reached}limits.{name} is not set"
 
 
@@ -139,6 +139,6 @@ def _compared(one: Constraint, figures: Figures, value: float, limit: float, *, 
     slack = 1.0 - value / limit
     told = f"{human.percent(slack)} left" if is_kept else ""
     if not is_kept and np.isfinite(slack):
-        told = f"{human.digits(-slack * 100)} % too much"
+        told = f"exceeded by {human.digits(-slack * 100)} %"
     state: State = "kept" if is_kept else "broken"
     return _check(one, state, figures, value=value, limit=limit, slack=slack, told=told)

@@ -1,4 +1,4 @@
-"""How does a person read an explanation? Constraints as a list, a plan's checks, or what a space loses to each."""
+"""What does an explanation look like? A list of constraints, the checks of a plan, or the designs that each one removes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
 
 KINDS = {
     "layout": "Layouts",
-    "physics": "What no limit can change",
-    "limit": "Limits that a job sets",
-    "purchase": "Purchase plans over several jobs",
+    "physics": "Physical constraints",
+    "limit": "Limits of a job",
+    "purchase": "Purchase plans for several jobs",
 }
 """Headings of the kinds of constraints."""
 STATES: dict[State, str] = {
-    "broken": "Broken",
-    "kept": "Kept",
+    "broken": "Violated",
+    "kept": "Met",
     "not_set": "Not set",
-    "not_known": "Not known, since the layout cannot run",
+    "not_known": "Unknown, because the layout cannot run",
 }
 """Headings of the states of checks, the most urgent first."""
 STAGES = {
-    "rules": "rules of layouts",
-    "bounds": "bounds, before simulation",
+    "rules": "layout rules",
+    "bounds": "bounds before simulation",
     "simulation": "simulation",
 }
-"""The stages of counting in words."""
+"""Names of the stages of counting."""
 AMOUNTS = {
     "deadline_days": ("time to train", human.days),
     "budget_usd": ("cost", human.dollars),
     "carbon_kgco2e": ("carbon", human.carbon),
 }
-"""What a limit can make larger, and how it is written."""
+"""What a limit can increase, and how to write it."""
 
 
 def show_constraints(texts: Sequence[ConstraintText], console: Console) -> None:
-    """Writes constraints, in full where there is one alone."""
+    """Writes constraints; a single one in full."""
     if len(texts) == 1:
         return _show_one(texts[0], console)
     headline(console, f"{len(texts)} constraints; `capplan explain NAME` shows one in full", is_good=True)
@@ -57,15 +57,15 @@ def _show_one(text: ConstraintText, console: Console) -> None:
     headline(console, text.name, is_good=True)
     sentences(console, [text.sentence])
     unit = "a count or a share" if text.unit == "1" else text.unit
-    rows = [("formula", text.formula), ("unit", unit), ("source", text.source), ("way out", text.way_out)]
+    rows = [("formula", text.formula), ("unit", unit), ("source", text.source), ("remedy", text.way_out)]
     grid(console, rows)
 
 
 def show_plan(explained: PlanExplanation, console: Console) -> None:
-    """Writes the checks of one plan, broken ones first."""
+    """Writes the checks of one plan, violated ones first."""
     broken = sum(check.state == "broken" for check in explained.checks)
-    breaks = f"breaks {human.counted(broken, 'constraint')}"
-    verdict = "keeps every constraint" if explained.is_feasible else breaks
+    violates = f"violates {human.counted(broken, 'constraint')}"
+    verdict = "meets every constraint" if explained.is_feasible else violates
     headline(console, f"Job {explained.job}: the plan {verdict}", is_good=explained.is_feasible)
     for state, heading in STATES.items():
         checks = [check for check in explained.checks if check.state == state]
@@ -75,7 +75,7 @@ def show_plan(explained: PlanExplanation, console: Console) -> None:
 
 
 def _told(check: Check) -> str:
-    """The whole sentence where something is broken, the figures alone elsewhere."""
+    """The whole sentence of a violated constraint; only the figures of others."""
     is_short = check.state != "broken"
     return (
         check.sentence.removeprefix(f"{CONSTRAINTS[check.constraint].sentence}: ")
@@ -85,9 +85,9 @@ def _told(check: Check) -> str:
 
 
 def show_space(explained: SpaceExplanation, console: Console) -> None:
-    """Writes what constraints leave of a space, and which limits bind."""
+    """Writes how many designs the constraints leave, and which limits bind."""
     left = explained.num_admitted if explained.num_feasible is None else explained.num_feasible
-    by = "by their bounds may keep" if explained.num_feasible is None else "keep"
+    by = "may meet, by their bounds," if explained.num_feasible is None else "meet"
     headline(
         console,
         f"Job {explained.job}: {human.count(left)} of {human.count(explained.num_tried)} designs {by} every constraint",
@@ -97,7 +97,7 @@ def show_space(explained: SpaceExplanation, console: Console) -> None:
     grid(console, _removed_rows(explained))
     sentences(console, _notes(explained))
     if explained.infeasibility:
-        title(console, "Why not")
+        title(console, "Why no design is feasible")
         reason = explained.infeasibility
         sentences(console, [*reason.reasons, f"Proof: {reason.proof}"])
         sentences(
@@ -112,7 +112,7 @@ def show_space(explained: SpaceExplanation, console: Console) -> None:
 
 
 def _removed_rows(explained: SpaceExplanation) -> Iterator[tuple[str, ...]]:
-    yield "constraint", "found by", "designs", "nothing else"
+    yield "constraint", "found by", "designs", "only this"
     for row in explained.removed:
         yield (
             row.constraint,
@@ -123,17 +123,17 @@ def _removed_rows(explained: SpaceExplanation) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(explained: SpaceExplanation) -> Iterator[str]:
-    yield "The last column: designs that break no other constraint at the same stage."
+    yield "Last column: designs that violate no other constraint at the same stage."
     if explained.num_feasible is None:
         yield (
-            f"The {human.count(explained.num_admitted)} designs that the bounds admit were not simulated; --simulate-up-to "
-            "says how many are."
+            f"The {human.count(explained.num_admitted)} designs that pass the bounds were not simulated; --simulate-up-to "
+            "sets how many may be."
         )
 
 
 def _binding_sentences(explained: SpaceExplanation) -> Iterator[str]:
     for one in explained.binding:
         name, written = AMOUNTS[one.quantity]
-        yield f"{one.constraint}: the least {name} is {written(one.least)}; without it {written(one.least_without)}"
+        yield f"{one.constraint}: the lowest {name} is {written(one.least)}; without it {written(one.least_without)}"
     if not explained.binding:
-        yield "None: leaving one out makes neither the least time nor the least cost or carbon smaller."
+        yield "None: removing any one of them lowers neither the lowest time nor the lowest cost or carbon."

@@ -202,7 +202,7 @@ def limit_violations(job: Job, evaluation: Evaluation) -> list[Violation]:
 def _limit_violation(job: Job, evaluation: Evaluation, name: str, far: float) -> Violation:
     is_limit = name in LIMIT_NAMES
     figures = limit_figures(job, evaluation, name) if is_limit else physics_figures(job, evaluation, name)
-    much = f"; {human.digits(far * 100)} % too much" if np.isfinite(far) else ""
+    much = f"; exceeded by {human.digits(far * 100)} %" if np.isfinite(far) else ""
     return Violation(
         constraint=name,
         kind="limit" if is_limit else "physics",

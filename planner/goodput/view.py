@@ -1,4 +1,4 @@
-"""How does a person read the goodput of a run? A headline, the figures, where the time goes, and what was asked."""
+"""What does a goodput answer look like? A headline, the figures, the breakdown of time, and the inputs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from simulator.units import MINUTE
 if TYPE_CHECKING:
     from rich.console import Console
 
-_WORK = {"productive_s": "work that counts"}
-"""Other words than those of a job, whose run has steps."""
+_WORK = {"productive_s": "productive work"}
+"""Names that differ from those of a job, whose run consists of steps."""
 _UNITLESS = ("slots", "policy", "num_replications", "seed")
 _DIGITS = 5
 LEAST_GAIN = 0.00005
 """Smaller gains do not show in the table of schemes."""
 LEAST_TOLD = 0.00001
-"""Smaller shares are told as less than this one."""
+"""Smaller shares are shown as less than this one."""
 USUAL_ERROR = 0.02
-"""Share by which a closed form may be off without a word; within half a per cent is usual."""
+"""Error of the closed form from which a note is shown; within half a per cent is usual."""
 ENOUGH_FAILURES = 100_000
-"""Played failures from which on a mean is known to a small part of that."""
+"""Simulated failures from which the statistical error of a mean is a small part of `USUAL_ERROR`."""
 _NEVER = f"none; {human.count(MAX_FAILURES)} failures do not end a run"
 
 
@@ -42,12 +42,12 @@ def show_goodput(answer: Goodput, console: Console) -> None:
     if answer.ledger and answer.wall_time_s:
         title(
             console,
-            f"where the time goes: shares of the mean wall time, {human.duration(answer.wall_time_s)}",
+            f"breakdown of the mean wall time, {human.duration(answer.wall_time_s)}",
         )
         grid(console, _ledger(console, answer.ledger, answer.wall_time_s))
     if answer.of_job:
         _show_schemes(answer.of_job, console)
-    title(console, "the run" if answer.of_job else "what was asked")
+    title(console, "the run" if answer.of_job else "inputs")
     grid(console, _inputs(answer))
     sentences(console, _closed_form_note(answer))
     if answer.of_job:
@@ -61,8 +61,8 @@ def _plan(run: JobRun) -> str:
 
 
 def _show_schemes(run: JobRun, console: Console) -> None:
-    """Writes what each checkpoint scheme would come to."""
-    title(console, "with what to save: each scheme with this plan, at its best interval")
+    """Writes the goodput of each checkpoint scheme."""
+    title(console, "checkpoint schemes: each with this plan, at its best interval")
     heads = ("", "scheme", "goodput", "interval", "stall", "restart", "host memory")
     grid(console, [heads, *(_scheme(row, run) for row in run.schemes if not row.problem)])
     sentences(console, [f"{row.scheme.value}: {row.problem}." for row in run.schemes if row.problem])
@@ -95,16 +95,16 @@ def _notes(answer: Goodput, run: JobRun) -> Iterator[str]:
         loads = f"; restarts include {human.duration(run.load_s)} for loading a save"
         yield f"The interval is {steps}{best}{'' if 'restart_s' in run.overridden else loads}."
     if run.overridden:
-        yield f"Given instead of the job's: {', '.join(human.words(name) for name in run.overridden)}."
+        yield f"Overridden values of the job: {', '.join(human.words(name) for name in run.overridden)}."
     yield (
-        "Here the slow-down by stragglers counts as work; capplan simulate counts it and the first start as losses, and "
-        f"calls {human.percent(run.design_goodput_fraction)} the goodput of this plan."
+        "Here the slow-down by stragglers counts as work. capplan simulate counts it and the initial start as losses, and "
+        f"reports a goodput of {human.percent(run.design_goodput_fraction)} for this plan."
     )
     yield from run.warnings
 
 
 def _closed_form_note(answer: Goodput) -> Iterator[str]:
-    """A sentence where the closed form is off what was played by more than chance and its usual error."""
+    """A note if the closed form differs from the simulated runs by more than chance and its usual error."""
     work_s, wall_s = answer.inputs.work_s, answer.wall_time_s
     num_played = (answer.num_failures or 0.0) * answer.inputs.num_replications
     if not work_s or not wall_s or num_played < ENOUGH_FAILURES:
@@ -113,24 +113,24 @@ def _closed_form_note(answer: Goodput) -> Iterator[str]:
     off = answer.expected_goodput * wall_s / work_s - 1.0
     if abs(off) > USUAL_ERROR:
         side = "high" if off > 0.0 else "low"
-        compared = "; those of the schemes are about as far off" if answer.of_job else ""
+        compared = ". The values of the schemes have a similar error" if answer.of_job else ""
         yield (
-            f"The closed form is {human.percent(abs(off))} too {side}: it spreads saves, failures and repairs evenly over "
-            f"the run, which the runs that were played do not{compared}."
+            f"The closed form is {human.percent(abs(off))} too {side}, because it spreads saves, failures and repairs evenly "
+            f"over the run, unlike the simulated runs{compared}."
         )
 
 
 def _better_scheme(answer: Goodput, run: JobRun) -> Iterator[str]:
-    """A sentence where another scheme makes more good, by at least what the table shows."""
+    """A note if another scheme has a goodput that is visibly higher."""
     best = run.schemes[0]
     gain = (best.goodput or 0.0) - answer.expected_goodput
     if best.scheme is not run.plan.checkpoint_scheme and gain >= LEAST_GAIN:
         servers = best.num_servers or 0
         price = (
-            f" It needs {human.counted(servers, 'server')}, whose price is not counted." if servers else ""
+            f" It needs {human.counted(servers, 'server')}, whose price is not included." if servers else ""
         )
-        found = f"{_points(best.goodput)} by the closed form: {gain * 100:.2f} points more"
-        yield f"{best.scheme.value} would make good {found}.{price}"
+        found = f"{_points(best.goodput)} by the closed form, {gain * 100:.2f} points more"
+        yield f"{best.scheme.value} would reach a goodput of {found}.{price}"
 
 
 def _points(goodput: float | None) -> str:
@@ -181,7 +181,7 @@ def _inputs(answer: Goodput) -> Iterator[tuple[str, str]]:
 
 
 def _percent(fraction: float, significant: int = _DIGITS) -> str:
-    """Returns a share with its digits: next to nothing is never told as a number, nor less than all as `100 %`."""
+    """Returns a share with its digits: tiny shares as `< 0.001 %`, and less than all never as `100 %`."""
     if 0.0 < fraction < LEAST_TOLD:
         return f"< {human.digits(LEAST_TOLD * 100, significant=1)} %"
     shown = human.digits(fraction * 100, significant=significant)

@@ -1,4 +1,4 @@
-"""What of a fleet does a purchase plan leave aside or read otherwise than meant? A sentence for each, whatever the plan is."""
+"""Which inputs of a fleet does a purchase plan ignore, or read differently than intended? One sentence each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from planner.purchase.ways import document_of
 from planner.text import human
 
 LEAST_SLACK_FRACTION = 0.15
-"""Slack before a deadline, as a share of a run's length, below which it is told (choice): one run in twenty of the typical
+"""Slack before a deadline, as a share of a run's length, below which a note is shown (choice): one run in twenty of the typical
 fleet takes longer than expected by about as much."""
 
 
 def slack_notes(runs: Iterable[ScheduledRun]) -> tuple[str, ...]:
-    """Returns a remark where runs end so near to their deadlines that a slow one is late."""
+    """Returns a note if runs end so close to their deadlines that a slow run would be late."""
     tight = [_slack_text(run) for run in runs if _slack_days(run) < LEAST_SLACK_FRACTION * _length_days(run)]
     if not tight:
         return ()
     note = (
-        "Runs are as long as expected; failures and stragglers make many of them longer. Little is left before the deadline "
-        f"of {', '.join(tight)}: an earlier deadline_day leaves room, and what that costs is the price of being sure."
+        "Runs have their expected length; failures and stragglers make many of them longer. There is little slack before "
+        f"the deadline of {', '.join(tight)}: set an earlier deadline_day to add slack, and compare the cost."
     )
     return (note,)
 
@@ -51,29 +51,29 @@ def notes_of(fleet: Fleet, folder: Path) -> tuple[str, ...]:
 
 
 def _budgets(fleet: Fleet, folder: Path) -> Iterator[str]:
-    """Budgets of single jobs, which a plan for all of them cannot keep."""
+    """Budgets of single jobs, which a plan for all jobs ignores."""
     for job in fleet.jobs:
         limits = document_of(job, folder).get("limits")
         budget = limits.get("budget_usd") if isinstance(limits, Mapping) else None
         if budget is not None:
             yield (
-                f"{job.name}: limits.budget_usd ({budget}) of the job is not looked at; limits.budget_usd of the fleet "
-                "bounds the cost of all jobs"
+                f"{job.name}: limits.budget_usd ({budget}) of the job is ignored; limits.budget_usd of the fleet limits the "
+                "cost of all jobs"
             )
 
 
 def _idle_shares(fleet: Fleet) -> Iterator[str]:
-    """A share of idle time, which a plan that counts every hour from delivery on looks at for rented nodes alone."""
+    """A utilization below 1, which a plan uses for rented nodes only, because it counts bought nodes for every hour."""
     share = fleet.ownership.get("utilization_fraction")
     if share is not None and share != 1:
         yield (
-            f"ownership.utilization_fraction ({share}) is not looked at but for the carbon of rented nodes: bought nodes are "
-            "counted every hour from their delivery on, used or not"
+            f"ownership.utilization_fraction ({share}) is ignored except for the carbon of rented nodes: bought nodes count "
+            "for every hour from their delivery, used or not"
         )
 
 
 def _late_offers(fleet: Fleet) -> Iterator[str]:
-    """Offers whose first nodes come when no job can run any more."""
+    """Offers whose first nodes arrive after the last deadline."""
     last_day = max(job.deadline_day for job in fleet.jobs)
     for number, offer in enumerate(fleet.offers):
         first_days = []
@@ -90,13 +90,13 @@ def _late_offers(fleet: Fleet) -> Iterator[str]:
 
 
 def _repeated_offers(fleet: Fleet) -> Iterator[str]:
-    """Accelerators of several offers, such as steps of a price, or one offer that was written twice."""
+    """Accelerators in several offers, such as price tiers, or one offer written twice."""
     places: dict[str, list[str]] = defaultdict(list)
     for number, offer in enumerate(fleet.offers):
         places[offer.accelerator].append(f"offers[{number}]")
     for accelerator, found in places.items():
         if len(found) > 1:
             yield (
-                f"{accelerator} stands in {' and '.join(found)}: each is a supply of its own, so that the nodes of all of "
-                "them can be had; leave one out where they mean the same nodes"
+                f"{accelerator} occurs in {' and '.join(found)}: each counts as a separate supply; remove one if they mean "
+                "the same nodes"
             )

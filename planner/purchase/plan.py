@@ -1,4 +1,4 @@
-"""What does a purchase plan say? What to have from when, which job runs when on what, and what it costs, as values.
+"""What does a purchase plan contain? Acquisitions, the schedule of the jobs, and costs, as values.
 
 `PurchasePlan.model_dump_json()` is what `capplan purchase --json` prints.
 """
@@ -17,7 +17,7 @@ class Acquisition(Record):
     """Nodes that are bought or reserved together."""
 
     kind: Literal["bought", "reserved"]
-    """How they are had."""
+    """Bought or reserved."""
     accelerator: str
     """Catalogue name."""
     num_nodes: int
@@ -25,16 +25,16 @@ class Acquisition(Record):
     num_gpus: int
     """Accelerators in the nodes."""
     from_day: float
-    """Day from which they are there."""
+    """First day on which they are available."""
     to_day: float
-    """Day to which they are paid: the end of the term, or of the horizon."""
+    """Last day that is paid for: the end of the term, or of the horizon."""
     cost_usd: float
-    """What having them costs, used or not, but for staff: interest, depreciation, maintenance, building and idle power, or
+    """Cost of holding them, used or not, without staff: interest, depreciation, maintenance, building and idle power, or
     rent."""
     capital_usd: float
-    """What has to be paid at once; 0 for reservations."""
+    """Up-front payment; 0 for reservations."""
     carbon_kgco2e: float
-    """Greenhouse gases of having them, used or not: their share of the making, and the electricity of idle nodes."""
+    """Greenhouse gases of holding them, used or not: their share of embodied carbon, and electricity of idle nodes."""
     used_fraction: float
     """Share of their node-hours within the horizon in which jobs run."""
 
@@ -49,7 +49,7 @@ class ScheduledRun(Record):
     accelerator: str
     """Catalogue name."""
     num_nodes: int
-    """Nodes that it holds, spares too."""
+    """Nodes that it holds, spares included."""
     num_gpus: int
     """Accelerators in the nodes that it holds."""
     start_day: float
@@ -57,16 +57,16 @@ class ScheduledRun(Record):
     end_day: float
     """Last day, by the expected length of the run in whole hours."""
     deadline_day: float
-    """Day on which it must have ended."""
+    """Day by which it must end."""
     cost_usd: float
-    """What the run alone costs: rent, or electricity above that of idle nodes; and storage that is bought for it."""
+    """Cost of the run alone: rent, or electricity above that of idle nodes; and storage bought for it."""
     energy_kwh: float
     """Energy of the facility."""
     carbon_kgco2e: float
     """Greenhouse gases of the run alone: on rented nodes as for the job alone at the fleet's site; on others those of
     electricity above that of idle nodes, of storage, and of replaced accelerators."""
     plan: Plan
-    """How it is laid out; `offer` is always 0."""
+    """Its layout; `offer` is always 0."""
 
 
 class BindingRule(Record):
@@ -75,9 +75,9 @@ class BindingRule(Record):
     constraint: str
     """Its name, as `capplan explain` lists it."""
     subject: str
-    """The job or the offer that it is about; empty where it is about all."""
+    """The job or the offer that it concerns; empty if it concerns all."""
     saving_usd: float
-    """By how much the plan would cost less at least without it."""
+    """Least saving without it."""
 
 
 class PurchasePlan(Record):
@@ -94,44 +94,44 @@ class PurchasePlan(Record):
     seed: int
     """Seed of the searches for designs."""
     status: PlanStatus
-    """`optimal`: proven to cost least of all plans over the designs that were considered; `feasible`: the best that was
-    found; `infeasible`: proven that there is none; `unknown`: none was found with this effort."""
+    """`optimal`: proven to be the cheapest of all plans over the considered designs; `feasible`: the best plan found;
+    `infeasible`: proven that none exists; `unknown`: none found with this effort."""
     cost_usd: float | None
     """Cost of everything within the horizon; null without a plan."""
     bound_usd: float
     """Proven: no plan costs less."""
     gap_fraction: float | None
-    """By which share of its cost the plan may be above the cheapest one; 0 where it is proven."""
+    """Largest share by which the plan's cost may exceed the cheapest plan; 0 if it is proven optimal."""
     capital_usd: float
-    """What purchases take at once."""
+    """Up-front payment for purchases."""
     staff_usd: float = 0.0
-    """Staff for all that is bought, from the first delivery to the end of the horizon."""
+    """Staff for all bought nodes, from the first delivery to the end of the horizon."""
     peak_power_w: float
-    """Most that what is bought draws."""
+    """Peak power of all bought nodes."""
     carbon_kgco2e: float
     """Greenhouse gases of all acquisitions and runs."""
     acquisitions: tuple[Acquisition, ...]
     """What to buy and to reserve, by day."""
     runs: tuple[ScheduledRun, ...]
-    """Which job runs when on what, in the order of the fleet."""
+    """The schedule of the jobs, in the order of the fleet."""
     all_rent_usd: float | None
-    """The least found with rent on demand alone, whatever the budget; null where none keeps the deadlines, or where it is
+    """Lowest cost found with rent on demand alone, regardless of budget; null if none meets the deadlines, or if it is
     `undecided` whether one does."""
     all_buy_usd: float | None
-    """The least found with purchases alone, whatever the budget and the capital; null as with rent alone."""
+    """Lowest cost found with purchases alone, regardless of budget and capital; null as with rent alone."""
     binding: tuple[BindingRule, ...]
-    """Constraints without which the plan would cost less, the dearest first; only those for which this is proven."""
+    """Constraints without which the plan would cost less, the largest saving first; only those proven to save."""
     conflict: tuple[str, ...]
-    """Where there is no plan: constraints that cannot be kept together, while without any one of them there is a plan for
-    the others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
+    """If there is no plan: constraints that cannot be met together, while without any one of them there is a plan for the
+    others, as `constraint: subject`; or `no design: job` for jobs that no offer can run at all (`capplan explain`)."""
     undecided: tuple[str, ...] = ()
-    """What the effort did not suffice for: `all_rent_usd` and `all_buy_usd` that are null without a proof, and constraints of
-    `conflict` without which no plan was found, though none is proven to be missing."""
+    """What the effort could not decide: `all_rent_usd` and `all_buy_usd` that are null without a proof, and constraints of
+    `conflict` without which no plan was found, although none is proven not to exist."""
     num_designs: dict[str, int]
-    """Designs of each job that were considered, over all offers; those of them that a limit rules out count, too."""
+    """Considered designs of each job, over all offers, including those that a limit rules out."""
     notes: tuple[str, ...] = ()
-    """What of the fleet the plan leaves aside, or may read otherwise than meant: budgets of single jobs, offers that come
-    after the last deadline, accelerators that stand in several offers, runs that end just before their deadlines."""
+    """Inputs of the fleet that the plan ignores, or may read differently than intended: budgets of single jobs, offers after
+    the last deadline, accelerators in several offers, runs that end just before their deadlines."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Shows a plan in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""

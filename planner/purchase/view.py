@@ -1,4 +1,4 @@
-"""How does a person read a purchase plan? What to have, which job runs when, what it costs beside other ways, what binds."""
+"""What does a purchase plan look like? Acquisitions, schedule, cost compared with alternatives, and binding constraints."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 VERDICTS: dict[PlanStatus, str] = {
     "optimal": "Cheapest plan",
-    "feasible": "Best plan that was found",
-    "infeasible": "No plan keeps all deadlines and limits",
-    "unknown": "No plan was found with this effort",
+    "feasible": "Best plan found",
+    "infeasible": "No plan meets all deadlines and limits",
+    "unknown": "No plan found with this effort",
 }
 """First words of the answer."""
 
@@ -27,25 +27,25 @@ def show_purchase(plan: PurchasePlan, console: Console) -> None:
     headline(console, f"{VERDICTS[plan.status]} for {plan.fleet}{cost}", is_good=plan.cost_usd is not None)
     sentences(console, [_proof(plan)])
     if plan.conflict:
-        title(console, "In conflict")
+        title(console, "Conflicting constraints")
         sentences(console, list(_conflict_sentences(plan)))
     if plan.notes:
-        title(console, "Mind")
+        title(console, "Notes")
         sentences(console, plan.notes)
     if plan.cost_usd is None:
         return
-    title(console, "What to have")
+    title(console, "Acquisitions")
     if plan.acquisitions:
         grid(console, _acquisition_rows(plan))
     else:
-        sentences(console, ["Nothing: all runs rent on demand."])
+        sentences(console, ["None: all runs rent on demand."])
     if plan.staff_usd:
-        sentences(console, [f"Staff for what is bought costs {human.dollars(plan.staff_usd)} more."])
-    title(console, "Which job runs when")
+        sentences(console, [f"Staff for the bought nodes costs another {human.dollars(plan.staff_usd)}."])
+    title(console, "Schedule")
     grid(console, _run_rows(plan))
-    title(console, "Beside other ways")
+    title(console, "Comparison with alternatives")
     grid(console, _comparison_rows(plan))
-    title(console, "What binds")
+    title(console, "Binding constraints")
     sentences(console, _binding_sentences(plan))
 
 
@@ -62,11 +62,11 @@ def _proof(plan: PurchasePlan) -> str:
         case "infeasible":
             return f"CP-SAT: proven over {designs}."
         case "unknown":
-            return f"CP-SAT found none over {designs}, and has not proven that there is none; try --effort."
+            return f"CP-SAT found no plan over {designs}, and has not proven that none exists; increase --effort."
 
 
 def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
-    yield "", "nodes", "accelerators", "from day", "to day", "cost", "to pay at once", "used"
+    yield "", "nodes", "accelerators", "from day", "to day", "cost", "up front", "used"
     for one in plan.acquisitions:
         at_once = human.dollars(one.capital_usd) if one.capital_usd else "-"
         yield (
@@ -82,7 +82,7 @@ def _acquisition_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
 
 
 def _run_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
-    yield "job", "on", "accelerators", "from day", "to day", "deadline", "cost of the run"
+    yield "job", "on", "accelerators", "from day", "to day", "deadline", "run cost"
     for run in sorted(plan.runs, key=lambda run: run.start_day):
         yield (
             run.job,
@@ -99,22 +99,22 @@ def _comparison_rows(plan: PurchasePlan) -> Iterator[tuple[str, ...]]:
     yield "this plan", human.dollars(plan.cost_usd or 0.0)
     yield "all rented on demand", _other_cost(plan, "all_rent_usd", plan.all_rent_usd)
     yield "all bought", _other_cost(plan, "all_buy_usd", plan.all_buy_usd)
-    yield "money for purchases", human.dollars(plan.capital_usd)
+    yield "capital for purchases", human.dollars(plan.capital_usd)
     yield "peak power at the site", human.power(plan.peak_power_w)
-    yield "carbon of all of it", human.carbon(plan.carbon_kgco2e)
+    yield "total carbon", human.carbon(plan.carbon_kgco2e)
 
 
 def _other_cost(plan: PurchasePlan, name: str, cost_usd: float | None) -> str:
-    """Cost of a plan beside this one, or why there is none."""
+    """Cost of an alternative plan, or why there is none."""
     if cost_usd is not None:
         return human.dollars(cost_usd)
-    return "none was found with this effort" if name in plan.undecided else "not possible"
+    return "none found with this effort" if name in plan.undecided else "not possible"
 
 
 def _conflict_sentences(plan: PurchasePlan) -> Iterator[str]:
     for rule in plan.conflict:
         yield (
-            f"{rule} (perhaps: without it no plan was found with this effort)"
+            f"{rule} (possibly: without it no plan was found with this effort)"
             if rule in plan.undecided
             else rule
         )
@@ -123,6 +123,6 @@ def _conflict_sentences(plan: PurchasePlan) -> Iterator[str]:
 def _binding_sentences(plan: PurchasePlan) -> Iterator[str]:
     for rule in plan.binding:
         subject = f" ({rule.subject})" if rule.subject else ""
-        yield f"{rule.constraint}{subject}: without it the plan costs {human.dollars(rule.saving_usd)} less at least"
+        yield f"{rule.constraint}{subject}: without it the plan costs at least {human.dollars(rule.saving_usd)} less"
     if not plan.binding:
-        yield "Nothing: no plan is proven cheaper without one of the deadlines, limits and numbers of nodes."
+        yield "None: removing any one deadline, limit or number of nodes is not proven to give a cheaper plan."

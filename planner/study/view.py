@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     from planner.study.reports import StudyFront, StudyState, StudyStatus
 
 NUMBERS = {"seed", "designs", "searched"}
-"""Headings of columns that stand to the right."""
+"""Headings of right-aligned columns."""
 WHAT_NEXT = {
-    "running": "is being searched",
-    "stopped": "was stopped; go on with `capplan study resume {name}`",
-    "recommended": "has its recommendation: `capplan study resume {name}` shows it",
-    "infeasible": "is proven to have no design: `capplan study resume {name}` shows why",
+    "running": "is running",
+    "stopped": "was stopped; continue it with `capplan study resume {name}`",
+    "recommended": "is complete: `capplan study resume {name}` shows its recommendation",
+    "infeasible": "is complete, no design is feasible: `capplan study resume {name}` shows why",
     "damaged": "cannot be read",
     "other_version": "was written by another version of capplan",
-    "merged": "holds the designs of other studies",
+    "merged": "holds the designs of several studies",
 }
 
 
 _SYNC = "no; `capplan study sync {name}` delivers it"
 _NOT_DELIVERED = {
-    "running": "not all of it yet",
-    "stopped": "not all of it; `capplan study resume {name}` goes on and delivers it",
+    "running": "not completely yet",
+    "stopped": "not completely; `capplan study resume {name}` continues and delivers it",
     "recommended": _SYNC,
     "infeasible": _SYNC,
     "damaged": "no",
     "other_version": "no",
-    "merged": "no; the studies that it was merged from can be delivered",
+    "merged": "no; deliver the studies that it was merged from",
 }
-"""How a study that MLflow does not have gets there, by its state."""
-_VOLUME_OF = "of the box from 0 to 1.1 times the worst of the first front; its growth counts"
+"""How to deliver a study that MLflow does not have, by its state."""
+_VOLUME_OF = "of the box from 0 to 1.1 times the worst values of the first front; only its growth matters"
 
 
 def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> None:
     """Writes a line per study of a folder."""
     if not studies:
-        missing = "" if folder.is_dir() else ", which is not there yet"
-        console.print(Text(f"No studies in {folder}{missing}; begin one with `capplan study run JOB.yaml`."))
+        missing = "" if folder.is_dir() else ", which does not exist yet"
+        console.print(Text(f"No studies in {folder}{missing}; start one with `capplan study run JOB.yaml`."))
         return
-    table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "begun (UTC)")
+    table = _table("study", "state", "designs", "searched", "seed", "in MLflow", "started (UTC)")
     for study in studies:
         _add_row(
             table,
@@ -67,21 +67,21 @@ def show_list(studies: Sequence[StudyState], folder: Path, console: Console) -> 
         )
     console.print(table)
     if failures := [f"{study.name}: {study.failure}" for study in studies if study.failure]:
-        title(console, "Cannot be read")
+        title(console, "Unreadable studies")
         sentences(console, failures)
 
 
 def show_status(study: StudyStatus, console: Console, called: str) -> None:
-    """Writes what is known of one study, `called` so by the commands that go on with it."""
+    """Writes the state of one study; `called` is its name in further commands."""
     told = f"Study {study.name} {WHAT_NEXT[study.state].format(name=called)}"
     headline(console, told, is_good=study.state not in ("stopped", "infeasible"))
     console.print()
     seeds = "several seeds" if study.seed is None else f"seed {study.seed}"
     rows = [
         ("job", f"{study.job}, {seeds}"),
-        ("begun", f"{_minute(study.created_at)} UTC"),
+        ("started", f"{_minute(study.created_at)} UTC"),
         ("searched", human.duration(study.elapsed_s)),
-        ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} keep all limits"),
+        ("designs", f"{human.count(study.num_designs)}, {human.count(study.num_feasible)} meet all limits"),
         ("front", f"{human.designs(study.num_front)}{_near(study.num_front, study.num_not_dominated)}"),
         ("hypervolume", f"{human.percent(study.hypervolume_fraction)} {_VOLUME_OF}"),
         ("in MLflow", ", ".join(study.delivered_to) or _NOT_DELIVERED[study.state].format(name=called)),
@@ -90,7 +90,7 @@ def show_status(study: StudyStatus, console: Console, called: str) -> None:
     ]
     grid(console, [*rows, *([("merged from", ", ".join(study.merged_from))] if study.merged_from else [])])
     if study.stages:
-        title(console, "Designs by what asked for them")
+        title(console, "Designs by stage of the search")
         grid(console, [(stage, human.count(number)) for stage, number in study.stages.items()])
 
 
@@ -106,12 +106,12 @@ def show_front(found: StudyFront, console: Console) -> None:
 
 
 def show_counts(name: str, counts: Counts, console: Console) -> None:
-    """Writes where the evaluations of a start came from."""
+    """Writes where the evaluations of a run of a study came from."""
     title(console, "Study")
     rows = [
         ("simulated now", human.count(counts.num_simulated)),
-        ("read back from its journal", human.count(counts.num_read_back)),
-        ("taken over from other studies", human.count(counts.num_reused)),
+        ("read from its journal", human.count(counts.num_read_back)),
+        ("taken from other studies", human.count(counts.num_reused)),
     ]
     sentences(console, [f"Designs of {name}:"])
     grid(console, rows)
@@ -123,7 +123,7 @@ def _minute(moment: str) -> str:
 
 
 def _near(num_front: int, num_not_dominated: int) -> str:
-    """What no other design beats either, and yet does not stand on the front."""
+    """The designs that are not dominated but too close to another one to be on the front."""
     if num_front == num_not_dominated:
         return ""
     return (

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 NONE = "-"
-"""The cell of a scheme that no layout can have."""
+"""The cell of a scheme that no layout supports."""
 ELSEWHERE = "*"
-"""Behind the cell of a scheme that the fastest layout cannot have."""
+"""Marks the cell of a scheme that the fastest layout does not support."""
 MOST_EMPTY = 10
-"""Sizes without a layout that are named."""
+"""Most sizes without a layout that are named."""
 
 
 def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: bool = True) -> None:
-    """Writes the whole answer: of every scheme the interval of the largest goodput, and the sizes that have no design.
+    """Writes the whole answer: the best goodput and interval of every scheme, and the sizes without a design.
 
     Args:
-        sweep: what was asked.
+        sweep: the sweep.
         rows: its designs.
         console: where to write.
         is_whole: whether all sizes were tried.
@@ -41,10 +41,10 @@ def show_sweep(sweep: Sweep, rows: list[Row], console: Console, *, is_whole: boo
     for name, lines in tables:
         title(console, name)
         grid(console, lines)
-    notes = ["Each cell: the largest goodput of all intervals in per cent, and that interval in minutes."]
+    notes = ["Each cell: the highest goodput over all intervals (%), and its interval (minutes)."]
     if any(cell.endswith(ELSEWHERE) for _, lines in tables for line in lines for cell in line):
         notes.append(
-            f"{ELSEWHERE} on the fastest layout that can save so, which is another one than the fastest of all."
+            f"{ELSEWHERE} on the fastest layout that supports the scheme, which is not the fastest layout overall."
         )
     notes += _why_not(rows)
     if sweep.calibration:
@@ -68,13 +68,13 @@ def empty_points(sweep: Sweep, rows: list[Row]) -> Iterator[str]:
 
 
 def _why_not(rows: list[Row]) -> Iterator[str]:
-    """Yields what keeps schemes from all layouts of a size, each constraint once."""
+    """Yields why schemes have no layout at some size, each constraint once."""
     schemes: dict[str, dict[str, None]] = {}
     for row in rows:
         if not can_run(row):
             schemes.setdefault(str(row[BROKEN]), {})[str(row["checkpoint_scheme"])] = None
     for rule, kept_out in schemes.items():
-        tried = f"every layout of the search that fits breaks {rule}"
+        tried = f"every layout of the search that fits violates {rule}"
         yield f"{NONE} {', '.join(kept_out)}: {tried}: {CONSTRAINTS[rule].sentence}."
 
 

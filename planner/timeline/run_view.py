@@ -1,4 +1,4 @@
-"""What does a run look like? A picture in letters: one row for each use of the time, from the first start to the end.
+"""What does a run look like? A text picture: one row for each use of the time, from the initial start to the end.
 
 The darker a sign, the larger the share of the time that its column spends so; every row has its own scale.
 """
@@ -54,10 +54,10 @@ def show_run(run: RunTimeline, summary: RunSummary, console: Console) -> None:
     for line in _lines(run, width):
         console.print(line)
     sentences(console, _legend(run, width))
-    title(console, "where its time goes")
+    title(console, "breakdown of the wall time")
     grid(console, _parts(summary))
     if summary.stops:
-        title(console, "its costliest interruptions")
+        title(console, "costliest interruptions")
         grid(console, _costliest(summary))
 
 
@@ -102,9 +102,9 @@ def _line(name: str, signs: str, share: str) -> Text:
 
 def _legend(run: RunTimeline, width: int) -> Iterator[str]:
     column = human.duration(run.wall_time_s / width)
-    yield f"One sign is {column}; the darker, the more of a row's time ({SHADES.strip()}), each row by itself."
+    yield f"Each character is {column}; darker means more of that row's time ({SHADES.strip()})."
     if not run.has_saves:
-        yield "Saves are too many to be shown one by one; training holds what they take."
+        yield "There are too many saves to show; their time is part of training."
 
 
 def _parts(summary: RunSummary) -> Iterator[tuple[str, str, str]]:
@@ -121,5 +121,5 @@ def _costliest(summary: RunSummary) -> Iterator[tuple[str, str, str, str]]:
             f"day {stop.at_s / DAY:,.1f}",
             human.words(stop.kind),
             f"{human.duration(stop.lost_work_s)} of work lost",
-            f"{human.duration(stop.away_s)} until training goes on",
+            f"{human.duration(stop.away_s)} until training resumes",
         )

@@ -1,4 +1,4 @@
-"""What does a step look like? A picture in letters: one row a stage, time from left to right.
+"""What does a step look like? A text picture: one row per stage, time from left to right.
 
 Of a step with many micro-batches the beginning and the end are shown, where stages wait for each other; between them
 every stage runs one forward and one backward in turn.
@@ -201,12 +201,12 @@ def _legend(picture: _Picture) -> Iterator[str]:
         for kind in EventKind
         if kind.code in kinds
     ]
-    turns = "; capitals and small letters: every other micro-batch" if picture.tells_apart else ""
+    turns = "; upper and lower case: alternate micro-batches" if picture.tells_apart else ""
     yield f"{', '.join(words)}{turns}."
     window = picture.windows[0]
     letter = human.duration((window.end_s - window.start_s) / window.num_columns)
-    yield f"One letter is {letter}, and stands for what takes most of it."
+    yield f"Each letter is {letter} and shows what takes most of that time."
     if len(picture.windows) > 1:
         hidden_s = picture.windows[1].start_s - picture.windows[0].end_s
         share = human.percent(hidden_s / timeline.step_time_s)
-        yield f"{human.duration(hidden_s)} in the middle ({share} of the step) are left out: they go on in the same way."
+        yield f"{human.duration(hidden_s)} in the middle ({share} of the step) are left out; the pattern repeats."

@@ -201,7 +201,7 @@ def test_a_second_offer_that_only_one_side_has_is_counted_and_said() -> None:
     (back,) = differences(one, both)
     assert with_input(one, back, both).offers == both.offers
     (explained,) = compare([side(both, {"offer": 1}), side(one, {"offer": 0})]).explanations
-    assert any("there are fewer offers of h100-sxm5-80gb there" in note for note in explained.notes)
+    assert any("that side has fewer offers of h100-sxm5-80gb" in note for note in explained.notes)
 
 
 def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_whole() -> None:
@@ -214,13 +214,13 @@ def test_a_design_that_cannot_be_run_with_the_other_inputs_is_explained_as_a_who
     )
     (explained,) = found.explanations
     assert explained.interaction == {}
-    assert any("cannot be run with the inputs of" in note for note in explained.notes)
+    assert any("cannot run with the inputs of" in note for note in explained.notes)
     assert explained.design["cost_usd"] == pytest.approx(explained.total["cost_usd"])
 
 
 def test_a_design_over_a_limit_is_named() -> None:
     found = compare([side(job_with()), side(job_with(limits={"budget_usd": 10.0}), name="tight")])
-    assert any(warning.startswith("tight breaks a limit: ") for warning in found.warnings)
+    assert any(warning.startswith("tight violates a limit: ") for warning in found.warnings)
 
 
 def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
@@ -230,7 +230,9 @@ def test_a_side_without_a_design_says_why_there_is_none(tmp_path: Path) -> None:
     assert answer.infeasibility is not None
     none = read_side(str(tmp_path / "none"), StudyStore(tmp_path))
     note = compare([side(job_with()), none]).warnings[0]
-    assert note.startswith(f"{tmp_path / 'none'} has no design: its limits cannot be kept. budget_usd = 10 ")
+    assert note.startswith(
+        f"{tmp_path / 'none'} has no design, because its limits cannot be met. budget_usd = 10 "
+    )
     assert note.endswith(answer.infeasibility.reasons[-1])
 
 
@@ -271,7 +273,7 @@ class TestChoices:
         # every design alike, so that it chooses none.
         gpus = chosen["offers[h100-sxm5-80gb].num_gpus"]
         assert gpus.effects["time_to_train_days"] == explained.total["time_to_train_days"]
-        assert gpus.note.startswith("alone, it chooses 64 x h100-sxm5-80gb")
+        assert gpus.note.startswith("alone, it leads to 64 x h100-sxm5-80gb")
         assert chosen["offers[h100-sxm5-80gb].price"].effects == {}
 
     def test_choices_and_what_inputs_choose_together_sum_to_the_other_design(self, grown: Comparison) -> None:
@@ -290,8 +292,8 @@ class TestChoices:
 
     def test_the_terminal_names_the_input_that_chooses(self, grown: Comparison) -> None:
         text = rendered(lambda console: show_comparison(grown, console))
-        assert re.search(r"another design by GPUs of h100-sxm5-80gb +-", text)
-        assert "  another design  " not in text
+        assert re.search(r"different design due to GPUs of h100-sxm5-80gb +-", text)
+        assert "  different design  " not in text
 
     def test_inputs_that_choose_only_together_are_named(self, tmp_path: Path) -> None:
         # A budget a little above the cost of the first answer, or a price a little higher: its design is still affordable
@@ -375,12 +377,12 @@ class TestSides:
     def test_an_answer_without_its_job_is_refused(self, folder: Path, tmp_path: Path) -> None:
         copy = tmp_path / "recommendation.json"
         copy.write_bytes((folder / "answer" / "recommendation.json").read_bytes())
-        with pytest.raises(InputError, match="is missing: an answer is compared with the job"):
+        with pytest.raises(InputError, match="is missing: an answer needs the job"):
             read_side(str(copy), StudyStore(folder))
 
     def test_what_is_no_answer_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "recommendation.json").write_text('{"recommendation": 1}', encoding="utf-8")
-        with pytest.raises(InputError, match="is no answer of this version"):
+        with pytest.raises(InputError, match="is not an answer of this version"):
             read_side(str(tmp_path), StudyStore(tmp_path))
 
     def test_an_unknown_study_is_named(self, tmp_path: Path) -> None:
@@ -421,7 +423,7 @@ class TestCommand:
         assert lines[0] == "Compared: A, B"
         assert "  All inputs are the same." in lines
         assert any(re.match(r"  tensor parallel +4 +8", line) for line in lines)
-        assert any(line.startswith("  another design") for line in lines)
+        assert any(line.startswith("  different design") for line in lines)
         assert max(len(line) for line in lines) <= WIDTH
 
     def test_equal_designs_are_said_to_be_equal(self, capsys: pytest.CaptureFixture[str]) -> None:

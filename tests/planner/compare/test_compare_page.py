@@ -43,6 +43,6 @@ def test_the_page_opens_offline_and_nothing_is_cut_off(browser: Browser, file: P
     assert [text for text in page.evaluate(CUT_OFF) if not text.startswith(("THEAD", "TR", "TH"))] == []
     for check in (OVERLAPS, CUT_TEXT, SCROLLED):
         assert page.evaluate(check) == []
-    assert page.get_by_role("heading", name="What makes B differ from A").is_visible()
+    assert page.get_by_role("heading", name="Why B differs from A").is_visible()
     assert troubles == [file.as_uri()]
     page.close()

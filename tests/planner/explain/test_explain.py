@@ -58,7 +58,7 @@ def test_what_is_left_of_a_limit_is_its_share_above_the_value() -> None:
     assert (budget.value, budget.limit) == pytest.approx((design.cost_usd, 4 * design.cost_usd))
     assert budget.slack_fraction == pytest.approx(0.75)
     assert deadline.slack_fraction == pytest.approx(-1.0)
-    assert "100 % too much; way out: limits.deadline_days" in deadline.sentence
+    assert "exceeded by 100 %; remedy: limits.deadline_days" in deadline.sentence
     memory = check_of(explained, "memory")
     assert (memory.value, memory.limit) == (design.peak_memory_bytes, design.memory_capacity_bytes)
 
@@ -232,8 +232,8 @@ def test_a_plan_of_a_job_is_explained_in_words_and_as_json(capsys: pytest.Captur
     assert broken == ["memory", "num_gpus"]  # BLOOM recomputed all activations (arXiv 2211.05100)
     assert cli.main(command) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Job bloom-176b: the plan breaks 2 constraints\n")
-    assert "num_gpus = 384, limits.num_gpus = 320; 20.0 % too much" in " ".join(shown.split())
+    assert shown.startswith("Job bloom-176b: the plan violates 2 constraints\n")
+    assert "num_gpus = 384, limits.num_gpus = 320; exceeded by 20.0 %" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_other_limits_that_are_kept_do_not_count_as_conflict() -> None:
     limits = {"budget_usd": least("budget_usd") * 0.5, "deadline_days": 1000.0, "num_gpus": 64.0}
     answer = explained(limits)
     assert answer.conflict == ("budget_usd",)
-    assert "leaving the other limits out does not lower it" in answer.reasons[0]
+    assert "removing the other limits does not lower it" in answer.reasons[0]
     assert "CP-SAT" in answer.proof
     assert_relaxations_work_and_are_the_least(limits, answer)
 
@@ -138,8 +138,8 @@ def test_what_bounds_do_not_prove_is_proven_by_simulation_beside_what_they_do() 
     assert answer.conflicts == (("budget_usd",), ("power_w",))
     bounds = pruned_space(JOB).bounds
     num_admitted = int((bounds.fits_memory & (bounds.budget_usd <= limits["budget_usd"])).sum())
-    assert f"no layout of {len(bounds):,} keeps power_w even at the bounds" in answer.proof
-    assert f"all {num_admitted:,} whose bounds admit budget_usd were simulated" in answer.proof
+    assert f"none of {len(bounds):,} layouts meets power_w, even at bounds" in answer.proof
+    assert f"all {num_admitted:,} whose bounds meet budget_usd were simulated" in answer.proof
 
 
 def test_a_clash_beside_an_impossible_limit_is_named_with_it() -> None:
@@ -308,7 +308,7 @@ def test_choices_that_no_layout_can_have_are_at_fault_where_degrees_are_not(
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == conflict
-    assert f"no layout that the job allows keeps {conflict[0]}; {way_out}" in answer.reasons[0]
+    assert f"no layout that the job allows meets {conflict[0]}; {way_out}" in answer.reasons[0]
 
 
 def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() -> None:
@@ -316,4 +316,4 @@ def test_schemes_that_no_layout_can_have_are_at_fault_where_degrees_are_not() ->
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == ("live_replica",)
-    assert answer.reasons[0].startswith("no layout can save by replica_ft; allow other")
+    assert answer.reasons[0].startswith("no layout supports replica_ft; allow other")

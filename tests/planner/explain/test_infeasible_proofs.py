@@ -35,12 +35,12 @@ def test_a_model_that_is_too_large_does_not_fit_memory() -> None:
     assert answer.relaxations == ()
     # 405e9 parameters x 16 bytes of states over 16 accelerators are 405 GB each, beside activations.
     (least_gib,) = re.findall(
-        r"needs least memory takes ([\d.]+) GiB on each of 16 h100-sxm5-80gb, which may fill 80.0 GiB",
+        r"with the lowest memory needs ([\d.]+) GiB on each of 16 h100-sxm5-80gb, which may use 80.0 GiB",
         answer.reasons[1],
     )
     assert 405e9 < float(least_gib) * 2**30 < 520e9
     (nearest,) = re.findall(
-        r"layout that fits: .* each of (\d+) h100-sxm5-80gb, which may fill 80.0 GiB \(TP", answer.reasons[2]
+        r"layout that fits: .* each of (\d+) h100-sxm5-80gb, which may use 80.0 GiB \(TP", answer.reasons[2]
     )
     assert len(pruned_space(too_large_for(int(nearest))).layouts) > 0
     assert all(len(pruned_space(too_large_for(fewer)).layouts) == 0 for fewer in range(24, int(nearest), 8))
@@ -99,7 +99,7 @@ def test_saves_that_need_more_than_the_main_memory_are_no_matter_of_limits() -> 
     answer = explain(job, pruned_space(job))
     assert isinstance(answer, Infeasibility)
     assert answer.conflict == ("host_memory",)
-    assert "main memory" in answer.reasons[0]
+    assert "host memory" in answer.reasons[0]
     assert answer.relaxations == ()
 
 
@@ -174,11 +174,11 @@ def test_a_proof_names_the_caps_and_spares_that_it_went_through() -> None:
     search = {"micro_batch_sizes": [1], "zero_stages": [1], "power_caps": [1.0, 0.9]}
     limits = {"power_w": least("power_w") * 0.4}
     listed = explained(limits, job_with(search=search)).proof
-    assert "power caps that were considered: 1, 0.9 " in listed
-    assert "spare nodes: as many as suffice and none" in listed
+    assert "power caps considered: 1, 0.9 " in listed
+    assert "spare nodes: as many as needed and none" in listed
     refined = explained(limits, job_with(search={**search, "num_refinements": 1})).proof
-    assert "power caps that were considered: 1, 0.95, 0.9 " in refined
-    assert "spare nodes: every number from none to as many as suffice" in refined
+    assert "power caps considered: 1, 0.95, 0.9 " in refined
+    assert "spare nodes: every number up to as many as needed" in refined
 
 
 def test_a_proof_tries_other_intervals_where_these_make_runs_surer() -> None:

@@ -225,11 +225,11 @@ def test_people_read_the_goodput_its_parts_and_the_best_interval(capsys: pytest.
     assert cli.main(["goodput", *numbers.split()]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "Goodput: 94.218 %"  # the mean of shares, unlike shares of the mean time
-    assert any(line.startswith("Where the time goes: shares of the mean wall time, ") for line in lines)
+    assert any(line.startswith("Breakdown of the mean wall time, ") for line in lines)
     assert "closed form 94.224 %" in lines
     assert "best interval 2.20 min, with 94.889 % by the closed form" in lines
     assert "interval 6.18 min (371 s)" in lines
-    assert any(line.startswith("work lost and done again 2.8") for line in lines)
+    assert any(line.startswith("repeating lost work 2.8") for line in lines)
 
 
 @pytest.mark.parametrize(

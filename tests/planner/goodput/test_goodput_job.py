@@ -241,7 +241,7 @@ def test_a_scheme_that_needs_more_main_memory_than_there_is_has_no_goodput() -> 
     row = scheme_of(found, CheckpointScheme.ASYNC)
     assert (row.goodput, row.problem) == (
         None,
-        "saves under way and offloading need more main memory than a node has",
+        "saves in flight and offloading need more host memory than a node has",
     )
     assert of_job(found).host_memory_capacity_bytes == 60e9
 
@@ -252,11 +252,11 @@ def test_people_read_the_answer_the_table_and_where_the_numbers_are_from(
     assert cli.main(["goodput", "--job", BLOOM, "--plan", PLAN, "--interval", "100steps", *FEW]) == 0
     out = capsys.readouterr().out
     assert "Job bloom-176b, 384 GPUs, TP4 PP12 DP8, saving with sync_sharded." in out
-    table = out.partition("With what to save")[2].partition("\n\n")[0].splitlines()
+    table = out.partition("Checkpoint schemes")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in table[2:]].count("*") == 1
     # Sharded optimizer states leave no replica, which takes a sentence for each of the two schemes.
     assert sum(line.startswith(("     ", "  *")) for line in table) == len(CheckpointScheme) - 1
-    assert "would make good" in out
+    assert "would reach a goodput of" in out
     assert "The interval is 100 steps of " in out
 
 

@@ -228,7 +228,7 @@ def test_what_the_effort_does_not_decide_is_said_to_be_undecided(monkeypatch: py
     assert plan.conflict == ("job_window: first", "job_window: second", supply)
     console = Console(width=200, record=True, file=StringIO())
     show_purchase(plan, console)
-    assert f"{supply} (perhaps: without it no plan was found with this effort)" in console.export_text()
+    assert f"{supply} (possibly: without it no plan was found with this effort)" in console.export_text()
 
 
 def test_a_budget_below_every_plan_is_at_fault_alone() -> None:
@@ -445,7 +445,7 @@ def notes_on(*offers: Mapping[str, object], **fields: object) -> tuple[str, ...]
 def test_a_budget_of_a_single_job_is_said_not_to_be_looked_at() -> None:
     bounded = with_sections(JOBS[0], limits={"budget_usd": 1e6, "deadline_days": 50})
     (note,) = notes_on(offer(rent=RENT), jobs=[bounded, JOBS[1]])
-    assert note.startswith("first: limits.budget_usd (1000000.0) of the job is not looked at")
+    assert note.startswith("first: limits.budget_usd (1000000.0) of the job is ignored")
     assert notes_on(offer(rent=RENT, buy=BUY, reserve=RESERVE)) == ()
 
 
@@ -479,7 +479,9 @@ def test_offers_that_come_after_the_last_deadline_are_named() -> None:
 def test_an_accelerator_that_stands_in_two_offers_is_named_as_two_supplies() -> None:
     other = {"accelerator": "a100-sxm4-80gb", "rent": RENT}
     (note,) = notes_on(offer(rent=RENT), other, offer(rent={**RENT, "usd_per_gpu_hour": 4.0}))
-    assert note.startswith("h100-sxm5-80gb stands in offers[0] and offers[2]: each is a supply of its own")
+    assert note.startswith(
+        "h100-sxm5-80gb occurs in offers[0] and offers[2]: each counts as a separate supply"
+    )
 
 
 FLEET_TEXT = """
@@ -504,7 +506,7 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert cli.main(["purchase", str(file)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Cheapest plan for small: $")
-    assert "Nothing: all runs rent on demand" in shown
+    assert "None: all runs rent on demand" in shown
     assert cli.main(["purchase", str(file), "--json"]) == 0
     plan = PurchasePlan.model_validate_json(capsys.readouterr().out)
     assert [run.job for run in plan.runs] == ["only"]
@@ -512,7 +514,7 @@ def test_the_command_shows_the_plan_in_words_and_as_json(
     assert plan.notes[0] in " ".join(shown.split())
     file.write_text(FLEET_TEXT.replace("deadline_day: 60", "deadline_day: 0.1"))
     assert cli.main(["purchase", str(file)]) == 3
-    assert "In conflict\n  job_window: only" in capsys.readouterr().out
+    assert "Conflicting constraints\n  job_window: only" in capsys.readouterr().out
 
 
 def test_paths_of_a_fleet_start_at_its_file_from_whatever_folder(

@@ -110,7 +110,7 @@ def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
     assert "text: study" in told.err
     assert "damaged" in told.err
     assert (
-        f"{stopped}: skipped, since it was stopped; `capplan study resume {stopped} --store {tmp_path}`"
+        f"{stopped}: skipped, because it was stopped; `capplan study resume {stopped} --store {tmp_path}`"
         in told.err
     )
     (tmp_path / "text.study").unlink()
@@ -119,7 +119,7 @@ def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(
     assert (synced["study"], synced["state"]) == (stopped, "skipped")
     assert main(["study", "status", stopped, "--store", str(tmp_path)]) == 0
     told_status = " ".join(capsys.readouterr().out.split())
-    assert f"`capplan study resume {stopped} --store {tmp_path}` goes on and delivers it" in told_status
+    assert f"`capplan study resume {stopped} --store {tmp_path}` continues and delivers it" in told_status
     assert "study sync" not in told_status
 
 

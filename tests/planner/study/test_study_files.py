@@ -255,7 +255,7 @@ def test_a_folder_of_studies_that_is_not_there_is_named_and_made_with_the_first_
     missing = tmp_path / "typed" / "wrong"
     assert main(["study", "list", "--store", str(missing)]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert told.startswith(f"No studies in {missing}, which is not there yet; begin one with")
+    assert told.startswith(f"No studies in {missing}, which does not exist yet; start one with")
     assert main(["study", "status", "any", "--store", str(missing)]) == 1
     assert f"no such study in {missing}, which is no folder yet" in capsys.readouterr().err
     assert run(missing, should_stop=stop_after(0)).path.parent == missing

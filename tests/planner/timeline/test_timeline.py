@@ -90,7 +90,7 @@ class TestPicture:
         left_out = next(line for line in lines if "in the middle" in line)
         share = float(left_out.split("(")[1].split(" %")[0]) / 100
         assert 0.3 < share < 0.9
-        assert left_out.endswith("of the step) are left out: they go on in the same way.")
+        assert left_out.endswith("of the step) are left out; the pattern repeats.")
 
     def test_many_stages_are_shown_from_both_ends(self) -> None:
         lines = picture(step_of(LARGE, DEEP))
