@@ -34,26 +34,26 @@ KERNEL_TABLE, CALIBRATION_FILES = ".csv", (".yaml", ".yml")
     "--measured",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
-    help="Fit measured steps, one a row, as for capplan validate --measured.",
+    help="Fit to measured steps, one per row, as for capplan validate --measured.",
 )
 @click.option(
     "--device",
     is_flag=True,
-    help="Measure the GPU of this machine, five minutes (needs capplan[torch]).",
+    help="Measure the GPU of this machine; takes five minutes (needs capplan[torch]).",
 )
 @click.option(
     "--kernels",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
-    help="Fit kernels that --device --output FILE.csv measured.",
+    help="Fit to kernels measured by --device --output FILE.csv.",
 )
 @click.option(
     "--accelerator",
     metavar="NAME",
-    help="With --measured: use its rows only. Otherwise: what the device is, where its own name does not say.",
+    help="With --measured: use only rows of this accelerator. Otherwise: the device, if its own name does not identify it.",
 )
 @click.option(
-    "--date", metavar="DATE", help="When it was measured; otherwise the date of the file, or today."
+    "--date", metavar="DATE", help="Date of the measurement; default: the date of the file, or today."
 )
 @click.option(
     "--output",
@@ -76,10 +76,10 @@ def calibrate(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Fit the few physical constants of a cluster to measurements, with the published ones as expectation.
+    """Fit the few physical constants of a cluster to measurements, with the published constants as prior.
 
-    Give one of --measured, --device and --kernels. Constants that the measurements cannot tell stay as published and are
-    named. docs/calibrate.md shows the whole way in ten minutes.
+    Give one of --measured, --device and --kernels. Constants that the measurements do not determine keep their published
+    values and are named. docs/calibrate.md shows the whole procedure in ten minutes.
 
     Exit codes: 0 an answer, also one with warnings; 2 broken input, too few or contradictory rows; 1 no device.
     """

@@ -24,7 +24,7 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
 
 
 @click.command(
-    short_help="Show what is known about hardware, models, sites and prices.",
+    short_help="Show the catalogue of hardware, models, sites and prices.",
     epilog=examples(
         "capplan catalog",
         "capplan catalog accelerators",
@@ -41,7 +41,7 @@ def _names_of_kind(context: click.Context, _: click.Parameter, incomplete: str) 
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Own price list or region file over the catalogue; may be repeated.",
+    help="Your own price list or region file, which overrides the catalogue; may be repeated.",
 )
 def catalog(*, kind: str | None, name: str | None, as_json: bool, own: tuple[Path, ...]) -> None:
     """List the kinds (accelerators, rents, ...), the entries of a KIND, or every figure of the entry NAME with its source."""

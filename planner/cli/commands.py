@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 )
 @click.version_option(__version__, prog_name="capplan", message="%(prog)s %(version)s")
 def commands() -> None:
-    """Which cluster to take for a training run, and how to lay the run out on it."""
+    """Plan the cluster for a training run, and the layout of the run on it."""
     _check_installation()
 
 

@@ -14,7 +14,7 @@ from planner.cli.terminal.help import examples
 
 
 @click.command(
-    short_help="Compare studies, answers or plans, and say what makes the difference.",
+    short_help="Compare studies, answers or plans, and explain the differences.",
     epilog=examples(
         "capplan compare job.yaml cheaper.yaml",
         "capplan compare job.yaml@tp=8,pp=4,dp=16 job.yaml@tp=4,pp=8,dp=16 --html page.html",
@@ -22,26 +22,26 @@ from planner.cli.terminal.help import examples
     ),
 )
 @click.argument("sides", nargs=-1, required=True, metavar="A B [C...]")
-@seed_option("Of the search for jobs that come without a plan.")
+@seed_option("Seed of the search for jobs given without a plan.")
 @store_option
 @click.option(
     "--html",
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE.html",
-    help="Also write a page with every figure; it opens offline.",
+    help="Also write an HTML page with every figure; it opens offline.",
 )
 @json_option
 @progress_options
 def compare(
     *, sides: tuple[str, ...], seed: int, folder: Path, file: Path | None, as_json: bool, quiet: bool
 ) -> None:
-    """Compare A with B, and with more: inputs, designs, figures, and which input makes which difference.
+    """Compare A with B and others: inputs, designs, figures, and the cause of each difference.
 
     A side is a study (its name, the start of its hash, or its file), the folder of an answer (--output of capplan
-    recommend), a job with a plan (JOB.yaml@tp=8,pp=4,dp=16 or JOB.yaml@plan.yaml), or a job, which is searched for its
-    recommendation first. A difference of a figure is taken apart: each input of B alone under the design of A, what all
-    inputs make together beyond that, and the other design.
+    recommend), a job with a plan (JOB.yaml@tp=8,pp=4,dp=16 or JOB.yaml@plan.yaml), or a job, whose recommendation is
+    searched first. Each difference of a figure is split into: each input of B alone under the design of A, the
+    interaction of all inputs, and the different design.
 
     Exit codes: 0 an answer; 2 broken input; 1 a study that cannot be read; 130 interrupted.
     """

@@ -12,7 +12,7 @@ VARIABLE = "_CAPPLAN_COMPLETE"
 
 
 @click.command(
-    short_help="Print what makes a shell complete capplan's commands.",
+    short_help="Print a script for shell completion.",
     epilog=examples(
         'eval "$(capplan completion bash)"      # in ~/.bashrc',
         'eval "$(capplan completion zsh)"       # in ~/.zshrc',

@@ -53,11 +53,11 @@ _OPTIONS = (
         multiple=True,
         callback=speeds_over("the usual one"),
         metavar="RANK=FACTOR",
-        help="Deep: an accelerator slower or faster than the others; may be repeated.",
+        help="Deep: relative speed of an accelerator, such as 3=0.8; may be repeated.",
     ),
     slow_link_option(
-        "Deep: what a link has left: scale-up:3, card:3 of an accelerator, leaf:0 to the spine; with --network its"
-        " links, as in gpu:3-switch:0; may be repeated."
+        "Deep: remaining bandwidth of a link: scale-up:3, card:3 of an accelerator, leaf:0 to the spine; with --network"
+        " its links, as in gpu:3-switch:0; may be repeated."
     ),
     click.option(
         "--network",

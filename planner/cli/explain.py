@@ -32,16 +32,16 @@ _QUESTION = (
     click.option(
         "--balance",
         is_flag=True,
-        help="Find the cut of the plan's layers into stages with the shortest step, and compare the present one.",
+        help="Find the split of the plan's layers into stages with the shortest step, and compare it with the present one.",
     ),
     click.option(
-        "--fewest-gpus", is_flag=True, help="Also find the smallest cluster that keeps every limit."
+        "--fewest-gpus", is_flag=True, help="Also find the smallest cluster that meets every limit."
     ),
     click.option(
         "--simulate-up-to",
         type=click.IntRange(min=0),
         metavar="DESIGNS",
-        help="Count larger spaces by rules and bounds, without simulating all of them; 200,000 if not given.",
+        help="Most designs to simulate; larger spaces are counted by rules and bounds only. Default: 200,000.",
     ),
     set_option,
 )
@@ -78,7 +78,7 @@ def _question_options(command: Command) -> Command:
 
 
 @click.command(
-    short_help="Say what each constraint means, and what it removes.",
+    short_help="Explain each constraint, and count the designs that it excludes.",
     epilog=examples(
         "capplan explain memory",
         "capplan explain examples/llama-3.1-70b.yaml",
@@ -91,13 +91,13 @@ def _question_options(command: Command) -> Command:
 @json_option
 @progress_options
 def explain(*, subject: str | None, question: Question, as_json: bool, quiet: bool) -> int:
-    """List all constraints, explain the constraint NAME, or say what constraints do to the designs of JOB.yaml.
+    """List all constraints, explain the constraint NAME, or show how constraints affect the designs of JOB.yaml.
 
-    With a job and --plan: every constraint with the plan's value, the limit, what is left of it, and whether it holds.
-    With --balance, too: how many layers each pipeline stage should hold, and what that gains.
-    With a job alone: how many designs each constraint removes, which limits bind, and why none is left where none is.
+    With a job and --plan: every constraint with the plan's value, the limit, the headroom, and whether it is met.
+    With --balance as well: how many layers each pipeline stage should hold, and the gain.
+    With a job alone: how many designs each constraint removes, which limits bind, and why no design is left, if so.
 
-    Exit codes: 0 an answer; 3 proven that no design keeps the limits; 2 broken input.
+    Exit codes: 0 an answer; 3 proven that no design meets the limits; 2 broken input.
     """
     from planner.cli.terminal.output import tell
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Play a run with saves and failures, and find its best interval and scheme.",
+    short_help="Simulate a run with saves and failures, and find the best interval and scheme.",
     epilog=examples(
         "capplan goodput --mtbf-s 10980 --interval-s 371 --stall-s 0.8 --commit-s 60 --restart-s 390",
         "capplan goodput --mtbf-s 10980 --stall-s 5 --work-days 30",
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 @json_option
 @progress_options
 def goodput(*, run: RunNumbers, asked: AskedJob, as_json: bool, quiet: bool) -> None:
-    """Which share of its wall time does a run make good that saves every --interval-s and fails every --mtbf-s?
+    """Compute the goodput of a run that saves every --interval-s and fails every --mtbf-s.
 
-    The run is played event by event and compared with its closed form; docs/model.md has the conventions: failures
-    are exponential in up-time, nothing fails during a restart, and work since the last committed save is lost.
+    The run is simulated event by event and compared with its closed form. Conventions (docs/model.md): failures are
+    exponential in up-time, nothing fails during a restart, and work since the last committed save is lost.
 
-    With --job and --plan the numbers are those of the job's run, but for the ones that are given, and all checkpoint
-    schemes that the plan can use are compared.
+    With --job and --plan, values that are not given come from the job's run, and all checkpoint schemes that the plan
+    can use are compared.
 
     Exit codes: 0 an answer; 2 a value breaks a rule.
     """

@@ -39,53 +39,63 @@ _TYPED = {"tax_fraction": ("tax",), "work_s": ("work_s", "work_days")}
 """Parameters that give a field which is not called like them."""
 
 _NUMBERS = (
-    click.option("--mtbf-s", type=float, help="Mean up-time between failures; required without --job."),
+    click.option("--mtbf-s", type=float, help="Mean time between failures; required without --job."),
     click.option(
         "--interval-s",
         "--interval",
         callback=parsed_interval,
         metavar="SECONDS|STEPSsteps|auto",
-        help="Work between saves; auto (without --job the default): what gives most goodput. Steps need --job.",
+        help="Work between saves; auto (default without --job): the interval with the highest goodput. Steps need --job.",
     ),
-    click.option("--stall-s", type=float, default=0.0, show_default=True, help="Training stopped per save."),
+    click.option(
+        "--stall-s",
+        type=float,
+        default=0.0,
+        show_default=True,
+        help="Time that training stops for each save.",
+    ),
     click.option(
         "--commit-s",
         type=float,
         default=0.0,
         show_default=True,
-        help="From the stall's end until the save can be restored.",
+        help="Time from the end of the stall until the save can be restored.",
     ),
     click.option(
         "--restart-s",
         type=float,
         default=0.0,
         show_default=True,
-        help="From a failure to the next useful work.",
+        help="Time from a failure to the next useful work.",
     ),
     click.option(
         "--tax",
         type=float,
         default=0.0,
         show_default=True,
-        help="Extra time per second of work while a save is on its way, such as 0.03.",
+        help="Extra time per second of work while a save is in flight, such as 0.03.",
     ),
     click.option(
-        "--slots", type=int, default=1, show_default=True, help="Saves that may be uncommitted at once."
+        "--slots",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Most saves that may be uncommitted at the same time.",
     ),
     click.option(
         "--policy",
         type=click.Choice(POLICIES),
         default=POLICIES[0],
         show_default=True,
-        help="When no slot is free: leave the save out, stand still, or save as soon as one is.",
+        help="If no slot is free: skip the save, stall, or save as soon as a slot is free.",
     ),
     click.option("--work-s", type=float, help="Work to do, in seconds."),
     click.option(
         "--work-days",
         type=FiniteRange(0.0, MOST_DAYS, min_open=True),
-        help="Work to do, in days; without either: what meets 1,000 failures, but 100 to 30,000 intervals.",
+        help="Work to do, in days; default: enough for 1,000 failures, within 100 to 30,000 intervals.",
     ),
-    click.option("--replications", type=int, default=400, show_default=True, help="Runs that are played."),
+    click.option("--replications", type=int, default=400, show_default=True, help="Simulated runs."),
     click.option(
         "--seed",
         type=int,
@@ -96,7 +106,7 @@ _NUMBERS = (
 )
 _JOB = (
     click.option(
-        "--job", type=click.Path(), metavar="JOB.yaml", help="Take the numbers from this job and --plan."
+        "--job", type=click.Path(), metavar="JOB.yaml", help="Take the values from this job and --plan."
     ),
     click.option(
         "--plan", metavar="KEY=VALUE,...|FILE", help="With --job: the decisions, as for capplan simulate."
@@ -184,7 +194,7 @@ def check_combination(run: RunNumbers, asked: AskedJob) -> None:
     has_numbers, has_job = run.mtbf_s is not None, asked.job is not None
     if has_numbers and has_job:
         raise click.UsageError(
-            "--mtbf-s and --job exclude each other: failures follow from the job (--set changes it)"
+            "--mtbf-s and --job exclude each other: failures follow from the job (use --set to change them)"
         )
     if not has_numbers and not has_job:
         raise click.UsageError("Missing option '--mtbf-s', or '--job' with '--plan'.")

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from simulator.errors import Problem
 
 OPTIONS = {
-    "model": ("NAME|FILE", "What is trained: a name of `capplan catalog models`, or a config.json."),
+    "model": ("NAME|FILE", "Model: a name from `capplan catalog models`, or a config.json."),
     "tokens": ("NUMBER", "Tokens of the whole run, such as 2T."),
-    "sequence-length": ("NUMBER", "Tokens of one sequence."),
-    "batch-tokens": ("NUMBER", "Tokens of one optimizer step, such as 4M."),
-    "accelerators": ("NAME,...", "What is on offer: names of `capplan catalog accelerators`."),
-    "gpus": ("MIN-MAX", "How many may be taken, such as 64-1024."),
-    "rent": ("NUMBER,...", "USD per GPU-hour, one for all or one for each; the catalogue's if not given."),
-    "site": ("NAME", "Where: a name of `capplan catalog sites`."),
-    "budget": ("NUMBER", "Limit in USD, such as 2.5M."),
-    "deadline-days": ("NUMBER", "Limit in days."),
+    "sequence-length": ("NUMBER", "Tokens per sequence."),
+    "batch-tokens": ("NUMBER", "Tokens per optimizer step, such as 4M."),
+    "accelerators": ("NAME,...", "Accelerators on offer: names from `capplan catalog accelerators`."),
+    "gpus": ("MIN-MAX", "Range of the number of accelerators, such as 64-1024."),
+    "rent": ("NUMBER,...", "USD per GPU-hour, one for all or one each; default: the catalogue's rents."),
+    "site": ("NAME", "Site: a name from `capplan catalog sites`."),
+    "budget": ("NUMBER", "Budget in USD, such as 2.5M."),
+    "deadline-days": ("NUMBER", "Deadline in days."),
     "power-w": ("NUMBER", "Limit of the facility's power in watts, such as 3M."),
-    "objectives": ("NAME,...", "What is to be small: time_to_train, cost, energy, carbon."),
+    "objectives": ("NAME,...", "Objectives to minimize: time_to_train, cost, energy, carbon."),
 }
 """By the names of `planner.job.init_job.QUESTIONS`: what to write, and the help."""
 SCHEMA_FILE = "job.schema.json"
@@ -46,7 +46,7 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(
-    short_help="Write a first job file, from a few questions or options.",
+    short_help="Write a job file from a few questions or options.",
     epilog=examples(
         "capplan init",
         "capplan init llama.yaml --model llama-3.1-70b --tokens 2T --budget 2.5M --yes",
@@ -56,17 +56,17 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.argument("file", type=click.Path(path_type=Path), default=Path("job.yaml"), metavar="[FILE]")
 @_with_options
-@click.option("--yes", is_flag=True, help="Ask nothing: take the default for what is not given.")
+@click.option("--yes", is_flag=True, help="Ask no questions: use defaults for everything not given.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option(
     "--no-schema", is_flag=True, help=f"Leave out {SCHEMA_FILE}, with which editors complete the file."
 )
 @json_option
 def init(*, file: Path, yes: bool, force: bool, no_schema: bool, as_json: bool, **given: str | None) -> None:
-    """Write a commented job file; FILE is job.yaml if not given.
+    """Write a commented job file; FILE defaults to job.yaml.
 
-    Asks on a terminal for what no option gives, and checks every answer; elsewhere --yes is needed. The JSON
-    Schema is written beside the file, for editors that complete and check it.
+    On a terminal, asks for everything that no option gives, and checks every answer; elsewhere --yes is needed. The
+    JSON Schema is written next to the file, for editors that complete and check it.
 
     Exit codes: 0 written; 2 an answer breaks a rule, or FILE exists; 130 interrupted, and nothing is written.
     """
@@ -79,7 +79,7 @@ def init(*, file: Path, yes: bool, force: bool, no_schema: bool, as_json: bool, 
     is_asking = not yes and None in options.values()
     if is_asking and not sys.stdin.isatty():
         raise click.UsageError(
-            "there is no terminal to ask on: add --yes to take the default for what is not given"
+            "no terminal to ask questions on: add --yes to use defaults for everything not given"
         )
     _check_options(options, is_asking=is_asking)
     answers: dict[str, str] = {}

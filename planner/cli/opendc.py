@@ -29,21 +29,21 @@ LAST_REPLAY = 999_999
 
 
 @click.group(
-    short_help="Exchange runs and traces with the simulator OpenDC.",
+    short_help="Exchange runs and traces with the OpenDC simulator.",
     epilog=examples(
         "capplan opendc export job.yaml --plan tp=8,dp=8 --output experiment",
         "capplan opendc failures failures.parquet --nodes 128",
     ),
 )
 def opendc() -> None:
-    """Runs for OpenDC, which simulates whole data centres, and traces from it.
+    """Exchange runs and traces with OpenDC, a simulator of whole data centres.
 
     Its carbon traces need no command: a job's site takes them as its grid_profile.
     """
 
 
 @opendc.command(
-    short_help="Write one run of a plan as an experiment of OpenDC.",
+    short_help="Write one run of a plan as an OpenDC experiment.",
     epilog=examples(
         "capplan opendc export job.yaml --plan tp=8,dp=8 --output experiment",
         "capplan opendc export job.yaml --plan plan.yaml --replay 3 --every 3600 --output experiment",
@@ -85,9 +85,9 @@ def export(
     folder: Path,
     quiet: bool,
 ) -> None:
-    """Write one run of a plan as an experiment of OpenDC: workload, topology, power, carbon and failures.
+    """Write one run of a plan as an OpenDC experiment: workload, topology, power, carbon and failures.
 
-    docs/how-to/opendc.md says what each file holds. A folder that holds an experiment already is refused.
+    docs/how-to/opendc.md describes each file. A folder that already holds an experiment is refused.
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """
@@ -112,7 +112,7 @@ def export(
 
 
 @opendc.command(
-    short_help="Turn a failure trace of OpenDC into a job's reliability.",
+    short_help="Convert an OpenDC failure trace into a job's reliability.",
     epilog=examples(
         "capplan opendc failures failures.parquet --nodes 128",
         "capplan opendc failures failures.parquet --nodes 128 --json",
@@ -132,7 +132,7 @@ def export(
 )
 @json_option
 def failures(*, file: Path, num_nodes: int, gpus_per_node: int, as_json: bool) -> None:
-    """Turn a failure trace (interval, duration and intensity of each failure) into lines for a job file.
+    """Convert a failure trace (interval, duration and intensity of each failure) into lines for a job file.
 
     Exit codes: 0 an answer; 2 broken input.
     """

@@ -27,15 +27,15 @@ from planner.cli.terminal.help import examples
     "--effort",
     type=FiniteRange(min=0.1, max=86_400.0),
     metavar="SECONDS",
-    help="Deterministic seconds of the solver for the plan; 20 if not given.",
+    help="Deterministic seconds of the solver for the plan; default: 20.",
 )
 @json_option
 @progress_options
 def purchase(*, fleet: Path, seed: int, effort: float | None, as_json: bool, quiet: bool) -> int:
-    """Choose what to buy, reserve and rent for the jobs of FLEET.yaml, and when each of them runs on what.
+    """Choose what to buy, reserve and rent for the jobs of FLEET.yaml, and schedule the jobs on it.
 
-    The plan costs least within the horizon, subject to all deadlines, deliveries, the site's power and the money there is;
-    the answer says what is proven of that. docs/purchase.md lists the fields; examples/fleet.yaml is a fleet.
+    The plan minimizes cost within the horizon, subject to all deadlines, deliveries, site power and available capital; the
+    answer says whether the optimum is proven. docs/purchase.md lists the fields; examples/fleet.yaml is an example.
 
     Exit codes: 0 a plan; 3 proven that there is none; 2 broken input; 1 none found with this effort.
     """

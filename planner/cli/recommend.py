@@ -38,7 +38,7 @@ _FILES = (
         "--format",
         "front_format",
         type=click.Choice(FRONT_FORMATS),
-        help="How --output writes the front; csv if not given.",
+        help="Format of the front under --output; default: csv.",
     ),
 )
 
@@ -53,7 +53,9 @@ class Files:
     def check(self) -> None:
         """Raises `click.UsageError` where a format is asked for and no folder."""
         if self.front_format and self.output is None:
-            raise click.UsageError("--format says how --output writes the front: give --output DIR, too")
+            raise click.UsageError(
+                "--format sets the format of the front under --output: give --output DIR, too"
+            )
 
     def written(self) -> list[Path]:
         """Returns the files that are there once the answer is written."""
@@ -79,7 +81,7 @@ def _file_options(command: Command) -> Command:
 @seed_option("The same job, version and seed give the same answer.")
 @json_option
 @_file_options
-@tracking_options("Leave MLflow out.")
+@tracking_options("Do not record the study in MLflow.")
 @progress_options
 def recommend(
     *,
@@ -93,8 +95,8 @@ def recommend(
 ) -> int:
     """Recommend a cluster and a layout for the training run that JOB.yaml describes.
 
-    Exit codes: 0 a recommendation; 3 proven that no design keeps the limits; 2 broken input; 130 interrupted
-    (Ctrl-C once: the best so far; twice: nothing); 1 anything else.
+    Exit codes: 0 a recommendation; 3 proven that no design meets the limits; 2 broken input; 130 interrupted
+    (Ctrl-C once: the best design so far; twice: nothing); 1 anything else.
     """
     files.check()
     tracking.check()

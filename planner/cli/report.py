@@ -23,7 +23,7 @@ FORMATS = ("html", "png", "svg", "json")
 
 
 @click.command(
-    short_help="Write a study as a page that explains it, or as pictures.",
+    short_help="Write the report of a study as a page or as pictures.",
     epilog=examples(
         "capplan report llama-3.1-70b",
         "capplan report answer-folder --output report.html",
@@ -35,7 +35,7 @@ FORMATS = ("html", "png", "svg", "json")
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
-    help="Page or record to write, or folder of the pictures; named after the study if not given.",
+    help="Page or record to write, or folder for the pictures; default: named after the study.",
 )
 @click.option(
     "--format",
@@ -43,7 +43,7 @@ FORMATS = ("html", "png", "svg", "json")
     type=click.Choice(FORMATS),
     default="html",
     show_default=True,
-    help="html: one page; png, svg: a picture of every figure; json: the record behind them.",
+    help="html: one page; png, svg: one picture per figure; json: the underlying record.",
 )
 @click.option(
     "--figure",
@@ -59,11 +59,11 @@ def report(
 ) -> None:
     """Write the report of a study, or of a FOLDER that `capplan recommend --output` wrote.
 
-    The page holds the recommendation with its reasons, the front to explore, where money, energy and time go, how
-    sure that is and what would change it, every input with its source, and how to get the same answer again. It is
-    one file that opens in any browser without a network.
+    The page shows the recommendation with its reasons, an interactive front, breakdowns of cost, energy and time, their
+    uncertainty and sensitivity, every input with its source, and how to reproduce the answer. It is one file that opens
+    in any browser without a network.
 
-    Exit codes: 0 written; 2 FOLDER holds no answer, or a wrong option or target; 1 no such study, or it has not ended.
+    Exit codes: 0 written; 2 FOLDER holds no answer, or a wrong option or target; 1 no such study, or it is not complete.
     """
     if names and kind not in ("png", "svg"):
         raise click.UsageError("--figure goes with --format png or svg: give one of them")

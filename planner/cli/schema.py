@@ -64,7 +64,7 @@ _WIDTH = 76
 def schema(*, name: str) -> None:
     """Print a JSON Schema: of job files (job), network files (network), what recommend prints with --json (answer), ...
 
-    An editor completes and checks a job file whose first line names its schema, as `capplan init` writes it.
+    Editors complete and check a job file whose first line names its schema, as `capplan init` writes it.
     """
     from planner.cli.terminal.output import write
     from planner.schemas import schema_text

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Simulate one plan in full and say what it breaks.",
+    short_help="Simulate one plan and list the constraints that it violates.",
     epilog=examples(
         "capplan simulate job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
         "capplan simulate job.yaml --plan plan.yaml --scheme async --interval 100steps",
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     metavar="FILE.json",
     help="Also write every event of one step, for ui.perfetto.dev or chrome://tracing.",
 )
-@click.option("--no-sensitivities", is_flag=True, help="Leave out which inputs drive the result.")
+@click.option("--no-sensitivities", is_flag=True, help="Skip the sensitivity of the results to the inputs.")
 @deep_options
 @json_option
 @progress_options
@@ -60,14 +60,14 @@ def simulate(
 ) -> None:
     """Simulate one plan for the training run that JOB.yaml describes.
 
-    Keys are the fields of a plan (docs/simulate.md), with the short forms tp, pp, vpp, cp, ep, dp and mbs. What is
-    left out has its default; num_gpus follows from the degrees, or dp from num_gpus.
+    Keys are the fields of a plan (docs/simulate.md), with the short forms tp, pp, vpp, cp, ep, dp and mbs. Omitted keys
+    have their defaults; num_gpus follows from the degrees, or dp from num_gpus.
 
-    --depth deep plays one step operator by operator and message by message on the network of the offer, or of a file, and
-    says who waits for whom, and which links are hot.
+    --depth deep simulates one step operator by operator and message by message on the network of the offer or of a file,
+    and reports who waits for whom, and which links are hot.
 
-    Exit codes: 0 an answer, also for a plan that breaks limits or cannot be run (is_feasible is false then); 2 broken
-    input, such as an unknown key.
+    Exit codes: 0 an answer, even if the plan violates limits or cannot run (is_feasible is then false); 2 broken input,
+    such as an unknown key.
     """
     from planner.cli.terminal.output import quiet_libraries, tell, working
     from planner.input.plan_input import read_plan
@@ -100,7 +100,7 @@ def _write_timeline(answer: SimulatedDesign, step: StepTimeline | None, file: Pa
     from planner.timeline.file import write_timeline
 
     if step is None or answer.plan is None:
-        click.echo("No timeline: the plan has no step that could be shown.", err=True)
+        click.echo("No timeline: the plan has no step to show.", err=True)
         return
     write_timeline(file, job=answer.job, plan=layout(answer.plan), step=step)
     tell_timeline(file)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
-    help="Write all designs, one a row, into a new file.",
+    help="Write all designs, one per row, into a new file.",
 )
 @calibration_option
 @click.option("--json", "as_json", is_flag=True, help="Print all designs as one JSON object.")
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 def sweep(*, sweep: Path, output: Path | None, as_json: bool, quiet: bool) -> int:
     """Simulate every combination of the axes, sizes, checkpoint schemes and intervals of SWEEP.yaml.
 
-    At each size the layout of the shortest step that fits the memory is taken, so that designs of one size differ only
-    in how they save; schemes that it cannot have run on the fastest layout that can. docs/sweep.md lists the fields;
-    examples/studies/ has a sweep from 128 to 16,384 GPUs.
+    Each size uses the layout with the shortest step that fits the memory, so that designs of one size differ only in
+    how they save. A scheme that this layout does not support uses the fastest layout that does. docs/sweep.md lists the
+    fields; examples/studies/ has a sweep from 128 to 16,384 GPUs.
 
-    Exit codes: 0 an answer; 2 broken input; 130 interrupted, with the rows until then.
+    Exit codes: 0 an answer; 2 broken input; 130 interrupted, with the rows so far.
     """
     from planner.cli.terminal.interrupt import stop_on_interrupt
     from planner.cli.terminal.output import progress, quiet_libraries, rendered, write

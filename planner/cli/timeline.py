@@ -40,7 +40,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
 
 
 @click.command(
-    short_help="Show one step and one run of a plan as they pass.",
+    short_help="Show one step and one run of a plan over time.",
     epilog=examples(
         "capplan timeline job.yaml --plan tp=8,pp=4,dp=16,mbs=2",
         "capplan timeline job.yaml --plan plan.yaml --output step.json",
@@ -49,7 +49,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
     ),
 )
 @planned_job_options
-@seed_option("Of the replays, as for capplan simulate.")
+@seed_option("Seed of the replays, as for capplan simulate.")
 @replay_option(LAST_REPLAY)
 @click.option(
     "--output",
@@ -63,7 +63,7 @@ STEP, RUN, BOTH = DRAWN = ("step", "run", "both")
     type=click.Choice(DRAWN),
     default=STEP,
     show_default=True,
-    help="What --output writes. A viewer opened on both shows the run, and the step once zoomed in.",
+    help="What --output writes. With both, a viewer shows the run, and the step when zoomed in.",
 )
 @json_option
 @progress_options
@@ -79,8 +79,8 @@ def timeline(
 ) -> None:
     """Show one step of a plan, stage by stage, and one run of it: saves, failures, restarts.
 
-    The step is the one that the answer's step time is made of; the run is one of the replays that its spread is made
-    of. --output writes the step as a trace: its stages, and the traffic between them. --what run writes the run.
+    The step is the one behind the answer's step time; the run is one of the replays behind its spread. --output writes
+    the step as a trace: its stages, and the traffic between them. --what run writes the run.
 
     Exit codes: 0 an answer; 2 broken input, or a plan that cannot be run.
     """

@@ -15,7 +15,7 @@ from planner.cli.terminal.help import examples
 
 
 @click.command(
-    short_help="Look at recorded studies in a browser.",
+    short_help="Open recorded studies in a browser.",
     epilog=examples(
         "capplan ui",
         "capplan ui --port 5000",
@@ -23,18 +23,16 @@ from planner.cli.terminal.help import examples
     ),
 )
 @tracking_uri_option
-@click.option(
-    "--port", type=click.IntRange(1, 65_535), help="Where the interface listens; any free port if not given."
-)
+@click.option("--port", type=click.IntRange(1, 65_535), help="Port of the interface; default: any free port.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object.")
 def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
-    """Start MLflow's own interface on the store of the studies, and print its address.
+    """Start the MLflow interface on the store of the studies, and print its address.
 
-    It listens on 127.0.0.1 only, so that nobody but users of this machine reaches it, and runs until Ctrl-C. A store
-    that is a server shows itself: its address is printed, and nothing is started.
+    It listens on 127.0.0.1 only, so that only users of this machine can reach it, and runs until Ctrl-C. If the store is
+    a server, only its address is printed, and nothing is started.
 
-    The addresses are those of the experiment that was changed last: its studies with what was asked and recommended, and
-    the designs of their fronts as parallel coordinates. Both are views that MLflow keeps with the experiment.
+    The addresses belong to the experiment that was changed last: its studies with their questions and recommendations,
+    and the designs of their fronts as parallel coordinates. Both are views that MLflow keeps with the experiment.
 
     Exit codes: 0 stopped by Ctrl-C; 1 it does not start, or stopped by itself; 2 there is no such store.
     """
@@ -51,7 +49,7 @@ def ui(*, tracking_uri: str | None, port: int | None, as_json: bool) -> int:
         if is_server(uri):
             _tell(runs_page(without_password(uri), experiment), None, as_json=as_json)
             return 0
-        click.echo("Starting MLflow, which takes some seconds; Ctrl-C stops it.", err=True)
+        click.echo("Starting MLflow takes some seconds; Ctrl-C stops it.", err=True)
         has_views = experiment is not None and keep_views(uri, experiment)
         with tracking_page(uri, port) as (address, process):
             studies = runs_page(address, experiment, STUDIES if has_views else None)

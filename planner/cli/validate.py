@@ -39,17 +39,17 @@ ROWS_AT_ONCE = 20
     "--measured",
     type=click.Path(path_type=Path),
     metavar="FILE.csv",
-    help="Measured runs, one a row; docs/measured-rows.md lists the columns. Left out: the published runs that come "
-    "with capplan.",
+    help="Measured runs, one per row (columns: docs/measured-rows.md). Default: the published runs shipped with "
+    "capplan.",
 )
 @calibration_option
 @click.option("--json", "as_json", is_flag=True, help="Print tables and all rows as one JSON object.")
 @progress_options
 def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
-    """Simulate steps that were measured, and report the errors of time and memory.
+    """Simulate measured steps, and report the errors of time and memory.
 
-    Tables by source, accelerator, model family, number format and parallelism; how well designs of one job are
-    ordered; what was not modelled and why. Some constants of the simulator are fitted on the shipped rows.
+    Prints tables by source, accelerator, model family, number format and parallelism, how well designs of one job are
+    ranked, and which rows were not modelled and why. Some constants of the simulator are fitted to the shipped rows.
     """
     from planner.cli.terminal.output import progress, quiet_libraries, rendered, write
     from planner.validation.report import as_json as report_json
@@ -65,7 +65,7 @@ def validate(*, measured: Path | None, as_json: bool, quiet: bool) -> None:
         runs = None if measured else whole_runs_json()
         write(json.dumps(report_json(report, entries, whole_runs=runs), indent=2, allow_nan=False) + "\n")
         return
-    source = str(measured) if measured else "published runs that come with capplan"
+    source = str(measured) if measured else "published runs shipped with capplan"
     if calibration is not None:
         source += f", with constants of {calibration.source} ({calibration.date})"
         source += _whether_fitted_on(measured, calibration)
@@ -86,7 +86,11 @@ def _whether_fitted_on(measured: Path | None, calibration: Calibration) -> str:
     import hashlib
 
     is_own = measured and hashlib.sha256(measured.read_bytes()).hexdigest() == calibration.source_sha256
-    return ", fitted on these very rows: capplan calibrate has the errors without each" if is_own else ""
+    return (
+        ", fitted to these same rows: capplan calibrate reports the errors with each row left out"
+        if is_own
+        else ""
+    )
 
 
 def _entries(rows: Sequence[Row | Unmodelled], tell: Report, calibration: Calibration | None) -> list[Entry]:

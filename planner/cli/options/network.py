@@ -118,7 +118,7 @@ NETWORK_OPTIONS = (
         default="ring",
         show_default=True,
         metavar="KIND|FILE",
-        help=f"What joins them: {', '.join(KINDS)}, or a network file (docs/network-file.md).",
+        help=f"The network: {', '.join(KINDS)}, or a network file (docs/network-file.md).",
     ),
     click.option(
         "--bandwidth",
@@ -126,7 +126,7 @@ NETWORK_OPTIONS = (
         default=65e9,
         show_default="65e9",
         metavar="BYTES/S",
-        help="Of a cable or circuit in one direction; in nodes, of an accelerator to its switch.",
+        help="Bandwidth of a cable or circuit per direction; in nodes, from an accelerator to its switch.",
     ),
     click.option(
         "--latency",
@@ -134,7 +134,7 @@ NETWORK_OPTIONS = (
         default=1e-6,
         show_default="1e-6",
         metavar="S",
-        help="Of a cable.",
+        help="Latency of a cable.",
     ),
     click.option(
         "--ramp",
@@ -142,8 +142,8 @@ NETWORK_OPTIONS = (
         default=0.0,
         show_default="0",
         metavar="S",
-        help="What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 3e-6 "
-        "fits NVLink 4. In nodes, inside them.",
+        help="Loss of small collectives: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 3e-6 "
+        "fits NVLink 4. In nodes, inside the node.",
     ),
     click.option(
         "--gpus-per-node",
@@ -151,7 +151,7 @@ NETWORK_OPTIONS = (
         default=8,
         show_default=True,
         metavar="N",
-        help="In nodes.",
+        help="Accelerators per node (nodes only).",
     ),
     click.option(
         "--card-bandwidth",
@@ -159,7 +159,7 @@ NETWORK_OPTIONS = (
         default=50e9,
         show_default="50e9",
         metavar="BYTES/S",
-        help="Of the network card that each accelerator of a node has.",
+        help="Bandwidth of the network card of each accelerator of a node.",
     ),
     click.option(
         "--ports",
@@ -167,7 +167,7 @@ NETWORK_OPTIONS = (
         default=8,
         show_default=True,
         metavar="N",
-        help="In photonic: circuits that an accelerator can have at one time.",
+        help="photonic: circuits that an accelerator can have at the same time.",
     ),
     click.option(
         "--set-up",
@@ -175,13 +175,13 @@ NETWORK_OPTIONS = (
         default=0.02,
         show_default="0.02",
         metavar="S",
-        help="In photonic: from asking for a circuit until it is up.",
+        help="photonic: time from requesting a circuit until it is up.",
     ),
     slow_link_option(
-        "What a link has left, such as card:3=0.5, leaf:0=0.5, gpu:3-switch:0=0.5 (both ways), 'gpu:3>switch:0=0.5'; "
-        "may be repeated."
+        "Remaining bandwidth of a link, such as card:3=0.5, leaf:0=0.5, gpu:3-switch:0=0.5 (both ways), "
+        "'gpu:3>switch:0=0.5'; may be repeated."
     ),
     collectives_option(
-        "How they run; auto: the fastest of all below, for each group and size; nccl: of ring, tree and hierarchical."
+        "Collective algorithm; auto: the fastest of all below, for each group and size; nccl: of ring, tree and hierarchical."
     ),
 )

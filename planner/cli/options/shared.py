@@ -74,7 +74,7 @@ store_option = click.option(
 tracking_uri_option = click.option(
     "--tracking-uri",
     metavar="URI",
-    help="MLflow store; otherwise MLFLOW_TRACKING_URI, otherwise capplan-studies/mlflow.db.",
+    help="MLflow store; default: MLFLOW_TRACKING_URI, else capplan-studies/mlflow.db.",
 )
 EXPERIMENT = "capplan"
 
@@ -143,14 +143,14 @@ plan_option = click.option(
     "--plan",
     required=True,
     metavar="KEY=VALUE,...|FILE",
-    help="The decisions, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file of them.",
+    help="The plan, such as accelerator=h100-sxm5-80gb,tp=8,pp=4,dp=16,mbs=2, or a file with it.",
 )
 scheme_option = click.option("--scheme", metavar="NAME", help="The plan's checkpoint scheme, such as async.")
 interval_option = click.option(
     "--interval",
     callback=parsed_interval,
     metavar="SECONDS|STEPSsteps|auto",
-    help="Training between saves, such as 600 or 100steps; auto: what loses least.",
+    help="Training between saves, such as 600 or 100steps; auto: the interval with the least loss.",
 )
 
 
@@ -166,7 +166,7 @@ def progress_options(command: Command) -> Command:
         is_flag=True,
         expose_value=False,
         callback=_remember_verbose,
-        help="Say on stderr what is being done, a line a stage, and show warnings of libraries.",
+        help="Report progress on stderr, one line per stage, and show warnings of libraries.",
     )
     return quiet(verbose(command))
 
@@ -185,7 +185,7 @@ def replay_option(last: int) -> Callable[[Command], Command]:
         type=click.IntRange(0, last),
         default=0,
         show_default=True,
-        help="Which of the replays that the spread of an answer is made of.",
+        help="Which of the replays behind the spread of an answer.",
     )
 
 

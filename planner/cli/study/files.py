@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 _NOT_ENDED = {
-    "running": "skipped, since it is being searched; MLflow gets it at its end",
-    "stopped": "skipped, since it was stopped; `capplan study resume {name}` goes on and delivers it",
+    "running": "skipped, because it is running; it is delivered when it ends",
+    "stopped": "skipped, because it was stopped; `capplan study resume {name}` continues and delivers it",
 }
 """Why studies are skipped by their states."""
 
 
 @click.command(
-    short_help="Write the designs of a study into a table.",
+    short_help="Write the designs of a study to a table.",
     epilog=examples(
         "capplan study export job-1a2b3c4d designs.parquet", "capplan study export job-1a2b3c4d designs.csv"
     ),
@@ -37,7 +37,7 @@ _NOT_ENDED = {
 @store_option
 @json_option
 def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
-    """Write every design that the study NAME keeps into FILE: all that it has simulated, or fronts under --keep front."""
+    """Write every design that the study NAME keeps to FILE: all simulated designs, or fronts under --keep front."""
     from planner.study.export import export_designs
     from studies.files.store import StudyStore
 
@@ -56,7 +56,7 @@ def export(*, name: str, file: Path, folder: Path, as_json: bool) -> None:
 @store_option
 @json_option
 def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> None:
-    """Join studies that differ in seed, search or the name of the job only: each design once, and the front of all."""
+    """Join studies that differ only in seed, search or name of the job: each design once, with the common front."""
     from planner.answer.recommend import utc_now
     from planner.json_forms import StudyMerge
     from planner.study.merge import merge_studies
@@ -73,7 +73,7 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
 
 
 @click.command(
-    short_help="Deliver studies to MLflow that it does not have yet.",
+    short_help="Deliver to MLflow the studies that it does not have yet.",
     epilog=examples(
         "capplan study sync", "capplan study sync job-1a2b3c4d --tracking-uri http://127.0.0.1:5000"
     ),
@@ -86,10 +86,10 @@ def merge(*, names: tuple[str, ...], into: str, folder: Path, as_json: bool) -> 
 def sync(
     *, names: tuple[str, ...], folder: Path, tracking_uri: str | None, experiment: str, as_json: bool
 ) -> int:
-    """Deliver the named studies, or all that have ended, to MLflow; what it has already is left as it is.
+    """Deliver the named studies, or all that are complete, to MLflow; studies that it already has are left unchanged.
 
-    A study that cannot be delivered, or whose file is damaged, is named with the reason, the others are delivered all the
-    same; the exit code is 1 then. Without names, studies that have not ended are skipped, and named.
+    A study that cannot be delivered, or whose file is damaged, is named with the reason; the others are still delivered,
+    and the exit code is 1. Without names, incomplete studies are skipped, and named.
     """
     from planner.cli.terminal.output import write
     from planner.json_forms import StudySync, SyncedStudy
@@ -114,7 +114,7 @@ def sync(
         if synced.failure:
             click.echo(f"{name}: {synced.failure}", err=True)
         elif not as_json:
-            write(f"{name}: {'delivered' if synced.state == 'delivered' else 'was there already'}\n")
+            write(f"{name}: {'delivered' if synced.state == 'delivered' else 'already there'}\n")
     if as_json:
         _tell(StudySync(studies=tuple(found)), "", as_json=True)
     return 1 if any(synced.state == "failed" for synced in found) else 0

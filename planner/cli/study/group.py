@@ -18,10 +18,10 @@ from planner.cli.terminal.help import examples
     short_help="Run, resume, compare and deliver studies that survive crashes.",
 )
 def study() -> None:
-    """Studies with a journal: whatever kills one, nothing that was simulated is lost, and it can go on.
+    """Manage studies with a journal: if one is killed, no simulated design is lost, and it can be resumed.
 
-    NAME is the name of a study as `list` shows it, its hash, the first four characters or more of either, or the path of
-    its file, with .study or without.
+    NAME is the name of a study as `list` shows it, its hash, the first four or more characters of either, or the path of
+    its file, with or without .study.
 
     Exit codes: as `capplan recommend`; 1 also for a study that cannot be read or written.
     """

@@ -14,14 +14,14 @@ from planner.cli.terminal.help import examples
 
 
 @click.command(
-    short_help="Say how far a study is.",
+    short_help="Show the state of a study.",
     epilog=examples("capplan study status job-1a2b3c4d", "capplan study status 1a2b --json"),
 )
 @click.argument("name")
 @store_option
 @json_option
 def status(*, name: str, folder: Path, as_json: bool) -> None:
-    """Say how far the study NAME is and what it has found; it may be running."""
+    """Show the progress and results of the study NAME, even while it is running."""
     from planner.cli.terminal.output import tell
     from planner.study.reports import status_of
     from planner.study.view import show_status
@@ -52,13 +52,13 @@ def list_(*, folder: Path, as_json: bool) -> None:
 
 
 @click.command(
-    short_help="Show the front of a study as it is now.", epilog=examples("capplan study front job-1a2b3c4d")
+    short_help="Show the current front of a study.", epilog=examples("capplan study front job-1a2b3c4d")
 )
 @click.argument("name")
 @store_option
 @json_option
 def front(*, name: str, folder: Path, as_json: bool) -> None:
-    """Show the Pareto front of the study NAME; it may be running."""
+    """Show the Pareto front of the study NAME, even while it is running."""
     from planner.cli.terminal.output import tell
     from planner.study.reports import front_of
     from planner.study.view import show_front

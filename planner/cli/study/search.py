@@ -61,7 +61,7 @@ class Where:
     def check(self) -> None:
         """Raises `click.UsageError` where two places are named."""
         if self.workers and self.scheduler:
-            raise click.UsageError("--workers and --scheduler both say where to simulate: give one of them")
+            raise click.UsageError("--workers and --scheduler exclude each other: give one of them")
 
 
 def _where_options(command: Command) -> Command:
@@ -98,7 +98,7 @@ def _search_options(command: Command) -> Command:
     """Adds how a study is searched to a command, which gets it as `search`."""
     options = (
         store_option,
-        tracking_options("Do not deliver to MLflow; sync does so later."),
+        tracking_options("Do not deliver to MLflow; sync can do so later."),
         _where_options,
         progress_options,
         json_option,
@@ -107,7 +107,7 @@ def _search_options(command: Command) -> Command:
 
 
 @click.command(
-    short_help="Begin a study of a job.",
+    short_help="Start a study of a job.",
     epilog=examples(
         "capplan study run job.yaml", "capplan study run job.yaml --seed 2 --no-tracking --store studies"
     ),
@@ -120,14 +120,14 @@ def _search_options(command: Command) -> Command:
     type=click.Choice(["all", "front"]),
     default="all",
     show_default=True,
-    help="Designs that an exhaustive search keeps: all, or of each block of them the front and counts.",
+    help="Designs that an exhaustive search keeps: all, or only the front and counts of each block.",
 )
 @_search_options
 def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: Search) -> int:
-    """Begin a study of the training run that JOB.yaml describes, and search until it is answered.
+    """Start a study of the training run that JOB.yaml describes, and search until it is answered.
 
-    Every simulated design is in the study's file before anything else happens with it. MLflow gets the study while
-    it runs; where it cannot be reached, `capplan study sync` delivers later. Neither --workers nor --scheduler shows in the
+    Every simulated design is written to the study's file before it is used. The study is delivered to MLflow while it
+    runs; if MLflow cannot be reached, `capplan study sync` delivers it later. --workers and --scheduler do not affect the
     result.
     """
     search.check()
@@ -140,15 +140,15 @@ def run(*, job: str, overrides: tuple[str, ...], seed: int, keep: Keep, search: 
 
 
 @click.command(
-    short_help="Go on with a study that was stopped or killed.",
+    short_help="Continue a study that was stopped or killed.",
     epilog=examples("capplan study resume job-1a2b3c4d"),
 )
 @click.argument("name")
 @_search_options
 def resume(*, name: str, search: Search) -> int:
-    """Go on with the study NAME where it stopped; the answer is the one that it would have given in one go.
+    """Continue the study NAME where it stopped; the answer is the same as without the interruption.
 
-    A study that has its answer shows it again.
+    A complete study shows its answer again.
     """
     search.check()
     from planner.study.durable import resume_study

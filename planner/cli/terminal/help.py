@@ -1,4 +1,4 @@
-"""How is the help laid out? Commands in groups by what they are for, and examples at the end of every command."""
+"""How is the help laid out? Commands grouped by purpose, and examples at the end of every command."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import click
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Ask", ("init", "recommend", "explain", "purchase", "report")),
-    ("Look at one plan", ("simulate", "timeline", "trace", "goodput", "sweep")),
-    ("Keep and compare", ("study", "compare", "ui")),
-    ("Look up and check", ("catalog", "schema", "validate", "calibrate", "opendc", "completion")),
+    ("Examine one plan", ("simulate", "timeline", "trace", "goodput", "sweep")),
+    ("Manage studies and compare", ("study", "compare", "ui")),
+    ("Reference and validation", ("catalog", "schema", "validate", "calibrate", "opendc", "completion")),
 )
-"""Headings of the first page of help, and the commands below each; those that are not named stand under `More`."""
+"""Headings of the first page of help, and the commands below each; all others are listed under `More`."""
 CODES = """\
 \b
 Exit codes:
   0    an answer
   1    the study or its record failed, a file cannot be written
   2    broken input: one message names field, value and rule
-  3    proven: no design keeps all limits
-  130  interrupted: what was found until then is kept where the command says so
-  141  nobody reads the output any more"""
-"""Last part of the first page of help; docs/exit-codes.md says the same at length."""
+  3    proven: no design meets all limits
+  130  interrupted: partial results are kept if the command says so
+  141  the reader of the output has gone"""
+"""Last part of the first page of help; docs/exit-codes.md has the details."""
 
 
 class Sections(click.Group):
-    """A group whose help lists its commands by what they are for."""
+    """A group whose help lists its commands by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes one list of commands under each heading."""

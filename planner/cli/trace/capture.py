@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    short_help="Run a training script of PyTorch, and make a trace of its step.",
+    short_help="Run a PyTorch training script, and trace one step of it.",
     epilog=examples(
         "capplan trace capture train.py --batch-size 32 --output step-trace.json",
         "capplan trace capture --batch-size 32 -o step-trace.json train.py -- --model small --epochs 1",
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 10**9),
     required=True,
     metavar="N",
-    help="Samples of one iteration, which the script alone knows.",
+    help="Samples per iteration of the script.",
 )
 @click.option(
     "--skip",
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default=5,
     show_default=True,
     metavar="N",
-    help="Iterations to let pass first.",
+    help="Warm-up iterations.",
 )
 @click.option(
     "--iterations",
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 def capture(
     *, script: Path, arguments: tuple[str, ...], batch_size: int, skip: int, iterations: int, file: Path
 ) -> None:
-    """Run SCRIPT as `python SCRIPT ARGUMENT...` would, on one device, until a few of its iterations are seen.
+    """Run SCRIPT as `python SCRIPT ARGUMENT...` would, on one device, and trace a few of its iterations.
 
-    An iteration ends with a step of an optimizer of torch.optim. One more than --skip and --iterations is run, to see the
-    tensors; then the script is stopped as by Ctrl-C. It needs PyTorch (capplan[torch]) beside capplan. What the script prints
-    is left alone; where it fails, its own traceback stands above the message.
+    An iteration ends with a step of a torch.optim optimizer. After --skip and --iterations, one more iteration is run to
+    record the tensors; then the script is stopped as by Ctrl-C. Needs PyTorch (capplan[torch]). The output of the script is
+    not changed; if it fails, its traceback is shown above the message.
 
     Exit codes: 0 the trace is written; 1 the script failed, or there is no PyTorch; 2 broken input, such as no script, one
     that takes no step of an optimizer, or too few.

@@ -34,9 +34,9 @@ def export(
 ) -> None:
     """Write the step in TRACE, spread over many accelerators, as Chakra execution traces.
 
-    One file for each accelerator, step.RANK.et, with its operators and collectives, and the groups of these in
-    step.groups.json. Collectives stay whole: the other simulator chooses how to run them. Older files of these names are
-    replaced; a folder with traces of more accelerators, or in the other format, is refused.
+    Writes one file per accelerator, step.RANK.et, with its operators and collectives, and the groups of the collectives in
+    step.groups.json. Collectives are not split: the other simulator chooses their algorithms. Older files of these names
+    are replaced; a folder with traces of more accelerators, or in the other format, is refused.
 
     Exit codes: 0 the files are written; 2 broken input.
     """
@@ -65,8 +65,8 @@ def export(
 def convert(*, profile: Path, graph: Path, batch_size: int, file: Path, quiet: bool) -> None:
     """Make a trace from what torch.profiler (PROFILE) and ExecutionTraceObserver (GRAPH) wrote of the same step.
 
-    Both may be gzipped. Times are those of the kernels, traffic between accelerators left out; of a profile of several
-    steps the last one counts.
+    Both may be gzipped. Times are those of the kernels, without traffic between accelerators. Of a profile of several
+    steps, the last one is used.
 
     Exit codes: 0 the trace is written; 2 broken input.
     """

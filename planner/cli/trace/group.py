@@ -16,7 +16,7 @@ from planner.cli.trace.simulate import simulate
 
 
 @click.group(
-    short_help="Play operator traces of one accelerator on many.",
+    short_help="Replay operator traces of one accelerator on many.",
     epilog=examples(
         "capplan trace capture train.py --batch-size 32 --output step-trace.json",
         "capplan trace simulate step-trace.json --gpus 64 --parallel ddp",
@@ -24,7 +24,7 @@ from planner.cli.trace.simulate import simulate
     ),
 )
 def trace() -> None:
-    """Operator traces: one step measured on one accelerator, played on many, operator by operator, flow by flow."""
+    """Replay operator traces: one step measured on one accelerator, on many, operator by operator and flow by flow."""
 
 
 for command in (simulate, play, export, export_plan, convert, capture):

@@ -56,7 +56,11 @@ class Division:
 _OPTIONS = (
     click.argument("path", type=click.Path(path_type=Path), metavar="TRACE"),
     click.option(
-        "--gpus", type=click.IntRange(1, MOST_GPUS), required=True, metavar="N", help="Accelerators in all."
+        "--gpus",
+        type=click.IntRange(1, MOST_GPUS),
+        required=True,
+        metavar="N",
+        help="Total number of accelerators.",
     ),
     click.option(
         "--parallel",
@@ -70,26 +74,26 @@ _OPTIONS = (
         "--batch-size",
         type=click.IntRange(1, 10**9),
         metavar="N",
-        help="Samples of each replica; those of the trace if not given.",
+        help="Samples per replica; default: those of the trace.",
     ),
     click.option(
         "--trace-batch-size",
         type=click.IntRange(1, 10**9),
         metavar="N",
-        help="Samples of the trace, where it does not say; 128 if not given.",
+        help="Samples of the trace, if it does not contain them; default: 128.",
     ),
     click.option(
         "--microbatches",
         type=click.IntRange(1, 4096),
         metavar="N",
-        help="Equal parts of a batch, in whole samples; as many as stages if not given.",
+        help="Equal parts of a batch, in whole samples; default: the number of stages.",
     ),
     click.option(
         "--order",
         type=click.Choice(("1f1b", "gpipe")),
         default="1f1b",
         show_default=True,
-        help="Order of micro-batches in a stage, where there are several.",
+        help="Order of micro-batches in a stage, if there are several.",
     ),
     click.option(
         "--interleaved",
@@ -117,7 +121,7 @@ _CHAKRA_OUTPUT = (
         type=click.Path(path_type=Path),
         required=True,
         metavar="DIR",
-        help="Folder of the files; it is made.",
+        help="Folder for the files; it is created.",
     ),
 )
 played_output_option = click.option(
@@ -142,7 +146,7 @@ def trace_file_option(*names: str) -> Option:
         type=click.Path(path_type=Path),
         required=True,
         metavar="FILE.json",
-        help="The trace; an older trace is replaced, any other file left alone.",
+        help="The trace to write; an older trace is replaced, other files are not.",
     )
 
 

@@ -33,9 +33,9 @@ def export_plan(
 ) -> None:
     """Write one step of a plan of JOB.yaml as Chakra execution traces.
 
-    One file for each accelerator, step.RANK.et, with its operators, messages and collectives, and the groups of these in
-    step.groups.json. Operators take as long as capplan says; collectives stay whole, with their bytes. capplan trace play
-    plays them, too.
+    Writes one file per accelerator, step.RANK.et, with its operators, messages and collectives, and the groups of the
+    collectives in step.groups.json. Operators have capplan's times; collectives are not split and have their sizes.
+    capplan trace play can replay the files.
 
     Exit codes: 0 the files are written; 2 broken input, or a plan that cannot be run.
     """

@@ -18,7 +18,7 @@ from planner.cli.trace.options import network_options, played_output_option
 
 
 @click.command(
-    short_help="Play the Chakra traces of several accelerators on a network.",
+    short_help="Replay the Chakra traces of several accelerators on a network.",
     epilog=examples(
         "capplan trace play astra --network switch",
         "capplan trace play astra --network nodes --output step.json",
@@ -37,7 +37,7 @@ def play(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Play the Chakra execution traces in FOLDER, and say what holds them up.
+    """Replay the Chakra execution traces in FOLDER, and report the bottlenecks.
 
     FOLDER has NAME.RANK.et (protobuf) or .json for every accelerator, and NAME.groups.json with the groups of their
     collectives, as capplan trace export and generators for ASTRA-sim write them.

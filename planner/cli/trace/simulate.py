@@ -31,18 +31,18 @@ _PLAYING = (
         multiple=True,
         callback=speeds_over("that of the trace"),
         metavar="RANK=FACTOR",
-        help="An accelerator slower or faster than that of the trace; may be repeated.",
+        help="Relative speed of an accelerator, such as 3=0.8; may be repeated.",
     ),
     click.option(
         "--traced-on", metavar="NAME", help="Accelerator of the trace, as in capplan catalog; with --on."
     ),
-    click.option("--on", "other", metavar="NAME", help="Accelerator that the step is asked for."),
+    click.option("--on", "other", metavar="NAME", help="Accelerator to predict the step for."),
     click.option(
         "--times",
         type=click.Choice(("proportional", "fitted")),
         default="proportional",
         show_default=True,
-        help="Operators with another batch: in proportion, or by lines fitted to those of the trace.",
+        help="How operator times scale with the batch: in proportion, or by lines fitted to those of the trace.",
     ),
     click.option(
         "--rules",
@@ -102,7 +102,7 @@ def _playing_options(command: Command) -> Command:
 
 
 @click.command(
-    short_help="Play a traced step on many accelerators.",
+    short_help="Replay a traced step on many accelerators.",
     epilog=examples(
         "capplan trace simulate step-trace.json --gpus 64 --parallel ddp",
         "capplan trace simulate step-trace.json --gpus 32 --parallel ddp=4,tp=2,pp=4 --network nodes",
@@ -124,7 +124,7 @@ def _playing_options(command: Command) -> Command:
 def simulate(
     *, division: Division, network: Network, playing: Playing, file: Path | None, as_json: bool, quiet: bool
 ) -> None:
-    """Play the step in TRACE, measured on one accelerator, on many, and say what holds it up.
+    """Replay the step in TRACE, measured on one accelerator, on many, and report the bottlenecks.
 
     TRACE is a folder of TrioSim's tracer (trace.csv and tensor.csv) or a trace of capplan's; docs/deep.md says what is
     assumed.

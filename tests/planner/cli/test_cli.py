@@ -79,11 +79,11 @@ def test_the_choices_of_the_command_line_are_those_of_the_program() -> None:
     ("answer", "code", "first_line"),
     [
         (recommended(), 0, "Recommended: 1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M"),
-        (infeasible(), 3, "No design keeps all limits"),
+        (infeasible(), 3, "No design meets all limits"),
         (
             interrupted(),
             130,
-            "Interrupted; the best until then: 1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M",
+            "Interrupted; best design so far: 1,024 x h100-sxm5-80gb for 31.4 days and $1.85 M",
         ),
     ],
 )
