@@ -93,33 +93,33 @@ def _figure(region: str) -> Figure | None:
 
 
 def grid_notes(sites: Iterable[Site]) -> Iterator[str]:
-    """Yields what to mind where the grids of sites are compared."""
+    """Yields notes on comparing the grids of sites."""
     places = list(sites)
     yield from unlike_grids(places)
     yield from _same_means(map(grid_convention, places))
 
 
 def unlike_grids(sites: Iterable[Site]) -> Iterator[str]:
-    """Yields a note where grids that are compared were counted by unlike conventions, or for years far apart."""
+    """Yields a note if compared grids follow different conventions, or distant years."""
     found = list({(each.region, each.words): each for each in map(grid_convention, sites)}.values())
     if any(_differ(one, other) for one, other in combinations(found, 2)):
         told = "; ".join(f"{each.region}: {each.words_with_area}" for each in found)
         yield (
-            f"Grids are counted by unlike conventions or for years far apart ({told}). Life cycle and combustion alone "
-            "differ by 5 to 15 %, the mean of a country and the grid of a part of it by up to several times, market and "
-            "location by much more; give all sites grid_kgco2e_per_kwh of one kind."
+            f"The grid intensities follow different conventions or distant years ({told}). Life-cycle and combustion-only "
+            "figures differ by 5 to 15 %, national means and grids of regions by up to several times, market-based and "
+            "location-based figures by much more; give all sites grid_kgco2e_per_kwh of one kind."
         )
 
 
 def _same_means(found: Iterable[GridConvention]) -> Iterator[str]:
-    """Yields a note for each country whose mean stands for several places of it."""
+    """Yields a note for each country whose mean is used for several of its regions."""
     places: dict[str, set[str]] = {}
     for each in found:
         if each.area.startswith(_MEAN_OF):
             places.setdefault(each.area.removeprefix(_MEAN_OF), set()).add(each.region)
     for country, regions in places.items():
         if len(regions) > 1:
-            yield f"The grids of {' and '.join(sorted(regions))} cannot be told apart: each is the mean of {country}."
+            yield f"The grids of {' and '.join(sorted(regions))} cannot be distinguished: each is the mean of {country}."
 
 
 def _differ(one: GridConvention, other: GridConvention) -> bool:

@@ -79,7 +79,7 @@ def _sections(found: Comparison) -> Iterator[str]:
     yield f"<details><summary>{len(found.metrics)} figures</summary>"
     yield table(("figure", *sides), figure_rows(found, [row.metric for row in found.metrics]), numbers_from=1)
     yield "</details>"
-    yield f'<p class="note">All sides were simulated anew by capplan {escape(found.capplan_version)}.</p>'
+    yield f'<p class="note">All sides were simulated again by capplan {escape(found.capplan_version)}.</p>'
 
 
 def _explained(found: Comparison, explanation: Explanation, letter: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What does a design take beside what its cost counts? Servers that replay mirrored gradients have power, but no price."""
+"""What does a design need that its cost does not include? The price of servers that replay mirrored gradients."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from simulator.domain.plan import CheckpointScheme, Plan, PlanTable
 
 
 def server_notes(job: Job, plan: Plan) -> list[str]:
-    """Returns a remark where saves go to servers beside the nodes."""
+    """Returns a note if saves go to servers in addition to the nodes."""
     if plan.checkpoint_scheme is not CheckpointScheme.GRADIENT_REPLICA:
         return []
     checkpoints = evaluate(job, PlanTable.from_plans([plan])).outcomes.checkpoints
     num_servers = int(checkpoints.num_servers[0])
     power = human.power(num_servers * job.checkpointing.server_power_w)
     note = (
-        f"Its saves go to {human.counted(num_servers, 'server')} beside the nodes: the power of these, {power} before "
-        "cooling, is counted, the price is not."
+        f"Its saves go to {human.counted(num_servers, 'server')} in addition to the nodes. Their power, {power} before "
+        "cooling, is included, but their price is not."
     )
     return [note]

@@ -248,13 +248,13 @@ class DesignCounts(Record):
     num_designs: int
     """Designs that were simulated."""
     num_feasible: int
-    """Designs whose run ends and that keep all limits."""
+    """Designs whose run ends and that meet all limits."""
     num_broken: int
-    """Designs whose run ends and that break a limit."""
+    """Designs whose run ends and that violate a limit."""
     num_feasible_drawn: int
     """Feasible designs in the page."""
     num_broken_drawn: int
-    """Designs in the page that break a limit."""
+    """Designs in the page that violate a limit."""
 
 
 class Report(Record):

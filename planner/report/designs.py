@@ -107,7 +107,7 @@ class DesignCloud:
 
     @property
     def num_feasible(self) -> int:
-        """Designs that keep all limits."""
+        """Designs that meet all limits."""
         return int(np.count_nonzero(self.broken == 0))
 
     @property

@@ -146,7 +146,7 @@ def _check_alike(paths: Sequence[Path], all_facts: Sequence[Mapping[str, str]]) 
         if different := _difference(job, job_of(facts)):
             raise StudyError(f"{names} differ in {different}: merge studies of one job")
         if facts["simulation_hash"] != first["simulation_hash"]:
-            raise StudyError(f"{names} were simulated by different versions: run one of them anew")
+            raise StudyError(f"{names} were simulated by different versions: run one of them again")
 
 
 def _difference(first: Job, second: Job) -> str:

@@ -67,7 +67,7 @@ class TestConventions:
         assert "aws-us-west-2: life cycle, 2025, mean of united-states" in note
         assert "gcp-us-west1: operation alone, 2024, grid of a region" in note
         (note,) = grid_notes([aws, job_with(site="aws-us-east-1").site])
-        assert note.startswith("The grids of aws-us-east-1 and aws-us-west-2 cannot be told apart")
+        assert note.startswith("The grids of aws-us-east-1 and aws-us-west-2 cannot be distinguished")
 
     @pytest.mark.parametrize(
         ("known", "words"),

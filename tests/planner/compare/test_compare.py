@@ -365,7 +365,7 @@ class TestSides:
             ["life cycle, 2025"],
         ]
         (warning,) = found.warnings
-        assert warning.startswith("Grids are counted by unlike conventions")
+        assert warning.startswith("The grid intensities follow different conventions")
         assert "A2: OWID and Ember" in rendered(lambda console: show_comparison(found, console))
 
     @pytest.mark.parametrize("name", ["answer/recommendation.json", "answer/job.json"])

@@ -11,7 +11,7 @@ from tests.simulator.builders import job_of, plan_of, training
 
 JOB = job_of(training("llama-3.1-8b", global_batch_size=64))
 # 16 bytes of weights and states for each of 8.03e9 parameters, 300e9 bytes of memory a server (FlowCheck, EuroSys 2025).
-REMARK = "1 server beside the nodes: the power of these, 800 W before cooling, is counted, the price is not"
+REMARK = "1 server in addition to the nodes. Their power, 800 W before cooling, is included, but their price is not"
 
 
 @pytest.mark.parametrize("scheme", [CheckpointScheme.GRADIENT_REPLICA, CheckpointScheme.GRADIENT_ASSISTED])
