@@ -192,7 +192,7 @@ def test_a_relaxation_is_tried_by_adding_to_the_typed_command(
         (["recommend", EXAMPLE, "--format", "xml"], "'xml' is not one of 'csv', 'parquet'"),
         (["recommend", EXAMPLE, "--format", "csv"], "give --output DIR, too"),
         (["recommend", EXAMPLE, "--no-tracking", "--tracking-uri", "x"], "contradict each other"),
-        (["recommend", EXAMPLE, "--output", "/dev/null/x"], "--output = /dev/null/x: cannot be made"),
+        (["recommend", EXAMPLE, "--output", "/dev/null/x"], "--output = /dev/null/x: cannot be created"),
         (["recommend", EXAMPLE, "--experiment", " "], "Invalid value for '--experiment': must not be empty"),
         (
             ["study", "run", EXAMPLE, "--experiment", ""],
@@ -337,7 +337,7 @@ def test_the_rents_of_an_accelerator_start_with_what_a_job_would_take(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["catalog", "rents", "h100-sxm5-80gb"]) == 0
-    assert "A job that gives no price takes $" in capsys.readouterr().out
+    assert "A job without a price uses $" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["nodes"], ["models", "llama-3.1-70b"], ["sites", "us-iowa"]])

@@ -150,7 +150,7 @@ def test_an_offer_that_only_one_side_has_is_an_input_and_part_of_the_design() ->
     assert rows["offers[h100-sxm5-80gb]"] == ("on offer", "not on offer")
     assert rows["offers[a100-sxm4-80gb]"] == ("not on offer", "on offer")
     (explained,) = found.explanations
-    assert any("h100-sxm5-80gb is not on offer there" in note for note in explained.notes)
+    assert any("that side does not offer h100-sxm5-80gb" in note for note in explained.notes)
     assert explained.design["time_to_train_days"] == explained.total["time_to_train_days"]
 
 

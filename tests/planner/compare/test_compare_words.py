@@ -31,7 +31,7 @@ def test_names_are_words(name: str, words: str) -> None:
         ("limits.budget_usd", "2100000", "$2.10 M"),
         ("limits.budget_usd", "not set", "not set"),
         ("storage.write_bytes_per_s", "5.7e10", "5.7e10 bytes/s"),
-        ("reliability.failures_per_1000_node_days", "6.5", "6.5 in 1,000 node-days"),
+        ("reliability.failures_per_1000_node_days", "6.5", "6.5 per 1,000 node-days"),
         ("offers[a].other_rent_usd_per_gpu_hour", "2.08 (1.63 to 3.73)", "2.08 (1.63 to 3.73) USD/GPU-hour"),
         ("tensor_parallel", "8", "8"),
         ("num_gpus", "16384", "16,384"),

@@ -94,7 +94,7 @@ def test_the_help_of_a_run_says_when_mlflow_gets_the_study(capsys: pytest.Captur
     from planner.cli.commands import main
 
     assert main(["study", "run", "--help"]) == 0
-    assert "MLflow gets the study while it runs" in " ".join(capsys.readouterr().out.split())
+    assert "The study is delivered to MLflow while it runs" in " ".join(capsys.readouterr().out.split())
 
 
 def test_sync_of_everything_names_damaged_studies_and_those_that_have_not_ended(

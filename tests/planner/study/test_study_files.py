@@ -108,7 +108,7 @@ def test_a_job_that_is_not_that_of_the_hashes_is_refused(tmp_path: Path, fact: s
     path = made(tmp_path, num_batches=1).path
     with Journal.open(path) as journal:
         journal.note({fact: "7"})  # with a right checksum
-    with pytest.raises(StudyError, match="damaged: its job, code and seed are not those of its hash"):
+    with pytest.raises(StudyError, match="damaged, because its job, code and seed do not match its hash"):
         resume_study(path)
 
 

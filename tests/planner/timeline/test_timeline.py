@@ -123,7 +123,7 @@ class TestPicture:
 
     def test_only_what_happens_is_explained(self) -> None:
         text = " ".join(picture(step_of(LLAMA, "offer=0,tp=8,dp=32,zero_stage=3")))
-        assert "F forward, B backward, o optimizer; capitals and small letters" in text
+        assert "F forward, B backward, o optimizer; upper and lower case" in text
 
     def test_late_weight_gradients_have_a_letter_of_their_own(self) -> None:
         lines = picture(step_of(BLOOM, "tp=8,pp=4,dp=12,pipeline_schedule=zb_h1"))
@@ -181,7 +181,7 @@ class TestAnswer:
         assert cli.main(["simulate", BLOOM, "--plan", "tp=3,pp=35", "--timeline", str(file), "--json"]) == 0
         out, err = capsys.readouterr()
         assert json.loads(out)["timeline"] is None
-        assert "No timeline: the plan has no step that could be shown." in err
+        assert "No timeline: the plan has no step to show." in err
         assert not file.exists()
 
 

@@ -136,7 +136,7 @@ REFUSALS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("simulate", *PLAN, "--timeline", "{file}"), "--timeline = {file}: exists and is no timeline"),
     (("simulate", *PLAN, "--set", "x"), "--set = 'x': must be a path"),
     (("compare", "{bloom}", "{bloom}", "--html", "{file}"), "--html = {file}: exists and is no comparison"),
-    (("recommend", "{bloom}", "--output", "{file}"), "--output = {file}: cannot be made"),
+    (("recommend", "{bloom}", "--output", "{file}"), "--output = {file}: cannot be created"),
     (
         ("opendc", "export", *PLAN, "--start", "9999-12-01", "--output", "{new}"),
         "--start = 9999-12-01: must be earlier",
