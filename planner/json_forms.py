@@ -16,7 +16,7 @@ class SweepAnswer(Record):
     """What `capplan sweep --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     rows: tuple[TableRow, ...]
     """One design each, in the order of the sweep: its axes, its decisions, and what it comes to, units in the names."""
 
@@ -25,7 +25,7 @@ class CatalogAnswer(Record):
     """What `capplan catalog --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     kinds: dict[str, tuple[str, ...]] | None = None
     """Names of all entries by kind, where no kind was asked for."""
     entries: dict[str, tuple[Figure, ...]] | None = None
@@ -36,7 +36,7 @@ class ValidationAnswer(Record):
     """What `capplan validate --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """What simulated the rows,"""
     catalog_hash: str
@@ -61,7 +61,7 @@ class StudyExport(Record):
     """What `capplan study export --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     study: str
     """Name of the study."""
     file: str
@@ -78,7 +78,7 @@ class StudyMerge(Record):
     """What `capplan study merge --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     study: str
     """Name of the new study."""
     merged_from: tuple[str, ...]
@@ -102,7 +102,7 @@ class StudySync(Record):
     """What `capplan study sync --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     studies: tuple[SyncedStudy, ...]
     """The studies, in the order in which they were delivered."""
 
@@ -111,7 +111,7 @@ class TrackingPage(Record):
     """What `capplan ui --json` prints, once the interface answers."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     address: str
     """Where the studies are shown."""
     front_address: str | None
@@ -122,7 +122,7 @@ class WrittenJob(Record):
     """What `capplan init --json` prints."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     file: str
     """The job file that was written."""
     schema_file: str | None

@@ -46,7 +46,7 @@ class LayerCut(Record):
     """The best cut of a plan's layers, and the present one."""
 
     schema_version: int = 2
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
     job: str

@@ -107,7 +107,7 @@ class CalibrationAnswer(Record):
     """What the reader should know before using it."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Shows an answer in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        """Shows an answer in a few lines, for example in notebooks; `model_dump()` has every field."""
         fitted = {"num_rows": self.rows, "num_kinds": self.kinds, "num_layers": self.layers}
         return [
             ("calibration", self.calibration),

@@ -77,7 +77,7 @@ class DeepStep(Record):
     """One step of a plan, operator by operator and message by message."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
     catalog_hash: str

@@ -83,7 +83,7 @@ class PlayedStep(Record):
     """A step on many accelerators."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
     num_gpus: int

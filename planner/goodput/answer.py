@@ -93,7 +93,7 @@ class Goodput(Record):
     """What becomes of a run; every share is work over wall time."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that answered."""
     inputs: RunInputs

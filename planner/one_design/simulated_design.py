@@ -46,7 +46,7 @@ class SimulatedDesign(Record):
     """One plan of a job, simulated; infeasible and impossible plans are results with reasons."""
 
     schema_version: int = 3
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
     catalog_hash: str
@@ -56,36 +56,36 @@ class SimulatedDesign(Record):
     seed: int
     """Seed of the replays."""
     is_feasible: bool
-    """Whether every rule and limit is kept."""
+    """Whether every rule and limit is met."""
     plan: Plan | None
     """The decisions, defaults filled in; null where the degrees do not multiply to `num_gpus`."""
     design: Design | None
-    """What the plan comes to, whether it keeps the limits or not. Null where the layout cannot run, which `violations`
-    says, and where the run never ends. `design_id` is 0."""
+    """Results of the plan, whether or not it meets the limits. Null if the layout cannot run (see `violations`), or if the
+    run never ends. `design_id` is 0."""
     violations: tuple[Violation, ...]
-    """What the plan breaks; empty for a feasible one."""
+    """Constraints that the plan violates; empty for a feasible plan."""
     limits: tuple[LimitUse, ...] = ()
-    """The limits that the job sets, and what the plan takes of each; empty where its run never ends."""
+    """The limits of the job, and the plan's use of each; empty if its run never ends."""
     spread: Uncertainty | None
-    """What chance makes of time and cost; null without a design, and for runs that fail too often to be replayed."""
+    """Spread of time and cost over replays; null without a design, and for runs that fail too often to be replayed."""
     timeline: TimelineSummary | None = None
-    """What each stage of the pipeline does in one step; null without a design, and for steps of more than 200,000 passes."""
+    """Timeline of each pipeline stage in one step; null without a design, and for steps of more than 200,000 passes."""
     stage_memory: tuple[StageMemory, ...] = ()
     """Memory of every pipeline stage by component; empty without a design."""
     host_memory: HostMemory | None = None
-    """Main memory of the fullest node; null without a design."""
+    """Host memory of the fullest node; null without a design."""
     sensitivities: Sensitivities | None = None
-    """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and where it was not asked for."""
+    """Which inputs drive time, cost, energy, carbon and goodput; null without a design, and if not requested."""
     simpler_models: tuple[SimplerModel, ...] = ()
-    """What the nameplate product, MLCO2 and LLMCarbon would say; empty without a design. LLMCarbon is left out beyond the
-    models that it was fitted to, which `warnings` says."""
+    """Estimates of the nameplate product, MLCO2 and LLMCarbon; empty without a design. LLMCarbon is omitted beyond the
+    models that it was fitted to; `warnings` says so."""
     carbon_scope: str = ""
-    """What the figures of carbon count, and what they leave out."""
+    """What the carbon figures include and exclude."""
     warnings: tuple[str, ...] = ()
-    """What the reader should know about the plan or the data."""
+    """Notes on the plan or the data."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Shows an answer in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        """Shows an answer in a few lines, for example in notebooks; `model_dump()` has every field."""
         return [
             ("job", self.job),
             ("is_feasible", self.is_feasible),

@@ -27,7 +27,7 @@ class TracedFailures(Record):
     """A failure trace as figures of a job's `reliability`."""
 
     schema_version: int = 1
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     num_nodes: int
     """Nodes of the cluster that it is played on."""
     num_rows: int

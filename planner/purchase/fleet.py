@@ -1,4 +1,4 @@
-"""What is asked for when several jobs share a purchase? The fleet file: jobs with windows, offers to buy, reserve and rent.
+"""What does a fleet file contain? Jobs with time windows, and offers to buy, reserve and rent for them.
 
 load_fleet("fleet.yaml")      docs/purchase.md lists the fields
 """
@@ -15,22 +15,22 @@ from simulator.domain.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_P
 from simulator.record import Record
 
 MOST_DAYS = 3660.0
-"""Ten years: prices further ahead are not known."""
+"""Ten years, because later prices are unknown."""
 
 
 class Buy(Record):
     """Nodes that can be bought."""
 
     usd_per_node: float = Field(gt=0, le=MOST_PURCHASE_USD_PER_NODE)
-    """Price of a node, network and installation not included."""
+    """Price of a node, without network and installation."""
     max_nodes: PositiveInt = Field(le=100_000)
-    """Nodes that can be had in all."""
+    """Total number of available nodes."""
     first_delivery_day: NonNegativeFloat = 0.0
-    """Day from which nodes can be there."""
+    """First day on which nodes can be delivered."""
     delivery_every_days: PositiveFloat = 30.0
-    """Days between the days on which nodes can come."""
+    """Days between possible deliveries."""
     max_lots: PositiveInt = Field(default=1, le=1000)
-    """Deliveries at most."""
+    """Most deliveries."""
 
 
 class Reserve(Record):
@@ -39,15 +39,15 @@ class Reserve(Record):
     usd_per_gpu_hour: float = Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)
     """Rent for every hour of the term, power included."""
     max_nodes: PositiveInt = Field(le=100_000)
-    """Nodes that can be had in all."""
+    """Total number of available nodes."""
     term_days: PositiveFloat
-    """Days that have to be paid for."""
+    """Length of a term in days, which is paid in full."""
     first_start_day: NonNegativeFloat = 0.0
-    """First day on which a term can begin."""
+    """First day on which a term can start."""
     start_every_days: PositiveFloat = 30.0
-    """Days between the days on which a term can begin."""
+    """Days between possible starts of a term."""
     max_terms: PositiveInt = Field(default=1, le=1000)
-    """Terms with different beginnings at most."""
+    """Most terms with different starts."""
 
 
 class Rent(Record):
@@ -56,24 +56,24 @@ class Rent(Record):
     usd_per_gpu_hour: float = Field(gt=0, le=MOST_RENT_USD_PER_GPU_HOUR)
     """Rent, power included."""
     max_nodes: PositiveInt = Field(le=100_000)
-    """Nodes that can be had at once."""
+    """Nodes available at the same time."""
 
 
 class FleetOffer(Record):
-    """One kind of accelerator and how it can be had."""
+    """One kind of accelerator, and the terms on which it is available."""
 
     accelerator: str
     """Catalogue name."""
     node: object = None
-    """Node as in a job file; left out: the usual one."""
+    """Node as in a job file; default: the usual one."""
     fabric: object = None
-    """Network as in a job file; left out: the usual one."""
+    """Network as in a job file; default: the usual one."""
     buy: Buy | None = None
-    """Terms of a purchase; left out: not on sale."""
+    """Terms of a purchase; default: not for sale."""
     reserve: Reserve | None = None
-    """Terms of a reservation; left out: none."""
+    """Terms of a reservation; default: none."""
     rent: Rent | None = None
-    """Terms of rent on demand; left out: none."""
+    """Terms of rent on demand; default: none."""
 
     @model_validator(mode="after")
     def _can_be_had(self) -> Self:
@@ -83,7 +83,7 @@ class FleetOffer(Record):
 
     @property
     def max_nodes(self) -> int:
-        """Nodes of the largest cluster that one job can have."""
+        """Nodes of the largest cluster for one job."""
         return max(terms.max_nodes for terms in (self.buy, self.reserve, self.rent) if terms)
 
 
@@ -98,7 +98,7 @@ class FleetJob(Record):
     earliest_start_day: NonNegativeFloat = 0.0
     """Day before which it cannot start."""
     deadline_day: PositiveFloat
-    """Day on which it must have ended."""
+    """Day by which it must end."""
 
     @model_validator(mode="after")
     def _has_a_window(self) -> Self:
@@ -110,34 +110,34 @@ class FleetJob(Record):
 
 
 class FleetLimits(Record):
-    """What the whole plan must not exceed; what is left out is unlimited."""
+    """Limits of the whole plan; omitted ones do not apply."""
 
     budget_usd: PositiveFloat | None = None
     """Cost of everything within the horizon."""
     capital_usd: PositiveFloat | None = None
-    """Money that all purchases take: nodes, network and installation."""
+    """Capital for all purchases: nodes, network and installation."""
     power_w: PositiveFloat | None = None
-    """Facility power of what is bought, running or idle."""
+    """Facility power of all bought nodes, running or idle."""
 
 
 class Fleet(Filed):
     """Several training runs, and what can be bought, reserved and rented for them."""
 
     name: str = Field(default="fleet", min_length=1, max_length=100)
-    """Name in the answer; a file without one lends its own name."""
+    """Name in the answer; default: the name of the file."""
     horizon_days: float = Field(default=365.0, gt=0, le=MOST_DAYS)
-    """Days that are planned; bought nodes cost from their delivery to this day, used or not."""
+    """Planning horizon in days; bought nodes cost from their delivery to this day, used or not."""
     site: object
-    """Where bought nodes stand, as in a job file."""
+    """Site of bought nodes, as in a job file."""
     ownership: dict[str, object] = Field(default={})
-    """Terms of ownership as in a job file; every hour from delivery on is counted, so that utilization_fraction is 1, but for
-    the making of rented nodes, whose owners let them stand idle at times."""
+    """Terms of ownership as in a job file. Every hour from delivery counts, so utilization_fraction is 1, except for the
+    embodied carbon of rented nodes, which their owners leave idle at times."""
     offers: tuple[FleetOffer, ...] = Field(min_length=1, max_length=20)
-    """What can be had."""
+    """Offers."""
     jobs: tuple[FleetJob, ...] = Field(min_length=1, max_length=50)
-    """What has to be trained."""
+    """Jobs to train."""
     limits: FleetLimits = FleetLimits()
-    """What the whole plan must not exceed."""
+    """Limits of the whole plan."""
 
     @model_validator(mode="after")
     def _fits_the_horizon(self) -> Self:
@@ -153,7 +153,7 @@ class Fleet(Filed):
         return self
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Shows a fleet in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        """Shows a fleet in a few lines, for example in notebooks; `model_dump()` has every field."""
         return [
             ("name", self.name),
             ("horizon_days", self.horizon_days),

@@ -134,7 +134,7 @@ class PurchasePlan(Record):
     the last deadline, accelerators in several offers, runs that end just before their deadlines."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
-        """Shows a plan in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
+        """Shows a plan in a few lines, for example in notebooks; `model_dump()` has every field."""
         return [
             ("fleet", self.fleet),
             ("status", self.status),

@@ -265,7 +265,7 @@ class Recommendation(Record):
     mlflow: MlflowRecord | None
     """Where the study is recorded; null if recording was turned off."""
     warnings: tuple[str, ...] = ()
-    """What the reader should know about the job or the data."""
+    """Notes on the job or the data."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Shows an answer in a few lines, for example in notebooks; `model_dump()` has every field."""

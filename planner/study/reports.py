@@ -52,7 +52,7 @@ class StudyList(Record):
     """The studies of a folder."""
 
     schema_version: int = 3
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     studies: tuple[StudyState, ...]
     """By name."""
 
@@ -61,7 +61,7 @@ class StudyStatus(StudyState):
     """The state of a study, with what the designs are worth."""
 
     schema_version: int = 3
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     num_feasible: int
     """Designs that keep every limit."""
     num_front: int
@@ -83,7 +83,7 @@ class StudyFront(Record):
     """The front of a study as it is now."""
 
     schema_version: int = 3
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     study: StudyState
     """What it is the front of."""
     objectives: tuple[str, ...]

@@ -33,16 +33,16 @@ from simulator.errors import InputError, Problem
 
 AUTO: Literal["auto"] = "auto"
 HOST_MEMORY = "host_memory"
-"""The constraint that saves which the main memory does not hold break."""
+"""The constraint that saves violate if the host memory cannot hold them."""
 MOST_POINTS = 100_000
-"""Combinations of axes and sizes; each of them searches all its layouts, so that more would take days."""
+"""Most combinations of axes and sizes; each searches all its layouts, so more would take days."""
 
 
 class Sweep(Filed):
     """A grid of designs around one job."""
 
     name: str = Field(default="sweep", min_length=1, max_length=100)
-    """Name of the sweep in reports; a file without one lends its own name."""
+    """Name of the sweep in reports; default: the name of the file."""
     job: str | dict[str, object]
     """A job as in a job file, or the path of one, relative to this file. Its limits are not applied."""
     axes: dict[str, tuple[object, ...]] = Field(default={})
@@ -52,9 +52,9 @@ class Sweep(Filed):
     checkpoint_schemes: tuple[CheckpointScheme, ...] = Field(min_length=1)
     """Checkpoint schemes."""
     calibration: str | None = None
-    """Calibration file in the place of the job's own, relative to this file."""
+    """Calibration file that replaces the job's own, relative to this file."""
     checkpoint_intervals_s: tuple[PositiveFloat | Literal["auto"], ...] = Field(default=(AUTO,), min_length=1)
-    """Training time between saves; `auto`: the one that loses least, whatever interval the job has."""
+    """Training time between saves; `auto`: the interval with the least loss, regardless of the job's interval."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class SweepPoint:
     job: Job
     """The job with these values, with every offer at this size."""
     result: Evaluation | None
-    """One row per interval and scheme that some layout can have, in the sweep's order; none where no layout fits."""
+    """One row per interval and scheme that some layout supports, in the sweep's order; none if no layout fits."""
     broken: Mapping[CheckpointScheme, str] = field(default_factory=dict)
-    """The other schemes, each with the name of the constraint that keeps all layouts that fit from it."""
+    """The other schemes, each with the constraint that rules out all layouts that fit."""
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -81,7 +81,7 @@ def load_sweep(path: str | Path) -> Sweep:
 
 
 def run_sweep(sweep: Sweep, folder: Path | None = None) -> Iterator[SweepPoint]:
-    """Yields what becomes of every point, in the order of the axes, the sizes innermost.
+    """Yields the results of every point, in the order of the axes, with sizes innermost.
 
     Args:
         sweep: the grid.
@@ -110,7 +110,7 @@ def num_points(sweep: Sweep) -> int:
 
 
 def as_written(value: object) -> str:
-    """Returns a value of an axis as `--set` takes it: text as it is, all else as JSON."""
+    """Returns a value of an axis in the form of `--set`: text unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -127,7 +127,7 @@ def _job(sweep: Sweep, axes: Mapping[str, object], folder: Path) -> Job:
 
 
 def _refuse_partial_nodes(sweep: Sweep, job: Job) -> None:
-    """Raises `InputError` where a size is no multiple of the accelerators of any node on offer."""
+    """Raises `InputError` if a size is not a multiple of the accelerators of any node on offer."""
     nodes = sorted({offer.node.num_accelerators for offer in job.offers})
     problems = []
     for index, size in enumerate(sweep.num_gpus):
@@ -166,7 +166,7 @@ def _point(axes: Mapping[str, object], job: Job, sweep: Sweep) -> SweepPoint:
 
 
 def _layout_or_rule(job: Job, fastest: PlanTable, scheme: CheckpointScheme) -> PlanTable | str:
-    """The fastest layout that can save by a scheme; the name of the constraint that keeps all from it where there is none.
+    """The fastest layout that supports a scheme; if there is none, the name of the constraint that rules out all layouts.
 
     Args:
         job: the job.
@@ -184,7 +184,7 @@ def _layout_or_rule(job: Job, fastest: PlanTable, scheme: CheckpointScheme) -> P
 
 
 def _broken_rule(job: Job, layout: PlanTable, scheme: CheckpointScheme) -> str:
-    """Name of the rule that keeps a layout, one row, from saving by a scheme; empty for none."""
+    """Name of the rule that prevents a layout, one row, from using a scheme; empty for none."""
     excess = layout_excess(job, layout.saving_by(scheme))[0]
     return next((rule.name for rule, far in zip(LAYOUT_RULES, excess, strict=True) if far > 0.0), "")
 

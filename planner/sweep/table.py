@@ -1,4 +1,4 @@
-"""What does a sweep come to, row by row? One table of all designs, for CSV, Parquet or a data frame."""
+"""What are the results of a sweep, row by row? One table of all designs, for CSV, Parquet or a data frame."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from studies.tracking.design_table import plan_columns
 
 Row = dict[str, object]
 BROKEN = "broken_constraint"
-"""Column with the name of the constraint that keeps every layout from the scheme; empty where one can have it."""
+"""Column with the constraint that rules out every layout for the scheme; empty if some layout supports it."""
 
 
 def sweep_rows(sweep: Sweep, points: Iterable[SweepPoint]) -> list[Row]:
-    """Returns one row per design, in the order of the sweep; sizes at which nothing fits have none."""
+    """Returns one row per design, in the order of the sweep; sizes at which nothing fits have no rows."""
     check_kind(sweep, "sweep", Sweep, "must be a Sweep, such as load_sweep returns")
     return [row for point in points for row in point_rows(sweep, point)]
 
@@ -55,12 +55,12 @@ def write_rows(rows: list[Row], path: Path) -> None:
 
 
 def can_run(row: Row) -> bool:
-    """Returns whether some layout can save by the scheme of a row, so that there are figures."""
+    """Returns whether some layout supports the scheme of a row, so that it has figures."""
     return row[BROKEN] == ""
 
 
 def is_auto(row: Row) -> bool:
-    """Returns whether a row saves at the interval that loses least."""
+    """Returns whether a row uses the interval with the least loss."""
     return row["checkpoint_interval_s"] == AUTO
 
 

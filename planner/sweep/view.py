@@ -1,4 +1,4 @@
-"""How does a person read a sweep? For every point of the axes one table: sizes down, checkpoint schemes across."""
+"""How is a sweep shown? One table for every point of the axes: sizes down, checkpoint schemes across."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _why_not(rows: list[Row]) -> Iterator[str]:
 
 
 def best_by_scheme(rows: list[Row]) -> dict[str, Row]:
-    """Returns for every checkpoint scheme that some layout can have the row of the largest goodput."""
+    """Returns the row with the highest goodput for every checkpoint scheme that some layout supports."""
     best: dict[str, Row] = {}
     for row in filter(can_run, rows):
         scheme = str(row["checkpoint_scheme"])
@@ -114,7 +114,7 @@ def _table(sweep: Sweep, rows: list[Row]) -> Iterator[tuple[str, ...]]:
 
 
 def _best_figures(best: Mapping[str, Row]) -> tuple[str, str]:
-    """MFU and time of the scheme that ends first."""
+    """MFU and time of the fastest scheme."""
     if not best:
         return NONE, NONE
     # Runs that never end are told apart by their goodput.

@@ -59,7 +59,7 @@ class TimelineAnswer(Record):
     """One step and one run of a plan, with their times."""
 
     schema_version: int = 2
-    """Of this form; it rises when a field goes or changes its meaning."""
+    """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that simulated."""
     job: str
