@@ -1,4 +1,4 @@
-"""What share of its time does a run with these saves and failures make good? Replications, closed form and optimum.
+"""What goodput does a run with given saves and failures reach? Replications, closed form and optimum.
 
 The event loop and the closed form are those of every recommendation (`simulator.run.events`); here their numbers
 are given directly instead of being derived from a job.
@@ -33,91 +33,91 @@ from simulator.run.kernel import MAX_FAILURES
 from simulator.table import Floats
 
 Policy = Literal["skip", "wait", "widen"]
-"""Names of `simulator.run.columns.BackPressure`, in small letters."""
+"""Names of `simulator.run.columns.BackPressure`, in lower case."""
 
 NUM_FAILURES = 1000.0
-"""Failures that the default amount of work meets: the mean of 400 replications is then known to about 0.02 %."""
+"""Failures during the default amount of work: the mean of 400 replications is then known to about 0.02 %."""
 LEAST_INTERVALS, MOST_INTERVALS = 100.0, 30_000.0
-"""Bounds of the default amount of work, so that the run is one of many saves and takes seconds to play."""
+"""Bounds of the default amount of work, so that the run has many saves and takes seconds to simulate."""
 MAX_EVENTS = 1e9
-"""Saves due and failures, over all replications, that are played: about half a minute on two cores."""
+"""Most saves and failures, over all replications, that are simulated: about half a minute on two cores."""
 SHORTEST_OPTIMUM_S = 1.0
-"""The best interval is not looked for below one second, less than a training step takes."""
+"""Shortest best interval that is searched: less than a training step takes."""
 SHORTEST_S, LONGEST_S = 1e-3, 1e12
 """A millisecond and thirty thousand years; saves and failures closer together, and times beyond, are mistakes."""
 
 BUCKETS = tuple(name for name in RunLedger.names() if name.endswith("_s"))
-"""Where the seconds of a run can go."""
+"""Categories of the wall time of a run."""
 
 
 class RunInputs(Record):
-    """The numbers of one run, and how often it is played."""
+    """Parameters of one run, and the number of replications."""
 
     mtbf_s: float = Field(ge=SHORTEST_S, le=LONGEST_S)
     """Mean up-time between failures; nothing fails during a restart."""
     interval_s: float | None = Field(default=None, ge=SHORTEST_S, le=LONGEST_S)
-    """Work between saves; left out: the one of the largest expected goodput."""
+    """Work between saves; default: the interval with the highest expected goodput."""
     stall_s: float = Field(default=0.0, ge=0, le=LONGEST_S)
-    """Training stopped per save; the state is copied at its start."""
+    """Time that training stops for each save; the state is copied at its start."""
     commit_s: float = Field(default=0.0, ge=0, le=LONGEST_S)
-    """From the stall's end until the save can be restored."""
+    """Time from the end of the stall until the save can be restored."""
     restart_s: float = Field(default=0.0, ge=0, le=LONGEST_S)
-    """From a failure to the next useful work."""
+    """Time from a failure to the next useful work."""
     tax_fraction: float = Field(default=0.0, ge=0, le=1000)
-    """Extra time per second of work while a save is on its way."""
+    """Extra time per second of work while a save is in flight."""
     slots: int = Field(default=1, ge=1, le=1000)
-    """Saves that may be uncommitted at once."""
+    """Most saves that may be uncommitted at the same time."""
     policy: Policy = "skip"
-    """What happens when a save is due and no slot is free: it is left out (skip), training stands still (wait), or
-    training goes on and the save starts as soon as it can (widen)."""
+    """What happens when a save is due and no slot is free: the save is skipped (skip), training stalls (wait), or training
+    continues and the save starts as soon as a slot is free (widen)."""
     work_s: float | None = Field(default=None, gt=0, le=LONGEST_S)
-    """Work to do; left out: as much as meets 1,000 failures, but 100 to 30,000 intervals."""
+    """Work to do; default: enough for 1,000 failures, within 100 to 30,000 intervals."""
     num_replications: int = Field(default=400, ge=1, le=1_000_000)
-    """Runs that are played."""
+    """Simulated runs."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
     """Seed of the failures; the same inputs, version and seed give the same answer."""
 
 
 class Percentiles(Record):
-    """How the replications spread."""
+    """Distribution over the replications."""
 
     p5: float
-    """One replication in twenty stays below."""
+    """5th percentile of the replications."""
     p50: float
     """Median."""
     p95: float
-    """One replication in twenty goes beyond."""
+    """95th percentile of the replications."""
 
 
 class Goodput(Record):
-    """What becomes of a run; every share is work over wall time."""
+    """Goodput of a run; every share is work over wall time."""
 
     schema_version: int = 1
     """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
     """Version that answered."""
     inputs: RunInputs
-    """What was asked, with the interval and the work that were used."""
+    """Inputs, with the interval and the work that were used."""
     goodput: float
     """Mean over the replications; 0 for a run that never ends."""
     goodput_standard_error: float | None
     """Standard error of that mean; null for a single replication."""
     percentiles: Percentiles
-    """Of the replications' goodput."""
+    """Percentiles of the goodput of the replications."""
     ledger: dict[str, float] | None
-    """Mean seconds by what they were spent on; sums to `wall_time_s`. Null where a replication never ends."""
+    """Breakdown of the mean wall time; sums to `wall_time_s`. Null if a replication never ends."""
     wall_time_s: float | None
-    """Mean wall time; null where a replication never ends."""
+    """Mean wall time; null if a replication never ends."""
     num_failures: float | None
-    """Mean number of failures; null where a replication never ends."""
+    """Mean number of failures; null if a replication never ends."""
     expected_goodput: float
     """Closed form: the same work over the expected wall time."""
     optimal_interval_s: float
-    """Interval of the largest expected goodput of a long run; at least one second, and no saves queue for slots."""
+    """Interval with the highest expected goodput of a long run; at least one second, and no saves queue for slots."""
     optimal_goodput: float
     """Closed form at that interval."""
     of_job: JobRun | None = None
-    """The job and the plan behind the inputs, and what other checkpoint schemes would do; null without a job."""
+    """The job and the plan behind the inputs, and the goodput of other checkpoint schemes; null without a job."""
 
 
 def run_inputs(values: dict[str, object], option_names: dict[str, str] | None = None) -> RunInputs:
@@ -137,7 +137,7 @@ def run_inputs(values: dict[str, object], option_names: dict[str, str] | None = 
 
 
 def play_goodput(inputs: RunInputs, *, interval_name: str = "interval_s") -> Goodput:
-    """Plays a run event by event and sets its closed form beside it.
+    """Simulates a run event by event, and compares it with its closed form.
 
     Args:
         inputs: the run; `run_inputs` checks them.
@@ -160,7 +160,7 @@ def play_goodput(inputs: RunInputs, *, interval_name: str = "interval_s") -> Goo
 def play_run(
     used: RunInputs, columns: RunColumns, best_s: float, *, interval_name: str = "interval_s"
 ) -> Goodput:
-    """Plays a run of which everything is known.
+    """Simulates a fully specified run.
 
     Args:
         used: its numbers as a reader knows them.
@@ -225,7 +225,7 @@ def _best_interval_s(inputs: RunInputs) -> float:
 
 
 def _default_work_s(inputs: RunInputs) -> float:
-    """Returns how much work meets `NUM_FAILURES` failures, within the bounds in intervals."""
+    """Returns the work that has `NUM_FAILURES` failures, within the bounds in intervals."""
     endless: RunColumns = {**_columns(inputs), "work_s": np.array([np.inf])}
     work_per_up_time = float(expected_goodput(**endless)[0]) * (1.0 + inputs.restart_s / inputs.mtbf_s)
     work_s = NUM_FAILURES * inputs.mtbf_s * work_per_up_time
@@ -234,7 +234,7 @@ def _default_work_s(inputs: RunInputs) -> float:
 
 
 def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_name: str) -> None:
-    """Raises where more saves come due and more failures happen than can be played."""
+    """Raises if there are more saves and failures than can be simulated."""
     num_events = inputs.num_replications * _num_run_events(columns)
     if num_events <= MAX_EVENTS:
         return

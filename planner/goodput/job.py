@@ -1,4 +1,4 @@
-"""What share of its time does a job's run make good, and with which checkpoint scheme would it be most?
+"""What goodput does a job's run reach, and with which checkpoint scheme is it highest?
 
 A job and a plan become the numbers of a run (`simulator.run.wall_time.run_columns`), once for each checkpoint scheme in one
 batch.
@@ -34,9 +34,9 @@ from simulator.run.way_back import WayBack
 from simulator.table import Booleans, Floats
 
 OF_THE_RUN = ("restart_s", "policy", "work_s")
-"""Numbers that may be given for the run, whatever it saves with."""
+"""Values that may be given for the run, regardless of its scheme."""
 OF_THE_SCHEME = ("stall_s", "commit_s", "tax_fraction", "slots")
-"""Numbers that may be given for the scheme of the plan; the other schemes keep theirs."""
+"""Values that may be given for the scheme of the plan; the other schemes keep their own."""
 
 _WAYS_BACK = ("fast_load_s", "durable_load_s", "spare_wait_s", "queue_wait_s", "restart_log_deviation")
 """What comes on top of a restart in a job's run, and its spread."""
@@ -51,7 +51,7 @@ def play_job_goodput(
     seed: int = 0,
     option_names: dict[str, str] | None = None,
 ) -> Goodput:
-    """Plays the run of a plan, and compares all checkpoint schemes that the plan can use.
+    """Simulates the run of a plan, and compares all checkpoint schemes that the plan can use.
 
     Args:
         job: the job.
@@ -109,7 +109,7 @@ class _Runs:
 
     @classmethod
     def of(cls, job: Job, plan: Plan, given: Mapping[str, object]) -> _Runs:
-        """Returns the runs with some numbers given instead of derived."""
+        """Returns the runs with some values given instead of derived."""
         candidates = {
             scheme: plan.model_copy(update={"checkpoint_scheme": scheme, "checkpoint_interval_s": None})
             for scheme in CheckpointScheme
@@ -152,7 +152,7 @@ class _Runs:
         return self.way_back.total_s
 
     def columns_of(self, row: int) -> RunColumns:
-        """Returns all that one run is played with."""
+        """Returns all parameters of one run."""
         num_rows = len(self.evaluation)
         taken = {
             name: array[row : row + 1] if (array := np.asarray(column)).shape[:1] == (num_rows,) else column
@@ -171,7 +171,7 @@ class _Runs:
         return {**row_of, "slots": int(row_of["slots"]), "policy": policy}
 
     def description(self, overridden: tuple[str, ...]) -> JobRun:
-        """Returns where the numbers of row 0 come from, and what the schemes come to."""
+        """Returns the origin of the values of row 0, and the goodput of the schemes."""
         outcomes = self.evaluation.outcomes
         checkpoints, run = outcomes.checkpoints, outcomes.run
         iteration_s = float(run.iteration_time_s(self.job.workload.num_steps)[0])

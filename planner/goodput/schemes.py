@@ -1,4 +1,4 @@
-"""With what should a job save? The run behind a goodput and the schemes that its plan can use, as values that serialise."""
+"""Which checkpoint scheme should a job use? The run behind a goodput, and the schemes that its plan supports, as values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from simulator.record import Record
 
 
 class SchemeGoodput(Record):
-    """One checkpoint scheme for the same plan, at the interval that suits it best."""
+    """One checkpoint scheme for the same plan, at its best interval."""
 
     scheme: CheckpointScheme
     """Name of the scheme."""
