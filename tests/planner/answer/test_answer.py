@@ -271,7 +271,7 @@ def test_mixtures_of_experts_come_with_their_own_error_and_a_note() -> None:
     told = f"{known.num_rows} published configurations is {100 * known.mean_absolute_error_fraction:.0f} %; on average"
     assert f"The mean error on {told}" in warning
     # What docs/validation.md asks for is what the answer shows, and two rows correct nothing.
-    assert "treat them as 30 % either way" in warning
+    assert "assume an error of at least 30 % either way" in warning
     assert answer.best is not None
     sure, step_s = answer.uncertainty, answer.best.step_time_s
     assert 1.3 <= sure.step_time_high_s / step_s < 1.4

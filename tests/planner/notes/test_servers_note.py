@@ -32,4 +32,4 @@ def test_a_recommended_design_has_the_remark() -> None:
         update={"num_gpus": JOB.offers[0].num_gpus.model_copy(update={"max": 16})}
     )
     answer = recommend(JOB.model_copy(update={"search": search, "offers": (offer,)}))
-    assert any("beside the nodes: the power of these" in warning for warning in answer.warnings)
+    assert any("in addition to the nodes. Their power" in warning for warning in answer.warnings)

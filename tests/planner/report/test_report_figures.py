@@ -173,7 +173,7 @@ def test_one_input_at_a_time_and_all_of_them_together_are_told_apart() -> None:
     ranges = figure("flips")
     assert isinstance(ranges, RangesFigure)
     error = report.errors[best_of(report).design_id]
-    assert f"by {human.percent(error)}, their mean error" in ranges.note
+    assert f"by their mean error, {human.percent(error)}" in ranges.note
     told = f"{human.percent(unsure.recommended_fraction)} of {unsure.num_draws:,} draws recommend the same design"
     assert told in ranges.note
     without = report.answer.model_copy(update={"input_uncertainty": None})
@@ -287,7 +287,7 @@ def test_an_offer_of_two_sizes_has_its_curves_too(tmp_path: Path) -> None:
         lines = figures[name]
         assert isinstance(lines, LinesFigure)
         assert [line.x for line in lines.lines] == [(fewest, 2 * fewest)]
-    assert "doubling" in figures["scaling"].title
+    assert "Doubling pays off" in figures["scaling"].title
 
 
 def test_scaling_is_what_a_sweep_or_the_study_finds_and_falls_with_every_size() -> None:
