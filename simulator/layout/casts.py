@@ -1,7 +1,7 @@
-"""What do products in 8 and 4 bits ask of their inputs? The size of a value with its scale, and the passes of a cast.
+"""What do 8-bit and 4-bit products require of their inputs? The size of a value with its scale, and the passes of a cast.
 
-An input has two uses, by rows and by columns, and most have a copy for each (Transformer Engine). Scales take a byte for each
-16 values of NVFP4 and 32 of MXFP8, and 4 bytes for each 128 where blocks are scaled in software.
+An input is used by rows and by columns, and most recipes need a copy for each (Transformer Engine). Scales take one byte per 16
+values of NVFP4 and per 32 of MXFP8, and 4 bytes per 128 values where blocks are scaled in software.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PRODUCT_BYTES: Mapping[Precision, float] = {
     Precision.FP8: 1.0,
     Precision.FP4: 0.5 + 1.0 / 16.0,
 }
-"""Bytes of a value that a product reads; the scales of 8 bits are next to nothing."""
+"""Bytes of a value that a product reads; the scales of 8 bits are negligible here."""
 _PRODUCT_BYTES_BY_CODE = np.array([PRODUCT_BYTES[precision] for precision in Precision])
 SCALE_BYTES: Mapping[CastRecipe, float] = {
     "tensorwise": 0.0,
@@ -30,26 +30,26 @@ SCALE_BYTES: Mapping[CastRecipe, float] = {
     "blockwise": 4.0 / 128.0,
     "mxfp8": 1.0 / 32.0,
 }
-"""Bytes of the scales of a value in 8 bits."""
+"""Scale bytes per value in 8 bits."""
 SIXTEEN_BIT_BYTES = 2.0
 SCALED_BY_TENSOR: tuple[CastRecipe, ...] = ("tensorwise", "delayed")
-"""Recipes under which the copy by columns can be made of that by rows."""
+"""Recipes whose copy by columns can be made from the copy by rows."""
 NUM_LAYOUTS = 2.0
 """Copies that a cast writes: by rows and by columns."""
 FAMILIES_WITH_ANY_LAYOUT = ("blackwell",)
 """Architectures whose 8-bit products read either layout, so that values scaled by tensor need one copy
-(`nvte_is_non_tn_fp8_gemm_supported` of Transformer Engine); scales of blocks differ by layout."""
+(`nvte_is_non_tn_fp8_gemm_supported` of Transformer Engine); block scales differ by layout."""
 NUM_READS: Mapping[CastRecipe, float] = {
     "tensorwise": 2.0,
     "delayed": 1.0,
     "blockwise": 1.0,
     "mxfp8": 1.0,
 }
-"""Reads of a tensor by its cast: for the largest value where that is of the whole tensor, and to write both layouts, which
-kernels do from one tile in shared memory (Transformer Engine 2, `quantize_transpose_vector_blockwise.cu` and
+"""Reads of a tensor by its cast: one to find the largest value if the scale covers the whole tensor, and one to write both
+layouts, which kernels do from one tile in shared memory (Transformer Engine 2, `quantize_transpose_vector_blockwise.cu` and
 `quantize_mxfp8.cuh`)."""
 NUM_READS_IN_4_BITS = 2.0
-"""The same of NVFP4, whose tensor has a scale, too; both layouts, one of them transformed, are written in one kernel
+"""The same for NVFP4, whose tensors also have a scale; one kernel writes both layouts, one of them transformed
 (`row_cast_col_hadamard_transform_cast_fusion.cu`)."""
 NUM_CAST_KERNELS: Mapping[CastRecipe, float] = {
     "tensorwise": 4.0,
@@ -57,18 +57,18 @@ NUM_CAST_KERNELS: Mapping[CastRecipe, float] = {
     "blockwise": 1.0,
     "mxfp8": 1.0,
 }
-"""Kernels that cast a tensor to both layouts: zero, largest value, scale and cast where the tensor itself says its scale
+"""Kernels that cast a tensor to both layouts: zero, largest value, scale and cast where the scale comes from the tensor itself
 (Transformer Engine 2, `quantizer.cpp` and `current_scaling.cu`)."""
 TENSORS_PER_KERNEL = 64.0
-"""Tensors with delayed scales that one kernel casts (Transformer Engine, `multi_cast_transpose.cu`)."""
+"""Tensors with delayed scales that one kernel casts together (Transformer Engine, `multi_cast_transpose.cu`)."""
 LARGEST_BYTES = 4.0
 """The largest value of a tensor, in 32 bits."""
 TRANSPOSE_PASSES = 2.0
-"""A read of the copy by rows, and a write of that by columns."""
+"""A read of the copy by rows and a write of the copy by columns."""
 BLOCKWISE_SLOWDOWN = 1.28
-"""Of 8-bit products with scales of blocks in software: 1.1 to 1.5 on H100 (aiconfigurator-core 0.12), geometric mean."""
+"""Slowdown of 8-bit products with block scales in software: 1.1 to 1.5 on H100 (aiconfigurator-core 0.12), geometric mean."""
 FAMILIES_WITH_BLOCK_SCALES = ("blackwell", "cdna4")
-"""Architectures whose matrix units take a scale for each block."""
+"""Architectures whose matrix units apply a scale to each block."""
 
 
 def product_bytes(plans: PlanTable) -> Floats:
@@ -82,21 +82,21 @@ def is_cast(plans: PlanTable) -> Booleans:
 
 
 def num_cast_kernels(workload: Workload, plans: PlanTable, num_tensors: Floats) -> Floats:
-    """Returns the kernels that cast so many tensors, each with scales of its own, `(n,)`; 4 bits are scaled by tensor, too."""
+    """Returns the kernels that cast this number of tensors, each with its own scales, `(n,)`; 4-bit scaling is tensor-wise."""
     is_8_bit = plans.precision == Precision.FP8.code
     each = np.where(is_8_bit, NUM_CAST_KERNELS[workload.fp8_recipe], NUM_CAST_KERNELS["tensorwise"])
     return np.asarray(each * num_cast_calls(workload, plans, num_tensors))
 
 
 def num_cast_calls(workload: Workload, plans: PlanTable, num_tensors: Floats) -> Floats:
-    """Returns the calls by which the host casts so many tensors, `(n,)`; each launches all kernels of one, or of many."""
+    """Returns the host calls that cast this number of tensors, `(n,)`; each launches all kernels of one tensor, or of many."""
     is_together = (plans.precision == Precision.FP8.code) & (workload.fp8_recipe == "delayed")
     calls = np.where(is_together, np.ceil(num_tensors / TENSORS_PER_KERNEL), num_tensors)
     return np.where(is_cast(plans), calls, 0.0)
 
 
 def cast_ratio(recipe: CastRecipe, precision: Precision, family: str) -> float:
-    """Returns the bytes that a cast moves over those of tensor-wise scaling in 8 bits to two layouts, reads included.
+    """Returns the bytes moved by a cast, reads included, over those of tensor-wise scaling in 8 bits to two layouts.
 
     Args:
         recipe: how inputs in 8 bits are scaled.
@@ -112,19 +112,19 @@ def cast_ratio(recipe: CastRecipe, precision: Precision, family: str) -> float:
 
 
 def sums_largest(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether ranks that gather a tensor find its largest value together ahead of the cast, `(n,)`.
+    """Returns whether ranks that gather a tensor find its largest value together before the cast, `(n,)`.
 
-    Such scales are those of the whole tensor, of NVFP4 as well (Transformer Engine, `set_quantizer_amax_reduction_group`).
+    These scales cover the whole tensor, as those of NVFP4 also do (Transformer Engine, `set_quantizer_amax_reduction_group`).
     """
     is_4_bit = plans.precision == Precision.FP4.code
     return np.asarray(is_cast(plans) & (is_4_bit | (workload.fp8_recipe == "tensorwise")))
 
 
 def gathered_cast_shares(recipe: CastRecipe, precision: Precision, family: str) -> tuple[float, float]:
-    """Returns what a cast moves whose result tensor-parallel ranks gather, over `cast_ratio`: of its own values, and of all.
+    """Returns the bytes of a cast before a tensor-parallel gather, over `cast_ratio`: for own values, and for all of them.
 
-    Of values scaled by tensor only rows travel, which are transposed once they are there where products do not read either
-    layout; of blocks both layouts do (Transformer Engine, `_all_gather_fp8` of `distributed.py`).
+    For values scaled by tensor only rows travel; they are transposed on arrival unless products read either layout. For blocks
+    both layouts travel (Transformer Engine, `_all_gather_fp8` of `distributed.py`).
     """
     if precision is Precision.FP4 or recipe not in SCALED_BY_TENSOR:
         return 1.0, 0.0
@@ -134,11 +134,11 @@ def gathered_cast_shares(recipe: CastRecipe, precision: Precision, family: str) 
 
 
 def one_layout_shares(recipe: CastRecipe, precision: Precision, family: str) -> tuple[float, float]:
-    """Returns what a cast to rows alone moves over `cast_ratio`, and what it moves to make columns of those of weights.
+    """Returns the bytes of a cast to rows alone over `cast_ratio`, and those that turn the rows of weights into columns.
 
-    Weights are scaled by tensor, or by square blocks, so that rows can be turned into columns (`_create_transpose` of
-    Transformer Engine); products that read either layout need no second, and blocks of MXFP8 cannot be turned, so that columns
-    are gathered as well (`fp8_need_transpose_data` of Megatron-FSDP).
+    Weights are scaled by tensor or by square blocks, so rows can be turned into columns (`_create_transpose` of Transformer
+    Engine). Products that read either layout need only one. Blocks of MXFP8 cannot be turned, so columns are gathered as well
+    (`fp8_need_transpose_data` of Megatron-FSDP).
     """
     if precision is Precision.FP4:
         num_reads, x, needs_one = NUM_READS_IN_4_BITS, PRODUCT_BYTES[precision], False
@@ -151,13 +151,13 @@ def one_layout_shares(recipe: CastRecipe, precision: Precision, family: str) -> 
 
 
 def gathers_cast_weights(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether ranks gather weights of layers in 8 bits, behind their cast, `(n,)`; MXFP8's blocks under ZeRO-3 only."""
+    """Returns whether ranks gather layer weights in 8 bits, after casting them, `(n,)`; blocks of MXFP8 under ZeRO-3 only."""
     is_asked = workload.gathers_cast_weights & (plans.precision == Precision.FP8.code)
     return np.asarray(is_asked & ((plans.zero_stage == 3) | (workload.fp8_recipe != "mxfp8")))
 
 
 def gathered_weight_value_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the bytes of a weight of a layer as it is gathered, `(n,)`."""
+    """Returns the bytes of a layer's weight as it is gathered, `(n,)`."""
     return np.where(gathers_cast_weights(workload, plans), _cast_bytes(workload, plans), SIXTEEN_BIT_BYTES)
 
 
@@ -176,10 +176,10 @@ def cast_weight_bytes(workload: Workload, plans: PlanTable) -> Floats:
 def gathered_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
     """Returns the bytes of a value that tensor-parallel ranks gather in a layer, forward and backward, `(n,)` each.
 
-    The input of a block is gathered by rows. Its gradient is needed by rows and, for the gradient of weights, by columns;
-    blocks by columns are not made of those by rows, so that both are gathered, unless pieces are gathered beside products:
-    then those by columns come later, behind a product. Frozen weights have no gradient (Transformer Engine,
-    `layernorm_linear.py` and `linear.py`).
+    The input of a block is gathered by rows. Its gradient is needed by rows and, for the gradient of weights, by columns.
+    Blocks by columns cannot be made from those by rows, so both are gathered, unless pieces are gathered alongside products:
+    then the columns come later, behind a product. Frozen weights have no gradient (Transformer Engine, `layernorm_linear.py`
+    and `linear.py`).
     """
     is_16_bit, one_layout = ~is_cast(plans), _cast_bytes(workload, plans)
     is_frozen = workload.lora is not None
@@ -192,6 +192,6 @@ def gathered_bytes(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats
 
 
 def _cast_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes of an input of a product in one layout, with its scales."""
+    """Bytes of a product's input in one layout, including its scales."""
     scales = np.where(plans.precision == Precision.FP8.code, SCALE_BYTES[workload.fp8_recipe], 0.0)
     return np.asarray(product_bytes(plans) + scales)

@@ -1,4 +1,4 @@
-"""Which layers and weights stand on which pipeline chunk?
+"""Which layers and weights does each pipeline chunk hold?
 
 A model is cut into C = PP x VPP chunks in model order; chunk c runs on stage c mod PP. Either C divides the number
 of layers L, or it divides L + 2: then the first and the last chunk, which also hold the embedding and the output
@@ -9,15 +9,15 @@ With VPP = 1 any C <= L will do (DeepSeek-V3: 61 layers on 16 stages). Every chu
 goes, one layer each, to the last chunks before the final one: early stages hold the most micro-batches, and the final
 one has the output layer. Megatron Core takes such a cut with `--pipeline-model-parallel-layout`.
 
-A workload may ask for another cut with `stage_layers`. Under `balanced` embedding and output layer always count as a
-layer each, whatever C divides (Megatron Core: `--account-for-embedding-in-pipeline-split` and `-loss-`), and what remains
-of L + 2 goes to the same chunks as above. A list has the layers of every chunk in model order (the same:
-`--decoder-first-pipeline-num-layers` and `-last-`), and only pipelines with as many chunks are cut.
+A workload may ask for another cut with `stage_layers`. Under `balanced`, embedding and output layer always count as a layer
+each, whatever C divides (Megatron Core: `--account-for-embedding-in-pipeline-split` and `-loss-`), and the remainder of L + 2
+goes to the same chunks as above. A list gives the layers of every chunk in model order (Megatron Core:
+`--decoder-first-pipeline-num-layers` and `-last-`); only pipelines with that number of chunks can be cut.
 
-Modules of multi-token prediction stand on the last chunk with the output layer, beside the layers that it has without them
-(Megatron Core, `get_mtp_num_layers_to_build`). Under `balanced` each counts as two layers, its own and its logits; where
-the last chunk would have more than its share of those it holds no other layer, and what is left goes to the others. So are
-DeepSeek-V3's 61 layers cut in Megatron-Bridge (`_get_deepseek_v3_pipeline_layout`; on 32 chunks `Et|(tt|)*30mL`).
+Modules of multi-token prediction are on the last chunk with the output layer, in addition to its layers (Megatron Core,
+`get_mtp_num_layers_to_build`). Under `balanced` each counts as two layers, its own and its logits. If these exceed the last
+chunk's share, it holds no other layer, and the remaining layers go to the others. DeepSeek-V3's 61 layers are cut this way in
+Megatron-Bridge (`_get_deepseek_v3_pipeline_layout`; on 32 chunks `Et|(tt|)*30mL`).
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Chunks:
     is_last: Booleans
     """`(n, C)` whether the chunk holds the output layer and the loss."""
     has_any_order: bool = False
-    """Whether full and empty chunks may come in any order."""
+    """Whether full and empty chunks may appear in any order."""
     modules: int = 0
-    """Modules of multi-token prediction on the last chunk, beside its layers."""
+    """Modules of multi-token prediction on the last chunk, in addition to its layers."""
 
     @property
     def num_layers(self) -> Floats:
@@ -64,11 +64,11 @@ class Chunks:
 
     @property
     def num_mtp_layers(self) -> Floats:
-        """`(n, C)` modules of multi-token prediction, a layer each."""
+        """`(n, C)` modules of multi-token prediction, each with one layer."""
         return self.modules * self.is_last.astype(np.float64)
 
     def on_stage(self, counts: Floats | Booleans, stage: Integers) -> Floats:
-        """Sums whole numbers `(n, C)` over the chunks of one stage of each design, `(n,)`, or of s stages, `(s, n)`."""
+        """Sums counts `(n, C)` over the chunks of one stage of each design, `(n,)`, or of s stages, `(s, n)`."""
         sums = np.zeros(stage.shape)
         add_on_stages(
             np.ascontiguousarray(counts, dtype=np.float64),
@@ -80,12 +80,12 @@ class Chunks:
         return sums
 
     def unlike_stages(self) -> Integers:
-        """Returns stages `(s, n)` among which there is the first of every kind of stage that a design has.
+        """Returns stages `(s, n)` that include the first one of every kind of stage in a design.
 
-        Stages are of a kind when they hold as many layers of each sort, and both or neither an end of the model. Along
-        the pipeline dense layers give way to experts and few layers to one more, each once, so that the kinds begin on
-        the first two stages, on the first with most layers, on the first with experts, on the first with nothing else,
-        and on the last. Where chunks are cut as listed, any stage may be the only one of its kind.
+        Stages are of one kind if they hold the same number of layers of each sort, and the same ends of the model. Along the
+        pipeline, dense layers give way to experts and the number of layers grows by one, each once. The kinds therefore begin
+        on the first two stages, on the first with most layers, on the first with experts, on the first with nothing else, and
+        on the last. With a listed cut, any stage may be the only one of its kind.
         """
         if self.has_any_order:
             most = int(self.num_stages.max(initial=1))
@@ -118,7 +118,7 @@ def add_on_stages(
 
 
 def can_split_evenly(num_layers: int | Integers, num_chunks: Integers) -> Booleans:
-    """Returns whether chunks of so many layers, `(n,)`, are equal, but for one layer less on the first and on the last."""
+    """Returns whether chunks of `(n,)` layers can be equal, except for one layer less on the first and the last."""
     return np.asarray((num_layers % num_chunks == 0) | ((num_layers + 2) % num_chunks == 0))
 
 
@@ -129,7 +129,7 @@ def can_split_layers(num_layers: int, pipeline: Integers, virtual: Integers) -> 
 
 
 def can_cut(model: ModelShape, stage_layers: StageLayers, pipeline: Integers, virtual: Integers) -> Booleans:
-    """Returns whether the layers can be cut for PP and VPP `(n,)` as a workload asks for."""
+    """Returns whether the layers can be cut for PP and VPP `(n,)` in the way that a workload asks for."""
     num_chunks = pipeline * virtual
     if stage_layers is None:
         return can_split_layers(model.num_layers, pipeline, virtual)
@@ -140,7 +140,7 @@ def can_cut(model: ModelShape, stage_layers: StageLayers, pipeline: Integers, vi
 
 
 def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers = None) -> Chunks:
-    """Returns the layers of every chunk; the batch's largest number of chunks sets the number of columns."""
+    """Returns the layers of every chunk; the largest number of chunks in the batch sets the number of columns."""
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk = np.arange(num_chunks.max(initial=1))
     layers = _layers(model, chunk, num_chunks[:, None], stage_layers)
@@ -149,7 +149,7 @@ def split_layers(model: ModelShape, plans: PlanTable, stage_layers: StageLayers 
 
 
 def chunks_of(model: ModelShape, plans: PlanTable, layers: Integers, *, has_any_order: bool = True) -> Chunks:
-    """Returns chunks with so many layers, `(n, C)`; 0 in columns past a design's own number of chunks."""
+    """Returns chunks with these layers, `(n, C)`; 0 in columns past a design's own number of chunks."""
     num_chunks = plans.pipeline_parallel * plans.virtual_pipeline
     chunk, count = np.arange(layers.shape[1]), num_chunks[:, None]
     end_layer = np.cumsum(layers, axis=1)
@@ -178,7 +178,7 @@ def _layers(model: ModelShape, chunk: Integers, count: Integers, stage_layers: S
     at_end = np.zeros_like(count)
     if stage_layers == "balanced":
         each, remainder, at_end = _balanced_layers(model, count)
-    # The remainder ends before the final chunk, unless every chunk but the first has a share of it.
+    # The remainder ends before the final chunk, unless every chunk except the first gets one of its layers.
     end = np.where(remainder == count - 1, count, count - 1)
     has_one_more = (chunk >= end - remainder) & (chunk < end)
     layers = np.where(is_chunk, each + has_one_more, 0)
@@ -188,9 +188,9 @@ def _layers(model: ModelShape, chunk: Integers, count: Integers, stage_layers: S
 
 
 def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Integers, Integers]:
-    """Layers of every chunk with those that its ends count as, what remains, and how many the last chunk's end counts as.
+    """Layers of every chunk, the layers that its ends count as included; the remainder; and the weight of the last chunk's end.
 
-    An end that counts as more than its share stands alone, and the others share what is left.
+    An end that counts for more than its share has a chunk to itself, and the other chunks share the rest.
     """
     num_at_end = 1 + 2 * model.num_mtp_layers
     each, remainder = divmod(model.num_layers + 1 + num_at_end, count)
@@ -205,7 +205,7 @@ def _balanced_layers(model: ModelShape, count: Integers) -> tuple[Integers, Inte
 def layers_and_modules(
     model: ModelShape, chunks: Chunks, stage: Integers
 ) -> tuple[Floats, Floats, Floats | float]:
-    """Returns dense layers of stages and those with experts, modules of multi-token prediction among them, and these alone."""
+    """Returns the dense and expert layers of stages, including modules of multi-token prediction, and these modules alone."""
     dense, expert = (
         chunks.on_stage(layers, stage) for layers in (chunks.num_dense_layers, chunks.num_expert_layers)
     )
@@ -218,7 +218,7 @@ def layers_and_modules(
 
 
 def _stages(plans: PlanTable, most_chunks: int) -> Integers:
-    """The stage of every chunk, `(n, C)`: round and round, or, with two chunks on a stage, to and fro."""
+    """The stage of every chunk, `(n, C)`: round-robin, or, in a V with two chunks on a stage, there and back."""
     stages = _round_and_round(plans.pipeline_parallel, most_chunks)
     is_to_and_fro = turns_back(plans)
     if is_to_and_fro.any():
@@ -230,7 +230,7 @@ def _stages(plans: PlanTable, most_chunks: int) -> Integers:
 
 @compiled
 def _round_and_round(num_stages: Integers, most_chunks: int) -> Integers:
-    """Numbers from 0 up to so many stages `(n,)` and again, `(n, C)`; a division for each would take longer."""
+    """Stage numbers 0 to `num_stages` - 1, `(n,)`, repeated, `(n, C)`; a division for each would take longer."""
     stages = np.empty((len(num_stages), most_chunks), np.int64)
     for row in range(len(num_stages)):
         stage = 0
@@ -245,17 +245,17 @@ class ChunkWeights:
     """Weights of every chunk, `(n, C)`, of all its tensor- and expert-parallel ranks together."""
 
     shared: Floats
-    """Weights that every token meets; a tensor-parallel rank holds 1/TP of them, but all of those in `whole`."""
+    """Weights that every token uses; a tensor-parallel rank holds 1/TP of them, but all of those in `whole`."""
     routed: Floats
     """Weights of routed experts; a rank holds 1/EP of them, or a part of that (`simulator.layout.expert_ranks`)."""
     whole: Floats | float = 0.0
-    """Shared weights of layers that tensor-parallel ranks do not split. Norms, which are next to nothing, count as split."""
+    """Shared layer weights that tensor-parallel ranks do not split. Norms, which are negligible, count as split."""
     never_cast: Floats | float = 0.0
-    """Shared weights whose products stay in 16 bits whatever the plan's format: embedding, output layer, adapters."""
+    """Shared weights whose products stay in 16 bits in any format: embedding, output layer, adapters."""
 
     @property
     def is_any(self) -> bool:
-        """Whether any chunk of any design has some."""
+        """Whether any chunk of any design has weights."""
         return bool(np.any(self.shared) or np.any(self.routed))
 
     def shared_on_rank(self, plans: PlanTable) -> Floats:
@@ -273,7 +273,7 @@ class ChunkWeights:
         return ChunkWeights(**{name: each[:, one] if each.ndim else each for name, each in columns.items()})
 
     def never_cast_on_rank(self, plans: PlanTable) -> Floats:
-        """Returns the weights of one rank whose products stay in 16 bits whatever the plan's format, `(n, C)`."""
+        """Returns the weights on one rank whose products stay in 16 bits in any format, `(n, C)`."""
         return np.asarray(self.never_cast / plans.tensor_parallel[:, None])
 
 
@@ -288,7 +288,7 @@ def weights_on_stage(
 
 
 def held_by_rank(shared: Floats | float, whole: Floats | float, tensor_parallel: Integers) -> Floats:
-    """Returns what a tensor-parallel rank holds of shared weights, of which some are whole on every rank."""
+    """Returns a tensor-parallel rank's part of shared weights, some of which are whole on every rank."""
     if not np.any(whole):
         return np.asarray(shared / tensor_parallel)
     return np.asarray((shared + (tensor_parallel - 1) * whole) / tensor_parallel)
@@ -298,7 +298,7 @@ def chunk_weights(model: ModelShape, plans: PlanTable, chunks: Chunks) -> ChunkW
     """Returns the weights of every chunk.
 
     With tied embeddings, or multi-token prediction, the stage of the output layer holds a copy of the input embedding, unless
-    it also has that.
+    it has the embedding itself.
     """
     shared, routed = chunks.num_dense_layers * model.dense_layer_parameters, np.zeros(chunks.stages.shape)
     if model.experts:

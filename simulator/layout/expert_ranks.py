@@ -1,7 +1,7 @@
-"""Among how many ranks is a layer's set of experts split, how many hold or shard the same part, and how loaded is each?
+"""How many ranks share a layer's set of experts, how many hold or shard the same part, and how loaded is each?
 
-Expert-parallel ranks (e) have different experts, expert-tensor-parallel ones (t_e) parts of the same experts. The ranks that
-share out a set follow each other, parts of an expert first (Megatron Core).
+Expert-parallel ranks (e) hold different experts; expert-tensor-parallel ranks (t_e) hold parts of the same experts. The ranks
+that share a set are consecutive, those with parts of the same expert first (Megatron Core).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from simulator.table import Booleans, Floats, Integers
 
 
 def expert_parts(workload: Workload) -> int:
-    """Returns the ranks that share each expert, t_e; 1 where the model has none."""
+    """Returns the number of ranks that share each expert, t_e; 1 if the model has none."""
     return workload.expert_tensor_parallel if workload.model.experts else 1
 
 
 def expert_ranks(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the ranks that hold one set of routed experts together, e t_e, `(n,)`."""
+    """Returns the number of ranks that together hold one set of routed experts, e t_e, `(n,)`."""
     return plans.expert_parallel * expert_parts(workload)
 
 
 def expert_replicas(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the ranks that hold the same part of a set of routed experts, D c t / (e t_e), `(n,)`."""
+    """Returns the number of ranks that hold the same part of a set of routed experts, D c t / (e t_e), `(n,)`."""
     ranks = plans.data_parallel * plans.context_parallel * plans.tensor_parallel
     return ranks // expert_ranks(workload, plans)
 
 
 def routed_shard_group(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns how many ranks share one copy of such a part, `(n,)`: z t / (e t_e), and 1 where a set spans several groups."""
+    """Returns how many ranks shard one copy of such a part, `(n,)`: z t / (e t_e), or 1 if a set spans several groups."""
     ranks = shard_group(plans) * plans.tensor_parallel / expert_ranks(workload, plans)
     return np.where(plans.shard_ranks > 0, np.maximum(1.0, np.floor(ranks)), ranks)
 
@@ -44,7 +44,7 @@ def is_without_replicas(workload: Workload, plans: PlanTable) -> Booleans:
 
 
 def shares_nothing(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether every rank has all its weights for itself, `(n,)`, so that ZeRO has nothing to share out."""
+    """Returns whether every rank is the sole owner of all its weights, `(n,)`, so that ZeRO has nothing to shard."""
     is_alone = shard_group(plans) == 1
     if workload.model.experts is None:
         return np.asarray(is_alone)
@@ -52,6 +52,6 @@ def shares_nothing(workload: Workload, plans: PlanTable) -> Booleans:
 
 
 def expert_load(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the tokens that the most loaded rank computes, over the average, `(n,)`: e at most, if it has them all."""
+    """Returns the tokens that the most loaded rank computes over the average, `(n,)`: at most e, if it gets all of them."""
     most = min(workload.expert_imbalance, workload.expert_capacity_factor or workload.expert_imbalance)
     return np.minimum(most, plans.expert_parallel)

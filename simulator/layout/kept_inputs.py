@@ -1,11 +1,11 @@
-"""What do products of a layer keep of their inputs for their weight gradients, and what of norms does that make?
+"""Which inputs do a layer's products keep for their weight gradients, and what do norms keep as a result?
 
 A tensor that several products read is kept once in 16 bits. In 8 and 4 bits each product has its own copy (Transformer Engine),
-unless it is told to keep what it was given because that is there anyway (`save_original_input`; Megatron Core since 2025).
+unless it is told to keep its original input, which exists anyway (`save_original_input`; Megatron Core since 2025).
 
-Operators one by one keep more in blocks like Llama's, as PyTorch's autograd saves it: a norm the copy of its input in 32 bits,
-in the place of the input, and the 16-bit values that its weights multiply; the gate's SiLU what it gives. Fused norms and
-activations, and PyTorch's LayerNorm and GELU, keep their inputs. docs/calibrate.md has what layers kept on an H100.
+Operators that run one by one in Llama-like blocks keep more, as PyTorch's autograd saves it: a norm keeps the 32-bit copy of
+its input instead of the input, and the 16-bit values that its weights multiply; the gate's SiLU keeps its output. Fused norms
+and activations, and PyTorch's LayerNorm and GELU, keep their inputs. docs/calibrate.md shows what layers kept on an H100.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ WIDE_BYTES = 4.0
 
 
 def runs_one_by_one(workload: Workload) -> bool:
-    """Returns whether small operators are launched one by one, in blocks like those of Llama.
+    """Returns whether small operators are launched one by one, in Llama-like blocks.
 
-    They have a gate, and are taken to have norms of root mean squares and rotary positions, too.
+    Such blocks have a gate, and are assumed to have RMS norms and rotary positions as well.
     """
     return not workload.has_fused_operators and workload.model.is_gated
 
 
 def separate_width(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes per token on one rank that norms keep where operators run one by one, beyond those of fused ones, `(n,)`."""
+    """Bytes per token on one rank that norms keep beyond fused ones where operators run one by one, `(n,)`."""
     if not runs_one_by_one(workload):
         return np.zeros(len(plans))
     model = workload.model
@@ -51,27 +51,28 @@ def separate_width(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def input_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Bytes of an input that a product keeps: in its own number format, and in 16 bits for adapters (Megatron-Bridge)."""
+    """Bytes of an input that a product keeps: in its own number format, or in 16 bits for adapters (Megatron-Bridge)."""
     return np.full(len(plans), ACTIVATION_BYTES) if workload.lora else product_bytes(plans)
 
 
 def keeps_input(workload: Workload, product: AdaptedProduct) -> float:
-    """1 where a product needs its input again, for the gradient of its weights or of its adapter's; 0 where both are frozen."""
+    """1 if a product needs its input again, for the gradient of its weights or its adapter's; 0 if both are frozen."""
     return 1.0 if workload.lora is None or product in workload.lora.targets else 0.0
 
 
 def copies_what_is_there(workload: Workload, plans: PlanTable) -> Booleans:
-    """Whether scales of 8 bits come from earlier steps: products then keep their own copy of what is there in 16 bits."""
+    """Whether 8-bit scales come from earlier steps: products then keep their own copy of what exists in 16 bits."""
     return np.asarray((plans.precision == Precision.FP8.code) & (workload.fp8_recipe == "delayed"))
 
 
 def norm_output_bytes(
     workload: Workload, plans: PlanTable, behind: AdaptedProduct, *, is_expert: bool
 ) -> Floats:
-    """Bytes of a value that are kept of what a norm gives: one tensor in 16 bits, in fewer a copy for each product behind it.
+    """Bytes per value kept of a norm's output: one tensor in 16 bits, or in fewer bits a copy for each product behind it.
 
     Two products go down to latents. The router keeps its input in 16 bits, frozen or not (`RouterGatingLinearFunction` of
-    Megatron Core), and shared experts read that, but for `delayed` scaling (`save_original_input` of Transformer Engine 2.6).
+    Megatron Core). Shared experts read that copy, except with `delayed` scaling (`save_original_input` of Transformer Engine
+    2.6).
     """
     narrow = product = input_bytes(workload, plans)
     if behind is AdaptedProduct.QKV and workload.model.latent_attention:
@@ -87,7 +88,7 @@ def norm_output_bytes(
 
 
 def norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct, *, is_expert: bool) -> Floats:
-    """Bytes per token that are kept of the output of a norm for the product behind it; a shared one is kept for attention."""
+    """Bytes per token kept of a norm's output for the product behind it; a shared output is kept for attention."""
     if behind is AdaptedProduct.FC1 and workload.model.num_layer_norms == 1:
         return np.zeros(len(plans))
     kept = norm_output_bytes(workload, plans, behind, is_expert=is_expert) * workload.model.hidden_size
@@ -95,5 +96,5 @@ def norm_width(workload: Workload, plans: PlanTable, behind: AdaptedProduct, *, 
 
 
 def sequence_split(workload: Workload, plans: PlanTable) -> Integers | int:
-    """Ranks among which norms and residuals are split."""
+    """Number of ranks that norms and residuals are split among."""
     return plans.tensor_parallel if workload.has_sequence_parallel else 1

@@ -1,4 +1,4 @@
-"""How many micro-batches does a replica work off in a step, and how many tokens has a rank of one?"""
+"""How many micro-batches does a replica process per step, and how many tokens of one does a rank have?"""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def micro_batch_tokens(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def num_micro_batches(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the micro-batches of one replica in one step, `(n,)`."""
+    """Returns the number of micro-batches of one replica in one step, `(n,)`."""
     return workload.global_batch_size // (plans.data_parallel * plans.micro_batch_size)

@@ -1,4 +1,4 @@
-"""What does one rank keep of weights, gradients and optimizer states under its ZeRO stage?"""
+"""How many bytes of weights, gradients and optimizer states does one rank keep under its ZeRO stage?"""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from simulator.table import Booleans, Floats, Integers
 WEIGHT_BYTES = 2.0
 """16-bit weights."""
 MASTER_BYTES = 4.0
-"""fp32 master weight, a part of the optimizer's states; under FSDP the sharded weight itself."""
+"""fp32 master weight, a part of the optimizer states; under FSDP the sharded weight itself."""
 FULL_GRADIENT_BYTES = 4.0
-"""A gradient in 32 bits, on which optimizers work."""
+"""A gradient in 32 bits, the format that optimizers work on."""
 FIRST_OFFLOADED_STAGE = 2
-"""ZeRO stage from which gradients may be added up in main memory (DeepSpeed's `copy_grads_in_partition`)."""
+"""First ZeRO stage that can accumulate gradients in host memory (DeepSpeed's `copy_grads_in_partition`)."""
 NEVER_SPLIT = 4
-"""A ZeRO stage beyond all that there are."""
+"""A ZeRO stage beyond all existing ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateBytes:
-    """What one rank of a stage keeps of weights, gradients and optimizer states under its ZeRO stage, `(n,)`."""
+    """Weights, gradients and optimizer states on one rank of a stage under its ZeRO stage, `(n,)`."""
 
     weights: Floats
     gradients: Floats
     optimizer: Floats
     update: Floats
-    """Copies of the gradients that the rank updates weights with."""
+    """Copies of the gradients that the optimizer updates weights from."""
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, stage: StageContent) -> StateBytes:
@@ -49,7 +49,7 @@ class StateBytes:
         def held(bytes_per_weight: float, zero_stage: int) -> Floats:
             return bytes_per_weight * split((stage.shared_weights, stage.routed_weights), zero_stage)
 
-        # Fully sharded weights have the format of their gradients, and those in 32 bits are their own master copy.
+        # Fully sharded weights have the format of their gradients; in 32 bits they are their own master copy.
         is_its_own_master = (plans.zero_stage >= 3) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)
         on_device = 1.0 - workload.optimizer_offload_fraction
         weights = np.where(is_its_own_master, held(MASTER_BYTES, 3), held(WEIGHT_BYTES, 3))
@@ -74,7 +74,7 @@ def copied_gradient_bytes(workload: Workload) -> float:
 
 
 def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float, int], Floats]) -> Floats:
-    """Gradients on one rank; under ZeRO-2 a pipeline keeps those of two chunks whole: one grows, one is being reduced."""
+    """Gradients on one rank; with ZeRO-2 a pipeline keeps those of two chunks whole: one accumulates, one is being reduced."""
     split, whole = (held(float(workload.gradient_bytes), zero_stage) for zero_stage in (2, NEVER_SPLIT))
     is_grouped = (plans.zero_stage == 2) & (plans.pipeline_parallel > 1)
     kept = np.where(is_grouped, np.minimum(whole, split + whole * 2.0 / plans.virtual_pipeline), split)
@@ -84,37 +84,37 @@ def _gradient_bytes(workload: Workload, plans: PlanTable, held: Callable[[float,
 
 
 def reduced_fraction(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the share of micro-batches after which ZeRO-2 reduces the gradients of a chunk, `(n,)`.
+    """Returns the number of gradient reductions of a chunk under ZeRO-2 per micro-batch, `(n,)`.
 
-    Without a pipeline every micro-batch, which is what FSDP2 and DeepSpeed do by themselves. In a pipeline, gradients
-    stay whole while backward passes of one chunk follow each other: all of them under 1F1B, a group when interleaved
-    (PyTorch pull request 126166 describes both ways; Megatron-FSDP keeps partial gradients between micro-batches).
+    Without a pipeline it reduces after every micro-batch, as FSDP2 and DeepSpeed do by default. In a pipeline, gradients stay
+    whole while backward passes of one chunk follow each other: all of them under 1F1B, a group when interleaved (PyTorch pull
+    request 126166 describes both ways; Megatron-FSDP keeps partial gradients between micro-batches).
     """
     m = num_micro_batches(workload, plans)
     return np.asarray(np.ceil(m / reduced_together(workload, plans)) / m)
 
 
 def reduced_together(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns of how many micro-batches ZeRO-2 reduces the gradients of a chunk at once, `(n,)`; the last may be fewer."""
+    """Returns how many micro-batches' gradients of a chunk ZeRO-2 reduces at once, `(n,)`; the last time there may be fewer."""
     is_interleaved = plans.virtual_pipeline > 1
     in_pipeline = np.where(is_interleaved, interleaved_groups(plans), num_micro_batches(workload, plans))
     return np.where(plans.pipeline_parallel > 1, in_pipeline, 1)
 
 
 def has_whole_gradients(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether a rank adds up whole gradients over the step, `(n,)`: up to ZeRO-1, and where ranks share nothing.
+    """Returns whether a rank accumulates whole gradients over the step, `(n,)`: up to ZeRO-1, and where ranks share nothing.
 
-    Gradients that main memory adds up are not whole on any rank.
+    Gradients that are accumulated in host memory are not whole on any rank.
     """
     is_alone = shares_nothing(workload, plans) & (workload.offloaded_gradient_fraction == 0.0)
     return np.asarray((plans.zero_stage < 2) | is_alone)
 
 
 def adds_in_products(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether products add gradients of weights to those of the micro-batches before, which a rank has whole, `(n,)`.
+    """Returns whether products accumulate weight gradients over micro-batches, on ranks that hold them whole, `(n,)`.
 
-    Not where other kernels do (`added_gradient_bytes`). ZeRO-2 has them whole in a pipeline; a stage alone reduces those of
-    every micro-batch, as ZeRO-3 does.
+    They do not where other kernels accumulate (`added_gradient_bytes`). ZeRO-2 holds whole gradients in a pipeline; a single
+    stage reduces those of every micro-batch, as ZeRO-3 does.
     """
     return np.where(
         has_whole_gradients(workload, plans),

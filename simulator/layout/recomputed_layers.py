@@ -1,6 +1,6 @@
-"""Which layers of a pipeline chunk compute their activations again, where not all of them do?
+"""Which layers of a pipeline chunk recompute their activations, if not all of them do?
 
-Under full recomputation of n layers by the method `block` the first n of every chunk do, and the others keep everything;
+With full recomputation of n layers, the method `block` recomputes the first n of every chunk, and the others keep everything;
 `uniform` makes groups of n layers that keep the input of the first (Megatron Core, `recompute_method`).
 """
 
@@ -17,7 +17,7 @@ from simulator.layout.chunks import Chunks
 from simulator.table import Floats
 
 LayerBytes = Sequence[tuple[Floats, Floats]]
-"""Of a dense layer and of one with experts: what it keeps of a micro-batch, and needs beside that at work, `(n,)` each."""
+"""For a dense layer and one with experts: what it keeps of a micro-batch, and what more it needs at work, `(n,)` each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class KeptLayers:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks) -> KeptLayers | None:
-        """Returns the layers of every chunk; `None` where no plan has any."""
+        """Returns these layers of every chunk; `None` if no plan has any."""
         num_layers = plans.recompute_num_layers
         if workload.recompute_method != "block" or not num_layers.any():
             return None
@@ -46,14 +46,14 @@ class KeptLayers:
     def kept_and_at_work(
         self, chunks: Chunks, again: LayerBytes, whole: LayerBytes, *, released_fraction: float
     ) -> tuple[Floats, Floats]:
-        """Returns what every chunk keeps of a micro-batch, and the most that a layer of it needs beside that, `(n, C)`.
+        """Returns what every chunk keeps of a micro-batch, and the most that one of its layers needs in addition, `(n, C)`.
 
-        These layers stand behind those that are computed again, and have gone back before them.
+        These layers come after the recomputed ones, and have finished their backward pass before them.
 
         Args:
-            chunks: the chunks, of which these layers are some.
-            again: what a layer that is computed again keeps, and needs at work.
-            whole: the same of these layers.
+            chunks: the chunks, which include these layers.
+            again: what a recomputed layer keeps, and needs at work.
+            whole: the same for these layers.
             released_fraction: share of what they keep that was on the accelerator.
         """
         counts, own_counts = (chunks.num_dense_layers, chunks.num_expert_layers), (self.dense, self.expert)
@@ -67,13 +67,13 @@ class KeptLayers:
 
 
 def layers_of_a_group(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns how many layers full recomputation computes again together, `(n,)`."""
+    """Returns how many layers full recomputation recomputes together, `(n,)`."""
     is_grouped = (plans.recompute_num_layers > 0) & (workload.recompute_method == "uniform")
     return np.where(is_grouped, plans.recompute_num_layers, 1.0)
 
 
 def recomputed_fraction(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the share of the layers that full recomputation computes again, `(n,)`; 0 under any other."""
+    """Returns the share of the layers that full recomputation recomputes, `(n,)`; 0 under any other kind."""
     num_layers = workload.model.num_layers
     is_partial = (plans.recompute_num_layers > 0) & (workload.recompute_method == "block")
     in_chunks = plans.recompute_num_layers * plans.pipeline_parallel * plans.virtual_pipeline
@@ -82,5 +82,5 @@ def recomputed_fraction(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def without_recompute(plans: PlanTable) -> PlanTable:
-    """Returns plans like these that keep all activations."""
+    """Returns the same plans without recomputation."""
     return replace(plans, recompute=np.full_like(plans.recompute, Recompute.NONE.code))

@@ -17,17 +17,17 @@ from simulator.table import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class StageContent:
-    """One stage of each design, and what one rank of it holds; all `(n,)`, or `(s, n)` for s stages of each."""
+    """One stage of each design, and the content of one rank of it; all `(n,)`, or `(s, n)` for s stages of each."""
 
     number: Integers
     dense_layers: Floats
     expert_layers: Floats
-    """Layers, those of multi-token prediction among them."""
+    """Layers with experts, including those of multi-token prediction."""
     shared_weights: Floats
     routed_weights: Floats
-    """Of the weights that are trained."""
+    """Routed weights among those that are trained."""
     frozen_weights: tuple[Floats, Floats] | None
-    """Shared and routed ones that are not."""
+    """Shared and routed weights that are not trained."""
     chunks: Chunks
     """All chunks of the designs."""
     has_input: Floats
@@ -37,7 +37,7 @@ class StageContent:
 
     @classmethod
     def of(cls, workload: Workload, plans: PlanTable, chunks: Chunks, stage: Integers) -> StageContent:
-        """Returns what a rank of one stage of each design holds, or of s stages."""
+        """Returns the content of a rank of one stage of each design, or of s stages."""
         weights = StepWeights.of(workload, plans, chunks)
         shared, routed = weights_on_stage(workload, plans, chunks, weights.trained, stage)
         dense, expert, modules = layers_and_modules(workload.model, chunks, stage)
@@ -58,7 +58,7 @@ class StageContent:
 
 
 def layer_weights(workload: Workload, plans: PlanTable, stage: StageContent) -> Floats:
-    """Returns the weights of the layers of one rank of a stage, without embedding and output layer, whole."""
+    """Returns the layer weights on one rank of a stage, unsharded, without embedding and output layer."""
     model = workload.model
     dense, expert = shared_of_layers(model, plans)
     routed = stage.expert_layers * num_experts(model) * model.expert_parameters
@@ -68,7 +68,7 @@ def layer_weights(workload: Workload, plans: PlanTable, stage: StageContent) -> 
 
 
 def shared_of_layers(model: ModelShape, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Returns the weights on one rank that every token meets of a dense layer, and of one with experts, `(n,)` each."""
+    """Returns the weights on one rank that every token uses, of a dense layer and of one with experts, `(n,)` each."""
     return (
         held_by_rank(model.dense_layer_parameters, model.dense_layer_whole_parameters, plans.tensor_parallel),
         held_by_rank(
@@ -78,5 +78,5 @@ def shared_of_layers(model: ModelShape, plans: PlanTable) -> tuple[Floats, Float
 
 
 def num_experts(model: ModelShape) -> int:
-    """Returns the routed experts of a layer; 1 where there are none, which then have no weights."""
+    """Returns the routed experts of a layer; 1 if there are none, and it then has no weights."""
     return model.experts.num_experts if model.experts else 1

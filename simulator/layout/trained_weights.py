@@ -1,6 +1,6 @@
-"""Which weights does a step train, and which only take part in it? All are trained but under low-rank adaptation.
+"""Which weights does a step train, and which are frozen? All are trained except under low-rank adaptation.
 
-Frozen weights have no gradients and no optimizer states; ZeRO-3 shards and gathers them as it does the others.
+Frozen weights have no gradients and no optimizer states; ZeRO-3 shards and gathers them like the others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StepWeights:
 
     @classmethod
     def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats) -> Self:
-        """Returns the weights of a model `(n, C)` and what a workload trains of them, or of adapters in so many layers."""
+        """Returns the weights of a model `(n, C)` and those that a workload trains: all, or adapters in this number of layers."""
         if workload.lora is None:
             return cls(trained=weights)
         adapters = num_layers * adapter_parameters(workload.model, workload.lora)
@@ -55,7 +55,7 @@ class StepWeights:
 
 
 def num_trained_parameters(workload: Workload) -> int:
-    """Returns the weights that the optimizer updates."""
+    """Returns the number of weights that the optimizer updates."""
     if workload.lora is None:
         return workload.model.num_parameters
     num_layers = workload.model.num_layers + workload.model.num_mtp_layers
@@ -63,11 +63,11 @@ def num_trained_parameters(workload: Workload) -> int:
 
 
 def num_trained_routed_parameters(workload: Workload) -> int:
-    """Returns the weights of routed experts that the optimizer updates; adapters have none."""
+    """Returns the number of routed-expert weights that the optimizer updates; adapters have none."""
     return workload.model.num_routed_parameters if workload.lora is None else 0
 
 
 def trained_flop_per_token(workload: Workload) -> float:
-    """Returns the floating-point operations that training needs per token; gradients of frozen weights count nothing."""
+    """Returns the floating-point operations per token that training needs; frozen weights have no gradients to compute."""
     flop = workload.model_flop_per_token
     return flop if workload.lora is None else flop - 2.0 * workload.model.num_matrix_parameters

@@ -1,7 +1,7 @@
-"""How many bytes does the update move for each weight whose optimizer states a rank has?
+"""How many bytes does the update move for each weight whose optimizer states a rank holds?
 
-Norm, clipping, Adam and the copy into the weights that are computed with are kernels of their own, with g the bytes of the
-gradient that they read and o those of the states:
+Norm, clipping, Adam and the copy into the compute weights are separate kernels. With g the bytes of the gradient that they read
+and o those of the states:
 
     copy             `gradient_bytes` + 4    gradients of 16 bits into 32, so that g = 4, unless the optimizer makes none
     loss scale       2 g                     undone, in fp16
@@ -10,9 +10,9 @@ gradient that they read and o those of the states:
     Adam             g + 2 o
     16-bit weight    4 + 2                   from its master; none where passes gather shards of 32 bits, which cast
 
-Megatron Core clips gradients of any norm since April 2026, and those above the bound before; PyTorch (`clip_grad_norm_`) and
-DeepSpeed (`unscale_and_clip_grads`) any. `fuses_update`: norm and Adam alone, which clips gradients and writes the 16 bits
-on its way (apex, `DistributedFusedAdam`).
+Megatron Core clips gradients of any norm since April 2026, and only those above the bound before that; PyTorch
+(`clip_grad_norm_`) and DeepSpeed (`unscale_and_clip_grads`) clip any. With `fuses_update` there are only norm and Adam, which
+also clips gradients and writes the 16-bit weights (apex, `DistributedFusedAdam`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from simulator.table import Booleans, Floats
 
 
 def update_bytes(workload: Workload, plans: PlanTable) -> Floats:
-    """Returns the bytes that an update moves for each weight that a rank updates, `(n,)`."""
+    """Returns the bytes that an update moves per weight that a rank updates, `(n,)`."""
     if workload.step_bytes is not None:
         return np.full(len(plans), workload.step_bytes)
     is_narrow = workload.gradient_bytes < FULL_GRADIENT_BYTES
@@ -49,5 +49,5 @@ def update_bytes(workload: Workload, plans: PlanTable) -> Floats:
 
 
 def gathers_masters(workload: Workload, plans: PlanTable) -> Booleans:
-    """Returns whether passes gather weights from shards in 32 bits, the format of their gradients, `(n,)`."""
+    """Returns whether passes gather weights from 32-bit shards, the format of their gradients, `(n,)`."""
     return gathers_in_passes(workload, plans) & (workload.gradient_bytes >= FULL_GRADIENT_BYTES)

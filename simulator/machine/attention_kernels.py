@@ -1,7 +1,7 @@
-"""Which attention kernel runs on an architecture, and how fast is it beside the one that was measured there?
+"""Which attention kernel runs on an architecture, and how fast is it relative to the kernel that was measured there?
 
-The measured ones are FlashAttention-2 on Ampere, FlashAttention-3 on Hopper and TensorRT-LLM's on Blackwell
-(`data/kernel_efficiency.csv`). What follows from them for MI300X and MI355X is as fast as AMD's own kernels (AITER).
+The measured kernels are FlashAttention-2 on Ampere, FlashAttention-3 on Hopper and TensorRT-LLM's on Blackwell
+(`data/kernel_efficiency.csv`). The resulting constants for MI300X and MI355X match the speed of AMD's own kernels (AITER).
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ MI355X (HipKittens), at 16,384 tokens, causal, heads of 128; with 4,096 up to 2.
 AOTRITON_BACKWARD_TIME_RATIO = 4.28
 """Time of PyTorch's attention on AMD over that of AITER's, backward, on MI355X (HipKittens); 6.1 with 4,096 tokens."""
 FAMILIES_WITH_AOTRITON = ("cdna3", "cdna4")
-"""Architectures on which `flash-2` is PyTorch's attention, in 2026, too."""
+"""Architectures on which `flash-2` means PyTorch's attention, still so in 2026."""
 FLASH_2_TIME_RATIOS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("hopper", "blackwell"), (FLASH_2_TIME_RATIO, FLASH_2_BACKWARD_TIME_RATIO)),
     **dict.fromkeys(FAMILIES_WITH_AOTRITON, (AOTRITON_TIME_RATIO, AOTRITON_BACKWARD_TIME_RATIO)),
 }
-"""Forward and backward time of what `flash-2` stands for over that of the architecture's own kernels, where these are others:
-FlashAttention-2 does not know the instructions of Hopper and Blackwell, and PyTorch has compiled kernels on AMD."""
+"""Forward and backward time of `flash-2` over that of the architecture's own kernels, where the two differ: FlashAttention-2
+does not use the instructions of Hopper and Blackwell, and PyTorch has compiled kernels on AMD."""
 FIRST_FLASH_BACKWARD_FRACTION = 0.75
-"""Speed of the first FlashAttention backward over forward: 25 to 35 % of the peak against 30 to 50 % (arXiv 2307.08691,
+"""Backward speed over forward speed of the first FlashAttention: 25 to 35 % of the peak against 30 to 50 % (arXiv 2307.08691,
 section 1). Neither of its passes divides a sequence."""
 BACKWARD_FRACTION_OF_64 = 0.92
-"""Speed of fused attention backward over forward with queries and keys of 64: mean of Ampere, Hopper and Blackwell, as the next
-(docs/model.md names the sources)."""
+"""Backward speed over forward speed of fused attention with queries and keys of 64: mean of Ampere, Hopper and Blackwell, like
+the next ones (docs/model.md names the sources)."""
 BACKWARD_FRACTION_OF_128 = 0.86
-"""Speed of fused attention backward over forward with heads of 128, for which the constants of all kernels hold."""
+"""Backward speed over forward speed of fused attention with heads of 128, for which the constants of all kernels hold."""
 BACKWARD_FRACTION_OF_192 = 0.73
-"""Speed of fused attention backward over forward with queries and keys of 192, beside values of 128."""
+"""Backward speed over forward speed of fused attention with queries and keys of 192 and values of 128."""
 BACKWARD_FRACTION_OF_256 = 0.58
-"""Speed of fused attention backward over forward with heads of 256."""
+"""Backward speed over forward speed of fused attention with heads of 256."""
 BACKWARD_FRACTIONS: Mapping[float, float] = {
     64.0: BACKWARD_FRACTION_OF_64,
     128.0: BACKWARD_FRACTION_OF_128,
     192.0: BACKWARD_FRACTION_OF_192,
     256.0: BACKWARD_FRACTION_OF_256,
 }
-"""Speed of fused attention backward over forward by width of heads; in between on straight lines, outside as at the ends."""
+"""Backward speed over forward speed of fused attention by head width: linear in between, constant outside."""
 
 
 def with_attention_kernel(
@@ -65,8 +65,8 @@ def with_attention_kernel(
 ) -> KernelConstants:
     """Returns published constants `(n,)` with those of the fused kernel that a name stands for on each architecture.
 
-    V100 runs the memory-efficient kernels of PyTorch and xFormers, which keep no scores either; they have the pace of the
-    first FlashAttention, wide heads being no faster. `with_first_flash` makes `flash-1` of what is returned.
+    V100 runs the memory-efficient kernels of PyTorch and xFormers, which also keep no scores; they run at the speed of the
+    first FlashAttention, where wide heads are no faster. `with_first_flash` turns the returned constants into `flash-1`.
     """
     if attention in SEPARATE_KERNELS:
         return constants
@@ -87,9 +87,9 @@ def with_attention_kernel(
 def with_head_width(
     constants: KernelConstants, attention: AttentionKernel, families: Sequence[str], key_head_dim: float
 ) -> KernelConstants:
-    """Returns constants `(n,)`, published or calibrated, with the backward speed of heads whose keys are so wide.
+    """Returns constants `(n,)`, published or calibrated, with the backward speed for heads with keys of this width.
 
-    Nothing was measured of the first FlashAttention, and of what stands for it on V100.
+    There are no measurements for the first FlashAttention and its stand-in on V100; they are left as they are.
     """
     if attention in SEPARATE_KERNELS or attention == "flash-1":
         return constants
@@ -98,13 +98,13 @@ def with_head_width(
 
 
 def with_backward_ratio(constants: KernelConstants, ratio: Numbers) -> KernelConstants:
-    """Returns the constants with fused attention that many times as fast backward, at most as forward."""
+    """Returns the constants with fused attention faster backward by a ratio, but no faster than forward."""
     fraction = np.minimum(constants.attention_backward_fraction * ratio, 1.0)
     return replace(constants, attention_backward_fraction=fraction)
 
 
 def backward_width_ratio(key_head_dim: Numbers) -> Floats:
-    """Returns the backward speed of heads whose keys are so wide over that of heads of 128, forward being alike."""
+    """Returns the backward speed of heads with keys of this width over that of heads of 128, at equal forward speed."""
     fractions = np.interp(key_head_dim, list(BACKWARD_FRACTIONS), list(BACKWARD_FRACTIONS.values()))
     return np.asarray(fractions / BACKWARD_FRACTION_OF_128)
 
@@ -114,14 +114,14 @@ def with_first_flash(
 ) -> KernelConstants:
     """Returns the constants of fused attention of 2022-23: slower, and no faster for wide heads (arXiv 2205.14135).
 
-    Narrow heads are no faster than today's, either. Backward speed is that of the constants, published or calibrated, times
-    `FIRST_FLASH_BACKWARD_FRACTION` over that of today's.
+    Narrow heads are no faster than today's, either. The backward speed is that of the constants, published or calibrated, times
+    `FIRST_FLASH_BACKWARD_FRACTION` over the same fraction of today's kernels.
 
     Args:
         constants: `(n,)`.
-        speed_fraction: its pace over today's with the widest heads.
+        speed_fraction: its speed over today's with the widest heads.
         head_dim: width of a head; left out: wide.
-        where: rows that have it.
+        where: rows that use it.
     """
     width_fraction = 1.0 / (1.0 + constants.attention_ramp_head_dim / head_dim)
     speed = np.minimum(speed_fraction, width_fraction)

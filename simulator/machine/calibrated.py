@@ -1,4 +1,4 @@
-"""Which constants hold on a calibrated cluster? Its owner's in the place of published ones, all others as they are."""
+"""Which constants hold on a calibrated cluster? Its owner's calibration replaces published values; others stay."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ TRAINING_FIELDS = {
     ConstantName.BLOCKING_HOST_LAUNCH_S: "blocking_launch_s",
     ConstantName.HIDDEN_TENSOR_FRACTION: "hidden_tensor_fraction",
 }
-"""Fields of `TrainingConstants` by the constants of software."""
+"""Fields of `TrainingConstants` that calibrated software constants replace."""
 KERNEL_FIELDS = {name: name.value for name in ConstantName if name.value in KernelConstants.names()} | {
     ConstantName.KERNEL_LAUNCH_S: "launch_s"
 }
-"""Columns of `KernelConstants` by the constants of kernels."""
+"""Columns of `KernelConstants` that calibrated kernel constants replace."""
 LINK_FIELDS = {
     ConstantName.INTRA_LINK_RATIO: (
         "all_reduce_fraction",
@@ -34,11 +34,11 @@ LINK_FIELDS = {
     ),
     ConstantName.INTER_LINK_RATIO: ("inter_fraction", "inter_point_to_point_fraction"),
 }
-"""Columns of `LinkConstants` that a ratio scales."""
+"""Columns of `LinkConstants` that a calibrated ratio scales."""
 
 
 def calibrated_training(constants: TrainingConstants, calibration: Calibration | None) -> TrainingConstants:
-    """Returns the constants of training with those of the owner's software."""
+    """Returns the training constants with those of the owner's software."""
     found = {
         one.name: one.value for one in (calibration.constants if calibration else ()) if one.name in SOFTWARE
     }
@@ -82,9 +82,9 @@ def calibrated_kernels(
 def calibrated_links(
     constants: LinkConstants, calibration: Calibration | None, chips: Sequence[Accelerator]
 ) -> LinkConstants:
-    """Returns the constants of the links around `(n,)` accelerators; none becomes faster than its nominal bandwidth.
+    """Returns the link constants of `(n,)` accelerators; none becomes faster than its nominal bandwidth.
 
-    Only switches that add on their way reach more than the nominal bandwidth; what is published above it may stay there.
+    Only switches that reduce in the network exceed the nominal bandwidth; published values above it may stay.
     """
     columns = {}
     for name, fields in LINK_FIELDS.items():

@@ -26,12 +26,11 @@ Numbers = float | Floats
 Flags = bool | Booleans
 
 DEFAULT_FAMILY = "default"
-"""Constants of accelerators that nobody measured in public: Hopper's, scaled by `ceiling_fractions`."""
+"""Fallback for accelerators without public measurements: Hopper's constants, scaled by `ceiling_fractions`."""
 PEAK_RATIO_OF_FP4 = 2.0
-"""Peak over that of 8 bits where products in 4 bits were not measured: what is lost to filling tiles takes as long, and so
-counts as more work."""
+"""Peak over the 8-bit peak where 4-bit products were not measured: filling tiles takes as long, and so counts as more work."""
 BASE_FORMAT = "bf16"
-"""Number format whose rows hold wherever a format has none of its own; fp16 runs at the same rate."""
+"""Number format whose rows are used where a format has none of its own; fp16 runs at the same rate."""
 
 OUTPUT_BYTES = 2.0
 """Products of 8-bit and 16-bit matrices are written in 16 bits."""
@@ -50,10 +49,10 @@ FLASH_BACKWARD_FLOP_RATIO = 2.5
 
 @dataclass(frozen=True, kw_only=True)
 class SeparateKernels:
-    """What attention costs whose kernels hand each other the scores through memory."""
+    """Cost of attention whose kernels exchange the scores through memory."""
 
     passes_forward: float
-    """Times that the score matrix is read or written in 16 bits; a pass in 32 bits counts twice."""
+    """Number of times the score matrix is read or written in 16 bits; a pass in 32 bits counts twice."""
     passes_backward: float
     num_forward: float
     """Kernels; twice as many backward."""
@@ -71,7 +70,7 @@ and what casts or drops are kernels of their own: 24 bytes a score forward and 2
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConstants(Table):
-    """How near the accelerators come to their peaks; each column is `(n,)`."""
+    """How close accelerators come to their peaks; each column is `(n,)`."""
 
     gemm_peak_fraction: Floats
     """Share of the peak that a huge matrix product reaches."""
@@ -99,17 +98,18 @@ class KernelConstants(Table):
     attention_fill_rows: Floats
     """Query rows (tokens times heads) at which half of the accelerator is busy."""
     attention_backward_fraction: Floats
-    """Speed of its backward pass, in its own operations per second, relative to forward."""
+    """Speed of its backward pass relative to forward, each in its own operations per second."""
     attention_backward_ramp_tokens: Floats
-    """Tokens of a sequence that the backward pass needs beyond those of the forward one."""
+    """Additional tokens of a sequence that the backward pass needs beyond the forward pass's."""
     attention_backward_fill_ratio: Floats
-    """Query rows that the backward pass needs to fill the accelerator, over those of the forward one: it divides keys, too."""
+    """Query rows that the backward pass needs to fill the accelerator, over those of the forward pass: it splits along keys,
+    too."""
     matmul_ceiling_fraction: Floats
     """Best share of the peak found by a search over shapes on the accelerator that the row was fitted on."""
 
 
 def kernels_of(accelerator: Accelerator) -> str:
-    """Returns whose kernels an accelerator has: its own where they were measured, else those of its architecture."""
+    """Returns the name under which an accelerator's kernels are listed: its own if measured, else its architecture's."""
     is_measured = (accelerator.id, BASE_FORMAT) in _fitted_constants()
     return accelerator.id if is_measured else accelerator.family
 

@@ -32,13 +32,13 @@ Numbers = float | Floats
 MEASURED_GROUP = 8.0
 """Largest group inside a domain that was measured: full efficiency, and the end of latency growing with n."""
 FORWARDED_FRACTION = 0.72
-"""Share of the scale-up bandwidth that deduplicated dispatch and combine reach: of kernels alone."""
+"""Share of the scale-up bandwidth that deduplicated dispatch and combine reach, kernels alone."""
 FORWARDING_EXPONENT = 1.9
-"""p of (near^p + far^p)^(1/p): 1 adds the two ways of such an exchange, a large one takes the longer."""
+"""p of (near^p + far^p)^(1/p): 1 adds the two paths of such an exchange, a large p takes the longer one."""
 
 
 class Group(TypedDict):
-    """Who takes part in a collective, as `all_reduce_s` and its like take it."""
+    """Members of a collective, in the form that `all_reduce_s` and the others take."""
 
     group_size: Numbers
     members_per_domain: Numbers
@@ -96,12 +96,12 @@ def all_to_all_s(
 ) -> Floats:
     """Returns seconds `(n,)` until every member has sent an equal part of its data to every other one.
 
-    Parts for the own domain travel over the scale-up link, those for the other k-1 of k domains through the
-    fabric at the same time, each member over its own share of the network cards. As for rings, a group of more than
-    eight in one domain is no slower than one that leaves it after every eight members.
+    Parts for the own domain travel over the scale-up link; at the same time, those for the other k-1 of k domains travel
+    through the fabric, each member using its own share of the network cards. As for rings, a group of more than eight in one
+    domain is no slower than one that leaves the domain after every eight members.
 
     Args:
-        num_bytes: What one member sends in all, the part for itself included.
+        num_bytes: Everything that one member sends, including the part for itself.
         group_size: Members of the group; one member costs nothing.
         members_per_domain: Members in each scale-up domain.
         links: Constants of the network.
@@ -125,11 +125,11 @@ def forwarded_exchange_s(
 ) -> Floats:
     """Returns seconds `(n,)` of an exchange that crosses the fabric once and is forwarded inside the domains.
 
-    near = what arrives over the scale-up link, far = what leaves through the fabric, each by its rate;
-    time = (near^p + far^p)^(1/p): the two are pipelined, with less than perfect overlap.
+    near = bytes that arrive over the scale-up link, far = bytes that leave through the fabric, each over its rate;
+    time = (near^p + far^p)^(1/p): the two are pipelined, with imperfect overlap.
 
     Args:
-        near_bytes: What arrives at one member over the scale-up link, forwarded parts included.
+        near_bytes: What one member receives over the scale-up link, including forwarded parts.
         far_bytes: What one member sends through the fabric.
         group_size: Members of the group; one member costs nothing.
         members_per_domain: Members in each scale-up domain.
@@ -147,10 +147,10 @@ def forwarded_exchange_s(
 def gather_busy_s(
     *, num_bytes: Numbers, group_size: Numbers, members_per_domain: Numbers, links: LinkConstants
 ) -> tuple[Floats, Floats]:
-    """Returns seconds `(n,)` in which an all-gather keeps the cards and the scale-up link of a member busy.
+    """Returns seconds `(n,)` for which an all-gather occupies the cards and the scale-up link of a member.
 
-    Through the fabric a card carries 1/g of the volume of g members in a domain, the scale-up link the rest. Arguments as for
-    `all_reduce_s`.
+    Through the fabric, with g members per domain, a card carries 1/g of the volume and the scale-up link the rest. Arguments as
+    for `all_reduce_s`.
     """
     members = np.minimum(members_per_domain, group_size)
     volume, is_near = _peer_share(group_size) * num_bytes, np.asarray(members) >= group_size
@@ -181,14 +181,14 @@ def passed_on_s(
     is_same_domain: bool | np.bool_ | Booleans,
     links: LinkConstants,
 ) -> Floats:
-    """Returns seconds `(n,)` until every member of a circle has passed on parts to the next one in so many steps.
+    """Returns seconds `(n,)` until every member of a ring has passed parts on to the next one, in this number of steps.
 
-    Each step is one message from every member, so that what leaves a domain goes through the card of a single one.
+    In each step every member sends one message, so traffic that leaves a domain goes through a single card.
 
     Args:
         num_bytes: What one member passes on in all steps together.
-        num_steps: Messages that follow each other; none costs nothing.
-        is_same_domain: Whether the circle stays in one scale-up domain.
+        num_steps: Sequential messages; 0 costs nothing.
+        is_same_domain: Whether the ring stays in one scale-up domain.
         links: Constants of the network.
     """
     steps = np.asarray(num_steps, dtype=np.float64)
@@ -208,8 +208,8 @@ def _faster_way_s(
 ) -> Floats:
     """Returns seconds of a collective inside one domain or through the fabric.
 
-    Inside, a group is no slower than one that leaves its domain after every half of its members, over cards that it has as
-    well; or after every eight where it has more than twice as many, for which no ring was measured.
+    Inside a domain, a group is no slower than one that leaves the domain after half of its members, over network cards that it
+    has anyway; or after every eight if there are more than 16, for which no ring was measured.
     """
     is_near = np.asarray(members) >= group_size
     leaving = np.where(is_near, np.minimum(members / 2.0, MEASURED_GROUP), members)
@@ -249,17 +249,18 @@ def _near_ring_s(
 
 
 def scale_up_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
-    """Returns bytes/s inside a domain for `members` of the group in it; in a mesh each of them has a link to each other one."""
+    """Returns bytes/s inside a domain for `members` of the group in it; in a mesh each member has a link to every other one."""
     linked = np.minimum(np.maximum(members, 2.0), MEASURED_GROUP) - links.unlinked_members
     share = linked / (MEASURED_GROUP - links.unlinked_members)
     return links.intra_bytes_per_s * fraction * share**links.group_exponent
 
 
 def card_rate(members: Numbers, links: LinkConstants) -> Floats:
-    """Returns bytes/s that a ring through the fabric gets for each of its members out of the network cards; see `_far_rate`.
+    """Returns bytes/s of the network cards that a ring through the fabric gets per member; see `_far_rate`.
 
-    Where accelerators share cards, a ring of some members of a node passes through one card. It has `shared_card_fraction`
-    of that, at least what is left if all its siblings chose the same, and at most the shares of its members.
+    Where accelerators share cards, a ring of several, but not all, members of a node passes through one card. It gets
+    `shared_card_fraction` of the card: at least what is left if all sibling rings chose the same card, at most its members'
+    shares.
     """
     in_node = np.maximum(1.0, np.asarray(members) * links.gpus_per_node / links.gpus_per_domain)
     has_siblings = (links.gpus_per_card > 1.0) & (in_node > 1.0) & (in_node < links.gpus_per_node)
@@ -276,11 +277,11 @@ def _own_card_rate(links: LinkConstants) -> Floats:
 def _far_rate(fraction: Floats, members: Numbers, links: LinkConstants) -> Floats:
     """Returns bytes/s of a ring or tree through the fabric.
 
-    It enters and leaves a domain over the network cards of all members there, so g members carry g shares; sibling groups
-    of the same domain use the other shares. A member that is alone uses its own card and a whole node all cards, but rings
-    of some members choose the same card as their siblings where accelerators share cards: two members may be slower than
-    one. The scale-up link caps the sum, but makes no ring slower than what a member's own card carries. It carries (g-1)/g of
-    the volume: each of g rings leaves the domain at another member, which sends the rest of them on to its neighbour.
+    It enters and leaves a domain over the network cards of all its members there: g members carry g shares, and sibling groups
+    of the same domain use the rest. A lone member uses its own card, and a whole node uses all cards. Where accelerators share
+    cards, a ring of part of a node may choose the same card as its siblings, so two members may be slower than one. The
+    scale-up link caps the sum, but makes no ring slower than one member's card. It carries (g-1)/g of the volume: each of g
+    rings leaves the domain at a different member, which sends the rest of its rings on to its neighbour.
     """
     passed_on = _peer_share(np.maximum(members, 2.0))
     inside = np.maximum(scale_up_rate(fraction, members, links) / passed_on, _own_card_rate(links))
@@ -300,7 +301,7 @@ def _tree_latency_s(group_size: Numbers, members: Numbers, links: LinkConstants)
 
 
 def _pipelined_s(transfer_s: Floats, ramp_s: Floats) -> Floats:
-    """Returns the transfer with the root term of its pipeline."""
+    """Returns the transfer time including the root term of its pipeline."""
     return np.asarray(transfer_s + 2.0 * np.sqrt(ramp_s * transfer_s))
 
 
@@ -316,5 +317,5 @@ def _peer_share(group_size: Numbers) -> Floats:
 
 
 def _started_s(time_s: Floats, group_size: Numbers, links: LinkConstants) -> Floats:
-    """Returns the time with the start-up, and 0 where a group has one member."""
+    """Returns the time including start-up; 0 where a group has one member."""
     return np.where(np.asarray(group_size) > 1, links.intra_latency_s + time_s, 0.0)

@@ -1,4 +1,4 @@
-"""What are the offers of a job worth, whatever the plans? Constants of kernels, links and training steps, one row each."""
+"""What are the constants of a job's offers, independent of plans? Those of kernels, links and training steps, one row each."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from simulator.table import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class OfferConstants:
-    """What a job's offers are worth, whatever the plans: columns of every offer, or of each with every number format."""
+    """Constants of a job's offers, independent of plans: one row per offer, or per offer and number format."""
 
     kernels: KernelConstants
     links: LinkConstants
     training: TrainingConstants
     sustained_fraction: Floats
     gathered_cast_shares: Floats
-    """Of own values and of all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
+    """Shares for a rank's own values and for all gathered ones, `(n, 2)` (`casts.gathered_cast_shares`)."""
     one_layout_shares: Floats
-    """Of rows alone, and of the transposition of those of a weight, `(n, 2)` (`casts.one_layout_shares`)."""
+    """Shares for rows alone, and for transposing the rows of a weight, `(n, 2)` (`casts.one_layout_shares`)."""
 
     def of_products(self, plans: PlanTable) -> tuple[KernelConstants, Floats]:
-        """Returns the constants of kernels and the sustained fraction in the number formats of plans, `(n,)` each."""
+        """Returns the kernel constants and the sustained fraction for the number formats of plans, `(n,)` each."""
         pair = self.pair(plans)
         slowest = self.training.slowest_of(plans.num_gpus)
         return self.kernels.take(pair), self.sustained_fraction[pair] / slowest
@@ -62,7 +62,7 @@ class OfferConstants:
 
 @remembering_latest
 def offer_constants(job: Job, training: TrainingConstants) -> OfferConstants:
-    """Returns the constants of a job, its calibration included."""
+    """Returns the constants of a job, including its calibration."""
     training, recipe = calibrated_training(training, job.calibration), job.workload.fp8_recipe
     pairs = [(precision, offer.accelerator.family) for offer in job.offers for precision in Precision]
     return OfferConstants(

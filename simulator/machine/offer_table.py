@@ -1,4 +1,4 @@
-"""What does every design of a batch run on? The figures of the offers as columns, one row per offer."""
+"""Which hardware does every design of a batch run on? The figures of the offers as columns, one row per offer."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class OfferTable(Table):
     compute_power_fraction: Floats
     interruptions_per_1000_node_days: Floats
     power_usage_effectiveness: Floats
-    """Mean PUE at full load, the weather's part included,"""
+    """Mean PUE at full load, including the effect of the weather,"""
     peak_power_usage_effectiveness: Floats
-    """and that of the warmest hour."""
+    """and the PUE of the warmest hour."""
     cooling_fixed_fraction: Floats
-    """Share of the cooling's power that does not fall with the load, the weather's part included."""
+    """Share of the cooling power that does not fall with the load, including the effect of the weather."""
 
     @classmethod
     def from_job(cls, job: Job) -> OfferTable:
-        """Returns one row for each offer of the job; read-only, for a batch of designs asks tens of times."""
+        """Returns one row for each offer of the job; read-only, because a batch of designs asks for it tens of times."""
         for known, table in _latest:
             if known is job:
                 return table
@@ -68,7 +68,7 @@ class OfferTable(Table):
 
 
 _latest: list[tuple[Job, OfferTable]] = []
-"""The job that was asked for last; jobs do not change, so the same one has the same table."""
+"""The most recent job; jobs do not change, so the same one has the same table."""
 _COUNTS = ("gpus_per_node", "link_domain_size", "nodes_per_rack", "switch_ports")
 
 

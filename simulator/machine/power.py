@@ -5,12 +5,12 @@ P_node(phase) = (gpus P_gpu + P_host) / eta_psu + P_fan;    host and fans follow
 P_IT(phase)   = sum of nodes + switches and optics + storage
 P_facility    = P_IT + (PUE - 1) (fixed P_IT at peak + (1 - fixed) P_IT)
 
-Energy meets the PUE in the mean of the weather, peaks and swings that of the warmest hour.
+Energy uses the PUE of mean weather, peaks and swings that of the warmest hour.
 
-Collectives inside the layers are shorter than the time over which an accelerator holds its power limit. They and the
-computation around them therefore share one limit: where computation alone would draw f > 1, it makes up for the pauses. At
-the lower clock of a cap c it would draw f c.
-The fractions are fitted to or read from metered runs; flat "TDP x hours" misses node power by 17-33 %.
+Collectives inside the layers are shorter than the averaging time of an accelerator's power limit. They and the computation
+around them therefore share one limit: where computation alone would draw f > 1, the pauses make room for it. At the lower clock
+of a cap c, computation would draw f c. The fractions are fitted to, or read from, metered runs; a flat "TDP x hours" misses
+node power by 17-33 %.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulator.table import Floats, Integers, Table
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFractions:
-    """Power of one accelerator in each phase as a share of its TDP; computation has one for each accelerator."""
+    """Power of one accelerator in each phase as a share of its TDP; for computation, each accelerator has its own."""
 
     communication: float = 0.52
     """Exposed collective: 0.50-0.55, solved from the 8-node LoRA run of MLPerf Training v4.0; weak."""
@@ -37,8 +37,8 @@ class PhaseFractions:
     evaluation: float = 0.86
     """Forward passes: evaluation blocks of the metered GPT-3 run on 512 H100 (6.31 kW a node)."""
     waiting: float = 0.50
-    """Pipeline bubble or waiting for a straggler: kernels that spin as in a collective that moves nothing; estimate of
-    0.35-0.5, the upper end, because the figure for collectives holds such spinning, too."""
+    """Pipeline bubble or waiting for a straggler: the kernels spin as in a collective that moves nothing. Upper end of an
+    estimate of 0.35-0.5, because the figure for collectives includes such spinning."""
     stalled: float = 0.20
     """Checkpoint stall, restart: 0.15-0.25 (GPU meters of OLMo 2, arXiv 2501.00656, at its checkpoints)."""
 
@@ -46,20 +46,20 @@ class PhaseFractions:
 PHASE_FRACTIONS = PhaseFractions()
 HOST_IDLE_FRACTION = 0.78
 FAN_IDLE_FRACTION = 0.50
-"""Share of the host's and the fans' power that idle nodes draw: from the 2.1 kW (immersed) and 2.7 kW (air) of H100 nodes
-while a job starts, with accelerators at 110-150 W (meters of MLPerf Training v4.0 and v4.1)."""
+"""Share of the host and fan power that idle nodes draw: from the 2.1 kW (immersed) and 2.7 kW (air) of H100 nodes while a job
+starts, with accelerators at 110-150 W (meters of MLPerf Training v4.0 and v4.1)."""
 CAP_EXPONENT = 2.0
 """Clock loss under a power cap: time grows by ((f - idle)/(cap - idle))^(1/2); range of the exponent 1.3-3
 (power-cap traces of Zeus, NSDI 2023)."""
 
 _LEAST_ROOM = 1e-3
-"""Share of the TDP that a cap below the idle power leaves for computing: next to nothing, but not less."""
+"""Share of the TDP that a cap below idle power still leaves for computing: tiny, but positive."""
 _ROUNDING = 1e-9
-"""Tiers by which the logarithm of a full tree may come out too large."""
+"""Rounding tolerance, in tiers, for the logarithm of a full tree."""
 
 
 def slowdown_under_cap(offers: OfferTable, cap_fraction: Floats) -> Floats:
-    """Returns by how much dense compute takes longer under a power cap, `(n,)`, 1 for no effect."""
+    """Returns the slowdown of dense compute under a power cap, `(n,)`; 1 is no effect."""
     idle = offers.idle_power_w / offers.thermal_design_power_w
     room = np.maximum(cap_fraction - idle, _LEAST_ROOM)
     uncapped = np.minimum(offers.compute_power_fraction, 1.0)
@@ -68,21 +68,21 @@ def slowdown_under_cap(offers: OfferTable, cap_fraction: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class PhasePower:
-    """Facility power of the training nodes in each phase, and of what is there in all phases; W, `(n,)`."""
+    """Facility power of the training nodes in each phase, and of loads common to all phases; W, `(n,)`."""
 
     compute_w: Floats
-    """Every accelerator computing, at its limit."""
+    """Every accelerator computing, at its power limit."""
     unlimited_compute_w: Floats
-    """Every accelerator computing, if nothing limited it."""
+    """Every accelerator computing, without any power limit."""
     communication_w: Floats
     optimizer_w: Floats
     evaluation_w: Floats
     waiting_w: Floats
     stalled_w: Floats
     idle_w: Floats
-    """Nothing runs, as in a pause."""
+    """Nothing running, as in a pause."""
     spares_w: Floats
-    """Idle spare nodes; drawn during the whole run beside every phase."""
+    """Idle spare nodes, which draw this throughout the run in every phase."""
 
     @property
     def least_w(self) -> Floats:
@@ -91,7 +91,7 @@ class PhasePower:
         return np.asarray(np.min((*phases, self.waiting_w, self.stalled_w), axis=0))
 
     def busy_energy_j(self, compute_s: Floats, communication_s: Floats) -> tuple[Floats, Floats]:
-        """Returns the energy of computation and of the short collectives between it, `(n,)` each."""
+        """Returns the energy of computation and of the short collectives in between, `(n,)` each."""
         demand_j = compute_s * self.unlimited_compute_w + communication_s * self.communication_w
         limit_j = (compute_s + communication_s) * self.compute_w
         held = np.minimum(1.0, limit_j / np.where(demand_j > 0.0, demand_j, 1.0))
@@ -101,26 +101,26 @@ class PhasePower:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerTable(Table):
-    """Peaks and swings of power, W but for the last, `(n,)`."""
+    """Peaks and swings of power, in W except where stated, `(n,)`."""
 
     peak_power_w: Floats
-    """Most that the facility draws: every accelerator computing, spares idle, in the warmest hour."""
+    """Highest power of the facility: every accelerator computing, spares idle, in the warmest hour."""
     hall_power_w: Floats
-    """IT power when the facility draws most."""
+    """IT power at the facility's peak."""
     cooling_power_w: Floats
-    """What cooling and the building draw when the facility draws most."""
+    """Power of cooling and the building at the facility's peak."""
     rack_power_w: Floats
     """IT power of the nodes of one rack, all of them computing."""
     power_swing_w: Floats
-    """Largest change of the facility's power at once: from computing to standing still, in the warmest hour."""
+    """Largest step change of facility power: from computing to standing still, in the warmest hour."""
     power_ramp_w_per_s: Floats
-    """Fastest change of the facility's power: that swing over the time in which accelerators follow, W/s."""
+    """Fastest change of facility power: this swing over the response time of the accelerators, W/s."""
     power_range_fraction: Floats
     """The swing as a share of the peak, for the IT power of the training nodes."""
 
 
 def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
-    """Returns the power that the facility draws in each phase; the fabric and storage are part of every phase."""
+    """Returns the facility's power in each phase; every phase includes the fabric and storage."""
     it = _ItPower.of(job, plans, offers)
     fixed_w = (offers.power_usage_effectiveness - 1.0) * offers.cooling_fixed_fraction * it.peak_w
     varying = facility_w_per_w(offers, offers.power_usage_effectiveness)
@@ -130,7 +130,7 @@ def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
 
     return PhasePower(
         compute_w=facility(it.computing),
-        # A cap lowers the clock, and with it what computation would draw if nothing else limited it.
+        # A cap lowers the clock, and with it the power that computation would draw without a limit.
         unlimited_compute_w=facility(it.computing * np.maximum(offers.compute_power_fraction, 1.0)),
         communication_w=facility(it.held(PHASE_FRACTIONS.communication)),
         optimizer_w=facility(it.held(PHASE_FRACTIONS.optimizer)),
@@ -145,13 +145,13 @@ def phase_power(job: Job, plans: PlanTable, offers: OfferTable) -> PhasePower:
 def power_levels(
     job: Job, plans: PlanTable, offers: OfferTable, servers_w: Floats | float = 0.0
 ) -> PowerTable:
-    """Returns peaks and swings of power, `(n,)`; a mean over seconds, not the swing within a step.
+    """Returns peaks and swings of power, `(n,)`, averaged over seconds: swings within a step are not resolved.
 
     Args:
         job: the job.
         plans: `(n,)` designs.
         offers: one row per design.
-        servers_w: IT power of what stands beside the nodes and never rests.
+        servers_w: IT power of equipment outside the nodes that never idles.
     """
     it = _ItPower.of(job, plans, offers)
     computing_w, standing_w = (
@@ -171,13 +171,13 @@ def power_levels(
 
 
 def facility_w_per_w(offers: OfferTable, power_usage_effectiveness: Floats) -> Floats:
-    """Returns what the facility draws for each further watt of IT power, `(n,)`: the overhead's fixed part is drawn anyway."""
+    """Returns facility watts per additional watt of IT power, `(n,)`; the fixed part of the overhead is drawn anyway."""
     return 1.0 + (power_usage_effectiveness - 1.0) * (1.0 - offers.cooling_fixed_fraction)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ItPower:
-    """What the nodes, the fabric and the storage draw, before cooling."""
+    """Power of the nodes, the fabric and the storage, before cooling."""
 
     offers: OfferTable
     cap: Floats
@@ -215,7 +215,9 @@ class _ItPower:
         return self.held(1.0)
 
     def held(self, fraction: float) -> Floats:
-        """A phase's share of the TDP, between idle power or the floor of filler work and the cap; computation draws most."""
+        """A phase's share of the TDP: at most that of computation and the cap, at least idle power and the floor of filler
+        work.
+        """
         drawn = np.minimum(fraction, self.offers.compute_power_fraction)
         return np.maximum(self.idle, np.minimum(np.maximum(drawn, self.floor), self.cap))
 
@@ -223,7 +225,7 @@ class _ItPower:
         return self.num_nodes * self.node_w(fraction) + self.shared_w
 
     def node_w(self, fraction: Floats) -> Floats:
-        """One node whose accelerators draw a share of their TDP."""
+        """Power of one node whose accelerators draw this share of their TDP."""
         offers, load = self.offers, (fraction - self.idle) / np.maximum(1.0 - self.idle, _LEAST_ROOM)
         host_w = offers.host_power_w * (HOST_IDLE_FRACTION + (1.0 - HOST_IDLE_FRACTION) * load)
         fan_w = offers.fan_power_w * (FAN_IDLE_FRACTION + (1.0 - FAN_IDLE_FRACTION) * load)
@@ -243,15 +245,15 @@ def fabric_tiers(plans: PlanTable, offers: OfferTable) -> Integers:
 
 
 def fabric_power_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
-    """Returns switches and optics counted from the topology, W per accelerator `(n,)`.
+    """Returns the power of switches and optics implied by the topology, W per accelerator `(n,)`.
 
-    A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per accelerator. Sanity: 67 W for
-    512 accelerators in two tiers; the submitter of MLPerf Training v4.0 estimated 116 W.
+    A full fat tree of T tiers has (2 T - 1) switch ports and 2 T transceiver ends per accelerator. Sanity check: 67 W for 512
+    accelerators in two tiers; the submitter of MLPerf Training v4.0 estimated 116 W.
     """
     optics_w = 2 * fabric_tiers(plans, offers) * offers.optic_power_w
     return switches_per_gpu(plans, offers) * offers.switch_power_w + optics_w
 
 
 def switches_per_gpu(plans: PlanTable, offers: OfferTable) -> Floats:
-    """Returns the switches of a full fat tree, per accelerator `(n,)`: 2 T - 1 ports each."""
+    """Returns switches per accelerator in a full fat tree, `(n,)`: 2 T - 1 ports per accelerator."""
     return np.maximum(0, 2 * fabric_tiers(plans, offers) - 1) / offers.switch_ports

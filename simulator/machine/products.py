@@ -1,4 +1,4 @@
-"""Which products does a kernel compute, what is cast with them, and what comes from other ranks?"""
+"""Which products does a kernel compute, what is cast with them, and which operands come from other ranks?"""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from simulator.table import Floats
 
 
 class Gathered(Enum):
-    """What of a product comes from all tensor-parallel ranks, which cast their own tokens of it."""
+    """Which operand of a product is gathered from all tensor-parallel ranks, each of which casts its own tokens."""
 
     NOTHING = auto()
     INPUT = auto()
-    """What enters a block, forward."""
+    """The input of a block, forward."""
     GRADIENT = auto()
-    """The gradient of what leaves a block, backward."""
+    """The gradient of a block's output, backward."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Equal products that share waves of tiles, and the kernels that they are."""
+    """Equal products that share waves of tiles, and their number of kernels."""
 
     num_gemms: Floats | float = 1.0
     num_kernels: Floats | float = 1.0
     num_casts: float = 1.0
-    """Tensors whose casts to 8 or 4 bits are launched with them in each direction, the input or its gradient."""
+    """Tensors whose casts to 8 or 4 bits are launched with the products in each direction: inputs or gradients."""
     gathered: Gathered = Gathered.NOTHING
-    """What tensor-parallel ranks gather of the product with sequence parallelism."""
+    """Which operand tensor-parallel ranks gather with sequence parallelism."""
     name: AdaptedProduct | None = None
-    """Which of the products that may have an adapter it is; `None`: none of them."""
+    """Which of the products that may have an adapter it is; `None`: none of these."""
 
 
 ONE_PRODUCT = Batch()
 ENTERING, LEAVING = Batch(gathered=Gathered.INPUT), Batch(gathered=Gathered.GRADIENT)
-"""The first and the last product of a block that tensor-parallel ranks share out."""
+"""The first and the last product of a block that tensor-parallel ranks split."""
 INTO_ATTENTION = Batch(gathered=Gathered.INPUT, name=AdaptedProduct.QKV)
 INTO_FEED_FORWARD = Batch(gathered=Gathered.INPUT, name=AdaptedProduct.FC1)
 """The first products of both blocks of a layer."""

@@ -1,4 +1,4 @@
-"""On which rank does an operator run? Everything that its price depends on, one row per design."""
+"""Which rank does an operator run on? Everything that the price of an operator depends on, one row per design."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _OF_KERNELS = "found of kernels"
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """A rank of every design: what it works on, what it is, and how fast its kernels and links are."""
+    """One rank of every design: its work, its place in the layout, and the speed of its kernels and links."""
 
     workload: Workload
     plans: PlanTable
     offers: OfferTable
     constants: OfferConstants
-    """Where the constants of other number formats than the plan's are."""
+    """Source of the constants for number formats other than the plan's."""
     kernels: KernelConstants
     links: LinkConstants
     training: TrainingConstants
@@ -65,9 +65,9 @@ class Rank:
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable, training: TrainingConstants | None = None) -> Self:
-        """Returns a rank of every plan of a job, `(n,)`; with the shipped constants of training unless others are given.
+        """Returns a rank of every plan of a job, `(n,)`, with the shipped constants of training unless others are given.
 
-        What the job's calibration says holds in the place of them.
+        The job's calibration takes precedence over them.
         """
         constants = offer_constants(job, training or training_constants())
         offers = OfferTable.from_job(job).take(plans.offer)
@@ -85,13 +85,13 @@ class Rank:
         )
 
     def on_links(self, links: LinkConstants) -> Self:
-        """Returns the same ranks on another network; what `of_kernels` found stays with them."""
+        """Returns the same ranks on another network; results of `of_kernels` are kept."""
         found = replace(self, links=links)
         vars(found)[_OF_KERNELS] = vars(self).setdefault(_OF_KERNELS, {})
         return found
 
     def of_kernels(self, key: tuple[object, ...], find: Callable[[], Found]) -> Found:
-        """Returns what kernels alone take, which is asked once for all networks that the ranks are on."""
+        """Returns a result that depends on kernels alone, computed once for all networks that the ranks are on."""
         kept = vars(self).setdefault(_OF_KERNELS, {})
         if key not in kept:
             kept[key] = find()
@@ -99,7 +99,7 @@ class Rank:
 
     @cached_property
     def in_16_bits(self) -> Self:
-        """The rank as products see it that stay in 16 bits beside others in 8 or 4: output layers, routers and adapters."""
+        """The rank as seen by products that stay in 16 bits while others use 8 or 4: output layers, routers and adapters."""
         are_cast = is_cast(self.plans)
         if not np.any(are_cast):
             return self
@@ -125,7 +125,7 @@ class Rank:
 
     @cached_property
     def block_gather_bytes(self) -> tuple[Floats, Floats]:
-        """What tensor-parallel ranks gather in a block of a layer, forward its input and backward the gradient."""
+        """Bytes that tensor-parallel ranks gather in a block of a layer: its input forward, the gradient backward."""
         if not self._gathers_cast:
             return self.hidden_bytes, self.hidden_bytes
         forward, backward = gathered_bytes(self.workload, self.plans)
@@ -134,7 +134,7 @@ class Rank:
 
     @cached_property
     def block_gather_s(self) -> tuple[Floats, Floats]:
-        """All-gathers of what tensor-parallel ranks gather in a block, forward and backward."""
+        """Time to gather these bytes, forward and backward."""
         if not self._gathers_cast:
             return self.hidden_gather_s, self.hidden_gather_s
         forward_s, backward_s = (
@@ -144,13 +144,13 @@ class Rank:
 
     @cached_property
     def largest_bytes(self) -> Floats:
-        """What tensor-parallel ranks all-reduce ahead of a gather: the largest value where scales are of whole tensors."""
+        """Bytes that tensor-parallel ranks all-reduce before a gather: the largest value, where scales cover whole tensors."""
         is_summed = self._gathers_cast & sums_largest(self.workload, self.plans)
         return np.where(is_summed, LARGEST_BYTES, 0.0)
 
     @cached_property
     def largest_s(self) -> Floats:
-        """All-reduces of the largest value ahead of a gather."""
+        """Time to all-reduce the largest value before a gather."""
         if not np.any(self.largest_bytes):
             return np.zeros(len(self.plans))
         return np.where(
@@ -169,9 +169,9 @@ class Rank:
         return all_reduce_s(num_bytes=self.hidden_bytes, **self.tensor_group)
 
     def input_gradient_sum_s(self, num_bytes: Floats) -> Floats:
-        """Returns how long tensor-parallel ranks sum up an input's gradient of so many bytes, `(n,)`.
+        """Returns the time for tensor-parallel ranks to sum an input gradient of this size, `(n,)`.
 
-        With sequence parallelism each needs that of its own tokens alone.
+        With sequence parallelism each rank needs only the part for its own tokens.
         """
         collective_s = reduce_scatter_s if self.workload.has_sequence_parallel else all_reduce_s
         return collective_s(num_bytes=num_bytes, **self.tensor_group)
@@ -216,7 +216,7 @@ class Rank:
 
     @cached_property
     def unaligned_slowdown(self) -> Floats:
-        """Factor on the products of an output layer whose share of the vocabulary does not fill the tiles of the kernels."""
+        """Slowdown of an output layer's products if its share of the vocabulary does not fill the kernels' tiles."""
         vocabulary = self.workload.model.vocabulary_size / self.plans.tensor_parallel
         is_aligned = np.floor(vocabulary) % ALIGNED_ELEMENTS == 0
         return np.where(is_aligned, 1.0, 1.0 / self.training.unaligned_fraction)
@@ -224,8 +224,8 @@ class Rank:
     def gemm_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> tuple[Floats, Floats]:
         """Forward and backward (input and weight gradient) of a product (m, k) x (k, n).
 
-        With 8-bit inputs the activations are cast before the forward and their gradients before the backward product.
-        Only gradients that a rank keeps whole are added to in the product (`added_gradient_bytes`: not even those).
+        With 8-bit inputs, activations are cast before the forward product and their gradients before the backward products. The
+        product accumulates a gradient only if the rank keeps it whole (and no separate kernel adds it, `added_gradient_bytes`).
         """
         casts_s = self._casts_s(m, n, k, batch)
         forward_s = self._product_s(m, n, k, batch) + casts_s[0]
@@ -239,10 +239,10 @@ class Rank:
         return self._product_s(m, k, n, batch)
 
     def _casts_s(self, m: Floats, n: Floats, k: Floats, batch: Batch) -> tuple[Floats, Floats]:
-        """Casts of the input forward and of the gradient backward, with what is transposed for the gradient of weights.
+        """Casts of the input forward and of the gradient backward, with the transposition for the gradient of weights.
 
-        Where ranks gather behind the cast, each casts its own tokens. Adapters take the input of their product in 16 bits, so
-        that all of it is cast. Frozen weights need no columns.
+        Where ranks gather after the cast, each casts its own tokens. Adapters take the input of their product in 16 bits, so
+        all of it is cast. Frozen weights need no copy by columns.
         """
         cast_bytes, num_kernels = (
             self.cast_bytes * batch.num_gemms * m,
@@ -256,7 +256,7 @@ class Rank:
         )
 
     def _cast_shares(self, batch: Batch) -> tuple[Floats | float, Floats | float]:
-        """Bytes over those of a cast of all tokens to both layouts, of the input forward and of the gradient backward."""
+        """Bytes relative to a cast of all tokens to both layouts, for the input forward and the gradient backward."""
         whole = self._rows_alone_share if self.workload.lora else 1.0
         if not self._gathers_cast or batch.gathered is Gathered.NOTHING:
             return whole, whole
@@ -266,7 +266,7 @@ class Rank:
         return (whole if self.is_adapted(batch.name) else own), whole
 
     def _transposed_share(self, batch: Batch) -> Floats | float:
-        """Bytes over those of such a cast to make columns of the rows that were gathered."""
+        """Bytes, relative to such a cast, to turn gathered rows into columns."""
         is_whole = batch.gathered is Gathered.NOTHING or not self._gathers_cast
         return 0.0 if is_whole or self.workload.lora else self._gathered_cast_shares[1]
 
@@ -284,13 +284,13 @@ class Rank:
 
     @cached_property
     def _gathered_cast_shares(self) -> tuple[Floats, Floats]:
-        """Bytes over those of a cast of all tokens: to cast a rank's own ones, and to transpose what it gathered."""
+        """Bytes relative to a cast of all tokens: to cast a rank's own tokens, and to transpose what it gathered."""
         own, transposed = self.constants.gathered_cast_shares[self.constants.pair(self.plans)].T
         tensor, is_split = self.plans.tensor_parallel, self.plans.tensor_parallel > 1
         return np.where(is_split, own / tensor, 1.0), is_split * is_cast(self.plans) * transposed
 
     def weight_gradient_s(self, m: Floats, n: Floats, k: Floats, batch: Batch = ONE_PRODUCT) -> Floats:
-        """The part of `gemm_s`'s backward that computes the gradient of the weights; nothing where they are frozen."""
+        """The part of `gemm_s`'s backward that computes the gradient of the weights; zero if they are frozen."""
         if self.workload.lora is not None:
             return np.zeros_like(m)
         is_whole = self.adds_in_product
@@ -305,7 +305,7 @@ class Rank:
 
     @cached_property
     def adds_in_product(self) -> Booleans:
-        """Whether products add gradients of weights to those of the micro-batches before, `(n,)`."""
+        """Whether products accumulate weight gradients over micro-batches themselves, `(n,)`."""
         return adds_in_products(self.workload, self.plans)
 
     def _product_s(
@@ -343,7 +343,7 @@ class Rank:
 
 
 def once_per_rank(find: Callable[[Rank], Found]) -> Callable[[Rank], Found]:
-    """Returns a function of a rank alone that is asked once: what it found stays with the rank, as a cached property does."""
+    """Returns a function of a rank that is evaluated once per rank: its result is kept there, as by a cached property."""
     name = f"{find.__module__}.{find.__qualname__}"
 
     @wraps(find)
@@ -357,12 +357,12 @@ def once_per_rank(find: Callable[[Rank], Found]) -> Callable[[Rank], Found]:
 
 
 def members_in_domain(rank: Rank, stride: Integers | int, group_size: Integers | Floats) -> Floats:
-    """Returns how many ranks of a group whose ranks are `stride` apart sit in one link domain, `(n,)`.
+    """Returns how many members of a group with this stride between ranks sit in one link domain, `(n,)`.
 
-    Nodes are taken whole, and ranks fill one after the other: groups that do not fill a node evenly lie astride two, and all
-    wait for the one of which the fewest sit together. Groups begin at multiples of their span, so that of those that leave a
-    node gcd(span, node)/stride sit together. In racks of several nodes a run is given nodes so that no group that fits lies
-    astride (`planner.notes.placement_note`), and larger ones are spread evenly over as few racks as hold them.
+    Nodes are used whole and ranks fill them one after another. A group that does not fill a node evenly straddles two, and all
+    wait for the domain with the fewest members. Groups begin at multiples of their span, so of a group that leaves a node,
+    gcd(span, node)/stride members sit together. In racks of several nodes, a run is assumed to be placed so that no group that
+    fits a rack straddles two (`planner.notes.placement_note`); larger ones are spread evenly over as few racks as hold them.
     """
     offers, size = rank.offers, np.asarray(group_size, dtype=np.int64)
     domain = offers.link_domain_size

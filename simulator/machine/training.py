@@ -1,7 +1,7 @@
-"""How far does a training step stay behind its kernels measured alone? Clocks under load, host time, older software.
+"""How far does a training step fall behind its kernels measured alone? Clocks under load, host time, older software.
 
-The constants were fitted on whole training steps by `benchmarks/fit_training.py`; `data/training_efficiency.csv` says on
-which, and how well they did on steps that they were not fitted on.
+The constants were fitted to whole training steps by `benchmarks/fit_training.py`; `data/training_efficiency.csv` names these
+steps and says how well the fit predicts others.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from simulator.units import TERA
 
 FILE = "data/training_efficiency.csv"
 SOFTWARE = "software"
-"""What a constant of the file applies to that is not one of an architecture and a number format."""
+"""What a constant applies to in the file if it does not belong to an architecture and number format."""
 DEFAULT_FAMILY = "default"
 STEADY_FAMILY = "ampere"
-"""Architecture whose products seldom meet the power limit, so that its fraction is what a step loses at a clock that stays."""
+"""Architecture whose products rarely meet the power limit: its fraction is the loss of a step at a steady clock."""
 REFERENCE_POWER: Mapping[str, tuple[float, Mapping[Precision, float]]] = {
     "ampere": (400.0 - 58.0, {Precision.BF16: 312.0 * TERA}),
     "hopper": (700.0 - 70.0, {Precision.BF16: 989.0 * TERA, Precision.FP8: 1979.0 * TERA}),
@@ -44,7 +44,7 @@ TRANSFER_CEILING = 0.803
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConstants:
-    """What single kernels do not show."""
+    """Effects that kernels measured alone do not show."""
 
     sustained_fractions: Mapping[tuple[str, str], float]
     """Speed of matrix products in a training step relative to products measured alone, by architecture and number
@@ -58,7 +58,7 @@ class TrainingConstants:
     cast_ratio: float
     """Bytes that training moves to bring elements into 8 bits (both layouts, largest values), relative to inference."""
     accelerator_spread_fraction: float
-    """Standard deviation of the speed of accelerators of one kind."""
+    """Standard deviation of speed among accelerators of one kind."""
     first_flash_fraction: float
     """Speed of fused attention of 2022-23 relative to today's."""
     separate_operators_ratio: float
@@ -68,21 +68,21 @@ class TrainingConstants:
     unaligned_fraction: float
     """Speed of a product with a width that is no multiple of 8 elements, relative to an aligned one."""
     shared_card_fraction: float
-    """Share of a network card that collectives between nodes have with several members on a node, but not all of it, where
-    accelerators share cards: each passes through one card, which its siblings may have chosen, too."""
+    """Share of a network card that inter-node collectives get where accelerators share cards, with several members per node,
+    but not all: each passes through one card, which its siblings may also have chosen."""
 
     def sustained(self, chips: Sequence[Accelerator], formats: Sequence[Precision]) -> Floats:
         """Returns the sustained fraction of `(n,)` pairs of accelerator and number format.
 
-        A part that has less power for each operation than the one behind the constant runs at a lower clock, one with more at
-        a higher one, up to that of products measured alone.
+        A part with less power per operation than the one behind the constant runs at a lower clock; one with more runs at a
+        higher clock, up to that of products measured alone.
         """
         return np.array(
             [self._sustained(chip, precision) for chip, precision in zip(chips, formats, strict=True)]
         )
 
     def slowest_of(self, num_gpus: Integers) -> Floats:
-        """Returns by how much the slowest of `(n,)` accelerators is slower than the mean: all wait for it.
+        """Returns how much slower the slowest of `(n,)` accelerators is than the mean: all wait for it.
 
         sigma sqrt(2 ln N), the expected largest of N normal deviates for large N.
         """
@@ -105,10 +105,10 @@ class TrainingConstants:
 
 
 def power_fraction(chip: Accelerator, precision: Precision) -> float:
-    """Returns the clock of a part under load in a number format, relative to that of its sibling behind the constants.
+    """Returns the clock of a part under load in a number format, relative to its sibling behind the constants.
 
-    Power limits clocks, which follow the root of the power for each operation. A part whose products were measured needs no
-    guess: its kernels are its own, or `kernel_constants` scales its peak by what they reached.
+    Power limits the clock, which follows the square root of the power per operation. A part with measured products needs no
+    estimate: it has kernels of its own, or `kernel_constants` scales its peak by the measured share.
     """
     is_measured = chip.measured_bf16_flop_per_s is not None or kernels_of(chip) == chip.id
     if chip.family not in REFERENCE_POWER or is_measured:
@@ -123,20 +123,20 @@ def power_fraction(chip: Accelerator, precision: Precision) -> float:
 
 
 def clock_in_4_bits(chip: Accelerator) -> float:
-    """Returns the clock of products in 4 bits relative to those in 8, where both were measured; else 1.
+    """Returns the clock of 4-bit products relative to 8-bit ones, where both were measured; else 1.
 
-    At the peak an operation in 4 bits has as much less power as it needs less; kernels that stay further behind theirs leave
-    power for the clock, which follows its root.
+    At the peak, a 4-bit operation has less power available in the same proportion as it needs less. Kernels that fall further
+    short of their peak leave power for the clock, which follows its square root.
     """
     share_8, share_4 = kernel_constants([kernels_of(chip)] * 2, ["fp8", "fp4"]).gemm_peak_fraction
     return float((share_8 / share_4) ** (1.0 / CAP_EXPONENT))
 
 
 def transferred_clock(chip: Accelerator) -> float:
-    """Returns the clock of an architecture without measured steps, relative to that of Hopper, whose constants it takes.
+    """Returns the clock of an architecture without measured steps relative to Hopper, whose constants it uses.
 
-    It follows the root of the power for each operation at the peak, as under a power cap. Where the products of a part were
-    measured, only what they do not show already counts: `kernel_constants` scales its peak by what they reached.
+    It follows the square root of the power per operation at the peak, as under a power cap. Where the part's products were
+    measured, only the effects that they do not show already count: `kernel_constants` scales its peak by the measured share.
     """
     power = chip.thermal_design_power_w / chip.bf16_flop_per_s / TRANSFER_POWER
     clock = power ** (1.0 / CAP_EXPONENT)

@@ -1,1 +1,1 @@
-"""What do replicas exchange of gradients and weights, and what do copies beside it take?"""
+"""Which gradients and weights do replicas exchange, and how long do the copies around it take?"""

@@ -1,12 +1,12 @@
-"""What do weights take whose products are in 8 or 4 bits? Their casts, and the bytes in which ranks gather them.
+"""How long does it take to cast weights to 8 or 4 bits, and in how many bytes are they gathered?
 
-Up to ZeRO-2 a rank casts the weights of its layers to both layouts once per step and keeps them so, as copies or as the weights
-themselves. Where passes gather (`simulator.layout.weight_gathers`) it casts what they gathered, to the layout that each needs
-(torchao, `Float8Linear`).
+Up to ZeRO-2 a rank casts the weights of its layers to both layouts once per step and keeps the result, as copies or as the
+weights themselves. Where passes gather (`simulator.layout.weight_gathers`), it casts what they gathered, to the layout that
+each pass needs (torchao, `Float8Linear`).
 
-Ranks that cast ahead of their gathers (`gathers_cast_weights`) cast a share each, which travels in 8 bits, and turn rows into
+Ranks that cast before they gather (`gathers_cast_weights`) cast a share each, which travels in 8 bits, and turn rows into
 columns where products need both. Blocks of MXFP8 cannot be turned: once per step they travel in 16 bits (Megatron Core,
-`reuse_grad_buf_for_mxfp8_param_ag`), in passes by rows forward and by columns backward. What is cast to 4 bits travels in 16.
+`reuse_grad_buf_for_mxfp8_param_ag`), in passes by rows forward and by columns backward. Weights cast to 4 bits travel in 16.
 Embedding, output layer and adapters are never cast.
 """
 
@@ -32,7 +32,7 @@ def gathered_weight_bytes(
     workload: Workload, plans: PlanTable, weights: ChunkWeights
 ) -> tuple[Floats, Floats]:
     """Returns the bytes of a rank's shared and routed weights as they are gathered, `(n, C)` each."""
-    if not workload.gathers_cast_weights:  # all in 16 bits, which the search asks for often
+    if not workload.gathers_cast_weights:  # all in 16 bits, the common case of a search
         return WEIGHT_BYTES * weights.shared_on_rank(plans), WEIGHT_BYTES * weights.routed_on_rank(
             workload, plans
         )
@@ -42,7 +42,7 @@ def gathered_weight_bytes(
 
 
 def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
-    """Returns the bytes that a rank moves to cast its weights once per step, `(n, C)`; none where passes gather them."""
+    """Returns the bytes that a rank moves to cast its weights once per step, `(n, C)`; 0 where passes gather them."""
     workload, plans = rank.workload, rank.plans
     shared, routed = _cast_weights(workload, plans, weights)
     one, transposed = (each[:, None] for each in _cast_bytes(rank))
@@ -54,7 +54,7 @@ def once_per_step_cast_bytes(rank: Rank, weights: ChunkWeights) -> Floats:
 
 
 def casts_in_passes_s(rank: Rank, weights: ChunkWeights) -> Directions:
-    """Returns the casts of weights `(1, k)` that passes gather, of one micro-batch forward and backward, `(k, n)` each."""
+    """Returns the time to cast gathered weights `(1, k)`, for one micro-batch forward and backward, `(k, n)` each."""
     workload, plans = rank.workload, rank.plans
     shared, routed = (each.T for each in _cast_weights(workload, plans, weights))
     ranks, routed_ranks = (each.T for each in _shards(workload, plans))
@@ -77,17 +77,17 @@ def _in_passes_s(rank: Rank, num_bytes: Floats) -> Floats:
 
 
 def _cast_bytes(rank: Rank) -> tuple[Floats, Floats]:
-    """Bytes moved to cast a weight to one layout, and to make the other of it, `(n,)` each."""
+    """Bytes to cast a weight to one layout, and to make the other layout from it, `(n,)` each."""
     one, transposed = rank.constants.one_layout_shares[rank.constants.pair(rank.plans)].T
     return rank.cast_bytes * one, rank.cast_bytes * transposed
 
 
 def _cast_weights(workload: Workload, plans: PlanTable, weights: ChunkWeights) -> tuple[Floats, Floats]:
-    """Shared and routed weights of a rank that may be cast, whole, `(n, C)` each."""
+    """Shared and routed weights of a rank that may be cast, unsharded, `(n, C)` each."""
     shared = weights.shared_on_rank(plans) - weights.never_cast_on_rank(plans)
     return shared, weights.routed_on_rank(workload, plans)
 
 
 def _shards(workload: Workload, plans: PlanTable) -> tuple[Floats, Floats]:
-    """Ranks that share a copy of shared and of routed weights, `(n, 1)` each."""
+    """Number of ranks that share a copy of shared and of routed weights, `(n, 1)` each."""
     return shard_group(plans)[:, None].astype(np.float64), routed_shard_group(workload, plans)[:, None]

@@ -1,16 +1,16 @@
-"""What do kernels of their own do to the gradients of a backward pass: add them up, copy them into buckets?
+"""How long do separate gradient kernels of a backward pass take, which accumulate gradients or copy them into buckets?
 
-Megatron adds the gradient of a weight to those of the micro-batches before inside its product, and reduces it where it is.
-Others keep what the product writes, x = 2 bytes. PyTorch adds it to the sum in a kernel of its own (`AccumulateGrad`: two reads
-and a write of x bytes each), which the first of m micro-batches does not need; DeepSpeed's BF16 optimizer clears a buffer (x),
-adds the gradient to that (3 x), casts it (x + 4) and adds it to a sum in 32 bits (12), in every micro-batch. With w the trained
-weights of a part on one rank and A = `added_gradient_bytes`,
+Megatron accumulates the gradient of a weight over micro-batches inside its product, and reduces it in place. Others keep the
+product's output, x = 2 bytes. PyTorch accumulates it in a separate kernel (`AccumulateGrad`: two reads and a write of x bytes
+each), which the first of m micro-batches does not need. DeepSpeed's BF16 optimizer zeroes a buffer (x), adds the gradient to it
+(3 x), casts it (x + 4) and adds it to a sum in 32 bits (12), in every micro-batch. With w the trained weights of a part on one
+rank and A = `added_gradient_bytes`,
 
     ZeRO-0, ZeRO-1    backward + A w (m - 1)/m / (BW μ)      in 16 bits
                       backward + A w / (BW μ)                where sums have 32 bits
     ZeRO-2            backward + C w / (BW μ)                C = `bucket_copy_bytes`; in pipelines of the reductions in passes
 
-beside a launch each; where ranks share nothing all stages are as ZeRO-0. Up to ZeRO-1 buckets are filled once per step
+plus one launch each; where ranks share nothing, all stages are as ZeRO-0. Up to ZeRO-1 buckets are filled once per step
 (`simulator.step.once_per_step`).
 """
 
@@ -27,7 +27,7 @@ from simulator.table import Floats
 
 
 def handles_gradients_apart(rank: Rank) -> bool:
-    """Returns whether such kernels are part of any backward pass."""
+    """Returns whether any backward pass contains such kernels."""
     workload, plans = rank.workload, rank.plans
     if workload.bucket_copy_bytes > 0.0 and bool(np.any(plans.zero_stage == 2)):
         return True
@@ -35,7 +35,7 @@ def handles_gradients_apart(rank: Rank) -> bool:
 
 
 def gradient_copies_s(rank: Rank, weights: StepWeights) -> Floats:
-    """Returns what they take in one backward pass for weights `(1, k)`, `(k, n)`; the mean of all micro-batches."""
+    """Returns the time of these kernels in one backward pass for weights `(1, k)`, `(k, n)`; the mean over micro-batches."""
     trained, plans = weights.trained, rank.plans
     whole = trained.shared_on_rank(plans) + trained.routed_on_rank(rank.workload, plans)
     per_weight = _bytes_of_a_pass(rank)[:, None]
@@ -44,7 +44,7 @@ def gradient_copies_s(rank: Rank, weights: StepWeights) -> Floats:
 
 
 def _bytes_of_a_pass(rank: Rank) -> Floats:
-    """Bytes moved for each weight of a rank, `(n,)`."""
+    """Bytes moved per weight of a rank, `(n,)`."""
     workload, plans = rank.workload, rank.plans
     again = 1.0 - 1.0 / num_micro_batches(workload, plans)
     often = 1.0 if workload.gradient_bytes >= FULL_GRADIENT_BYTES else again

@@ -12,16 +12,16 @@ replicas, t ranks apart; those of routed experts have d c t / (e t_e), e t_e ran
     3            -                                               reduce-scatter of gradients, gather of weights forward
                                                                  and backward
 
-Below stage `scatters_gradients_from`, ZeRO-1 and ZeRO-2 all-reduce gradients over all replicas in the place of scattering them:
+Below stage `scatters_gradients_from`, ZeRO-1 and ZeRO-2 all-reduce gradients over all replicas instead of scattering them:
 InternEvo (`reduce_tensor` without a rank), Colossal-AI under ZeRO-1 (`_run_reduction`), and DeepSpeed under both
-(`allreduce_and_scatter`, of which a rank keeps its share; `buffered_allreduce_fallback` of its BF16 optimizer).
+(`allreduce_and_scatter`, where each rank keeps its share; `buffered_allreduce_fallback` of its BF16 optimizer).
 
-A group is as many micro-batches as leave their gradients whole (`model_states.reduced_fraction`); what the last one leaves is
-reduced behind its last backward pass, as under ZeRO-1.
+A group is a run of micro-batches over which gradients stay whole (`model_states.reduced_fraction`); the gradients of the last
+group are reduced after its last backward pass, as under ZeRO-1.
 
 Under hybrid sharding (HSDP; Zhao et al., arXiv 2304.11277, section 3.2.2) all of this runs inside groups of z neighbouring
-ranks, each of which has a whole copy. Once per step the shares of a gradient are summed up between the copies, t z ranks
-apart, by an all-reduce of 1/z of it.
+ranks, each of which has a whole copy. Once per step the copies, t z ranks apart, sum their gradient shards by an all-reduce of
+1/z of the gradient.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class ReplicaGroup:
     """Ranks that exchange parts of the same weights; every column is `(n, 1)`, as weights are `(n, k)` with k parts."""
 
     size: Floats
-    """Ranks."""
+    """Number of ranks."""
     members_per_domain: Floats
-    """Ranks in one link domain."""
+    """Number of ranks in one link domain."""
     links: LinkConstants
-    """What they talk over."""
+    """The links that they communicate over."""
     wire_bytes: float
     """Bytes of one gradient on the wire."""
 
     @classmethod
     def of_shared(cls, rank: Rank) -> Self:
-        """Returns the ranks that share one copy of the weights that every token meets."""
+        """Returns the ranks that share one copy of the weights that every token uses."""
         return cls._of(rank, rank.plans.tensor_parallel, shard_group(rank.plans))
 
     @classmethod
@@ -76,21 +76,21 @@ class ReplicaGroup:
 
     @classmethod
     def of_shared_copies(cls, rank: Rank) -> Self:
-        """Returns the ranks that hold the same share of the weights that every token meets, one of each copy."""
+        """Returns the ranks with the same share of the weights that every token uses, one of each copy."""
         plans, ranks = rank.plans, shard_group(rank.plans)
         num_copies = plans.data_parallel * plans.context_parallel // ranks
         return cls._of(rank, plans.tensor_parallel * ranks, num_copies)
 
     @classmethod
     def of_routed_copies(cls, rank: Rank) -> Self:
-        """Returns the ranks that hold the same share of the weights of routed experts, one of each copy."""
+        """Returns the ranks with the same share of the weights of routed experts, one of each copy."""
         workload, plans = rank.workload, rank.plans
         ranks = routed_shard_group(workload, plans).astype(np.int64)
         return cls._of(rank, expert_ranks(workload, plans) * ranks, expert_replicas(workload, plans) // ranks)
 
     @classmethod
     def of_all_shared(cls, rank: Rank) -> Self:
-        """Returns all ranks that hold the same weights that every token meets, sharded or not."""
+        """Returns all ranks that hold the same weights of those that every token uses, sharded or not."""
         plans = rank.plans
         return cls._of(rank, plans.tensor_parallel, plans.data_parallel * plans.context_parallel)
 
@@ -113,15 +113,15 @@ class ReplicaGroup:
         )
 
     def all_reduce_s(self, weights: Floats) -> Floats:
-        """Returns how long the gradients of weights `(n, k)` take until every rank has their sum."""
+        """Returns the time until every rank has the sum of the gradients of weights `(n, k)`."""
         return self._passed_s(all_reduce_s, weights * self.wire_bytes)
 
     def reduce_scatter_s(self, weights: Floats) -> Floats:
-        """Returns how long they take until every rank has its share of the sum."""
+        """Returns the time until every rank has its share of the sum."""
         return self._passed_s(reduce_scatter_s, weights * self.wire_bytes)
 
     def all_gather_s(self, num_bytes: Floats) -> Floats:
-        """Returns how long weights of so many bytes, `(n, k)`, take until every rank has all of them."""
+        """Returns the time until every rank has all weights of this size, `(n, k)`."""
         return self._passed_s(all_gather_s, num_bytes)
 
     @property
@@ -130,7 +130,7 @@ class ReplicaGroup:
         return np.asarray(self.members_per_domain < self.size)
 
     def gather_busy_s(self, num_bytes: Floats) -> tuple[Floats, Floats]:
-        """Returns how long such a gather is on the cards of a member, and on its scale-up link."""
+        """Returns how long such a gather occupies a member's cards and its scale-up link."""
         return gather_busy_s(
             num_bytes=num_bytes,
             group_size=self.size,
@@ -139,7 +139,7 @@ class ReplicaGroup:
         )
 
     def _passed_s(self, collective: Callable[..., Floats], num_bytes: Floats) -> Floats:
-        """Time of a collective over the group; where there is nothing to pass on, there is none."""
+        """Time of a collective over the group; zero if there is nothing to exchange."""
         passed_s = collective(
             num_bytes=num_bytes,
             group_size=self.size,
@@ -175,7 +175,7 @@ class _Groups:
         return of(self.rank)
 
     def reductions_s(self, weights: Floats, is_scattered: Booleans) -> Floats:
-        """Returns how long gradients take to their owners, or to all ranks where they are not scattered."""
+        """Returns the time to reduce gradients to their owners, or to all ranks if they are not scattered."""
         scatter_s = self.shards.reduce_scatter_s(weights)
         if is_scattered.all():
             return scatter_s
@@ -184,7 +184,7 @@ class _Groups:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaTraffic:
-    """Seconds of traffic for weights `(n, k)`, before anything hides it."""
+    """Seconds of traffic for weights `(n, k)`, before any overlap."""
 
     gradient_s: Floats
     """Gradients once per step."""
@@ -193,7 +193,7 @@ class ReplicaTraffic:
     forward_s: Floats
     """In the forward pass of every micro-batch."""
     backward_s: Floats
-    """In the backward pass of every micro-batch; the mean where only those at the end of a group reduce."""
+    """In the backward pass of every micro-batch; the mean if only the last ones of each group reduce."""
 
     @classmethod
     def of(cls, rank: Rank, weights: StepWeights) -> Self:
@@ -204,7 +204,7 @@ class ReplicaTraffic:
         return traffic if rank.workload.sharded_copies == "none" else traffic.with_copies(rank, weights)
 
     def with_copies(self, rank: Rank, weights: StepWeights) -> Self:
-        """Returns this traffic with what the streams of collectives copy and cast."""
+        """Returns this traffic including the copies and casts on the communication streams."""
         ahead_s, behind_s = stream_copies_s(rank, weights)
         again_s = np.where(rank.plans.zero_stage[:, None] == 3, ahead_s, 0.0)
         return replace(
@@ -215,7 +215,7 @@ class ReplicaTraffic:
 
     @classmethod
     def _of_frozen(cls, rank: Rank, weights: ChunkWeights) -> Self:
-        """Frozen weights are only gathered: in every pass under ZeRO-3, forward where ZeRO-2 gathers others again, too."""
+        """Frozen weights are only gathered: in every pass under ZeRO-3, and forward where ZeRO-2 gathers the others again."""
         plans = rank.plans
         shared_bytes, routed_bytes = gathered_weight_bytes(rank.workload, plans, weights)
         gather_s = ReplicaGroup.of_shared(rank).all_gather_s(shared_bytes)
@@ -260,7 +260,7 @@ class ReplicaTraffic:
         return traffic + cls._between(groups.copies, is_between, weights / groups.shards.size)
 
     def regathered(self, is_again: Booleans) -> Self:
-        """Returns traffic whose gather once per step is, for some designs, `(n,)`, one in every forward pass."""
+        """Returns traffic in which, for some designs `(n,)`, the gather once per step becomes one in every forward pass."""
         if not is_again.any():
             return self
         return replace(
@@ -271,7 +271,7 @@ class ReplicaTraffic:
 
     @classmethod
     def _between(cls, copies: ReplicaGroup, is_between: Booleans, weights: Floats) -> Self:
-        """Traffic between the copies of hybrid sharding, of which a rank has a share of the weights."""
+        """Traffic between the copies of hybrid sharding, for a rank's share of the weights."""
         none_s = np.zeros_like(weights)
         gradient_s = np.where(is_between, copies.all_reduce_s(weights), 0.0)
         return cls(gradient_s=gradient_s, parameter_s=none_s, forward_s=none_s, backward_s=none_s)
@@ -286,13 +286,13 @@ class ReplicaTraffic:
 
 
 def scatters_gradients(rank: Rank) -> Booleans:
-    """Returns whether gradients are reduced to their owners alone, `(n,)`; under ZeRO-0 every rank is one."""
+    """Returns whether gradients are reduced to their owners alone, `(n,)`; under ZeRO-0 every rank is an owner."""
     zero_stage = rank.plans.zero_stage
     return np.asarray((zero_stage == 0) | (zero_stage >= rank.workload.scatters_gradients_from))
 
 
 def reductions_of_step(rank: Rank) -> tuple[Floats, Floats]:
-    """Returns how often gradients are scattered in every backward pass, and behind the last one, `(n, 1)`.
+    """Returns the number of gradient scatters in every backward pass, and after the last one, `(n, 1)`.
 
     Under ZeRO-2 in a pipeline of m micro-batches there are m f reductions, f being `model_states.reduced_fraction`: the last
     follows the last backward pass, which leaves f - 1/m a micro-batch.
@@ -306,18 +306,17 @@ def reductions_of_step(rank: Rank) -> tuple[Floats, Floats]:
 
 
 def tied_gradient_bytes(rank: Rank) -> Floats:
-    """Returns the gradient of a copied embedding on a rank, `(n,)`: from ZeRO-2 on it has only its share of that."""
+    """Returns the gradient of a copied embedding on a rank, `(n,)`: from ZeRO-2 on only the rank's share."""
     plans = rank.plans
     shares = plans.tensor_parallel * np.where(plans.zero_stage >= 2, shard_group(plans), 1)
     return np.asarray(rank.workload.model.copied_parameters * rank.workload.wire_bytes / shares)
 
 
 def tied_gradient_s(rank: Rank) -> Floats:
-    """Returns the all-reduce of the gradient of an embedding that first and last stage hold, `(n,)`.
+    """Returns the all-reduce of the gradient of an embedding that first and last stage both hold, `(n,)`.
 
-    It is tied, or looked up for multi-token prediction, too.
-    It follows the reduction between the replicas and hides behind nothing (Megatron-LM, `finalize_model_grads`;
-    DeepSpeed, `_exec_reduce_tied_grads`).
+    The embedding is tied, or also used for multi-token prediction. The all-reduce follows the reduction between the replicas
+    and is fully exposed (Megatron-LM, `finalize_model_grads`; DeepSpeed, `_exec_reduce_tied_grads`).
     """
     plans = rank.plans
     is_trained = rank.workload.lora is None

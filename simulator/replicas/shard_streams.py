@@ -1,15 +1,15 @@
-"""What do FSDP2's streams of collectives copy and cast beside the computation, with a rank's share of the weights?
+"""What do FSDP2's communication streams copy and cast, in parallel with the computation, of a rank's share of the weights?
 
-Ahead of a gather the share is cast to 16 bits and copied into the buffer that is gathered (`_get_param_all_gather_inputs`,
-`all_gather_copy_in`). Behind a reduction the share of the gradients takes the format in which it stays, and is added to that of
-the micro-batches before (`foreach_reduce`). With w the weights of a part on one rank, Z the ranks that share them, x the bytes
-in which they are gathered, M those in which they stay (4, or 2), G and wire those of a gradient as it stays and travels,
+Before a gather, the share is cast to 16 bits and copied into the gather buffer (`_get_param_all_gather_inputs`,
+`all_gather_copy_in`). After a reduction, the gradient share is converted to the format in which it is kept, and added to that
+of earlier micro-batches (`foreach_reduce`). With w the weights of a part on one rank, Z the ranks that share them, x the bytes
+in which they are gathered, M those in which they are kept (4, or 2), G and wire those of a gradient as kept and on the wire,
 
     gather       + (M + x) w / Z + 2 x w / Z            the former not where casts to 8 bits are counted apart
     reduction    + (wire + G) w / Z where they differ + 3 G w / Z (m - 1)/m
 
-over BW μ, with a launch each. It is part of the traffic, and hides behind the computation as far as that does; the copies that
-hold up the computation are those of `simulator.replicas.sharded_copies`.
+over BW μ, with a launch each. It is part of the traffic, and the computation hides it to the same extent; copies that block the
+computation are in `simulator.replicas.sharded_copies`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from simulator.traffic.layer_collectives import Directions
 
 
 def stream_copies_s(rank: Rank, weights: StepWeights) -> Directions:
-    """Returns what one gather and one reduction of weights `(n, k)` take longer, `(n, k)` each."""
+    """Returns the additional time of one gather and of one reduction of weights `(n, k)`, `(n, k)` each."""
     gathered, trained = weights.together, weights.trained
     return (
         _copies_s(rank, _gather_bytes(rank, gathered), num_kernels=2.0),
@@ -42,7 +42,7 @@ def stream_copies_s(rank: Rank, weights: StepWeights) -> Directions:
 
 
 def _gather_bytes(rank: Rank, weights: ChunkWeights) -> tuple[Floats, Floats]:
-    """Bytes moved ahead of a gather for the shared and the routed weights of a rank, whole."""
+    """Bytes moved before a gather for the shared and the routed weights of a rank, unsharded."""
     workload, plans = rank.workload, rank.plans
     kept = np.where(gathers_masters(workload, plans), MASTER_BYTES, WEIGHT_BYTES)[:, None]
     gathered = gathered_weight_bytes(workload, plans, weights)
@@ -56,7 +56,7 @@ def _gather_bytes(rank: Rank, weights: ChunkWeights) -> tuple[Floats, Floats]:
 
 
 def _reduction_bytes(rank: Rank, weights: ChunkWeights) -> tuple[Floats, Floats]:
-    """Bytes moved behind a reduction for the shared and the routed gradients of a rank, whole."""
+    """Bytes moved after a reduction for the shared and the routed gradients of a rank, unsharded."""
     workload = rank.workload
     stays, travels = float(workload.gradient_bytes), float(workload.wire_bytes)
     cast = stays + travels if stays != travels else 0.0
@@ -73,7 +73,7 @@ def _on_rank(rank: Rank, weights: ChunkWeights) -> tuple[Floats, Floats]:
 
 
 def _copies_s(rank: Rank, whole_bytes: tuple[Floats, Floats], num_kernels: float) -> Floats:
-    """Copies that move so many bytes for shared and routed weights if they were whole, where ranks share them, `(n, k)`."""
+    """Copies of shared and routed weights that would move these bytes if unsharded, where ranks share them, `(n, k)`."""
     workload, plans = rank.workload, rank.plans
     is_copied = gathers_in_passes(workload, plans) & (workload.sharded_copies != "none")
     shared_bytes, routed_bytes = whole_bytes

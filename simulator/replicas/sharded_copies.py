@@ -1,17 +1,17 @@
-"""How long do the copies of PyTorch's FSDP2 take, which stand between computing and the traffic of sharded weights?
+"""How long do the copies of PyTorch's FSDP2 take that stand between the computation and the traffic of sharded weights?
 
-What was gathered is copied into the weights of the layer (`foreach_all_gather_copy_out`), gradients into the buffer that is
-reduced (`foreach_reduce_scatter_copy_in`). Both run on the stream of the computing, which nothing hides. With w the weights of
-a part on one rank, x the bytes in which they are gathered, wire those of a gradient on the wire,
+Gathered weights are copied into the weights of the layer (`foreach_all_gather_copy_out`), gradients into the reduction buffer
+(`foreach_reduce_scatter_copy_in`). Both run on the compute stream, so nothing hides them. With w the weights of a part on one
+rank, x the bytes in which they are gathered, wire those of a gradient on the wire,
 
     forward     2 x w / (BW μ) + launch
     backward    2 x w / (BW μ) + launch + (2 + wire) w / (BW μ) + launch      the second copy of trained weights alone
 
-under ZeRO-3, where more than one rank shares a copy of the weights; those of routed experts are copied by kernels of their own.
-A ZeRO-2 that gathers in every forward pass makes all but the first copy backward. Casts of gathered weights
-(`simulator.replicas.cast_weights`) stand in the same place.
+under ZeRO-3, where more than one rank shares a copy of the weights; separate kernels copy those of routed experts. A ZeRO-2
+that gathers in every forward pass makes all of these except the first copy of the backward pass. Casts of gathered weights
+(`simulator.replicas.cast_weights`) run at the same point.
 
-Where ranks share nothing, ZeRO-3 (and a ZeRO-2 that gathers) copies nothing, but weights that stay in 32 bits are cast to 16 in
+Where ranks share nothing, ZeRO-3 (and a ZeRO-2 that gathers) copies nothing. Weights kept in 32 bits are then cast to 16 in
 every pass that would gather them, (4 + 2) w / (BW μ) + launch, whatever `sharded_copies` says.
 """
 
@@ -36,7 +36,7 @@ from simulator.table import Booleans, Floats
 
 
 def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tuple[PartTimes, ...]:
-    """Returns the times of k parts with the copies and casts of their weights `(1, k)`."""
+    """Returns the times of k parts including the copies and casts of their weights `(1, k)`."""
     has_copies = (rank.workload.sharded_copies != "none") | is_cast(rank.plans) | _casts_masters(rank)
     if not np.any(gathers_in_passes(rank.workload, rank.plans) & has_copies):
         return tuple(times)
@@ -53,7 +53,7 @@ def with_copies(rank: Rank, times: list[PartTimes], weights: StepWeights) -> tup
 
 
 def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = False) -> Floats:
-    """Returns the copies of what one pass gathers of weights `(1, k)`, or the casts in their place, `(k, n)`."""
+    """Returns the copies of the weights `(1, k)` that one pass gathers, or the casts in their place, `(k, n)`."""
     shared, routed = gathered_weight_bytes(rank.workload, rank.plans, weights.together)
     is_copied = rank.plans.zero_stage == 3 if is_backward else gathers_in_passes(rank.workload, rank.plans)
     copies_s = _copies_s(rank, 2.0 * shared, 2.0 * routed, is_copied)
@@ -62,7 +62,7 @@ def gathered_copies_s(rank: Rank, weights: StepWeights, *, is_backward: bool = F
 
 
 def _casts_masters(rank: Rank) -> Booleans:
-    """Returns whether a rank casts weights that it has for itself in 32 bits wherever passes would gather them, `(n,)`."""
+    """Returns whether a rank casts 32-bit weights that it owns alone wherever passes would gather them, `(n,)`."""
     workload, plans = rank.workload, rank.plans
     is_counted = gathers_cast_weights(workload, plans)
     return np.asarray(shares_nothing(workload, plans) & gathers_masters(workload, plans) & ~is_counted)
@@ -76,7 +76,7 @@ def _master_casts_s(rank: Rank, weights: StepWeights, is_own: Booleans) -> Float
 
 
 def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
-    """Returns the copies of the gradients of trained weights `(1, k)`, which come in 16 bits, `(k, n)`."""
+    """Returns the copies of the 16-bit gradients of trained weights `(1, k)`, `(k, n)`."""
     per_weight, trained = float(WEIGHT_BYTES + rank.workload.wire_bytes), weights.trained
     routed = trained.routed_on_rank(rank.workload, rank.plans)
     shared = trained.shared_on_rank(rank.plans)
@@ -86,7 +86,7 @@ def reduced_copies_s(rank: Rank, weights: StepWeights) -> Floats:
 
 
 def _copies_s(rank: Rank, shared_bytes: Floats, routed_bytes: Floats, is_copied: Booleans) -> Floats:
-    """Copies that move so many bytes, `(n, k)`, where ranks share the weights, `(k, n)`."""
+    """Copies that move these bytes, `(n, k)`, where ranks share the weights, `(k, n)`."""
     workload, plans = rank.workload, rank.plans
     is_sharded = is_copied & (workload.sharded_copies != "none")
     copied = (
