@@ -46,7 +46,7 @@ class StepWeights:
 
     @classmethod
     def adapted(cls, workload: Workload, weights: ChunkWeights, num_layers: Floats) -> Self:
-        """Returns the weights of a model `(n, C)` and those that a workload trains: all, or adapters in this number of layers."""
+        """Returns the weights of a model `(n, C)` and what a workload trains: all, or adapters in this number of layers."""
         if workload.lora is None:
             return cls(trained=weights)
         adapters = num_layers * adapter_parameters(workload.model, workload.lora)

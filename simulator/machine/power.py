@@ -215,9 +215,7 @@ class _ItPower:
         return self.held(1.0)
 
     def held(self, fraction: float) -> Floats:
-        """A phase's share of the TDP: at most that of computation and the cap, at least idle power and the floor of filler
-        work.
-        """
+        """A phase's share of the TDP, from idle power or the floor of filler work up to the cap; computation draws most."""
         drawn = np.minimum(fraction, self.offers.compute_power_fraction)
         return np.maximum(self.idle, np.minimum(np.maximum(drawn, self.floor), self.cap))
 

@@ -1,1 +1,1 @@
-"""What happens in a whole run? Saves, failures, spares and ways back, in closed form and played event by event."""
+"""What happens over a whole run? Saves, failures, spares and recoveries, in closed form and played event by event."""

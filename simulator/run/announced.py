@@ -1,21 +1,21 @@
-"""How long is a run up where a part of its interruptions is announced? Those keep all work, and an interval begins anew.
+"""How long is a run up if some of its interruptions are announced? These keep all work, and a new interval begins.
 
-With a the rate of interruptions that lose work, p of those that are announced, q = a + p, a time F without a save to go back to
-is up for f0(F), the solution of its renewal equation with f0' = q exp(q F) / (p exp(q F) + a):
+Let a be the rate of interruptions that lose work, p that of announced ones, and q = a + p. A run of length F with no save to go
+back to is up for f0(F), the solution of its renewal equation with f0' = q exp(q F) / (p exp(q F) + a):
 
     f0(F) = ln((p exp(q F) + a) / q) / p                            (exp(a F) - 1) / a without announced ones
 
-Where a save commits after every T, and at once, with E = exp(-q T) the sum
+If a save commits after every T, without delay, then with E = exp(-q T) the sum
 
     (p + a E)/q f(w) - E f(w - T) + a E (integral of f from w - T to w) - (1 - E) w
 
-is the same for all w >= T, so that the up-time f(w) of w comes to the line b w + A, where with g(w) = f0(w) - b w
+is the same for all w >= T, so the up-time f(w) of work w approaches the line b w + A, where, with g(w) = f0(w) - b w,
 
     b = (1 - E)/D,    D = p/q (1 - E) + a T E,    A = ((p + a E)/q g(T) + a E (integral of g from 0 to T)) / D
 
-The end of a run, in which no save serves any more, takes f0(F) if its saves are where they were without announced stops, and
-b F + A on average if one of those has moved them; q / (p exp(q T) + a) is the probability that none comes before an up-time
-gets to T. Here T is the first commit, stall and commit included. Each save before adds what it does in a long run.
+The end of a run, in which saves no longer help, takes f0(F) if its saves are where they would be without announced stops, and b
+F + A on average if an announced stop has moved them; q / (p exp(q T) + a) is the probability that none comes before an up-time
+reaches T. Here T is the first commit, including stall and commit. Each earlier save adds what it does in a long run.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from simulator.run.renewal import Cycle, Ends, num_steps
 from simulator.table import Floats, Table, total
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(3)
-"""Of the integral over an interval: within 1 % where that is six up-times long; beyond, it weighs less and less."""
+"""Quadrature of the integral over an interval: within 1 % for an interval of six up-times; beyond that it matters less and
+less."""
 LEAST_SHARE = 1e-12
-"""Interruptions rarer than this share are none: they come from rounding."""
+"""Announced interruptions below this share count as none: they come from rounding."""
 MOST_EXPONENT = 700.0
-"""Exponent from which on exp(x) - 1 and what is added to it have no digits in common, and beyond which it overflows."""
+"""Exponent from which exp(x) - 1 has no digits in common with what is added to it, and beyond which it would overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Announced(Table):
 
     @classmethod
     def of(cls, runs: Runs, share: Floats, per_work: Floats) -> Self:
-        """Returns the interruptions of this share of all; where there are none, some that are too rare to matter."""
+        """Returns the interruptions with this share of all; where there are none, the rate is too small to matter."""
         return cls(per_second=np.maximum(share, LEAST_SHARE) / runs.mtbf_s, per_work=per_work)
 
 
@@ -69,7 +70,7 @@ def announced_up_time_s(runs: Runs, cycle: Cycle, ends: Ends, announced: Announc
 
 
 def unsaved_up_time_s(announced_per_s: Floats, per_s: Floats, length_s: Floats) -> Floats:
-    """Returns f0, `(n,)`, with q interruptions per second of which p, more than none, are announced."""
+    """Returns f0, `(n,)`, with q interruptions per second, of which p > 0 are announced."""
     exponent = per_s * length_s
     grown = announced_per_s / per_s * np.expm1(np.minimum(exponent, MOST_EXPONENT))
     return (np.log1p(grown) + np.maximum(0.0, exponent - MOST_EXPONENT)) / announced_per_s
@@ -77,7 +78,7 @@ def unsaved_up_time_s(announced_per_s: Floats, per_s: Floats, length_s: Floats) 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line(Table):
-    """What the up-time comes to with more and more work, `(n,)`; letters as at the head of this module."""
+    """Asymptotic up-time for large amounts of work, `(n,)`; letters as at the head of this module."""
 
     announced_per_s: Floats
     """p."""

@@ -1,4 +1,4 @@
-"""Which numbers make a run? Its columns as people write them, and as checked arrays of equal length."""
+"""Which numbers describe a run? Its columns as people write them, and as checked arrays of equal length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulator.row_sums import sum_columns
 from simulator.table import Booleans, Floats, Table, total
 
 FOREVER_S = 1e18
-"""Thirty billion years: what takes longer never ends, and a job that fails less often never fails."""
+"""Thirty billion years: anything longer never ends, and a job that fails less often never fails."""
 
 
 class BackPressure(IntEnum):
@@ -30,20 +30,20 @@ class BackPressure(IntEnum):
 
 
 class Interruption(IntEnum):
-    """What stops a run: the columns of `kind_share` and its like, `(n, 4)`."""
+    """What interrupts a run: the columns of `kind_share` and similar, `(n, 4)`."""
 
     PROCESS_FAULT = 0
-    """The nodes stay."""
+    """The nodes stay in service."""
     NODE_FAULT = 1
     DOMAIN_FAULT = 2
-    """Several nodes at once, as those of a rack or behind a switch."""
+    """Several nodes fail at once, such as those of a rack or behind a switch."""
     PLANNED = 3
-    """Announced: a run that saves at all saves first, and loses no work."""
+    """Announced: a run that uses saves at all saves first, and loses no work."""
 
 
 NUM_KINDS = len(Interruption)
 MAX_NODES_IN_REPAIR = 4096
-"""What the event loop keeps track of: with more nodes in repair, the one that has been there longest is back."""
+"""Limit of what the event loop tracks: with more nodes in repair, the one that has been there longest returns."""
 
 _TINY_S = float(np.finfo(np.float64).tiny)
 _MAX_SLOTS = 1000
@@ -65,10 +65,10 @@ _RANGES = {
     "kind_fast_survival": (0.0, 1.0, "must be from 0 to 1"),
     "durable_every": (1.0, _MAX_EVERY, f"must be from 1 to {_MAX_EVERY:,}"),
 }
-"""Least and largest value and the rule to show; every other column is at least 0."""
+"""Least and largest value and the rule shown to the user; every other column is at least 0."""
 _WHOLE = ("slots", "policy", "fails_during_restart", "kind_nodes", "durable_every", "num_spares")
 _SAME_AS = {"kind_restart_s": "restart_s", "durable_commit_s": "commit_s"}
-"""Columns that are another one unless they are given."""
+"""Columns that default to another column."""
 _DEFAULTS: dict[str, npt.ArrayLike] = {
     "weibull_shape": 1.0,
     "fails_during_restart": False,
@@ -87,52 +87,52 @@ _DEFAULTS: dict[str, npt.ArrayLike] = {
     "queue_wait_s": 0.0,
 }
 _SUM_TOLERANCE = 1e-9
-"""Rounding of shares that were worked out."""
+"""Rounding tolerance for shares that were computed."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run may have besides its saves and failures; every column is a scalar or `(n,)`.
+    """Further properties of a run, beyond its saves and failures; every column is a scalar or `(n,)`.
 
-    Those that start with `kind_` are of shape `(4,)` or `(n, 4)`: one value for each `Interruption`.
+    Columns that start with `kind_` have shape `(4,)` or `(n, 4)`: one value for each `Interruption`.
     """
 
     weibull_shape: npt.ArrayLike
-    """Up-times are Weibull with this shape and mean `mtbf_s`; the clock restarts with the run. Default 1: no memory."""
+    """Up-times are Weibull with this shape and mean `mtbf_s`; the clock restarts with the run. Default 1: memoryless."""
     fails_during_restart: npt.ArrayLike
-    """Whether a restart can be interrupted, and then begins anew, as long as the longest of the kinds that have struck
-    since training stood still; planned interruptions spare it. Default no."""
+    """Whether a restart can be interrupted. It then begins anew and takes as long as the longest of the kinds that have struck
+    since training stopped; planned interruptions do not strike then. Default no."""
     restart_log_deviation: npt.ArrayLike
-    """Every restart is multiplied by a lognormal number of mean 1 with this sigma. Default 0."""
+    """Every restart is multiplied by a lognormal factor of mean 1 with this sigma. Default 0."""
     kind_share: npt.ArrayLike
     """Shares of the interruptions; sum to 1. Default: process faults only."""
     kind_restart_s: npt.ArrayLike
     """From the interruption to the next work, without replacement and load. Default `restart_s`."""
     kind_nodes: npt.ArrayLike
-    """Nodes that go to repair and have to be replaced, unless `reduced_capacity_s` is what they cost. Default 0."""
+    """Nodes that go to repair and must be replaced, unless their cost is in `reduced_capacity_s`. Default 0."""
     kind_fast_survival: npt.ArrayLike
     """Probability that the fast level of saves survives. Default 1."""
     durable_every: npt.ArrayLike
-    """Every so many saves one is written to the durable level, too, >= 1. Default 1."""
+    """One save in this many is also written to the durable level, >= 1. Default 1."""
     durable_commit_s: npt.ArrayLike
-    """From that save's stall's end until it is durable. One is written at a time, the first save after it takes over;
-    a fast level that survives an interruption goes on writing. Default `commit_s`."""
+    """From the end of that save's stall until it is durable. One is written at a time, and the first save after it follows; a
+    fast level that survives an interruption continues writing. Default `commit_s`."""
     fast_load_s: npt.ArrayLike
     """Loading a save of the fast level. Default 0."""
     durable_load_s: npt.ArrayLike
     """Loading a save of the durable level. Default 0."""
     live_lag_s: npt.ArrayLike
-    """With live replicas an interruption that the fast level survives loses no more work than this. Default inf: none."""
+    """With live replicas, an interruption that the fast level survives loses at most this much work. Default inf: none."""
     reduced_capacity_s: npt.ArrayLike
-    """Up-time without work after a recovery from a live replica: the capacity that is missing until it is back. If above 0,
-    the run then waits for no nodes, and they are not among those that go to repair. Default 0."""
+    """Up-time without work after a recovery from a live replica: the missing capacity until it is back. If above 0, the run
+    then waits for no nodes, and they do not go to repair. Default 0."""
     num_spares: npt.ArrayLike
-    """Nodes that stand by. Default inf: never out of spares."""
+    """Standby nodes. Default inf: spares never run out."""
     repair_s: npt.ArrayLike
-    """After this time a failed node stands by again. Default 0."""
+    """Time after which a failed node is on standby again. Default 0."""
     spare_wait_s: npt.ArrayLike
-    """Bringing in a node that stands by. Default 0."""
+    """Time to bring in a standby node. Default 0."""
     queue_wait_s: npt.ArrayLike
-    """Getting a node on loan where none is left; a repaired node that comes earlier ends the wait. Default 0."""
+    """Time to get a node on loan when no spare is left; a repaired node that comes earlier ends the wait. Default 0."""
 
 
 class RunColumns(RunOptions):
@@ -151,7 +151,7 @@ class RunColumns(RunOptions):
     tax_fraction: npt.ArrayLike
     """Extra time per second of work while a save is on its way from its stall's end to its commit."""
     slots: npt.ArrayLike
-    """Saves that may be uncommitted at once, >= 1; one is so from the start of its stall."""
+    """Maximum number of uncommitted saves, >= 1; a save counts from the start of its stall."""
     policy: npt.ArrayLike
     """Codes of `BackPressure`."""
     restart_s: npt.ArrayLike
@@ -160,7 +160,7 @@ class RunColumns(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Runs(Table):
-    """`RunColumns` as checked columns `(n,)`, or `(n, 4)`, of numbers no longer than `FOREVER_S`."""
+    """`RunColumns` as checked columns `(n,)`, or `(n, 4)`, with values up to `FOREVER_S`."""
 
     work_s: Floats
     mtbf_s: Floats
@@ -211,12 +211,12 @@ class Runs(Table):
 
     @property
     def tax_share(self) -> Floats:
-        """Share of the time under a save that the tax takes."""
+        """Share of the time during a save that the tax takes."""
         return self.tax_fraction / (1.0 + self.tax_fraction)
 
     @property
     def first_commit_s(self) -> Floats:
-        """From a restart to the first commit, where nothing interrupts."""
+        """Time from a restart to the first commit, without interruptions."""
         return self.interval_s + self.stall_s + self.commit_s
 
     @property
@@ -227,15 +227,15 @@ class Runs(Table):
 
     @property
     def has_live_replicas(self) -> Booleans:
-        """Whether a replica that goes on working replaces the fast level of saves."""
+        """Whether a working replica takes the place of the fast level of saves."""
         has_live_replicas: Booleans = self.live_lag_s < FOREVER_S
         return has_live_replicas
 
     @property
     def kind_goes_on(self) -> Booleans:
-        """Whether a live replica goes on without the nodes that a kind of interruption takes, `(n, 4)`.
+        """Whether a live replica continues without the nodes that a kind of interruption takes, `(n, 4)`.
 
-        Where a planned one is saved ahead of, all come back together.
+        After a planned interruption that the run saves for, all of them return together.
         """
         goes_on = (self.has_live_replicas & (self.reduced_capacity_s > 0.0))[:, None]
         is_saved_ahead = np.zeros(self.kind_share.shape, dtype=np.bool_)
@@ -244,14 +244,14 @@ class Runs(Table):
 
     @property
     def node_share(self) -> Floats:
-        """Share of the interruptions that are of a kind and wait for the nodes that it takes, `(n, 4)`."""
+        """Share of the interruptions that are of a kind and wait for replacement nodes, `(n, 4)`."""
         if not np.any(self.has_live_replicas):
             return self.kind_share
         return np.where(self.kind_goes_on, self.kind_share * (1.0 - self.kind_fast_survival), self.kind_share)
 
     @property
     def has_one_level(self) -> Booleans:
-        """Whether every save is durable as soon as it is committed, and no replica stands in for saves."""
+        """Whether every save is durable as soon as it commits, and no replica stands in for saves."""
         is_same: Booleans = (self.durable_every == 1.0) & (self.durable_commit_s == self.commit_s)
         return is_same & ~self.has_live_replicas
 
@@ -264,7 +264,7 @@ class Runs(Table):
 def over_kinds(share: Floats, values: Floats) -> Floats:
     """Returns the mean over the kinds of interruption, `(n,)`, of values `(n, k)` with shares `(n, k)`.
 
-    Kinds that no run has cost nothing; that of the usual run, one, costs a fourth of all.
+    Kinds that no run has cost nothing; the usual run has one kind and costs a fourth of four.
     """
     used = [kind for kind in range(share.shape[1]) if share[:, kind].any()]
     return total(share[:, kind] * values[:, kind] for kind in used or (0,))

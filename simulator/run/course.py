@@ -1,8 +1,8 @@
-"""How long is a run up, and how long are its ways back, by expectation? Each depends on the other.
+"""What are a run's expected up-time and its recoveries? Each depends on the other.
 
-How many nodes are in repair depends on how long the run is up, stalls and work that is done again included. What an
-interruption goes back to depends on waits for nodes only where the fast level of saves may be lost during one
-(`fails_during_restart`); there the up-time is that with a spare for every node first, and then that with the waits.
+The number of nodes in repair depends on the up-time, including stalls and repeated work. What an interruption goes back to
+depends on waits for nodes only if the fast level of saves may be lost during such a wait (`fails_during_restart`). In that case
+the up-time is first computed with a spare for every node, and then with the waits.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""How are the delays by interruptions distributed? Their moments, and how often a run meets none; one row per run.
+"""How are the delays caused by interruptions distributed? Their moments, and the chance of none; one row per run.
 
-A run of the length F, in which nothing is interrupted, meets an interruption at the rate 1/M, so that it meets none with the
-probability exp(-F/M). What an interruption delays the run by is the sum of independent parts:
+A run that takes F without interruptions meets them at the rate 1/M, so it meets none with probability exp(-F/M). The delay by
+one interruption is the sum of independent parts:
 
     lost work    the commit time of the newest save, and an exponential time that is cut at the end of a cycle: uniform in one
                  far shorter than M. With a live replica its lag, and the capacity that is missing
     way back     a lognormal restart, a load, and a wait for a node: that for a spare, or the longest where none is left
 
 Delays come in two classes. Near ones go back to the fast level of saves and wait at most for a spare; far ones go back to the
-durable level, or find no spare. The parts are known by kind of interruption; factors make lost work and way back those of the
+durable level, or find no spare. The parts are known by kind of interruption; scale factors match lost work and recovery to the
 expected run.
 """
 
@@ -35,9 +35,9 @@ _NUM_CLASSES = len(CLASSES)
 MOMENTS = ("share", "mean_s", "variance_s2", "third_s3")
 _PLANNED = NUM_KINDS - 1
 _SMALL = 1e-2
-"""Length of a window by the mean up-time below which the series of its moments have all digits that matter."""
+"""Window length over mean up-time below which the series of its moments is accurate to all relevant digits."""
 _LEAST_LATE_S = 1e-12
-"""What the mean of longer waits is divided by where none is longer."""
+"""Divisor for the mean of longer waits if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class Delays(Table):
     calm_s: Floats
     """F: the run without interruptions, `(n,)`."""
     num_calm: Floats
-    """F/M: interruptions that so long a time meets, `(n,)`."""
+    """F/M: expected interruptions within F, `(n,)`."""
     share: Floats
-    """Of the interruptions."""
+    """Share of the interruptions."""
     mean_s: Floats
     variance_s2: Floats
     third_s3: Floats
@@ -61,9 +61,9 @@ class Delays(Table):
 
         Args:
             runs: the runs.
-            way_back: their way back.
+            way_back: their recoveries.
             up_time: their up-time.
-            ahead_s: mean time of saving ahead of planned interruptions, per interruption of any kind, `(n,)`.
+            ahead_s: mean time to save before planned interruptions, per interruption of any kind, `(n,)`.
         """
         cases = _cases(runs, way_back, up_time, ahead_s)
         share, mean_s, variance_s2, third_s3 = (np.zeros((len(runs), _NUM_CLASSES)) for _ in range(4))
@@ -78,7 +78,7 @@ class Delays(Table):
         )
 
     def by_class(self) -> dict[str, Floats]:
-        """Returns share and moments of each class as columns of their own, `(n,)`, such as `near_mean_s`."""
+        """Returns share and moments of each class as separate columns, `(n,)`, such as `near_mean_s`."""
         return {
             f"{name_of_class}_{name}": np.ascontiguousarray(getattr(self, name)[:, number])
             for number, name_of_class in enumerate(CLASSES)
@@ -87,20 +87,20 @@ class Delays(Table):
 
 
 class _Cases(NamedTuple):
-    """What an interruption of each kind may be and take, `(n,)`, by kind `(n, 4)`, by level `(n, 2)`: fast, durable."""
+    """Cases of an interruption of each kind and their times, `(n,)`; by kind `(n, 4)`, by level `(n, 2)`: fast, durable."""
 
     kind_share: Floats
     kind_restart_s: Floats
     kind_spare_s: Floats
-    """Wait where a spare is left."""
+    """Wait if a spare is left."""
     kind_late: Floats
-    """Probability that none is."""
+    """Probability that none is left."""
     late_s: Floats
-    """How much longer it then waits."""
+    """How much longer the wait then is."""
     kind_goes_on: Booleans
-    """Whether it waits for none where the fast level outlasts it."""
+    """Whether there is no wait if the fast level survives the interruption."""
     kind_survival: Floats
-    """Probability that the fast level outlasts it."""
+    """Probability that the fast level survives the interruption."""
     load_s: Floats
     """By level."""
     lost_s: Floats
@@ -112,9 +112,9 @@ class _Cases(NamedTuple):
     redone_s: Floats
     """Mean up-time per interruption that does not count."""
     back_s: Floats
-    """Mean way back,"""
+    """Mean recovery time,"""
     attempts_s2: Floats
-    """and what it varies by as attempts may fail."""
+    """and its additional variance from attempts that fail."""
     ahead_s: Floats
     log_deviation: Floats
 
@@ -147,7 +147,7 @@ def _cases(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> _
 
 
 def _lost(runs: Runs, calm_s: Floats) -> tuple[Floats, Floats]:
-    """Returns mean and variance of the work that an interruption undoes, `(n, 2)` by level."""
+    """Returns mean and variance of the work that an interruption loses, `(n, 2)` by level."""
     cycle_s = np.where(runs.has_saves, Cycle.of(runs).length_s, np.inf)
     durable_s = np.where(runs.has_saves, cycle_s * saves_per_durable(runs, cycle_s), np.inf)
     fast = _in_window(runs, cycle_s, runs.commit_s, calm_s)
@@ -158,9 +158,9 @@ def _lost(runs: Runs, calm_s: Floats) -> tuple[Floats, Floats]:
 
 
 def _in_window(runs: Runs, cycle_s: Floats, commit_s: Floats, calm_s: Floats) -> tuple[Floats, Floats]:
-    """Returns mean and variance of the time since the newest save that has committed, `(n,)` each.
+    """Returns mean and variance of the time since the newest committed save, `(n,)` each.
 
-    It is the commit time and an exponential time that is cut at the end of the cycle; neither is longer than the run.
+    It is the commit time plus an exponential time truncated at the end of the cycle; neither is longer than the run.
     """
     window_s = np.minimum(cycle_s, calm_s)
     end = window_s / runs.mtbf_s
@@ -173,7 +173,7 @@ def _in_window(runs: Runs, cycle_s: Floats, commit_s: Floats, calm_s: Floats) ->
 
 
 def _attempts_s2(runs: Runs, way_back: WayBack) -> Floats:
-    """Returns what ways back that fail add to the variance, `(n,)`: the number of attempts is geometric."""
+    """Returns the variance added by failed recovery attempts, `(n,)`: the number of attempts is geometric."""
     again = way_back.num_failures - (1.0 - runs.kind_share[:, Interruption.PLANNED])
     again = np.where(runs.fails_during_restart == 1.0, np.maximum(0.0, again), 0.0)
     return np.asarray(again / (1.0 + again) * way_back.total_s**2)
@@ -212,7 +212,7 @@ def _sum_up(cases: _Cases, share: Floats, mean_s: Floats, variance_s2: Floats, t
 
 @inlined_uncounted
 def _factors(cases: _Cases, row: int) -> tuple[float, float, float]:
-    """Returns the factors of lost work and ways back, and what a planned interruption takes ahead."""
+    """Returns the factors of lost work and recoveries, and the time to save before a planned interruption."""
     lost_s = back_s = planned = 0.0
     for case in range(4 * NUM_KINDS):
         kind, level, is_late = case // 4, (case // 2) % 2, case % 2
@@ -234,7 +234,7 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
         return 0.0
     survival = cases.kind_survival[row, kind]
     if kind == _PLANNED and cases.has_saves[row]:
-        survival = 1.0  # What was announced is saved on the level that outlives it.
+        survival = 1.0  # Before an announced interruption the run saves on the level that survives it.
     late = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_late[row, kind]
     weight = cases.kind_share[row, kind] * (survival if level == 0 else 1.0 - survival)
     found: float = weight * (late if is_late == 1 else 1.0 - late)
@@ -243,7 +243,7 @@ def _weight(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> flo
 
 @inlined_uncounted
 def _way_back_s(cases: _Cases, row: int, kind: int, level: int, is_late: int) -> float:
-    """Way back where nothing fails on it."""
+    """Recovery time without failures during it."""
     late_s = cases.late_s[row] if is_late == 1 else 0.0
     spare_s = 0.0 if level == 0 and cases.kind_goes_on[row, kind] else cases.kind_spare_s[row, kind]
     found_s: float = cases.kind_restart_s[row, kind] + spare_s + late_s + cases.load_s[row, level]
@@ -252,7 +252,7 @@ def _way_back_s(cases: _Cases, row: int, kind: int, level: int, is_late: int) ->
 
 @inlined_uncounted
 def _lost_s(cases: _Cases, row: int, kind: int, level: int) -> float:
-    """Work that is undone; none of what was announced."""
+    """Lost work; none for announced interruptions."""
     if kind == _PLANNED and cases.has_saves[row]:
         return 0.0
     lost_s: float = cases.lost_s[row, _level(cases, row, level)]

@@ -1,7 +1,7 @@
-"""Which luck does a run meet? Random numbers that depend on seed, replication, index and purpose only.
+"""What luck does a run have? Random numbers that depend only on seed, replication, index and purpose.
 
-A counter goes through the finaliser of SplitMix64 (Steele et al., OOPSLA 2014), so that every design meets the
-same luck, in any batch and on any number of threads.
+A counter passes through the finaliser of SplitMix64 (Steele et al., OOPSLA 2014), so every design meets the same luck, in any
+batch and on any number of threads.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def lognormal(luck: np.uint64, index: int, log_deviation: float) -> float:
 
 @compiled
 def unit_exponential(seed: int, replication: int, index: int) -> float:
-    """Returns up-time `index` of a replication as a multiple of its mean, if failures have no memory."""
+    """Returns up-time `index` of a replication as a multiple of its mean, for memoryless failures."""
     return exponential(luck_of(seed, replication), UP_TIME, index)
 
 
 @compiled
 def _mixed(counter: np.uint64) -> np.uint64:
-    """Returns 64 bits without visible relation to those of the neighbouring counters."""
+    """Returns 64 bits with no visible relation to those of neighbouring counters."""
     word = (counter + _ONE) * _GOLDEN
     word = (word ^ (word >> _SHIFT_1)) * _MIX_1
     word = (word ^ (word >> _SHIFT_2)) * _MIX_2

@@ -1,20 +1,20 @@
-"""How long is a run up that has a few durable saves, each after random work? The renewal equation of its failures.
+"""How long is the up-time of a run with a few durable saves, each after random work? The renewal equation of its failures.
 
-Letters are those of `simulator.run.outlived`. Per second b failures go back to the newest durable save. If none comes before, a
-run brings the next durable save after the work W: with the weight phi(x) per work, exp(-b T) in it, the first after a failure,
-and psi(x) a later one of an up-time. It is durable d after its stall, and by then the run is as much ahead. With F(w) the time
-that the work w takes without durable saves, no failure comes before the next durable save or the end of the run with the
-probabilities
+Letters are those of `simulator.run.outlived`. Failures that go back to the newest durable save have the rate b. If none comes
+first, a run makes its next durable save after the work W, with the weight phi(x) per work, which includes exp(-b T), for the
+first save after a failure, and psi(x) for later ones of an up-time. A save is durable d after its stall, and the run is ahead
+by as much then. With F(w) the time of work w without durable saves, the probabilities that no failure comes before the next
+durable save or the end of the run are
 
     S(w) = exp(-b F(w)) + integral of phi(x) (1 - D(w - x)) dx        D(w) = exp(-b max(0, F(w) - d))
     Z(w) = D(w) + integral of psi(x) (1 - D(w - x)) dx
 
-after a failure and after a durable save. So the up-time f(w) of the work w after a failure and h(w) after a durable save are
+after a failure and after a durable save. So the up-time f(w) of work w after a failure, and h(w) after a durable save, are
 
     f(w) S(w) = (1 - S(w))/b + integral of phi(x) h(w - x) dx
     h(w) = (1 - Z(w)) (1/b + f(w)) + integral of psi(x) h(w - x) dx    where F(w) > d, else 0
 
-W is k tau and more; what is more is taken for a gamma law of its mean and variance. Up to k tau f is (exp(b F) - 1)/b.
+W is at least k tau; the excess is approximated by a gamma law with its mean and variance. Up to k tau, f is (exp(b F) - 1)/b.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from simulator.run.next_save import Clock, NextSaves, Rates, written_share
 from simulator.table import Floats, Table
 
 _NUM_STEPS = 32
-"""Of the work, for the integrals, by trapezoids."""
+"""Steps of the work for the integrals, by the trapezoidal rule."""
 _LEAST_SPREAD = 1e-9
-"""Mean and deviation of the work beyond k tau, over k tau, below which they are rounding."""
+"""Mean and deviation of the excess over k tau, relative to k tau, below which they are rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DurableSaves(Table):
-    """The durable saves of runs, `(n,)`, with nothing that is saved durably but them."""
+    """The durable saves of runs, `(n,)`, where nothing else is saved durably."""
 
     failures_per_s: Floats
     """b."""
@@ -56,7 +56,7 @@ class DurableSaves(Table):
 
     @classmethod
     def of(cls, runs: Runs, rates: Rates, saves: NextSaves, num_apart: Floats) -> Self:
-        """Returns those of which each comes with so many saves, k."""
+        """Returns the durable saves that come every `num_apart` saves, k."""
         first, later = saves.first, saves.later
         ahead_s = runs.durable_commit_s
         share = written_share(runs, rates, saves, num_apart)
@@ -89,7 +89,7 @@ class DurableSaves(Table):
         return np.asarray(failed_s[-1])
 
     def _within(self, works_s: Floats, mean_s: Floats, variance_s2: Floats) -> Floats:
-        """Returns how likely a durable save comes within each step of the work, `(steps, n)`."""
+        """Returns the probability of a durable save within each step of the work, `(steps, n)`."""
         beyond_s = np.maximum(mean_s - self.least_s, _LEAST_SPREAD * self.least_s)
         variance_s2 = np.maximum(variance_s2, (_LEAST_SPREAD * self.least_s) ** 2)
         excess = np.maximum(0.0, works_s - self.least_s) * (beyond_s / variance_s2)
@@ -97,6 +97,6 @@ class DurableSaves(Table):
 
 
 def _integral(weights: Floats, values: Floats, step: int) -> Floats:
-    """Returns the sum over the steps so far of their weights times the values at the work that is left after them, `(n,)`."""
+    """Returns, over the steps so far, the sum of weights times values at the remaining work, `(n,)`."""
     left = values[step::-1]
     return np.asarray(np.einsum("ij,ij->j", weights[:step], 0.5 * (left[:-1] + left[1:])))

@@ -1,7 +1,6 @@
-"""Where did the energy of the run go? Every second of the run times the power of its phase.
+"""Where did the energy of the run go? Each second of the run is multiplied by the power of its phase.
 
-Every bucket of the run's ledger is named in `BUCKETS` with its power and the part of the energy that it counts to, and a
-test fails for a bucket that is not.
+`BUCKETS` names every bucket of the run's ledger with its power and its part of the energy; a test fails for a missing bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from simulator.step.step import StepTable
 from simulator.table import Floats, Table, total
 
 PhaseName = Literal["step", "communication", "evaluation", "waiting", "stalled"]
-"""A power: `step` is the mean of a step, the others are columns of `simulator.machine.power.PhasePower`."""
+"""A power: `step` is the mean over a step, the others are columns of `simulator.machine.power.PhasePower`."""
 
 BUCKETS: Mapping[str, tuple[PhaseName, str]] = {
     "straggler_s": ("waiting", "straggler_j"),
@@ -37,20 +36,20 @@ BUCKETS: Mapping[str, tuple[PhaseName, str]] = {
     "checkpoint_restore_s": ("stalled", "restart_j"),
     "initialization_s": ("stalled", "restart_j"),
 }
-"""Power and part of the energy of every bucket of the ledger but the productive one, which its steps divide further.
+"""Power and part of the energy for every ledger bucket except the productive one, which is split further by its steps.
 
-The slow-down by background saves draws as communication does, and lost work as a step does on average.
+The slow-down by background saves draws the power of communication, and lost work that of an average step.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnergyTable(Table):
-    """Facility energy of the run by phase, J `(n,)`, cooling and conversion losses (PUE) included."""
+    """Facility energy of the run by phase, J `(n,)`, including cooling and conversion losses (PUE)."""
 
     compute_j: Floats
-    """Matrix products, attention, memory-bound operators and recomputation of steps that count."""
+    """Matrix products, attention, memory-bound operators and recomputation in steps that count."""
     communication_j: Floats
-    """Exposed collectives and sends of steps that count."""
+    """Exposed collectives and sends in steps that count."""
     pipeline_bubble_j: Floats
     """Waiting for other stages."""
     optimizer_j: Floats
@@ -60,13 +59,13 @@ class EnergyTable(Table):
     """Evaluations of the model."""
     checkpoint_j: Floats
     """Stalls for saves, waiting for earlier saves, the slow-down while saves are written, moving their bytes, and servers
-    that only saves need."""
+    dedicated to saves."""
     lost_work_j: Floats
     """Steps that a failure undid."""
     restart_j: Floats
     """From failures to the next useful step, the first start, and waiting for a missing replica."""
     spare_j: Floats
-    """Spare nodes, idle during the whole run."""
+    """Idle spare nodes, throughout the run."""
 
     @property
     def total_j(self) -> Floats:
@@ -96,7 +95,7 @@ def run_energy(
 
 
 def _step_energy(job: Job, steps: StepTable, power: PhasePower) -> dict[str, Floats]:
-    """Energy of the steps that count; sends and gradient synchronisation last long enough to have a power of their own."""
+    """Energy of the steps that count; sends and gradient synchronisation are long enough to have a power of their own."""
     within_layers_s = steps.tensor_comm_s + steps.expert_comm_s + steps.shard_comm_s + steps.host_copy_s
     compute_j, communication_j = power.busy_energy_j(steps.compute_s, within_layers_s)
     between_layers_s = steps.pipeline_send_s + steps.gradient_sync_s
@@ -110,11 +109,11 @@ def _step_energy(job: Job, steps: StepTable, power: PhasePower) -> dict[str, Flo
 
 
 def _saving_j(offers: OfferTable, run: RunTable, checkpoints: CheckpointTable) -> Floats:
-    """Energy of saves beside the accelerators: moved bytes and replays of every save, and servers all the time."""
+    """Energy of saves outside the accelerators: moved bytes and replays of every save, and servers at all times."""
     worked_s = run.productive_s + run.straggler_s + run.evaluation_s + run.lost_work_s
-    # Runs without progress are infinite in `total_j` as it is; a save that is never made costs nothing.
+    # Runs without progress are already infinite in `total_j`; a save that is never made costs nothing.
     num_saves = np.where(run.makes_progress, worked_s, 0.0) / run.checkpoint_interval_s
-    # The fixed part of the cooling of nodes is drawn in every phase already.
+    # Every phase already includes the fixed part of the nodes' cooling.
     moved_j = (
         num_saves * checkpoints.save_energy_j * facility_w_per_w(offers, offers.power_usage_effectiveness)
     )
@@ -122,5 +121,5 @@ def _saving_j(offers: OfferTable, run: RunTable, checkpoints: CheckpointTable) -
 
 
 def servers_w(offers: OfferTable, checkpoints: CheckpointTable) -> Floats:
-    """Returns what the facility draws for servers that only saves need, `(n,)`: as they never rest, nor does their cooling."""
+    """Returns the facility power of servers dedicated to saves, `(n,)`: they never idle, and neither does their cooling."""
     return checkpoints.extra_power_w * offers.power_usage_effectiveness

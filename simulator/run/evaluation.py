@@ -1,8 +1,8 @@
-"""How long do the evaluations of a run take? Forward passes over the accelerators that train.
+"""How long do the evaluations of a run take? They are forward passes on the training accelerators.
 
-A step computes a forward and a backward pass of twice its arithmetic, so that a batch takes a third of both: a fourth where the
-backward pass computes the whole forward pass again, about half where the weights are frozen and have no gradients. The
-optimizer and the gradients of replicas have no part in it.
+A step computes a forward pass and a backward pass of twice its arithmetic, so evaluating a batch takes a third of both: a
+fourth where the backward pass recomputes the whole forward pass, about half where weights are frozen and have no gradients. The
+optimizer and gradient synchronisation are not involved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simulator.step.step import StepTable
 from simulator.table import Floats
 
 PASSES_OF_A_STEP = 3.0
-"""Arithmetic of a step over that of a forward pass, where all weights are trained and nothing is computed again."""
+"""Arithmetic of a step over that of a forward pass, where all weights are trained and nothing is recomputed."""
 
 
 def evaluation_time_s(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
@@ -29,7 +29,7 @@ def evaluation_time_s(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
 
 
 def _num_evaluated_batches(workload: Workload) -> float:
-    """Sequences of all evaluations of a run, in global batches."""
+    """Number of sequences in all evaluations of a run, in global batches."""
     if workload.evaluation_every_steps is None:
         return 0.0
     num_evaluations = workload.num_steps / workload.evaluation_every_steps

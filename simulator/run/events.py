@@ -1,28 +1,27 @@
-"""What do saves, failures and restarts make of a run? Its expectation in closed form, and its replications.
+"""How do saves, failures and restarts change a run? Its expectation in closed form, and its replications.
 
-One run does `work_s` of training. After every `interval_s` of work a save is due: training stops for
-`stall_s`, at whose start the state is copied, and `commit_s` after the stall's end the save can be restored.
-Meanwhile training takes 1 + `tax_fraction` times as long. At most `slots` saves are uncommitted; `policy`
-says what happens when one more is due. The last work needs no save. Conventions, on which the literature is
-divided:
+One run does `work_s` of training. After every `interval_s` of work a save is due: training stops for `stall_s`, at whose start
+the state is copied, and the save can be restored `commit_s` after the end of the stall. Meanwhile training takes 1 +
+`tax_fraction` times as long. At most `slots` saves are uncommitted; `policy` decides what happens if another one is due. The
+last work needs no save. The literature disagrees on these conventions:
 
 - `mtbf_s` is the mean *up-time* between interruptions of all kinds. Unless `fails_during_restart`, nothing fails
-  on the way back; if so, it begins anew with luck of its own, and what it has cost is in the accounts it got to.
-- An interruption goes back to the newest *committed* save of the level that outlives it, and what an interruption
-  has restored is a save of the fast level, too. The work after it is lost work. Stalls, tax and waits of an
+  during recovery; otherwise the recovery begins anew with new luck, and the time spent stays in the accounts it reached.
+- An interruption goes back to the newest *committed* save of the level that survives it, and the restored state
+  counts as a save of the fast level, too. The work after it is lost work. Stalls, tax and waits of an
   up-time that is rolled back stay in their own accounts.
-- The way back is the wait for other nodes, the restart and the load, one after another. Saves are due anew
-  after it, but as before where a live replica went on. There, too, the interruption ends commits to the fast level,
+- The way back is the wait for other nodes, the restart and the load, one after another. The save interval starts anew
+  after it, except where a live replica went on. There, too, the interruption ends commits to the fast level,
   but not the write to the durable one; a save that waited for a slot begins once the missing capacity is back, and
   none begins at the instant of an interruption.
-- Times beyond `FOREVER_S` are infinite, in the ledger of such a run all but `productive_s`; nan gives nan.
+- Times beyond `FOREVER_S` are infinite; the ledger of such a run is infinite except for `productive_s`. nan gives nan.
 
 The equations are in `simulator.run.renewal` for one level of saves, `simulator.run.levels` for two and for live
 replicas, `simulator.run.way_back` and `simulator.run.spares` for the way back; the event loop is in
-`simulator.run.kernel` and `simulator.run.up_time`. The expected ledger is that of up-times without memory; over
-random runs with intervals of up to half an up-time Weibull shapes from 0.5 to 1.5 change the goodput by a point on average and
-up to 4 with one level of saves, by up to 12 where spares run out now and then, and by up to 20 with two levels;
-`expected_goodput` has them (`simulator.run.weibull`).
+`simulator.run.kernel` and `simulator.run.up_time`. The expected ledger assumes memoryless up-times. Over random runs
+with intervals of up to half an up-time, Weibull shapes from 0.5 to 1.5 change the goodput by a point on average and by up
+to 4 points with one level of saves, by up to 12 where spares run out now and then, and by up to 20 with two levels;
+`expected_goodput` includes this (`simulator.run.weibull`).
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ from simulator.table import Floats, Table
 from simulator.threads import on_threads
 
 MAX_SAVES = 1e8
-"""Saves in one replication, some seconds of play; where one at a time is on its way there is no limit."""
+"""Limit on the saves of one replication, which take some seconds to play; there is no limit with one save at a time."""
 RUNS_PER_THREAD = 100
-"""Replications that take some milliseconds to play; starting a thread takes a tenth of one."""
+"""Replications that take some milliseconds to play; starting a thread takes a tenth of a millisecond."""
 
 __all__ = [
     "FOREVER_S",
@@ -74,23 +73,23 @@ class RunLedger(Table):
     productive_s: Floats
     """Work that counts: `work_s`."""
     checkpoint_stall_s: Floats
-    """Training stopped for saves; also for those before planned interruptions, up to their commit."""
+    """Training stopped for saves, including those before planned interruptions, up to their commit."""
     checkpoint_tax_s: Floats
     """Slow-down by saves in the background."""
     backpressure_wait_s: Floats
     """Training stopped until a slot was free."""
     lost_work_s: Floats
-    """Work done after the state to which an interruption goes back."""
+    """Work done after the state that an interruption goes back to."""
     reduced_capacity_s: Floats
-    """Capacity that was missing until a live replica was back, as time without work."""
+    """Missing capacity until a live replica was back, as time without work."""
     restart_s: Floats
     """From interruptions to the next work, without the two that follow."""
     replacement_wait_s: Floats
-    """Until other nodes stand in for those that failed."""
+    """Waiting for other nodes to replace those that failed."""
     checkpoint_restore_s: Floats
     """Loading saves."""
     num_failures: Floats
-    """Unplanned interruptions, those of restarts included."""
+    """Unplanned interruptions, including those during restarts."""
     num_planned: Floats
 
 
@@ -99,7 +98,7 @@ class RunReplications(RunLedger):
     """R runs of each design: the ledger of each, `(n, R)`."""
 
     wall_s: Floats
-    """From the first work to the end of the last, on a clock of its own."""
+    """From the first work to the end of the last, on a separate clock."""
 
 
 def expected_ledger(**columns: Unpack[RunColumns]) -> RunLedger:
@@ -112,7 +111,7 @@ def expected_ledger(**columns: Unpack[RunColumns]) -> RunLedger:
 
 
 def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger, Delays]:
-    """Returns the expected ledger of each run, and how its interruptions delay it.
+    """Returns the expected ledger of each run, and the delays by its interruptions.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -132,13 +131,13 @@ def expected_ledger_and_delays(**columns: Unpack[RunColumns]) -> tuple[RunLedger
 
 
 def _accounts(runs: Runs, way_back: WayBack, up_time: UpTime, ahead_s: Floats) -> dict[str, Floats]:
-    """Returns the columns of the ledger but `productive_s`, finite or not."""
+    """Returns the columns of the ledger except `productive_s`, finite or not."""
     num_ends = up_time.total_s / runs.mtbf_s
     working = {name: getattr(up_time, name) for name in UPTIME_LOSSES}
     lost_work_s = up_time.total_s - runs.work_s - np.sum(list(working.values()), axis=0)
     working["checkpoint_stall_s"] = working["checkpoint_stall_s"] + num_ends * ahead_s
     return working | {
-        # Rounding of the difference must not make a run that hardly fails lose less than nothing.
+        # Rounding of the difference must not give a run that hardly fails negative lost work.
         "lost_work_s": np.maximum(0.0, lost_work_s),
         "restart_s": way_back.restart_s * num_ends,
         "replacement_wait_s": way_back.replacement_wait_s * num_ends,
@@ -158,7 +157,7 @@ def _saving_ahead_s(runs: Runs) -> Floats:
 def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
     """Returns work over expected wall time, `(n,)`; 0 for a run that never ends.
 
-    Up-times with memory change it as they change that of a long run; in a run with few failures they hardly do.
+    Up-times with memory change it by the same factor as in a long run; in a run with few failures they have little effect.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -177,8 +176,8 @@ def expected_goodput(**columns: Unpack[RunColumns]) -> Floats:
 def simulate_runs(*, num_replications: int, seed: int, **columns: Unpack[RunColumns]) -> RunReplications:
     """Plays every run event by event; replication r meets the same failures in every design and batch.
 
-    Its i-th up-time is `mtbf_s` times an exponential number that depends on `seed`, r and i only. A run that
-    has failed `simulator.run.kernel.MAX_FAILURES` times never ends.
+    Its i-th up-time is `mtbf_s` times an exponential number that depends only on `seed`, r and i. A run that has failed
+    `simulator.run.kernel.MAX_FAILURES` times never ends.
 
     Args:
         num_replications: R >= 1.
@@ -195,7 +194,7 @@ def simulate_runs(*, num_replications: int, seed: int, **columns: Unpack[RunColu
     is_unknown = runs.is_unknown[:, None] | np.isnan(work_s)
     results = RunResults(*(np.zeros(work_s.shape) for _ in RunResults._fields))
     _check_saves(runs, work_s)
-    # Work that never ends must not be played, and neither must nan, for which the kernel could wait forever.
+    # Endless work must not be played, nor nan, on which the kernel could wait forever.
     _play(runs, np.where(work_s < FOREVER_S, work_s, 0.0), results, seed)
     never_ends = (work_s >= FOREVER_S) | (results.wall_s >= FOREVER_S)
     replications = {
@@ -218,7 +217,7 @@ def _check_replications(num_replications: int, seed: int) -> None:
 
 
 def _check_saves(runs: Runs, work_s: Floats) -> None:
-    """Raises where several saves at a time are on their way, which are played one by one, and are too many."""
+    """Raises an error if several saves may be in flight at once, which are played one by one, and there are too many."""
     has_many_at_once = (runs.slots > 1.0) & (runs.commit_s > runs.interval_s) & ~runs.is_unknown
     if not np.any(has_many_at_once):
         return
@@ -245,7 +244,7 @@ def _work_by_replication(work_s: Floats, runs: Runs, num_replications: int) -> F
 
 
 def _play(runs: Runs, work_s: Floats, results: RunResults, seed: int) -> None:
-    """Fills the results on as many threads as there are replications for; no run sees another one."""
+    """Fills the results, on as many threads as the replications justify; runs are independent."""
     if len(runs) == 0:
         return
     designs = designs_of(runs)

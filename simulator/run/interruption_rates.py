@@ -1,8 +1,8 @@
-"""How often does something stop a job, by kind, and how many nodes does it take? The fleet's figures per second of up-time.
+"""How often is a job interrupted, by kind, and how many nodes does that take? The fleet's figures per second of up-time.
 
-Rates of a node count nodes of eight accelerators; larger or smaller nodes fail in proportion. Domains hold nodes as they
-are. Nodes that a landlord takes back count as failed ones. Of a node's failures some leave its memory intact (process
-faults); the others take the node out of service, failures of a domain all nodes in it.
+Node rates are for nodes of eight accelerators; larger or smaller nodes fail in proportion. Failure domains are counted in
+actual nodes. Nodes that a landlord takes back count as failed. Some of a node's failures leave its memory intact (process
+faults); the others take the node out of service. Failures of a domain take out all nodes in it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def interruption_rates_per_s(
     Args:
         fleet: its figures.
         num_gpus: accelerators that train, `(n,)`.
-        gpus_per_node: of a node as it is, `(n,)`.
+        gpus_per_node: of an actual node, `(n,)`.
         reclaims_per_1000_node_days: how often a landlord takes such a node back, `(n,)`.
     """
     nodes = num_gpus / GPUS_PER_COUNTED_NODE
     failures = nodes * fleet.failures_per_1000_node_days
-    # A rack holds nodes as they are, whatever they hold; so does what a landlord takes back.
+    # Racks hold actual nodes of any size, and landlords take actual nodes back.
     own_nodes = num_gpus / gpus_per_node
     domains = np.ceil(np.ceil(own_nodes) / fleet.nodes_per_domain)
     per_1000_days = {
@@ -42,10 +42,10 @@ def interruption_rates_per_s(
 
 
 def nodes_of_domain(fleet: Reliability, num_gpus: Integers, gpus_per_node: Integers) -> Floats:
-    """Returns the nodes of a job in one failure domain, `(n,)`."""
+    """Returns the number of a job's nodes in one failure domain, `(n,)`."""
     return np.minimum(fleet.nodes_per_domain, np.ceil(num_gpus / gpus_per_node))
 
 
 def lost_nodes_per_s(rates: dict[Interruption, Floats], domain_nodes: Floats) -> Floats:
-    """Returns how many nodes go out of service in a second, `(n,)`; process faults take none."""
+    """Returns the nodes that go out of service per second, `(n,)`; process faults take none."""
     return np.asarray(rates[Interruption.NODE_FAULT] + domain_nodes * rates[Interruption.DOMAIN_FAULT])

@@ -1,4 +1,4 @@
-"""What stops a job, how often, and how long is the way back? The fleet's figures as columns of the designs.
+"""What interrupts a job, how often, and how long is the recovery? The fleet's figures as columns of the designs.
 
     job mean up-time M = 1 / (nodes x rate of a node + domains x rate of a domain + nodes x rate of planned stops)
 
@@ -27,12 +27,12 @@ from simulator.units import DAY
 SPARE_CONFIDENCE = 0.99
 """Share of failures that `sufficient_spare_nodes` covers."""
 GUESSED_MFU_FRACTION = 0.4
-"""Share of the peak at which `sufficient_spare_nodes` guesses the length of a run that is not simulated yet. A heuristic
-for a decision, not physics: how long the run takes, and how often it waits for a node, does not rest on it."""
+"""Share of the peak with which `sufficient_spare_nodes` guesses the length of a run that is not simulated yet. This is a
+heuristic for a decision, not physics: the duration of the run and its waits for nodes do not depend on it."""
 _NUM_HALVINGS = 24
-"""Of the range of spares: ten million of them to one."""
+"""Bisection steps over the range of spares: ten million of them down to one."""
 _NO_FAILURE_MEAN = -math.log(SPARE_CONFIDENCE)
-"""Mean number of failures with which there is none in `SPARE_CONFIDENCE` of all cases: e^-mean."""
+"""Mean number of failures for which `SPARE_CONFIDENCE` of all cases have none: e^-mean."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,22 +40,22 @@ class InterruptionTable(Table):
     """Interruptions of each design; columns of kinds are `(n, 4)`, in the order of `Interruption`."""
 
     mean_up_time_s: Floats
-    """Between two interruptions of any kind, `(n,)`."""
+    """Mean up-time between two interruptions of any kind, `(n,)`."""
     share: Floats
-    """Of each kind."""
+    """Share of each kind."""
     restart_s: Floats
-    """Way back without replacement and load."""
+    """Restart time, without replacement and load."""
     nodes: Floats
-    """Nodes that it takes, and whose replacement the job waits for unless other replicas go on meanwhile."""
+    """Nodes taken out, whose replacement the job waits for unless other replicas continue meanwhile."""
     fast_survival: Floats
-    """Probability that the fast level of saves, or a live replica, outlasts it."""
+    """Probability that the fast level of saves, or a live replica, survives it."""
 
 
 def interruptions(job: Job, plans: PlanTable, checkpoints: CheckpointTable) -> InterruptionTable:
-    """Returns what stops each design, and what outlasts it."""
+    """Returns the interruptions of each design, and what survives them."""
     rates = _rates_per_s(job, plans)
     rate = total(rates[kind] for kind in Interruption)
-    # A planned stop takes one node out, as the failure of a node does.
+    # A planned stop takes out one node, like the failure of a node.
     one_node = checkpoints.node_survival
     survival = (checkpoints.process_survival, one_node, checkpoints.domain_survival, one_node)
     fast_survival = np.stack(survival, axis=1)
@@ -75,7 +75,7 @@ def mean_time_between_failures_s(job: Job, plans: PlanTable) -> Floats:
 
 
 def destroyed_nodes_within(job: Job, plans: PlanTable, time_s: Floats) -> Floats:
-    """Returns the mean number of nodes whose hardware fails in a time, `(n,)`; nodes that are taken back do not."""
+    """Returns the mean number of nodes whose hardware fails within a time, `(n,)`; nodes that are taken back do not count."""
     node_fault_fraction = 1.0 - job.reliability.process_fault_fraction
     rate_per_s = job.reliability.failures_per_s(plans.num_gpus) * node_fault_fraction
     return np.multiply(time_s, rate_per_s, out=np.zeros(len(plans)), where=rate_per_s > 0.0)
@@ -93,7 +93,7 @@ def _rates_per_s(job: Job, plans: PlanTable) -> dict[Interruption, Floats]:
 
 
 def _restart_s(job: Job, checkpoints: CheckpointTable, fast_survival: Floats) -> Floats:
-    """Way back without replacement and load, `(n, 4)`; where a live replica goes on, mostly its own."""
+    """Restart time without replacement and load, `(n, 4)`; where a live replica continues, mostly that of the replica."""
     restart = job.reliability.restart
     again_s = restart.initialize_s + restart.warm_up_s
     ordinary_s = np.full_like(fast_survival, restart.detect_s + restart.diagnose_s + again_s)
@@ -113,20 +113,21 @@ def _taken_nodes(job: Job, plans: PlanTable) -> Floats:
 
 
 def sufficient_spare_nodes(job: Job, plans: PlanTable) -> Integers:
-    """Returns the fewest spare nodes, `(n,)`, with which a failure finds one in `SPARE_CONFIDENCE` of all cases.
+    """Returns the fewest spare nodes, `(n,)`, such that a failure finds one in `SPARE_CONFIDENCE` of all cases.
 
-    None where the run is likely to end, with the same confidence, before any node fails. Nodes in repair are Poisson.
+    The answer is zero if the run is likely, with the same confidence, to end before any node fails. The number of nodes in
+    repair is Poisson.
     """
     run_s = _guessed_run_s(job, plans)
     ends_before = node_losses_within(job, plans, run_s) <= _NO_FAILURE_MEAN
-    # What has no step has no length either; the smaller of the two that is a number keeps its spares finite.
+    # Without a step there is no run length; taking the smaller value that is a number keeps the spares finite.
     in_repair = node_losses_within(job, plans, np.fmin(job.reliability.repair_days * DAY, run_s))
     spares = _spares_for_losses(job, plans, in_repair)
     return np.asarray(np.where(ends_before, 0.0, spares), dtype=np.int64)
 
 
 def _spares_for_losses(job: Job, plans: PlanTable, in_repair: Floats) -> Floats:
-    """Returns the fewest spares with so many nodes in repair on average, `(n,)`; at least one."""
+    """Returns the fewest spares for this mean number of nodes in repair, `(n,)`; at least one."""
     # Below that mean one spare is enough, and the percentile of the continuous distribution would be negative.
     # The percentile takes a microsecond, and clusters of one size share it.
     means, inverse = np.unique(np.maximum(in_repair, _NO_FAILURE_MEAN), return_inverse=True)
@@ -138,7 +139,7 @@ def _spares_for_losses(job: Job, plans: PlanTable, in_repair: Floats) -> Floats:
 
 
 def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Floats) -> Floats:
-    """Returns the fewest spares where domains fail, `(n,)`: all their nodes at once, for which as many have to stand by."""
+    """Returns the fewest spares where domains fail, `(n,)`: all nodes of one fail at once, and as many must stand by."""
     rates, size = _rates_per_s(job, plans), _domain_nodes(job, plans)
     node, domain = rates[Interruption.NODE_FAULT], rates[Interruption.DOMAIN_FAULT]
     seconds = in_repair / lost_nodes_per_s(rates, size)
@@ -157,14 +158,14 @@ def _spares_for_domains(job: Job, plans: PlanTable, in_repair: Floats, alone: Fl
 
 
 def _domain_nodes(job: Job, plans: PlanTable) -> Floats:
-    """Returns the job's nodes in one failure domain, `(n,)`."""
+    """Returns the number of the job's nodes in one failure domain, `(n,)`."""
     return nodes_of_domain(
         job.reliability, plans.num_gpus, OfferTable.from_job(job).gpus_per_node[plans.offer]
     )
 
 
 def node_losses_within(job: Job, plans: PlanTable, time_s: Floats | float) -> Floats:
-    """Returns the mean number of nodes that go out of service in a time, `(n,)`; process faults take none."""
+    """Returns the mean number of nodes that go out of service within a time, `(n,)`; process faults take none."""
     return np.asarray(time_s * lost_nodes_per_s(_rates_per_s(job, plans), _domain_nodes(job, plans)))
 
 

@@ -1,4 +1,4 @@
-"""How much work should lie between two saves? The interval of the largest expected goodput."""
+"""How much work should lie between two saves? The interval with the largest expected goodput."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def optimal_interval_s(
     minimum_interval_s: npt.ArrayLike,
     **options: Unpack[RunOptions],
 ) -> Floats:
-    """Returns the interval of the largest expected goodput of a long run, `(n,)`.
+    """Returns the interval with the largest expected goodput of a long run, `(n,)`.
 
-    It is never below `minimum_interval_s`, nor so short that saves queue for slots: that is the answer where
-    a save costs nothing. The equations are in `simulator.run.renewal.best_interval_s`; the mean up-time there is
-    that between interruptions that go back to a save, of which one that goes back to the durable level counts
-    `durable_every` times. Up-times count as having no memory.
+    It is never below `minimum_interval_s`, nor so short that saves queue for slots; where a save costs nothing, the answer is
+    this lower bound. The equations are in `simulator.run.renewal.best_interval_s`. The mean up-time there is that between
+    interruptions that go back to a save, where one that goes back to the durable level counts `durable_every` times. Up-times
+    are treated as memoryless.
 
     Raises:
         InputError: as `expected_ledger`.
@@ -52,7 +52,7 @@ def optimal_interval_s(
         }
     )
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # Of restarts that fail while they wait for spares the level of saves hardly depends on the wait.
+        # If restarts fail while they wait for spares, the level of saves used hardly depends on the wait.
         shares = Shares.of(runs, WayBack.with_spares(runs))
         low_s = _shortest_s(runs)
         best_s = _best_s(replace(runs, mtbf_s=_mean_between_roll_backs_s(runs, shares)), low_s)
@@ -60,7 +60,7 @@ def optimal_interval_s(
 
 
 def _shortest_s(runs: Runs) -> Floats:
-    """Returns the shortest interval that is allowed and makes no save queue for a slot, `(n,)`."""
+    """Returns the shortest allowed interval with which no save queues for a slot, `(n,)`."""
     queueing_s = ((runs.stall_s + runs.commit_s) / runs.slots - runs.stall_s) / (1.0 + runs.tax_fraction)
     return np.maximum(runs.interval_s, queueing_s)
 
@@ -80,9 +80,9 @@ def _best_s(runs: Runs, low_s: Floats) -> Floats:
 
 
 def _fit_to_writing(runs: Runs, shares: Shares, best_s: Floats, low_s: Floats) -> Floats:
-    """Returns the best interval where saves wait for the durable level, so that few of them are written, `(n,)`.
+    """Returns the best interval where saves wait for the durable level, so that only few are written there, `(n,)`.
 
-    Then an interval pays in which a whole number of saves goes into one writing: the one above or below the best.
+    It then pays to fit a whole number of saves into one write: the one above or below the best.
     """
     writing_s = runs.stall_s + runs.durable_commit_s
     cost_s = runs.stall_s + runs.tax_share * runs.commit_s
@@ -100,17 +100,17 @@ def _fit_to_writing(runs: Runs, shares: Shares, best_s: Floats, low_s: Floats) -
 
 
 def _mean_between_roll_backs_s(runs: Runs, shares: Shares) -> Floats:
-    """Returns the mean up-time between interruptions whose lost work is half an interval, `(n,)`."""
+    """Returns the mean up-time between interruptions that lose half an interval, `(n,)`."""
     num_intervals = np.where(runs.has_live_replicas, 0.0, shares.fast) + shares.durable * runs.durable_every
     return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(num_intervals, 1.0 / FOREVER_S))
 
 
 def _up_time_per_work(runs: Runs, interval_s: Floats) -> Floats:
-    """Returns up-time per second of work, which the best interval makes least; restarts take the same share at every one."""
+    """Returns up-time per second of work, which the best interval minimises; restarts take the same share at any interval."""
     changed = replace(runs, interval_s=interval_s)
     return renewal.Cycle.of(changed).up_time_per_work(changed)
 
 
 def _up_time_of_long_run(runs: Runs, shares: Shares, interval_s: Floats) -> Floats:
-    """Returns the up-time of runs with two levels of saves, which the best interval makes least."""
+    """Returns the up-time of runs with two levels of saves, which the best interval minimises."""
     return UpTime.of(replace(runs, interval_s=interval_s), shares).total_s

@@ -1,7 +1,7 @@
 """What happens second by second in one run? The compiled event loop behind `simulator.run.events.simulate_runs`.
 
-A run alternates up-times, which `simulator.run.up_time` plays, and ways back: rolling back to a save that is left,
-waiting for other nodes, restarting, loading.
+A run alternates between up-times, played by `simulator.run.up_time`, and recoveries: rolling back to a surviving save, waiting
+for other nodes, restarting, loading.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PLANNED = NUM_KINDS - 1
 """Column of `simulator.run.columns.Interruption`."""
 
 MAX_FAILURES = 200_000
-"""A run that is interrupted this often makes no progress; a year has 175,000 times three minutes."""
+"""A run that is interrupted this often makes no progress; a year has 175,000 periods of three minutes."""
 
 
 @compiled
@@ -51,7 +51,7 @@ def play_run_block(
 
 @inlined
 def most_slots(designs: Records) -> int:
-    """Returns how many saves may be on their way at once, at least 1."""
+    """Returns the maximum number of saves under way at once, at least 1."""
     most = 1
     for row in range(len(designs)):
         most = max(most, int(designs[row].slots))
@@ -60,7 +60,7 @@ def most_slots(designs: Records) -> int:
 
 @inlined
 def start(state: RunState, work_s: float, num_spares: float) -> None:
-    """Prepares a run of which every clock and every account is at zero."""
+    """Prepares a run with all clocks and accounts at zero."""
     state.work_s = work_s
     state.spares_left = num_spares
     state.written_at_s = np.inf
@@ -87,7 +87,7 @@ def _play_run(
 
 @inlined
 def begin_up_time(design: RunDesign, luck: np.uint64, index: int, state: RunState) -> float:
-    """Returns how long the run stays up; after a recovery from a live replica capacity is missing at first."""
+    """Returns how long the run stays up; after recovery from a live replica, capacity is missing at first."""
     up_s = design.up_scale_s * _power(exponential(luck, UP_TIME, index), design.inverse_shape)
     state.now_s = min(design.reduced_capacity_s, up_s) if state.is_live else 0.0
     state.reduced_capacity_s += state.now_s
@@ -101,13 +101,13 @@ def _power(unit: float, exponent: float) -> float:
 
 @inlined
 def num_interruptions(state: RunState) -> int:
-    """Returns how many there were so far, those planned included."""
+    """Returns the number of interruptions so far, including planned ones."""
     return int(state.num_failures + state.num_planned)
 
 
 @inlined
 def next_interruption(design: RunDesign, luck: np.uint64, state: RunState) -> tuple[int, bool]:
-    """Returns what ends this up-time, and whether the fast level of saves outlives it."""
+    """Returns what ends this up-time, and whether the fast level of saves survives it."""
     serial = num_interruptions(state)
     kind = kind_of(design, luck, serial, 1.0)
     return kind, fast_survives(design, luck, serial, kind)
@@ -115,7 +115,7 @@ def next_interruption(design: RunDesign, luck: np.uint64, state: RunState) -> tu
 
 @inlined
 def kind_of(design: RunDesign, luck: np.uint64, serial: int, most_share: float) -> int:
-    """Returns what interrupts the run; those planned have the uppermost share, which `most_share` leaves out."""
+    """Returns what interrupts the run; planned interruptions have the uppermost share, which `most_share` can exclude."""
     if design.kind_share[0] >= most_share:
         return 0
     left = most_share * uniform(luck, KIND, serial) - design.kind_share[0]
@@ -128,14 +128,14 @@ def kind_of(design: RunDesign, luck: np.uint64, serial: int, most_share: float) 
 
 @inlined
 def fast_survives(design: RunDesign, luck: np.uint64, serial: int, kind: int) -> bool:
-    """Returns whether the fast level of saves, or a replica, outlives an interruption."""
+    """Returns whether the fast level of saves, or a replica, survives an interruption."""
     survival = design.kind_fast_survival[kind]
     return survival == 1.0 or uniform(luck, SURVIVAL, serial) < survival
 
 
 @inlined
 def roll_back(design: RunDesign, kind: int, is_fast_alive: bool, state: RunState, saves: Records) -> None:
-    """Goes back to the newest state that outlives the interruption, on a clock that starts anew."""
+    """Goes back to the newest state that survives the interruption, and restarts the clock."""
     commit(design, state, saves, 0.0)
     state.written_at_s -= state.now_s
     state.now_s = 0.0
@@ -160,7 +160,7 @@ def roll_back(design: RunDesign, kind: int, is_fast_alive: bool, state: RunState
 
 @inlined
 def _save_ahead(design: RunDesign, commit_s: float, is_fast_alive: bool, state: RunState) -> None:
-    """Saves before a planned interruption, on the level that outlives it."""
+    """Saves before a planned interruption, on the level that survives it."""
     state.checkpoint_stall_s += design.stall_s + commit_s
     _pass(design.stall_s + commit_s, state)
     if design.has_one_level or not is_fast_alive:
@@ -172,7 +172,7 @@ def _save_ahead(design: RunDesign, commit_s: float, is_fast_alive: bool, state: 
 
 @inlined
 def _restore(back_s: float, num_saved: float, state: RunState) -> None:
-    """Loses the work after `back_s`, and a save of it that is on its way to the durable level."""
+    """Loses the work after `back_s`, and a save of that work if it is on its way to the durable level."""
     if state.writing_s > back_s:
         _lose_writing(state)
     state.lost_work_s += state.done_s - back_s
@@ -189,7 +189,7 @@ def _lose_writing(state: RunState) -> None:
 
 @inlined
 def _pass(time_s: float, state: RunState) -> None:
-    """Lets time pass without work; a fast level that is alive goes on writing to the durable one."""
+    """Lets time pass without work; a surviving fast level continues writing to the durable one."""
     state.wall_s += time_s
     state.written_at_s -= time_s
     finish_writing(state, 0.0)
@@ -204,11 +204,11 @@ def come_back(
     state: RunState,
     returns_s: FloatArray,
 ) -> None:
-    """Plays the way back: nodes, restart, load; a failure on the way begins it anew, and never makes it shorter."""
+    """Plays the recovery: nodes, restart, load; a failure during it begins it anew, and never makes it shorter."""
     nodes_at_s = mean_restart_s = state.num_awaited = 0.0
     while True:
         serial = num_interruptions(state) - 1
-        # Other replicas go on without the nodes, whose capacity is missing instead; not if they have gone back to a save.
+        # Other replicas continue without the nodes, whose capacity is missing instead, unless they went back to a save.
         goes_on = state.is_live and design.kind_goes_on[kind] > 0.0
         num_nodes = 0.0 if goes_on else design.kind_nodes[kind]
         wait_s = replacement_wait_s(design, num_nodes, state.wall_s, state, returns_s)
@@ -235,7 +235,7 @@ def come_back(
 
 @inlined
 def _pass_way_back(wait_s: float, restart_s: float, load_s: float, left_s: float, state: RunState) -> None:
-    """Spends the parts of the way back one after another until it is interrupted."""
+    """Spends the parts of the recovery one after another until it is interrupted."""
     wait_s = min(wait_s, left_s)
     restart_s = min(restart_s, left_s - wait_s)
     load_s = min(load_s, left_s - wait_s - restart_s)

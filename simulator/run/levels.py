@@ -1,27 +1,27 @@
 """How long are the up-times of a run with two levels of saves, live replicas or announced interruptions?
 
-Two renewal processes, one in the other. The inner one knows only the interruptions that the fast level survives,
-at the rate a; its clock, the expected up-time per work, drives the outer one, which knows only those that need the
-durable level, at the rate b, and whose cycle is the work between two durable saves.
+These are two nested renewal processes. The inner one knows only the interruptions that the fast level survives, at the rate a.
+Its clock, the expected up-time per work, drives the outer one, which knows only those that need the durable level, at the rate
+b, and whose cycle is the work between two durable saves.
 
-Inner, without replicas: exact as in `simulator.run.renewal`. For the outer process a time T counts with its Laplace transform
-at b, as what matters is how often an outer failure comes first: -ln(E[exp(-b T)])/b. With s = a + b that is
+Inner process, without replicas: exact as in `simulator.run.renewal`. For the outer process a time T counts through its Laplace
+transform at b, because it matters how often an outer failure comes first: -ln(E[exp(-b T)])/b. With s = a + b this is
 
     a time F without a commit    C(F) = ln((b exp(s F) + a)/s)/b, which is (exp(a F) - 1)/a for b = 0
     from commit to commit        C(t1) - C(t1 - c)
 
-A run counts as its cycles and its end, whose saves commit too late to serve.
+A run counts as its cycles and its end, whose saves commit too late to be used.
 
-Inner, with live replicas: with g the share of work in the up-time of a run without failures, an up-time loses
-g (1 - exp(-a lag/g))/a of work, and the pause after it is cut short by the next interruption. Announced interruptions keep all
-work: per up-time the gain is the whole work in their share, else what was committed (`simulator.run.announced` has the ends of
-runs). The outer process has the same with those that the fast level does not outlive, as they save durably.
+Inner process, with live replicas: with g the share of work in the up-time of a run without failures, an up-time loses g (1 -
+exp(-a lag/g))/a of work, and the next interruption cuts the pause after it short. Announced interruptions keep all work: an
+up-time gains the whole work in their share, and what was committed otherwise (`simulator.run.announced` treats the ends of
+runs). The outer process treats those that the fast level does not survive the same way, as they save durably.
 
-Exact where a run has one level, no replica and nothing planned. Else measured against the event loop's mean wall
-time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean
-up-time: 0.02 % on average for planned interruptions, 0.05 % for two levels (at most 0.7 %), 0.1 % for replicas (at
-most 0.7 %). Further off where the way back is as long as writing to the durable level, which goes on meanwhile. Announced
-interruptions that the fast level outlives put off the saves of the durable one: `simulator.run.outlived`.
+Exact for a run with one level, no replica and no planned interruptions. Otherwise measured against the event loop's mean wall
+time over 35 random runs each, with stalls up to a tenth and a durable cycle up to seven tenths of the mean up-time: 0.02 % on
+average for planned interruptions, 0.05 % for two levels (at most 0.7 %), 0.1 % for replicas (at most 0.7 %). The error is
+larger where recovery takes as long as writing to the durable level, which continues meanwhile. Announced interruptions that the
+fast level survives postpone the saves of the durable one: `simulator.run.outlived`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from simulator.run.up_time import TIE_FRACTION
 from simulator.table import Booleans, Floats, Table, TableGroup
 
 UPTIME_LOSSES = ("checkpoint_stall_s", "checkpoint_tax_s", "backpressure_wait_s", "reduced_capacity_s")
-"""Parts of the up-time in which nothing is trained."""
+"""Parts of the up-time without training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpTime(Table):
-    """The expected time of a run between ways back, and its parts that are not work, `(n,)`."""
+    """The expected time of a run between recoveries, and its parts that are not work, `(n,)`."""
 
     total_s: Floats
     checkpoint_stall_s: Floats
@@ -54,7 +54,7 @@ class UpTime(Table):
     backpressure_wait_s: Floats
     reduced_capacity_s: Floats
     calm_s: Floats
-    """The run without interruptions, less what they spare it of waits and tax; no part of the total."""
+    """The run without interruptions, less the waits and tax that they spare it; not part of the total."""
 
     @classmethod
     def of(cls, runs: Runs, shares: Shares) -> Self:
@@ -81,12 +81,12 @@ class UpTime(Table):
         return up_time
 
     def with_planned(self, runs: Runs, shares: Shares, inner: _Inner) -> Self:
-        """Returns the up-time as interruptions that keep all work change it, its parts as in a long run.
+        """Returns the up-time with interruptions that keep all work, its parts as in a long run.
 
         Args:
             runs: the runs.
             shares: of their interruptions.
-            inner: the runs with those alone that lose work since the newest save.
+            inner: the runs with only those interruptions that lose work since the newest save.
         """
         has_any = (shares.planned > 0.0) & ~runs.has_live_replicas
         losing = _PerWork.of(inner.runs, inner.cycle, np.zeros(len(runs)))
@@ -104,10 +104,10 @@ class UpTime(Table):
         return replace(self, **parts, total_s=np.where(has_any, total_s, self.total_s))
 
     def with_replicas(self, runs: Runs, shares: Shares) -> Self:
-        """Returns the up-time where a replica that goes on working stands in for the fast level."""
+        """Returns the up-time where a working replica stands in for the fast level."""
         rate = shares.fast / runs.mtbf_s
         is_live = runs.has_live_replicas
-        # An interruption also ends the saves under way, and with them their tax.
+        # An interruption also ends the saves under way and their tax.
         taxed = rate * np.minimum(runs.commit_s, runs.interval_s)
         untaxed = np.where(is_live & (taxed > 0.0), 1.0 + np.expm1(-taxed) / taxed, 0.0)
         tax_s = self.checkpoint_tax_s * (1.0 - untaxed)
@@ -131,14 +131,14 @@ class UpTime(Table):
         )
 
     def times(self, factor: Floats) -> Self:
-        """Returns every part times a factor; what is not interrupted stays as it is."""
+        """Returns every part times a factor; the uninterrupted run stays as it is."""
         parts = {name: getattr(self, name) * factor for name in self.names() if name != "calm_s"}
         return replace(self, **parts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Inner(TableGroup):
-    """The runs with the interruptions that go back to the newest save, and the saves of these."""
+    """The runs with only the interruptions that go back to the newest save, and their saves."""
 
     runs: Runs
     cycle: renewal.Cycle
@@ -162,7 +162,7 @@ class _PerWork(Table):
 
     @classmethod
     def of(cls, runs: Runs, cycle: renewal.Cycle, planned: Floats) -> Self:
-        """Returns the means of runs whose up-times end in a roll-back or, with this probability, without one."""
+        """Returns the means for up-times that end in a roll-back or, with this probability, without one."""
         stall_s, tax_s, wait_s = renewal.per_up_time_s(runs, cycle)
         work_s = runs.mtbf_s - stall_s - tax_s - wait_s
         gain_s = planned * work_s + (1.0 - planned) * runs.mtbf_s / cycle.up_time_per_work(runs)
@@ -175,7 +175,7 @@ class _PerWork(Table):
 
 
 def _outer_factor(runs: Runs, shares: Shares, clock: _Clock, inner_s: Floats) -> Floats:
-    """Returns how much longer the up-time is with the interruptions that need the durable level, `(n,)`."""
+    """Returns the factor by which interruptions that need the durable level lengthen the up-time, `(n,)`."""
     none_s = np.zeros(len(runs))
     outer = replace(
         runs,
@@ -205,10 +205,10 @@ def _outer_factor(runs: Runs, shares: Shares, clock: _Clock, inner_s: Floats) ->
 
 
 def _without_replicas(runs: Runs, shares: Shares, inner_s: Floats) -> tuple[Runs, Shares, Floats]:
-    """Returns the runs on a clock that stands still while a live replica takes over, and how much slower than that they are.
+    """Returns the runs on a clock that stops while a live replica takes over, and their slowdown relative to it.
 
-    What a replica outlives puts off no save, nor does it end one on its way to the durable level; when saves commit to the fast
-    one does not matter.
+    Interruptions that a replica survives neither postpone saves nor end one on its way to the durable level; it does not matter
+    when saves commit to the fast level.
     """
     is_live = runs.has_live_replicas
     if not np.any(is_live):
@@ -229,14 +229,14 @@ def _without_replicas(runs: Runs, shares: Shares, inner_s: Floats) -> tuple[Runs
 
 
 def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, unstopped_s: Floats) -> Floats:
-    """Returns the up-time with announced stops that the fast level outlives, `(n,)`.
+    """Returns the up-time with announced stops that the fast level survives, `(n,)`.
 
     Args:
         runs: the runs.
         shares: of their interruptions.
         saved: the share of announced stops that are saved durably.
         inner_s: the up-time without interruptions that need the durable level.
-        unstopped_s: that with durable saves as they come where no stop puts them off, for runs that meet none.
+        unstopped_s: that with durable saves not postponed by stops, for runs that meet none.
     """
     rates = Rates(
         fast=shares.fast / runs.mtbf_s,
@@ -259,9 +259,9 @@ def _with_outlived(runs: Runs, shares: Shares, saved: Floats, inner_s: Floats, u
 
 
 def _saves_per_stopped_durable(runs: Runs, inner: Runs, cycle: renewal.Cycle) -> Floats:
-    """Returns how many saves lie between two that become durable where interruptions make saves late, `(n,)`.
+    """Returns the number of saves from one durable save to the next where interruptions make saves late, `(n,)`.
 
-    The fast level goes on writing meanwhile. A write that is not interrupted lasts a whole number of cycles, another one ends
+    The fast level continues writing meanwhile. An uninterrupted write lasts a whole number of cycles; an interrupted one ends
     at any time between two saves.
     """
     under_way_s = runs.stall_s + runs.durable_commit_s
@@ -273,7 +273,7 @@ def _saves_per_stopped_durable(runs: Runs, inner: Runs, cycle: renewal.Cycle) ->
 
 
 def _up_time_per_saved_work(outer: Runs, cycle: renewal.Cycle, saved_per_s: Floats) -> Floats:
-    """Returns outer up-time per work of a long run, `(n,)`, in which so many announced stops per second save durably."""
+    """Returns outer up-time per work of a long run, `(n,)`, given the rate of announced stops that save durably."""
     either_per_s = saved_per_s + 1.0 / outer.mtbf_s
     ended = replace(outer, mtbf_s=1.0 / either_per_s)
     committed = 1.0 / renewal.Cycle.regular(ended, cycle.length_s).up_time_per_work(ended)
@@ -283,12 +283,12 @@ def _up_time_per_saved_work(outer: Runs, cycle: renewal.Cycle, saved_per_s: Floa
 
 @dataclass(frozen=True, kw_only=True)
 class _Clock(Table):
-    """The inner process as the outer one sees it, `(n,)`."""
+    """The inner process as seen by the outer one, `(n,)`."""
 
     work_s: Floats
     """Outer clock of the whole run."""
     first_s: Floats
-    """From an outer failure to the first save that is to be durable."""
+    """From an outer failure to the first save that will be durable."""
     cycle_s: Floats
     """From one durable save to the next."""
     commit_s: Floats
@@ -302,7 +302,7 @@ class _Clock(Table):
             runs: the runs.
             shares: of their interruptions.
             inner: the runs as `UpTime.of` takes them.
-            slower: their inner up-time over that of `inner`, whose interruptions are not all of them.
+            slower: their inner up-time over that of `inner`, which has only some of their interruptions.
         """
         cycle, ends = inner.cycle, inner.ends
         outer_per_s = shares.durable / runs.mtbf_s
@@ -331,14 +331,10 @@ class _Clock(Table):
 
 
 def _waited_share(runs: Runs, rate: Floats) -> Floats:
-    """Returns the share of the waits for slots that are waited for where interruptions at a rate end saves under way, `(n,)`.
+    """Returns the share of slot waits that remains where interruptions at a rate end saves under way, `(n,)`.
 
-    With n slots, n saves at the times 0, f, 2 f and so on fill them, and the next one waits from n f until the first commits,
-    at n c. An interruption frees all slots, and the next n saves fill them anew. So a save waits for
-
-        (exp(-a n f) - exp(-a n c))/a / ((1 - exp(-a n f)) / (1 - exp(-a f)))
-
-    on average, instead of c - f.
+    With n slots, saves at the times 0, f, 2 f and so on fill them, and the next one waits from n f until the first commits at n
+    c. An interruption frees all slots, and the next n saves fill them again. So a save waits for
     """
     cycle = renewal.Cycle.of(runs)
     free_s = cycle.length_s - cycle.wait_s
@@ -351,7 +347,7 @@ def _waited_share(runs: Runs, rate: Floats) -> Floats:
 
 
 def mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
-    """Returns the mean of the lag and the work since the newest durable save, whichever is less, `(n,)`."""
+    """Returns the mean of the lag or the work since the newest durable save, whichever is less, `(n,)`."""
     cycle = renewal.Cycle.of(replace(runs, mtbf_s=mean_between_s(runs, shares.fast)))
     newest_s = runs.durable_commit_s * work_share
     apart_s = saves_per_durable(runs, cycle.length_s) * cycle.gain_s
@@ -360,7 +356,7 @@ def mean_lag_s(runs: Runs, shares: Shares, work_share: Floats) -> Floats:
 
 
 def saves_per_durable(runs: Runs, cycle_s: Floats) -> Floats:
-    """Returns how many saves lie between two that become durable, one at a time, `(n,)`."""
+    """Returns the number of saves from one durable save to the next, written one at a time, `(n,)`."""
     under_way_s = runs.stall_s + runs.durable_commit_s - TIE_FRACTION * runs.interval_s
     return np.maximum(runs.durable_every, np.ceil(under_way_s / cycle_s))
 

@@ -1,4 +1,4 @@
-"""How likely are so many nodes in repair at once, where some fail alone and others together with their domain?"""
+"""How likely is a given number of nodes in repair at once, if some fail alone and others with their domain?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulator.table import Floats
 
 
 def probability_in_repair(num_nodes: Floats, alone: Floats, domains: Floats, domain_nodes: Floats) -> Floats:
-    """Returns the probability that at least so many nodes are in repair, `(n,)`.
+    """Returns the probability that at least this many nodes are in repair, `(n,)`.
 
     With X nodes that failed alone and Y domains of k nodes, both Poisson (M/G/infinity),
 

@@ -1,13 +1,13 @@
-"""When does the next save commit, and with how much work, where a fast level outlives announced stops?
+"""When does the next save commit, and with how much work, if the fast level survives announced stops?
 
-Letters are those of `simulator.run.outlived`. The work of an up-time grows by pieces: as fast as its age up to a save, not at
-all for the stall, 1/(1 + gamma) as fast up to the commit, and as fast as its age again up to the next save. Of a piece of the
-length l that begins with the work w and grows by g per second, stops need the integrals up to l of
+Letters are those of `simulator.run.outlived`. The work of an up-time grows piecewise: at the rate of its age up to a save, not
+at all during the stall, at 1/(1 + gamma) of the rate up to the commit, and at the full rate again up to the next save. For a
+piece of length l that begins with work w and grows by g per second, stops need the integrals up to l of
 
     (w + g u)^n exp(-s u)      with those of u^n exp(-s u) = n! P(n + 1, s l)/s^(n + 1), P the regularized gamma function
 
 K is where p I + a H = 1, with I the integral of exp(K w - s x) over the ages x of an up-time, and H the same with w its
-committed work; each cycle of saves adds exp(K tau - s c) times what the one before does.
+committed work; each cycle of saves adds exp(K tau - s c) times the contribution of the cycle before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulator.run.columns import Runs
 from simulator.table import Floats, Table, TableGroup
 
 _NUM_SECANTS = 24
-"""Between two bounds of the root of a function that is nearly straight, to full single precision."""
+"""Secant steps between two bounds for the root of a nearly straight function, to full single precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,23 +42,23 @@ class Rates(Table):
 
     @property
     def again(self) -> Floats:
-        """Those after which the fast level goes on: a + p."""
+        """Rate of those after which the fast level continues: a + p."""
         return self.fast + self.kept
 
     @property
     def all(self) -> Floats:
-        """All but those that are saved durably: s."""
+        """Rate of all except those that are saved durably: s."""
         return self.fast + self.kept + self.durable
 
     @property
     def ends(self) -> Self:
-        """Those with which a save is waited for: b has all that begin anew from a durable save."""
+        """Rate of those that matter while a save is awaited: b includes all that begin anew from a durable save."""
         return replace(self, durable=self.durable + self.saved)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextSave(Table):
-    """The next save, `(n,)`, given that no failure needs the durable level before."""
+    """The next save, `(n,)`, given that no failure needs the durable level first."""
 
     weight: Floats
     """A or C: the probability of that."""
@@ -69,7 +69,7 @@ class NextSave(Table):
 
     @classmethod
     def of(cls, weight: Floats, work_s: Floats, square_s2: Floats) -> Self:
-        """Returns a save with this mean of the work and of its square."""
+        """Returns a save with these means of the work and of its square."""
         return cls(weight=weight, work_s=work_s, variance_s2=np.maximum(0.0, square_s2 - work_s**2))
 
 
@@ -84,7 +84,7 @@ class NextSaves(TableGroup):
 
     @classmethod
     def of(cls, runs: Runs, rates: Rates) -> Self:
-        """Returns the next saves of all runs. Exponentials are taken over E1, which may be too small for a number."""
+        """Returns the next saves of all runs. Exponentials are relative to E1, which may be too small for a number."""
         again, per_s = rates.again, rates.all
         growth = _Growth.of(runs, rates)
         first, later = per_s * growth.first_s, per_s * growth.cycle.length_s
@@ -108,9 +108,10 @@ class NextSaves(TableGroup):
 
 
 def written_share(runs: Runs, rates: Rates, saves: NextSaves, num_apart: Floats) -> Floats:
-    """Returns how likely a durable save comes before a failure needs one, over how likely the k-th commit does, `(n,)`.
+    """Returns the probability of a durable save before a failure needs one, over that of the k-th commit, `(n,)`.
 
-    It comes later than the commit, or sooner, and then an up-time gets there as much before c, or before t1 after a restart.
+    The durable save comes later than the commit, or sooner; an up-time then reaches it that much before c, or before t1 after a
+    restart.
     """
     later_s = runs.durable_commit_s - runs.commit_s
     sooner_s = np.maximum(0.0, -later_s)
@@ -131,7 +132,7 @@ def written_share(runs: Runs, rates: Rates, saves: NextSaves, num_apart: Floats)
 
 @dataclass(frozen=True, kw_only=True)
 class Clock(Table):
-    """How long runs take without durable saves and without failures that need them, `(n,)`."""
+    """Time that runs take without durable saves and without failures that need them, `(n,)`."""
 
     kept_per_s: Floats
     """p + b."""
@@ -143,7 +144,7 @@ class Clock(Table):
 
     @classmethod
     def of(cls, runs: Runs, rates: Rates) -> Self:
-        """Returns the clock of all runs; where no save is durable, stops keep work alike, wherever they are saved."""
+        """Returns the clock of all runs; where no save is durable, all stops keep work alike, wherever it is saved."""
         rates = replace(rates, kept=rates.kept + rates.saved)
         return cls(
             kept_per_s=rates.kept + rates.durable,
@@ -164,7 +165,7 @@ _Piece = tuple[Floats, Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class _Growth:
-    """How the work of up-times grows with their age."""
+    """Growth of the work of up-times with their age."""
 
     cycle: renewal.Cycle
     first_s: Floats
@@ -180,7 +181,7 @@ class _Growth:
 
     @classmethod
     def of(cls, runs: Runs, rates: Rates) -> Self:
-        """Returns the growth of all runs; where several saves are under way, a commit is in each cycle's end."""
+        """Returns the growth of all runs; with several saves under way, each cycle ends with a commit."""
         cycle = renewal.Cycle.of(replace(runs, mtbf_s=1.0 / rates.again))
         slower, steady = 1.0 / (1.0 + runs.tax_fraction), np.ones(len(runs))
         stall = runs.stall_s, np.zeros(len(runs))
@@ -197,7 +198,7 @@ class _Growth:
 
 
 def _moments(per_s: Floats, work_s: Floats, pieces: tuple[_Piece, ...]) -> tuple[Floats, Floats]:
-    """Returns the integrals of w exp(-s x) and w^2 exp(-s x) over pieces of an up-time that begins with some work, `(n,)`."""
+    """Returns the integrals of w exp(-s x) and w^2 exp(-s x) over pieces of an up-time that begins with this work, `(n,)`."""
     first_s2, second_s3, left = np.zeros(len(per_s)), np.zeros(len(per_s)), np.ones(len(per_s))
     for length_s, growth in pieces:
         none, one, two = (gammainc(n, per_s * length_s) / per_s**n for n in (1.0, 2.0, 3.0))
@@ -216,7 +217,7 @@ def _clock_per_work(runs: Runs, rates: Rates) -> Floats:
         root = (above * high - below * low) / (above - below)
         value = 1.0 / _transform(runs, rates, growth, root) - 1.0
         is_low = value > 0.0
-        # The bound that stays counts half, so that neither stays for long.
+        # A bound that stays is halved in weight, so that neither stays for long.
         below, above = np.where(is_low, 0.5 * below, value), np.where(is_low, value, 0.5 * above)
         low, high = np.where(is_low, root, low), np.where(is_low, high, root)
     return np.asarray(root / rates.durable)

@@ -1,8 +1,8 @@
-"""How long does an interrupted run wait for other nodes? The pool of spares in the compiled event loop.
+"""How long does an interrupted run wait for replacement nodes? The pool of spares in the compiled event loop.
 
-Nodes come back after a fixed time of repair, the first to fail first: a ring of their times of return. Where none
-stands by, a node comes on loan from a queue; the next repaired node is given back for it. So the nodes in repair
-are those that failed within the time of repair, as with infinitely many servers (M/G/inf).
+Nodes return after a fixed repair time, first failed first: a ring holds their return times. If no spare is left, a node comes
+on loan from a queue, and the next repaired node is given back for it. So the nodes in repair are those that failed within the
+last repair time, as with infinitely many servers (M/G/inf).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FOREVER_S = FOREVER_S
 def replacement_wait_s(
     design: RunDesign, num_nodes: float, now_s: float, state: RunState, returns_s: FloatArray
 ) -> float:
-    """Sends nodes to repair; returns the time until others stand in for them.
+    """Sends nodes to repair; returns the time until others replace them.
 
-    Repaired nodes stand in for those first that are missing on this way back already.
+    Repaired nodes first replace those that are already missing in this recovery.
     """
     if num_nodes == 0.0:
         return 0.0

@@ -1,9 +1,9 @@
-"""How long does a run wait for other nodes where waits decide when nodes fail? The pool of spares, played on its own.
+"""How long does a run wait for replacement nodes if waits decide when nodes fail? The pool of spares, played separately.
 
-Where a wait takes as long as the up-time between failures, failures are no more independent of each other: nothing fails
-while the run waits, or nodes that failed in turn come back in turn, and wait for each other again. No closed form is known to
-us; so failures, waits and returns are played as in the event loop (`simulator.run.pool`), without saves and work. Ways back
-take their means. Every design meets the same luck, so that more spares mean shorter waits in all but a few draws.
+If a wait takes as long as the up-time between failures, failures are no longer independent: nothing fails while the run waits,
+or nodes that failed one after another return one after another and wait for each other again. We know of no closed form, so
+failures, waits and returns are played as in the event loop (`simulator.run.pool`), without saves and work. Recoveries take
+their mean times. Every design meets the same luck, so more spares give shorter waits in all but a few draws.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from simulator.run.state import STATE, FloatArray, Records, RunDesign, RunState,
 from simulator.table import Floats, Integers
 
 MOST_OF_A_RUN = 1024
-"""Interruptions that are played of a run that has twice as many, or more."""
+"""Interruptions that are played of a run that has at least twice as many."""
 NUM_RUNS = 8.0
-"""Runs of so many interruptions, or more short ones, that are played of each design: long after a run began it depends on how,
-as nodes that failed together come back together."""
+"""Runs with this many interruptions, or more and shorter ones, played for each design: the initial state matters for a long
+time, because nodes that failed together return together."""
 LEAST_RUNS, RUNS_PER_SHARE = 2.0, 32.0
-"""Of a design without spares, which are never left: two, and more where the queue takes longer, so many per repair."""
+"""Runs of a design without spares, where none is ever left: two, or more for a longer queue, this many per repair time."""
 TIMES_AS_MANY = 4.0
-"""Where nodes fail on the way back, too: few ways back are long, and decide the mean."""
+"""Multiplier where nodes also fail during recovery: recoveries are then few but long, and dominate the mean."""
 MANY_NODES = 8.0
-"""Where an interruption takes more nodes on average, as much fewer are played: each is looked at."""
+"""Where an interruption takes more nodes than this on average, proportionally fewer are played, since each is looked at."""
 SEED = 1
 _NEVER_S = FOREVER_S**2
-"""A way back on which all interruptions that are played happen: so long that no share of it is a time."""
+"""A recovery during which all played interruptions happen: so long that no share of it is meaningful."""
 _LEAST_REPAIR_S = 1.0
-"""What a wait for the queue is divided by, where nodes are repaired at once."""
+"""Divisor for a wait for the queue where repairs take no time."""
 
 
 class Pool(Protocol):
-    """How the pool of a design is played, and what was found; a record to the compiler."""
+    """How the pool of a design is played, with the results; a record to the compiler."""
 
     up_time_s: float
-    """How long a run is up; only a part is played of one that has many interruptions."""
+    """Up-time of the run; with many interruptions only a part is played."""
     is_part: bool
     apart_s: float
-    """Mean time between failures of a run that is on its way back; forever where nothing fails then."""
+    """Mean time between failures during recovery; infinite if nothing fails then."""
     back_s: Sequence[float]
-    """The way back behind the wait."""
+    """The recovery after the wait."""
     num_played: int
     """Interruptions to be played."""
     sums_s: MutableSequence[float]
-    """Waits, summed up."""
+    """Sums of waits."""
     num_waits: MutableSequence[float]
 
 
@@ -64,9 +64,9 @@ POOL = record_type(Pool)
 def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
     """Returns the mean wait after each kind of interruption, `(n, 4)`.
 
-    Where nodes fail on the way back, too, it is the wait which, the same for all of them, would leave none missing after as
-    long (the busy period of M/D/inf, as in `simulator.run.way_back`). Runs of which a part is played count from the middle of
-    it on, when the pool was full long ago.
+    Where nodes also fail during recovery, it is the constant wait after which, in the same time, none would be missing (the
+    busy period of M/D/inf, as in `simulator.run.way_back`). Runs that are only partly played count from their middle on, when
+    the pool has long been full.
 
     Args:
         runs: the runs.
@@ -84,7 +84,7 @@ def played_wait_s(runs: Runs, up_time_s: Floats, expected_s: Floats) -> Floats:
 
 
 def _pools(runs: Runs, up_time_s: Floats) -> Records:
-    """The records `(n,)` of runs of which nothing was played."""
+    """The records `(n,)` of runs of which nothing has been played."""
     pools, apart_s = np.zeros(len(runs), dtype=POOL), _apart_on_way_back_s(runs)
     pools["up_time_s"] = up_time_s
     pools["is_part"] = up_time_s >= 2.0 * MOST_OF_A_RUN * runs.mtbf_s
@@ -99,7 +99,7 @@ def _pools(runs: Runs, up_time_s: Floats) -> Records:
 
 
 def _num_played(runs: Runs, apart_s: Floats) -> Integers:
-    """How many interruptions of each design are played, `(n,)`."""
+    """Number of interruptions to play for each design, `(n,)`."""
     shared = RUNS_PER_SHARE * runs.queue_wait_s / np.maximum(runs.repair_s, _LEAST_REPAIR_S)
     num_runs = np.where(runs.num_spares > 0.0, NUM_RUNS, np.clip(shared, LEAST_RUNS, NUM_RUNS))
     num_runs = np.where(apart_s < FOREVER_S, TIMES_AS_MANY, 1.0) * num_runs
@@ -108,13 +108,13 @@ def _num_played(runs: Runs, apart_s: Floats) -> Integers:
 
 
 def _losses(runs: Runs) -> Floats:
-    """Share of interruptions that take nodes and are not announced."""
+    """Share of interruptions that take nodes and are unannounced."""
     takes_nodes = runs.kind_nodes[:, : Interruption.PLANNED] > 0.0
     return sum_columns(runs.kind_share[:, : Interruption.PLANNED] * takes_nodes)
 
 
 def _apart_on_way_back_s(runs: Runs) -> Floats:
-    """Mean time between failures of a run that is on its way back, `(n,)`; forever where nothing fails then."""
+    """Mean time between failures during recovery, `(n,)`; infinite if nothing fails then."""
     unplanned = 1.0 - runs.kind_share[:, Interruption.PLANNED]
     can_fail = (runs.fails_during_restart == 1.0) & (unplanned > 0.0)
     return np.asarray(np.divide(runs.mtbf_s, unplanned, out=np.full(len(runs), FOREVER_S), where=can_fail))
@@ -122,7 +122,7 @@ def _apart_on_way_back_s(runs: Runs) -> Floats:
 
 @compiled
 def _play_pools(designs: Records, pools: Records) -> None:
-    """Adds up waits and their numbers by kind."""
+    """Sums waits and their counts by kind."""
     states, unplayed = np.zeros(1, dtype=STATE), np.zeros(1, dtype=STATE)
     returns_s = np.zeros(MAX_NODES_IN_REPAIR)
     for row in range(len(designs)):
@@ -142,7 +142,7 @@ def _play_pools(designs: Records, pools: Records) -> None:
 def _play_pool(
     design: RunDesign, pool: Pool, luck: np.uint64, most: int, state: RunState, returns_s: FloatArray
 ) -> int:
-    """Plays up-times and ways back until the run has been up for so long, or `most` interruptions; returns their number."""
+    """Plays up-times and recoveries up to an up-time or to `most` interruptions; returns their number."""
     up_s, serial, index = 0.0, 0, 0
     while serial < most:
         unit_s = design.mtbf_s * exponential(luck, UP_TIME, index)
@@ -164,7 +164,7 @@ def _come_back(
     state: RunState,
     returns_s: FloatArray,
 ) -> int:
-    """Plays a way back, anew as often as it is interrupted; returns how many interruptions there were by its end."""
+    """Plays a recovery, anew after each interruption; returns the number of interruptions by its end."""
     first_counted = MOST_OF_A_RUN // 2 if pool.is_part else 0
     unplanned = 1.0 - design.kind_share[PLANNED]
     kind = kind_of(design, luck, serial, 1.0)

@@ -1,24 +1,24 @@
-"""How often does a run fail, and how long is every account, by expectation? Renewal theory, one row per run.
+"""How often does a run fail, and how long is every account in expectation? Renewal theory, one row per run.
 
-With M the mean up-time between failures, tau the interval, s, P, R stall, commit and restart: after a restart
-the first save starts at tau and commits at t1 = tau + s + P, the following ones c apart. Up-times have no
-memory, so the expected number of failures f(n) from a restart with n saves to go is a sum over the saves that
-have committed when the job fails. Subtracting exp(-c/M) f(n - 1) from f(n) leaves
+With M the mean up-time between failures, tau the interval, and s, P, R stall, commit and restart: after a restart the first
+save starts at tau and commits at t1 = tau + s + P; the following ones are c apart. Up-times are memoryless, so the expected
+number of failures f(n) from a restart with n saves to go is a sum over the saves committed when the job fails. Subtracting
+exp(-c/M) f(n - 1) from f(n) leaves
 
     f(n) - f(n - 1) = (1 - exp(-c/M)) exp(t1/M),
 
-a straight line. It begins at the largest number d of saves to go whose run of length F ends before its first
-commit, f(d) = exp(F/M) - 1. The expected up-time is M f (failures minus up-time over M is a martingale), and
-every other account follows a line in the same way, with its seconds discounted by exp(-t/M).
+a straight line. It begins at d, the largest number of saves to go for which the rest of the run, of length F, ends before its
+first commit: f(d) = exp(F/M) - 1. The expected up-time is M f (failures minus up-time over M is a martingale), and every other
+account follows a line in the same way, with its seconds discounted by exp(-t/M).
 
-Exact where saves never queue for a slot, and with one slot and `WAIT`. Else the first interval differs from the later
-ones, or saves come in bursts of k = `slots`, b apart, each burst C after the one before, with L work from its last save to the
-next. In a long run failures per work are then exactly
+Exact if saves never queue for a slot, and with one slot and `WAIT`. Otherwise the first interval differs from the later ones,
+or saves come in bursts: k = `slots` saves b apart, bursts C apart, with L work from the last save of a burst to the next one.
+In a long run failures per work are then exactly
 
     exp(t1/M) (1 - exp(-C/M)) / ((tau + B) (1 - exp(-C/M)) + (L + B) exp(-C/M))
 
-with B = tau (exp(-b/M) + ... + exp(-(k - 1) b/M)). Every other account has its saves spread evenly, as have runs of a few
-bursts, which can be off by a good part of one. The limit of long runs is the goodput of Daly (FGCS 22, 2006) when P = 0.
+with B = tau (exp(-b/M) + ... + exp(-(k - 1) b/M)). All other accounts spread the saves evenly, as do runs of a few bursts,
+whose error can be a good part of a burst. The limit of long runs is the goodput of Daly (FGCS 22, 2006) when P = 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUM_NEWTON_STEPS = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle(Table):
-    """From the start of a stall to the next, when only commits and no failures have passed, `(n,)`."""
+    """From the start of a stall to the next, with commits but no failures in between, `(n,)`."""
 
     length_s: Floats
     """c: wall time."""
@@ -47,13 +47,13 @@ class Cycle(Table):
     taxed_s: Floats
     """Wall time of work with a save in the background, right after the stall."""
     wait_s: Floats
-    """Standing still for a slot, at the end."""
+    """Waiting for a slot, at the end."""
     failures: Floats
-    """What f grows by in a long run."""
+    """Growth of f per cycle in a long run."""
 
     @classmethod
     def of(cls, runs: Runs) -> Self:
-        """Returns the cycles of all runs; where saves come in bursts, the mean over a burst."""
+        """Returns the cycles of all runs; with bursts of saves, the mean over a burst."""
         length_s, gain_s, failures = _steady_cycle(runs)
         tax_s = np.minimum(runs.tax_share * runs.commit_s, runs.tax_fraction * gain_s)
         return cls(
@@ -66,7 +66,7 @@ class Cycle(Table):
 
     @classmethod
     def regular(cls, runs: Runs, length_s: Floats) -> Self:
-        """Returns cycles of nothing but work, of any length."""
+        """Returns cycles of work alone, of any length."""
         none_s = np.zeros(len(runs))
         failures = _failures_per_cycle(runs, length_s, length_s)
         return cls(length_s=length_s, gain_s=length_s, taxed_s=none_s, wait_s=none_s, failures=failures)
@@ -83,9 +83,9 @@ def _failures_per_cycle(runs: Runs, length_s: Floats, gain_s: Floats) -> Floats:
 
 
 def _failures_per_burst(runs: Runs, free_s: Floats, late_work_s: Floats, length_s: Floats) -> Floats:
-    """Failures per burst of saves `free_s` apart, from the first of which to that of the next are `length_s`."""
+    """Failures per burst of saves, `free_s` apart, with `length_s` from the first save of one burst to that of the next."""
     between, burst_s = free_s / runs.mtbf_s, (runs.slots - 1.0) * free_s
-    # After the first commit of a burst the others gain an interval each, if the up-time lasts.
+    # After the first commit of a burst, each further one gains an interval if the up-time lasts.
     later_s = runs.interval_s * np.expm1(-burst_s / runs.mtbf_s) * np.exp(-between) / np.expm1(-between)
     gain_s = (runs.slots - 1.0) * runs.interval_s + late_work_s
     over_committed = _over_committed(length_s / runs.mtbf_s, runs.interval_s + later_s, late_work_s + later_s)
@@ -93,15 +93,15 @@ def _failures_per_burst(runs: Runs, free_s: Floats, late_work_s: Floats, length_
 
 
 def _over_committed(end: Floats, first_s: Floats, later_s: Floats) -> Floats:
-    """One over the work that an up-time commits, given a first commit: `first_s`, and `later_s` each `end` mean up-times."""
+    """One over the work that an up-time with a first commit commits: `first_s`, then `later_s` for each `end` mean up-times."""
     return -np.expm1(-end) / (first_s * -np.expm1(-end) + later_s * np.exp(-end))
 
 
 def _steady_cycle(runs: Runs) -> tuple[Floats, Floats, Floats]:
-    """Returns length and gain of the cycles, and what f grows by in each.
+    """Returns length and gain of the cycles, and the growth of f per cycle.
 
-    If `slots` cycles are shorter than a save is under way, saves come in bursts of `slots`, and one more is
-    due before the first of them has committed.
+    If `slots` cycles are shorter than a save is under way, saves come in bursts of `slots`, and the next one is due before the
+    first of them has committed.
     """
     taxed_interval_s = runs.interval_s * (1.0 + runs.tax_fraction)
     free_s = runs.stall_s + np.minimum(runs.interval_s + runs.tax_share * runs.commit_s, taxed_interval_s)
@@ -129,7 +129,7 @@ def _steady_cycle(runs: Runs) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class Ends(Table):
-    """How the saves of a run split into the last ones, which never serve, and the steady others, `(n,)`."""
+    """The saves of a run, split into the last ones, which are never used, and the steady others, `(n,)`."""
 
     num_base: Floats
     """min(d, saves of the run)."""
@@ -175,13 +175,13 @@ def up_time_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
 
 
 def num_steps(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
-    """Returns how many cycles of a long run the saves add to the up-time, `(n,)`; the last one may be a part of one."""
+    """Returns the number of long-run cycles that the saves add to the up-time, `(n,)`; the last one may be partial."""
     step = np.expm1(-ends.step_s / runs.mtbf_s) / np.expm1(-cycle.length_s / runs.mtbf_s)
     return ends.num_steady + _if(ends.is_only_rest, step)
 
 
 def calm_s(cycle: Cycle, ends: Ends) -> Floats:
-    """Returns the length of a run that nothing interrupts, `(n,)`."""
+    """Returns the length of an uninterrupted run, `(n,)`."""
     steady_s = _if(ends.num_steady > 0, ends.num_steady * cycle.length_s)
     return ends.base_s + _if(ends.is_only_rest, ends.step_s) + steady_s
 
@@ -199,7 +199,7 @@ def tax_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
 
 
 def wait_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
-    """Returns the expected time of standing still for a slot, `(n,)`."""
+    """Returns the expected time waiting for a slot, `(n,)`."""
     none_s = np.zeros(len(runs))
     offset_s = cycle.length_s - cycle.wait_s
     window = _Window(offset_s=offset_s, length_s=cycle.wait_s, last_length_s=none_s)
@@ -207,7 +207,7 @@ def wait_s(runs: Runs, cycle: Cycle, ends: Ends) -> Floats:
 
 
 def per_up_time_s(runs: Runs, cycle: Cycle) -> tuple[Floats, Floats, Floats]:
-    """Returns the expected stalls, tax and wait of one up-time of a long run, each `(n,)`."""
+    """Returns the expected stalls, tax and wait per up-time of a long run, each `(n,)`."""
     num_cycles = 1.0 / -np.expm1(-cycle.length_s / runs.mtbf_s)
     offset_s = cycle.length_s - cycle.wait_s
     return (
@@ -219,20 +219,20 @@ def per_up_time_s(runs: Runs, cycle: Cycle) -> tuple[Floats, Floats, Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Window(Table):
-    """The part of every cycle that belongs to an account, `(n,)`."""
+    """The part of every cycle that is charged to an account, `(n,)`."""
 
     offset_s: Floats
     """After the start of the stall."""
     length_s: Floats
     last_length_s: Floats
-    """In the cycle after the last save, which the end of the run cuts short."""
+    """In the cycle after the last save, truncated by the end of the run."""
 
 
 def _account_s(runs: Runs, cycle: Cycle, ends: Ends, window: _Window) -> Floats:
     """Returns the expected seconds of the whole run that fall in a window of its cycles, `(n,)`.
 
-    A(n), the seconds in the first up-time with n saves to go, is a geometric sum of discounted windows; then
-    H(d) = A(d) exp(F/M), as the run starts all over after each failure, and H grows by a constant per cycle.
+    A(n), the seconds in the first up-time with n saves to go, is a geometric sum of discounted windows; then H(d) = A(d)
+    exp(F/M), as the run starts over after each failure, and H grows by a constant per cycle.
     """
     per_cycle_s = _discounted_s(runs, window.offset_s, window.length_s)
     per_last_s = _discounted_s(runs, window.offset_s, window.last_length_s)
@@ -266,7 +266,7 @@ def best_interval_s(cost_s: Floats, tax_fraction: Floats, mtbf_s: Floats) -> Flo
     for _ in range(_NUM_NEWTON_STEPS):
         value = (1.0 + g) * x + np.log1p(-x) - np.log1p(g * x) + d
         x = x - value / (1.0 + g - 1.0 / (1.0 - x) - g / (1.0 + g * x))
-    # Saves that take many up-times leave one minus x no digits: the interval is then the whole up-time.
+    # If saves take many up-times, 1 - x has no digits left: the interval is then the whole up-time.
     return np.where(d > 0, mtbf_s * np.where(np.isnan(x), 1.0, x), 0.0 * d)
 
 
@@ -286,5 +286,5 @@ def _steady_failures(cycle: Cycle, ends: Ends) -> Floats:
 
 
 def _if(condition: Booleans, values: Floats) -> Floats:
-    """Zero where the condition fails, even if the value there is infinite or nan."""
+    """Zero where the condition is false, even if the value there is infinite or nan."""
     return np.where(condition, values, 0.0)

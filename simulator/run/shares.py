@@ -1,4 +1,4 @@
-"""What do interruptions go back to? To the newest save, to a durable one, or to nothing: shares of each."""
+"""What do interruptions go back to? Shares for the newest save, a durable one, or no loss at all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Shares(Table):
     """The newest committed save, or a live replica."""
     durable: Floats
     planned: Floats
-    """All work is kept."""
+    """Nothing lost: all work is kept."""
 
     @classmethod
     def of(cls, runs: Runs, way_back: WayBack) -> Self:
-        """Returns the shares; where both levels hold the same saves, all is of the fast one."""
+        """Returns the shares; where both levels hold the same saves, all of it is the fast level's."""
         is_same = has_same_saves(runs)
         fast, durable = way_back.fast_share, way_back.durable_share
         durable = np.where(is_same | (durable < LEAST_SHARE), 0.0, durable)
@@ -40,10 +40,10 @@ def has_same_saves(runs: Runs) -> Booleans:
 
 
 def saved_ahead_share(runs: Runs) -> Floats:
-    """Returns the share of the interruptions that are announced and saved on the durable level, `(n,)`."""
+    """Returns the share of interruptions that are announced and saved on the durable level, `(n,)`."""
     return runs.planned_share * (1.0 - runs.kind_fast_survival[:, Interruption.PLANNED])
 
 
 def mean_between_s(runs: Runs, share: Floats) -> Floats:
-    """Returns the mean up-time between the interruptions of a share, `(n,)`."""
+    """Returns the mean up-time between the interruptions with this share, `(n,)`."""
     return np.minimum(FOREVER_S, runs.mtbf_s / np.maximum(share, 1e-300))

@@ -1,36 +1,35 @@
-"""How long does a run wait for other nodes, by expectation? The pool of spares as a queue with infinitely many servers.
+"""How long is the expected wait for replacement nodes? The pool of spares as a queue with infinitely many servers.
 
-Failed nodes are in repair for a fixed time T each and fail at a constant rate r. After a time A of the run, T at most,
-the number in repair is Poisson with mean a = r A (M/G/inf), and each of them has been there for a time that is uniform
-between 0 and A. With c spares an interruption finds none left if X >= c. It then waits for the queue, Q, or for the first
-node to come back and be brought in, S, whichever is shorter. None comes back before T - A; so with q = min(Q - S, T),
-B = min(T - q, A), b = r B and Y Poisson
+Nodes fail at a constant rate r and are in repair for a fixed time T. After a time A of the run, at most T, the number X in
+repair is Poisson with mean a = r A (M/G/inf), and each has been there for a time uniform between 0 and A. With c spares, an
+interruption finds none left if X >= c. It then waits for the shorter of Q, the queue, and S, the first node to return and be
+brought in. None returns before T - A; so with q = min(Q - S, T), B = min(T - q, A), b = r B and Y Poisson
 
     E[wait] = S + min(q, T - A) P(Y >= c; a) + (P(Y > c; a) - exp(b - a) P(Y > c; b)) / r.
 
-At first all spares stand by. The mean over the run is that over A up to T or the end of the run, and from T on A stays T.
-Its integrals are those of P(Y >= c; x) and of x P(Y >= c; x) over x, the first of which is E[max(0, Y - c)]: of as
-many failures as a run shorter than a repair has, those beyond the spares wait for the queue.
+At first all spares are on standby. The mean over the run is that over A up to T or the end of the run; from then on A stays T.
+Its integrals are those of P(Y >= c; x) and of x P(Y >= c; x) over x. The first is E[max(0, Y - c)]: in a run shorter than a
+repair, all failures beyond the number of spares wait for the queue.
 
-Where the queue takes longer than a repair, only repairs end a wait, and as nothing fails meanwhile never more than c + 1
-nodes are in repair: Erlang's loss system with c + 1 servers, in which arrivals are lost while all are taken. Its states do
-not depend on how repairs are distributed, so that in steady state, with r the rate while nobody waits and Y of mean r T,
+If the queue takes longer than a repair, only repairs end a wait. Nothing fails meanwhile, so at most c + 1 nodes are in repair:
+Erlang's loss system with c + 1 servers, where arrivals are lost while all are taken. Its states do not depend on the
+distribution of repair times, so in steady state, with r the rate while nobody waits and Y of mean r T,
 
     E[wait] = S + P(Y = c + 1) / (r P(Y <= c)),      which is S + T without spares,
 
-where ways back are short against the time between failures.
+if recoveries are short compared with the time between failures.
 
-Waits make failures rarer, and rarer failures wait less: the mean wait is the one that leads to itself. Several
-nodes that fail at once are one of a mean number of nodes. In steady state the mean wait is that of the event loop
-within 1 % where as many nodes fail each time and restarts are short.
+Waits make failures rarer, and rarer failures shorten waits: the mean wait is the fixed point. Several nodes that fail at once
+are treated as groups of the mean size. In steady state the mean wait agrees with the event loop within 1 % if the same number
+of nodes fails each time and restarts are short.
 
-Where a wait for the queue is as long as the time between failures, they are no more independent of repairs, and the pool is
-played on its own (`simulator.run.pool_play`). With two hours or a day for the queue and 0 to 160 spares the goodput of long
-runs is then that of the event loop within 7 % from half an hour of up-time on, 10 % at ten minutes and 13 % at one. Where
-repairs alone end waits, 1,200 random runs with ways back of up to 20 up-times take as long as in the event loop within 2 % and
-four standard errors; with Erlang's form 102 do not, and are up to 23 % off. Pools are also played where nodes fail alone and by
-domains, which the form does not tell apart: 450 random runs with both take as long as in the event loop within 2.5 %, 0.2 % on
-average; with the form alone up to 45 %.
+If the wait for the queue is as long as the time between failures, failures are no longer independent of repairs, and the pool
+is played separately (`simulator.run.pool_play`). With two hours or a day for the queue and 0 to 160 spares, the goodput of long
+runs then agrees with the event loop within 7 % for up-times of at least half an hour, 10 % at ten minutes and 13 % at one.
+Where repairs alone end waits, 1,200 random runs with recoveries of up to 20 up-times agree with the event loop within 2 % and
+four standard errors; with Erlang's form 102 do not, with errors of up to 23 %. Pools are also played where nodes fail both
+alone and by domains, which the form cannot distinguish: 450 random runs with both agree with the event loop within 2.5 %, 0.2 %
+on average; with the form alone errors reach 45 %.
 """
 
 from __future__ import annotations
@@ -46,24 +45,24 @@ from simulator.run.pool_play import played_wait_s
 from simulator.table import Booleans, Floats, Table
 
 _LEAST_PROBABILITY = 1e-280
-"""Less has no digits."""
+"""Smaller probabilities have no digits left."""
 _ROUNDING = 1e-9
-"""Of a number of nodes over another one."""
+"""Rounding tolerance for a quotient of numbers of nodes."""
 _FEW = 1e-12
-"""Fewer nodes in repair than this are as good as none, and divide no more."""
+"""Fewer nodes in repair than this count as none, and are not divided by."""
 _SETTLED_FRACTION = 1e-3
-"""Two passes are enough where the mean wait that leads to itself is this close to the second one's, as a share of the
-time between interruptions. They are not where failures wait or not according to how many have waited."""
+"""Two passes are enough if the mean wait at the fixed point is this close to that of the second, as a share of the time between
+interruptions. They are not enough if whether a failure waits depends on how many have waited."""
 LEAST_RHYTHM = 0.3
-"""Wait for the queue over the time between failures from which on failures are played (`simulator.run.pool_play`)."""
+"""Wait for the queue over the time between failures from which failures are played (`simulator.run.pool_play`)."""
 LEAST_WAIT_FRACTION = 0.01
-"""Mean wait beyond that for a spare, over the time between failures, below which these are not played: it changes nothing."""
+"""Mean wait beyond that for a spare, over the time between failures, below which nothing is played: it changes nothing."""
 MIXED_PART = 0.1
-"""Of both shares, where nodes fail alone and by domains: the closed form takes a mean number of nodes for both."""
+"""Factor on both thresholds where nodes fail alone and by domains: the closed form uses one mean number of nodes for both."""
 LEAST_MIXTURE = 1.05
-"""Mean number of nodes with which one is lost, over the least number, from which on that is so."""
+"""Mean size of the loss that a lost node belongs to, over the smallest size, from which this factor applies."""
 _NUM_HALVINGS = 30
-"""Of the interval of mean waits: from hours to less than a millisecond."""
+"""Bisection steps over mean waits: from hours to less than a millisecond."""
 
 
 def expected_replacement_wait_s(runs: Runs, up_time_s: Floats) -> Floats:
@@ -91,17 +90,17 @@ def expected_replacement_wait_s(runs: Runs, up_time_s: Floats) -> Floats:
 
 
 def spare_waits_s(runs: Runs) -> Floats:
-    """Returns the wait after each kind of interruption where a spare is left for every node, `(n, 4)`."""
+    """Returns the wait after each kind of interruption if a spare is left for every node, `(n, 4)`."""
     return np.where(runs.kind_nodes > 0.0, runs.spare_wait_s[:, None], 0.0)
 
 
 def _losses_that_leave_none(num_spares: Floats, num_nodes: Floats | float, at_once: Floats) -> Floats:
-    """Returns with how many losses in repair, of so many nodes each, too few spares are left for so many nodes, `(n,)`."""
+    """Returns how many losses in repair, of `at_once` nodes each, leave too few spares for `num_nodes` nodes, `(n,)`."""
     return np.maximum(0.0, np.ceil((num_spares - num_nodes + 1.0) / at_once - _ROUNDING))
 
 
 def _apart_s(runs: Runs, wait_s: Floats) -> Floats:
-    """Returns the mean time between interruptions if they wait as given, `(n,)`."""
+    """Returns the mean time between interruptions with these waits, `(n,)`."""
     load_s = np.maximum(runs.fast_load_s, runs.durable_load_s)
     back_s = over_kinds(runs.kind_share, runs.kind_restart_s) + load_s
     down_s = back_s + over_kinds(runs.node_share, wait_s)
@@ -109,9 +108,9 @@ def _apart_s(runs: Runs, wait_s: Floats) -> Floats:
 
 
 def _is_unsettled(runs: Runs, first_s: Floats, second_s: Floats, third_s: Floats) -> Booleans:
-    """Returns whether the third of three waits, each following from the one before, is far from settled, `(n,)`.
+    """Returns whether the third of three successive waits is far from the fixed point, `(n,)`.
 
-    Where the line through the two steps crosses is about where they lead.
+    The fixed point is estimated by extrapolating the line through the two steps.
     """
     first_mean_s, second_mean_s, third_mean_s = (
         over_kinds(runs.node_share, wait_s) for wait_s in (first_s, second_s, third_s)
@@ -123,7 +122,7 @@ def _is_unsettled(runs: Runs, first_s: Floats, second_s: Floats, third_s: Floats
 
 
 def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
-    """Returns whether a wait for the queue takes as long as the time between failures, and there are such waits, `(n,)`."""
+    """Returns whether a wait for the queue takes as long as the time between failures, if such waits occur, `(n,)`."""
     apart_s = _apart_s(runs, spare_wait_s)
     extra_s = over_kinds(runs.node_share, wait_s - spare_wait_s)
     is_long, is_long_if_mixed = (
@@ -136,14 +135,14 @@ def _is_rhythmic(runs: Runs, spare_wait_s: Floats, wait_s: Floats) -> Booleans:
 
 
 def _takes_mixed_numbers(runs: Runs) -> Booleans:
-    """Returns whether nodes are lost in numbers that differ by more than rare exceptions, `(n,)`."""
+    """Returns whether losses differ in size by more than rare exceptions, `(n,)`."""
     takes_any = runs.kind_nodes * runs.node_share > 0.0
     least = np.where(takes_any, runs.kind_nodes, np.inf).min(axis=1)
     return np.asarray(_lost_at_once(runs) > LEAST_MIXTURE * least)
 
 
 def _lost_at_once(runs: Runs) -> Floats:
-    """Returns with how many others, itself included, a lost node is lost on average, `(n,)`; at least 1."""
+    """Returns the mean size of the loss that a lost node belongs to, itself included, `(n,)`; at least 1."""
     per_interruption = over_kinds(runs.node_share, runs.kind_nodes)
     squares = over_kinds(runs.node_share, runs.kind_nodes**2)
     at_once = np.divide(squares, per_interruption, out=np.ones(len(runs)), where=per_interruption > 0.0)
@@ -151,7 +150,7 @@ def _lost_at_once(runs: Runs) -> Floats:
 
 
 def _settled_wait_s(runs: Runs, up_s: Floats, spare_wait_s: Floats, can_run_out: Booleans) -> Floats:
-    """Returns the waits whose mean leads to itself, `(n, 4)`: the longer it is, the shorter is what it leads to."""
+    """Returns the fixed point of the waits, `(n, 4)`: the longer the mean wait, the shorter the wait that follows from it."""
     low_s = spare_wait_s
     high_s = wait_s = spare_wait_s + _extra_wait_s(runs, up_s, _apart_s(runs, spare_wait_s), can_run_out)
     for _ in range(_NUM_HALVINGS):
@@ -164,9 +163,9 @@ def _settled_wait_s(runs: Runs, up_s: Floats, spare_wait_s: Floats, can_run_out:
 
 
 def _extra_wait_s(runs: Runs, up_s: Floats, apart_s: Floats, can_run_out: Booleans) -> Floats:
-    """Returns the mean wait beyond that for a spare after each kind of interruption, `(n, 4)`."""
+    """Returns the mean wait beyond that for a spare, after each kind of interruption, `(n, 4)`."""
     at_once = _lost_at_once(runs)
-    # The run is longer than its work: by what is done again, and by its ways back.
+    # The run is longer than its work: by repeated work and by recoveries.
     run_s = up_s * apart_s / runs.mtbf_s
     failing = _Failing.of(runs, run_s, over_kinds(runs.node_share, runs.kind_nodes) / at_once, apart_s)
     extra_s = np.zeros(can_run_out.shape)
@@ -178,28 +177,28 @@ def _extra_wait_s(runs: Runs, up_s: Floats, apart_s: Floats, can_run_out: Boolea
 
 @dataclass(frozen=True, kw_only=True)
 class _Failing(Table):
-    """Nodes that fail during a run and come back, `(n,)`; letters as at the head of this module."""
+    """Nodes that fail during a run and return, `(n,)`; letters as at the head of this module."""
 
     per_s: Floats
     """r."""
     per_working_s: Floats
     """r while nobody waits for a node beyond the time for a spare."""
     full_s: Floats
-    """The longest A: the repair, or the run where that is shorter."""
+    """The longest A: the repair time, or the run if that is shorter."""
     transient: Floats
-    """Share of the run until A is that long."""
+    """Share of the run until A reaches this."""
     repair_s: Floats
     """T."""
     queue_s: Floats
-    """q, the wait beyond that for a spare if no node comes back."""
+    """q, the wait beyond that for a spare if no node returns."""
     faster_s: Floats
-    """By how much the queue is faster than a spare; 0 where it is slower."""
+    """How much faster the queue is than a spare; 0 if it is slower."""
     only_repairs: Booleans
     """Whether waits end with a repair at the latest, and nothing fails during them."""
 
     @classmethod
     def of(cls, runs: Runs, run_s: Floats, per_interruption: Floats, apart_s: Floats) -> Self:
-        """Returns the nodes of runs of a length, so many for each of the interruptions that are so far apart."""
+        """Returns the failing nodes of runs of this length, by nodes per interruption and mean time between interruptions."""
         full_s = np.minimum(runs.repair_s, run_s)
         queue_s = runs.queue_wait_s - runs.spare_wait_s
         working_s = _apart_s(runs, spare_waits_s(runs))
@@ -215,7 +214,7 @@ class _Failing(Table):
         )
 
     def mean_wait_s(self, enough: Floats) -> Floats:
-        """Returns the mean wait beyond that for a spare, `(n,)`, where so many nodes in repair leave none, c."""
+        """Returns the mean wait beyond that for a spare, `(n,)`, if `enough` nodes in repair, c, leave no spare."""
         alone_s = np.minimum(self.repair_s - self.queue_s, self.full_s)
         full, alone = _Tail.of(self.per_s * self.full_s, enough), _Tail.of(self.per_s * alone_s, enough)
         kept = np.exp(alone.mean - full.mean)
@@ -237,7 +236,7 @@ class _Failing(Table):
         return np.where(self.only_repairs, waiting_s, mean_s)
 
     def _wait_for_repairs_s(self, enough: Floats) -> Floats:
-        """Returns the mean wait in steady state where nothing but repairs ends it (Erlang's loss system), `(n,)`."""
+        """Returns the mean steady-state wait if only repairs end it (Erlang's loss system), `(n,)`."""
         mean = self.per_working_s * self.repair_s
         all_lost = np.exp(xlogy(enough + 1.0, mean) - mean - gammaln(enough + 2.0))
         some_left = pdtr(enough, mean)
@@ -247,18 +246,18 @@ class _Failing(Table):
         return np.asarray(ratio / self.per_working_s)
 
     def _mean(self, first: Floats, steady: Floats) -> Floats:
-        """Returns the mean over the run of a figure that is first one in the mean, until A is longest, and then another."""
+        """Returns the mean over the run of a figure with one mean value until A is longest, and another from then on."""
         return self.transient * first + (1.0 - self.transient) * steady
 
     def _mean_until_full(self, integral: Floats) -> Floats:
-        """Returns an integral over r A by the length of its range."""
+        """Returns an integral over r A divided by the length of its range."""
         end = self.per_s * self.full_s
         return np.divide(integral, end, out=np.zeros(len(end)), where=end > 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Tail(Table):
-    """Probabilities of a Poisson number Y to reach c, and their integrals over its mean from 0 on, `(n,)`."""
+    """Probabilities that a Poisson number Y reaches c, and their integrals over its mean from 0 on, `(n,)`."""
 
     mean: Floats
     reached: Floats

@@ -1,17 +1,17 @@
 """How far may the wall time of a run be from its mean? Quantiles and risks of every design, without playing it.
 
-The wall time is the first start, work and saves that are slowed down by S, and a delay D for every interruption:
+The wall time is the first start, work and saves that S slows down, and a delay D for every interruption:
 
     T = start + F S/E[S] + sum of N delays D,    N negative binomial, e^(-a) the chance of none, a = F S/E[S] / M
 
-F is the expected time of a run that nothing interrupts (`simulator.run.delays`). A run of n segments between saves, each tried
-until it succeeds, has exactly such an N: with c the time of a segment and y = c/M, P(N = 0) = e^(-n y) and
+F is the expected time of an uninterrupted run (`simulator.run.delays`). A run of n segments between saves, each tried until it
+succeeds, has exactly such an N: with c the time of a segment and y = c/M, P(N = 0) = e^(-n y) and
 
     E[N] = a (e^y - 1)/y,    Var[N] = E[N] e^y.
 
-Here y is the one with which the mean of T is the expected wall time. S is summed up over strata: of the prior over jobs
-(`simulator.run.strata`), or of drawn fleets where the causes of stragglers are given. Risk and quantile sum over the same
-terms (`simulator.run.spread_kernel`), and are each other's inverse. `simulator.run.wall_time.replicate_runs` is the judge.
+Here y is chosen so that the mean of T is the expected wall time. S is summed over strata: of the prior over jobs
+(`simulator.run.strata`), or of drawn fleets where the causes of stragglers are given. Risk and quantile sum the same terms
+(`simulator.run.spread_kernel`) and are inverses of each other. `simulator.run.wall_time.replicate_runs` is the reference.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ from simulator.step.step import StepTable
 from simulator.table import Floats, Integers
 
 _NUM_FLEETS, _FLEET_SEED, _FLEET_ROWS = 200, 0, 2048
-"""Fleets that are drawn per design, from which seed, and designs that share the memory for them."""
+"""Fleets drawn per design, their seed, and the number of designs that share the memory for them."""
 _FIRST_FLEETS = np.concatenate([np.arange(0, 180, 20), np.arange(180, _NUM_FLEETS, 2)])
-"""The first of the fleets, from the fastest on, that make up a stratum: twenty, or two of the slowest, which late runs have."""
+"""The first of the fleets, sorted from the fastest, in each stratum: strata have twenty fleets, or two of the slowest, which
+matter for late runs."""
 _LEAST_FLEET_RISK = 1.0 / _NUM_FLEETS
-"""Where fleets are drawn, nothing is known of a run that is later than with the slowest one."""
+"""Limit of knowledge with drawn fleets: nothing is known of runs later than with the slowest one."""
 
 LEAST_RISK = 1e-4
-"""Risks below one in ten thousand count as this: so far out replays were compared (docs/model.md), no farther."""
+"""Risks below one in ten thousand are reported as this: replays were compared up to here (docs/model.md), not beyond."""
 
 
 def wall_time_quantile_s(
     job: Job, plans: PlanTable, steps: StepTable, run: RunTable, probability: float
 ) -> Floats:
-    """Returns the wall time that a run stays below with a probability, `(n,)`; infinite without progress.
+    """Returns the wall time that a run stays below with a given probability, `(n,)`; infinite without progress.
 
-    Against replays of the event kernel it is within 2 % of the median, the 90th and the 95th percentile of runs with some
-    ten failures or more, and within 3 % where causes of stragglers are given (tests/simulator/run/test_run_spread.py). It holds
-    as far as `LEAST_RISK`; drawn fleets say little beyond their 95th percentile.
+    Compared with replays of the event kernel, it is within 2 % for the median, the 90th and the 95th percentile of runs with at
+    least some ten failures, and within 3 % where causes of stragglers are given (tests/simulator/run/test_run_spread.py). It
+    holds down to `LEAST_RISK`; drawn fleets say little beyond their 95th percentile.
 
     Args:
         job: the job, for its stragglers.
         plans: the designs.
         steps: their steps.
         run: their expected runs.
-        probability: between 0 and 1, both left out.
+        probability: between 0 and 1, exclusive.
     """
     assert 0.0 < probability < 1.0, "checked by the types of a job"
     late_s = np.concatenate(
@@ -75,7 +76,7 @@ def wall_time_quantile_s(
 def miss_probability(
     job: Job, plans: PlanTable, steps: StepTable, run: RunTable, wall_s: Floats | float
 ) -> Floats:
-    """Returns how likely a run takes longer than a time, `(n,)`; 1 without progress, never below `_least_risk`.
+    """Returns the probability that a run takes longer than a time, `(n,)`; 1 without progress, never below `_least_risk`.
 
     It is the inverse of `wall_time_quantile_s`.
 
@@ -93,13 +94,13 @@ def miss_probability(
             for rows in _blocks(job, len(plans))
         ]
     )
-    # No run is shorter than one in which nothing fails, as the quantile has it, too.
+    # No run is shorter than one without failures; the quantile makes the same assumption.
     is_sure = ~run.makes_progress | (limit_s < run.initialization_s + run.productive_s)
     return np.where(is_sure, 1.0, np.maximum(_least_risk(job), risk))
 
 
 def _least_risk(job: Job) -> float:
-    """Returns the risk that stands for itself and all smaller ones: where causes of stragglers are given one in 200."""
+    """Returns the risk that stands for itself and all smaller ones: one in 200 where causes of stragglers are given."""
     return _LEAST_FLEET_RISK if _draws_fleets(job) else LEAST_RISK
 
 
@@ -115,7 +116,7 @@ def _blocks(job: Job, num_rows: int) -> list[slice]:
 
 @dataclass(frozen=True, kw_only=True)
 class Slowdowns:
-    """What the slow-downs of n runs by stragglers may be, over their mean: base + slope x, x one of the strata of a row."""
+    """Distribution of the straggler slow-downs of n runs over their mean: base + slope x, with x one of the strata of a row."""
 
     base: Floats
     """`(n,)`"""
@@ -163,9 +164,9 @@ class Slowdowns:
 
     @classmethod
     def fleets(cls, job: Job, plans: PlanTable, steps: StepTable) -> Self:
-        """Returns those of drawn fleets, some of them a stratum.
+        """Returns the slow-downs of drawn fleets, several per stratum.
 
-        Each fleet is as wide as half of the way from the one before to the one after it.
+        Each fleet extends halfway to its neighbours on both sides.
         """
         first, layout = distinct_layouts(plans)
         drawn = draw_straggler_slowdowns(
@@ -187,14 +188,14 @@ class Slowdowns:
         )
 
     def quantile(self, probability: float) -> Floats:
-        """Returns about the slow-down over its mean that runs stay below with a probability, `(n,)`."""
+        """Returns an approximate slow-down over its mean that runs stay below with a probability, `(n,)`."""
         middles = np.cumsum(self.weights) - 0.5 * self.weights
         x = np.array([np.interp(probability, middles, means) for means in self.means])
         return np.asarray(self.base + self.slope * x[self.row])
 
 
 def quantile_s(run: RunTable, slowdowns: Slowdowns, probability: float) -> Floats:
-    """Returns the wall time that runs stay below with a probability, `(n,)`; of those that end."""
+    """Returns the wall time that runs that end stay below with a probability, `(n,)`."""
     later_s, found_s = _later_s(run), np.empty(len(run))
     start_s = later_s * slowdowns.quantile(probability)
     quantiles(_spread_of(run, slowdowns), 1.0 - probability, start_s, Memory.empty(), found_s)
@@ -202,19 +203,19 @@ def quantile_s(run: RunTable, slowdowns: Slowdowns, probability: float) -> Float
 
 
 def exceedance(run: RunTable, slowdowns: Slowdowns, limit_s: Floats) -> Floats:
-    """Returns the probability that runs take longer than a time, `(n,)`; of those that end."""
+    """Returns the probability that runs that end take longer than a time, `(n,)`."""
     found = np.empty(len(run))
     exceedances(_spread_of(run, slowdowns), limit_s - run.initialization_s, Memory.empty(), found)
     return found
 
 
 def _later_s(run: RunTable) -> Floats:
-    """Expected wall time without the first start, `(n,)`; of a run that does not end 1."""
+    """Expected wall time without the first start, `(n,)`; 1 for a run that never ends."""
     return np.where(run.makes_progress, run.wall_time_s - run.initialization_s, 1.0)
 
 
 def _spread_of(run: RunTable, slowdowns: Slowdowns) -> RunSpread:
-    """Returns the numbers that the kernel sums over; a run that does not end is calm."""
+    """Returns the numbers that the kernel sums over; a run that never ends has no delays."""
     ends = run.makes_progress
     calm_s = np.where(ends, run.calm_s, 1.0)
     num_calm = np.where(ends, run.num_calm, 0.0)

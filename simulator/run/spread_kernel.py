@@ -1,8 +1,8 @@
-"""How likely does a run take longer than a time, and which time does it stay below? Sums over strata and numbers of delays.
+"""How likely does a run exceed a time, and what are the quantiles of its time? Sums over strata and numbers of delays.
 
-In a stratum of the slow-down the run takes its calm time and the delays of two classes. Of a class none, one, two and more
-delays are told apart, unless each is slight, and the time of each combination is taken for a gamma distribution that begins
-where its first three moments say (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 17, 1931):
+In a stratum of the slow-down, a run takes its calm time plus the delays of two classes. In each class, zero, one, two and more
+delays are distinguished, unless each is slight. The time of each combination is approximated by a shifted gamma distribution
+that matches its first three moments (Pearson's type III). Its tail is that of Wilson and Hilferty (PNAS 17, 1931):
 
     P(T > t) = Phi(-z),    z = 6/g (u^(1/3) - 1) + g/6,    u = 1 + g/2 (t - mean)/deviation,    g the skewness
 """
@@ -18,37 +18,37 @@ from simulator.compiled import compiled_uncounted, inlined_uncounted
 from simulator.table import Floats, Integers
 
 _RARE = 1e-7
-"""What is less likely than this is left out."""
+"""Less likely combinations are left out."""
 _NEVER = -math.log(_RARE / 100.0)
-"""Delays in the mean with which none and one alone are that rare."""
+"""Mean number of delays at which none, or just one, is that rare."""
 _CERTAIN = 1e-7
-"""Strata whose runs are this surely on one side of a time stand for all strata beyond them."""
+"""Strata whose runs are this certainly on one side of a time stand for all strata beyond them."""
 _LEAST_SKEW, _MOST_SKEW = 1e-4, 3.0
-"""Skewness with which tails are worked out: next to none, and where Wilson and Hilferty's form ends."""
+"""Skewness range for tails: close to zero, and the limit of Wilson and Hilferty's form."""
 _LEAST_DEVIATION = 1e-9
-"""Standard deviation by the time of what has none."""
+"""Standard deviation over time that stands for none."""
 _FARTHEST = 5.5
-"""Standard deviations of z beyond which a tail is nothing, or all: one in fifty million."""
+"""Standard deviations of z beyond which a tail is 0 or 1: one in fifty million."""
 _SLIGHT = 0.2**2
-"""Mean square of delays that come together by the variance of all of their class and of the stratum, below which their number
+"""Mean square of simultaneous delays, over the variance of their whole class and of the stratum, below which their number
 matters little."""
 _NOTHING = 1e-300
 _MOST_STEPS = 80
 _CLOSE, _NEAR = 1e-9, 1e-3
-"""Share of a time within which a quantile is enclosed, or a last step of Newton's leads to it."""
+"""Tolerances of a quantile as a share of the time: of the bracket, and of a last Newton step."""
 _NEARLY = 0.002
-"""Logarithm of a probability over the wanted one, from which such a step is the last: half of its square is left."""
+"""Log ratio to the wanted probability from which a Newton step is the last: half of its square remains."""
 _LARGEST_STEP = 0.5
-"""Share of a time by which the search for a quantile moves at most."""
+"""Largest step in the search for a quantile, as a share of the time."""
 _MOST_GROWTH = 1e6
-"""Interruptions per one that a run without them meets; what grows more makes no progress."""
+"""Largest number of interruptions per one in the calm time; beyond that a run makes no progress."""
 _LEAST_FEEDBACK = 1e-6
 """Feedback that stands for none: numbers of delays are then Poisson."""
 _MOST_FEEDBACK_STEPS = 6
-"""Newton's; three reach full precision with a growth below two."""
+"""Newton steps; three reach full precision with a growth below two."""
 
 _NUM_TERMS = 3
-"""Numbers of delays of a class that are told apart, from none on; all larger ones are one part more."""
+"""Numbers of delays of a class that are distinguished, from none on; all larger ones are one further part."""
 _NUM_MOMENTS = 10
 _CALM, _ONE, _AGAIN, _MEAN, _VARIANCE, _THIRD, _SQUARE, _SUM_MEAN, _SUM_VARIANCE, _SUM_THIRD = range(
     _NUM_MOMENTS
@@ -65,16 +65,16 @@ class RunSpread(NamedTuple):
     """`(n,)` as in `simulator.run.delays.Delays`, at the mean slow-down."""
     num_calm: Floats
     growth: Floats
-    """(e^y - 1)/y, as many interruptions a run has in the mean for each that its calm time meets, `(n,)`."""
+    """(e^y - 1)/y, the mean number of interruptions for each one that the calm time would meet, `(n,)`."""
     share: Floats
-    """`(n, 2)` for near and far delays, as all columns of delays."""
+    """`(n, 2)` for near and far delays, as for all columns of delays."""
     mean_s: Floats
     variance_s2: Floats
     third_s3: Floats
     row: Integers
     """Row of the strata of each run, `(n,)`."""
     base: Floats
-    """Slow-down by its mean is base + slope x, `(n,)`."""
+    """The slow-down over its mean is base + slope x, `(n,)`."""
     slope: Floats
     weights: Floats
     """`(k,)`"""
@@ -85,14 +85,14 @@ class RunSpread(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the kernel writes down of one run."""
+    """Working memory of the kernel for one run."""
 
     moments: Floats
     parts: Floats
 
     @classmethod
     def empty(cls) -> Self:
-        """Returns memory of its own for a call."""
+        """Returns separate memory for a call."""
         return cls(np.zeros((2, _NUM_MOMENTS)), np.zeros((2, _NUM_TERMS + 1, 4)))
 
 
@@ -106,9 +106,9 @@ def exceedances(spread: RunSpread, limit_s: Floats, memory: Memory, result: Floa
 
 @compiled_uncounted
 def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, result: Floats) -> None:
-    """Fills in the time that runs exceed with a probability, searched for from `start_s` on, `(n,)` each.
+    """Fills in the time that runs exceed with a probability, searched from `start_s` on, `(n,)` each.
 
-    Newton's steps on the logarithm of the probability, inside of what encloses the quantile.
+    Newton steps on the logarithm of the probability, inside the bracket of the quantile.
     """
     for row in range(len(result)):
         _prepare(spread, row, memory.moments)
@@ -126,7 +126,7 @@ def quantiles(spread: RunSpread, risk: float, start_s: Floats, memory: Memory, r
             if is_inside and abs(excess) < _NEARLY and abs(step_s) < _NEAR * time_s:
                 time_s = next_s
                 break
-            # Where steps leave what encloses the quantile, or several have not found it, that is halved.
+            # If a step leaves the bracket of the quantile, or several steps have not found it, the bracket is halved.
             if not is_inside or (step % 4 == 3 and low_s > 0.0 and high_s < np.inf):
                 next_s = 0.5 * (low_s + high_s)
             time_s = next_s
@@ -166,7 +166,7 @@ def _prepare(spread: RunSpread, row: int, moments: Floats) -> None:
 
 @inlined_uncounted
 def _feedback(growth: float) -> float:
-    """Returns y, by which a delay makes others likelier, with (e^y - 1)/y as given; next to nothing for 1 and less."""
+    """Returns y, the feedback by which a delay makes others likelier, given (e^y - 1)/y; close to zero for 1 and less."""
     growth = min(max(1.0, growth), _MOST_GROWTH)
     log_growth = math.log(growth)
     # A straight line up to a slope of a half, then nearly one with a slope of 1.
@@ -183,7 +183,7 @@ def _feedback(growth: float) -> float:
 
 @inlined_uncounted
 def _exceedance(spread: RunSpread, row: int, limit_s: float, memory: Memory) -> tuple[float, float]:
-    """Returns the probability beyond a limit and the density there: a sum over strata, up and down from the limit's own."""
+    """Returns the probability beyond a limit and the density there: a sum over strata in both directions from the limit's."""
     whole_s = spread.calm_s[row] + memory.moments[0, _SUM_MEAN] + memory.moments[1, _SUM_MEAN]
     num_strata, strata = len(spread.weights), spread.row[row]
     middle = 0
@@ -216,7 +216,7 @@ def _exceedance(spread: RunSpread, row: int, limit_s: float, memory: Memory) -> 
 def _stratum(
     spread: RunSpread, row: int, stratum: int, limit_s: float, whole_s: float, memory: Memory
 ) -> tuple[float, float]:
-    """Returns how likely a run of a stratum takes longer than a limit, and its density there."""
+    """Returns the probability that a run in a stratum takes longer than a limit, and its density there."""
     strata, parts = spread.row[row], memory.parts
     slowdown = spread.base[row] + spread.slope[row] * spread.means[strata, stratum]
     within_s = spread.slope[row] * spread.deviations[strata, stratum] * whole_s
@@ -241,9 +241,9 @@ def _stratum(
 
 @inlined_uncounted
 def _fill(memory: Memory, kind: int, slowdown: float, noise_s2: float) -> tuple[int, int]:
-    """Fills in probability, mean, variance and third central moment of a number of delays of a class; returns which numbers.
+    """Fills in probability and three moments for each number of delays of a class; returns which numbers.
 
-    What is left of the moments of their sum beyond a few delays is that of more; slight ones are not counted.
+    The rest of the moments of their sum is assigned to larger numbers of delays; slight delays are not counted individually.
     """
     moments, parts = memory.moments, memory.parts
     calm = moments[kind, _CALM] * slowdown
@@ -282,7 +282,7 @@ def _fill(memory: Memory, kind: int, slowdown: float, noise_s2: float) -> tuple[
 
 @inlined_uncounted
 def _tail(beyond_s: float, variance: float, third: float) -> tuple[float, float]:
-    """Returns the probability of more than a time beyond the mean, and the density there."""
+    """Returns the probability of exceeding the mean by a time, and the density there."""
     deviation = math.sqrt(variance)
     skew = min(max(third / (variance * deviation), _LEAST_SKEW), _MOST_SKEW)
     cube, sixth = 1.0 + 0.5 * skew * beyond_s / deviation, skew / 6.0

@@ -1,4 +1,4 @@
-"""What does the event loop read, remember and fill? Its records: a design, a run while it is played, its ledger."""
+"""What does the event loop read, remember and fill? Its records: a design, a run being played, and its ledger."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record_type(protocol: type) -> np.dtype[np.void]:
 
 
 class RunDesign(Protocol):
-    """The numbers of one run as in `simulator.run.columns.RunColumns`; a record to the compiler."""
+    """The numbers of one run, as in `simulator.run.columns.RunColumns`; a record to the compiler."""
 
     mtbf_s: float
     interval_s: float
@@ -49,7 +49,7 @@ class RunDesign(Protocol):
     kind_nodes: Sequence[float]
     kind_fast_survival: Sequence[float]
     kind_goes_on: Sequence[float]
-    """1 where a live replica that outlasts a kind of interruption goes on without the nodes that it takes, 0 elsewhere."""
+    """1 if a live replica that survives a kind of interruption continues without the nodes that it takes, otherwise 0."""
     has_one_level: bool
     has_live_replicas: bool
     durable_every: float
@@ -69,7 +69,7 @@ DESIGN = record_type(RunDesign)
 
 
 def designs_of(runs: Runs) -> Records:
-    """Returns the runs as records `(n,)`; an unknown number is 1, as no run with it is played."""
+    """Returns the runs as records `(n,)`; unknown numbers become 1, as runs with them are not played."""
     scale_s = runs.mtbf_s / gamma(1.0 + 1.0 / runs.weibull_shape)
     unplanned_share = 1.0 - runs.kind_share[:, Interruption.PLANNED]
     derived = {
@@ -92,7 +92,7 @@ def designs_of(runs: Runs) -> Records:
 
 
 class RunState(Protocol):
-    """One run while it is played; a record to the compiler, these fields to the reader."""
+    """One run while it is played; a record for the compiler, with these fields for the reader."""
 
     wall_s: float
     """Since the start of the run, up to the last interruption or restart."""
@@ -105,38 +105,38 @@ class RunState(Protocol):
     due_s: float
     """Work at which the next save is due."""
     restored_s: float
-    """Work with which the run came back last."""
+    """Work that the run had when it last came back."""
     num_saved: float
-    """Saves made so far, without those that were rolled back."""
+    """Saves made so far, without those rolled back."""
     fast_s: float
-    """Work of the newest save on the fast level; what `num_saved` was after it."""
+    """Work of the newest save on the fast level, and `num_saved` after it."""
     num_saved_fast: float
     durable_s: float
-    """Work of the newest save on the durable level; what `num_saved` was after it."""
+    """Work of the newest save on the durable level, and `num_saved` after it."""
     num_saved_durable: float
     writing_s: float
-    """Work of the save that is on its way to the durable level; what `num_saved` was after it."""
+    """Work of the save on its way to the durable level, and `num_saved` after it."""
     num_saved_writing: float
     written_at_s: float
-    """When it is durable; inf: none is on its way."""
+    """When it becomes durable; inf: none is on its way."""
     oldest: int
-    """Place of the oldest uncommitted save in the ring of saves."""
+    """Position of the oldest uncommitted save in the ring of saves."""
     num_uncommitted: int
     mark_now_s: float
-    """`now_s` and what follows as they were when a save began with no other under way; below 0: not yet."""
+    """`now_s` and the following fields at the start of a save with no other under way; below 0: not yet set."""
     mark_done_s: float
     mark_stall_s: float
     mark_tax_s: float
     mark_wait_s: float
     mark_num_saved: float
     is_live: bool
-    """Whether the run came back from a live replica: its capacity is missing, and saves are due as before."""
+    """Whether the run came back from a live replica: its capacity is missing, and the save interval continues."""
     spares_left: float
-    """Nodes that stand by; below 0: nodes on loan."""
+    """Standby nodes; below 0: nodes on loan."""
     num_awaited: float
-    """Nodes that are missing on this way back until as many repaired ones are back."""
+    """Nodes missing in this recovery until the same number of repaired ones return."""
     oldest_repair: int
-    """Place of the node that has been in repair longest in the ring of nodes."""
+    """Position of the node that has been in repair longest in the ring of nodes."""
     num_in_repair: int
     checkpoint_stall_s: float
     checkpoint_tax_s: float
@@ -157,7 +157,7 @@ SAVE = np.dtype([("commit_at_s", np.float64), ("done_s", np.float64), ("num_save
 
 
 class RunResults(NamedTuple):
-    """The arrays of `simulator.run.events.RunReplications` but `productive_s`, `(n, R)`, to be filled."""
+    """The arrays of `simulator.run.events.RunReplications` except `productive_s`, `(n, R)`, to be filled."""
 
     wall_s: FloatArray
     checkpoint_stall_s: FloatArray

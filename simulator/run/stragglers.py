@@ -1,7 +1,7 @@
-"""By how much do a fleet's stragglers slow the designs of a job down? The prior over jobs; causes, where they are known.
+"""How much do a fleet's stragglers slow down the designs of a job? From the prior over jobs, or from causes if they are known.
 
-The prior compares with accelerators that are all alike (arXiv 2505.05713), while a simulated step waits for the slowest of
-its N already, by the factor g(N) (`simulator.machine.training`). What is left of its excess X is the share
+The prior compares with identical accelerators (arXiv 2505.05713), whereas a simulated step already waits for the slowest of its
+N, through the factor g(N) (`simulator.machine.training`). The remaining share of the prior's excess X is
 
     kappa = max(0, (1 + E[X])/g - 1) / E[X],    S = 1 + kappa X,
 
@@ -25,7 +25,7 @@ from simulator.stragglers.slowdown import StragglerDesigns, draw_slowdowns, expe
 from simulator.table import Floats
 
 _NO_EXCESS = 1e-300
-"""A prior without excess has no share of it, and divides by nothing."""
+"""Stands for no excess, so that there is no division by zero."""
 
 
 def expected_straggler_slowdown(job: Job, plans: PlanTable, steps: StepTable) -> Floats:
@@ -55,16 +55,16 @@ def draw_straggler_slowdowns(
 
 
 def excess_share(job: Job, plans: PlanTable) -> Floats:
-    """Returns kappa, the share of the prior's excess that a simulated step does not have already, `(n,)`."""
+    """Returns kappa, the share of the prior's excess that a simulated step does not already include, `(n,)`."""
     expected = job.reliability.straggler_slowdown
     slowest = training_constants().slowest_of(plans.num_gpus)
     return np.maximum(0.0, expected / slowest - 1.0) / max(expected - 1.0, _NO_EXCESS)
 
 
 def least_slowdown(job: Job, plans: PlanTable) -> Floats:
-    """Returns a slow-down that neither the expected run of a design nor a limited quantile of it stays below, `(n,)`.
+    """Returns a lower bound on the slow-down of the expected run of a design and of a limited quantile of it, `(n,)`.
 
-    A quantile from the median on is at least that of the stragglers alone.
+    From the median on, a quantile is at least that of the stragglers alone.
     """
     model, limits = job.reliability.straggler_model, job.limits
     if not isinstance(model, StragglerPrior):

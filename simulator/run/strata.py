@@ -1,11 +1,11 @@
-"""Into which slow-downs is the prior of stragglers cut, so that its tail is as well known as its middle?
+"""Into which strata is the straggler prior cut, so that its tail is as accurate as its middle?
 
-A sum over equally likely slow-downs knows nothing beyond the last of them. Here strata of the excess X = e^(mu + sigma Z)
-are equally wide in Z, so that each is a fixed share of what lies beyond it. A stratum a < Z < b has the moments
+A sum over equally likely slow-downs contains nothing beyond the last of them. Here the strata of the excess X = e^(mu + sigma
+Z) have equal width in Z, so that each is a fixed share of what lies beyond it. A stratum a < Z < b has the moments
 
     P = Phi(b) - Phi(a),    E[X^k] = e^(k mu + k^2 sigma^2 / 2) (Phi(b - k sigma) - Phi(a - k sigma)) / P
 
-and is taken for a normal distribution with its mean and variance, so that mean and variance of X itself are exact.
+and is approximated by a normal distribution with its mean and variance, which keeps mean and variance of X exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EDGES = np.concatenate([[-np.inf], np.linspace(-4.0, 5.0, 91), [np.inf]])
 
 @dataclass(frozen=True, kw_only=True)
 class Strata:
-    """Parts of a distribution, from the least slow-down to the largest."""
+    """Parts of a distribution, from the smallest slow-down to the largest."""
 
     weights: Floats
     """Probability of each, `(k,)`; they sum to 1."""

@@ -1,7 +1,7 @@
 """What happened in one run, event by event? The event loop of `simulator.run.kernel` with a log.
 
-The same functions play the run with the same luck; only the loop over the saves of an up-time is written anew, since
-that of `simulator.run.up_time` adds up the saves that pass without disturbance.
+The same functions play the run with the same luck. Only the loop over the saves of an up-time is written separately, because
+that of `simulator.run.up_time` sums undisturbed saves without visiting each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from simulator.run.up_time import (
 from simulator.table import Integers
 
 FIRST_INTERRUPTION = 0
-"""Code of the first kind of `simulator.run.columns.Interruption`; what else is logged follows those four."""
+"""Code of the first kind of `simulator.run.columns.Interruption`; other logged events follow those four."""
 SAVE_STALL, BACKPRESSURE, COMMIT, DURABLE_WRITE, REDUCED, SAVE_AHEAD, REPLACEMENT, RESTART, RESTORE = range(
     4, 13
 )
@@ -54,7 +54,7 @@ class LoggedEvent(Protocol):
     start_s: float
     end_s: float
     value_s: float
-    """Of an interruption the work that it loses; of a save the work that it holds."""
+    """Of an interruption, the work that it loses; of a save, the work that it holds."""
 
 
 LOGGED = record_type(LoggedEvent)
@@ -62,19 +62,19 @@ LOGGED = record_type(LoggedEvent)
 
 
 class RunLog(NamedTuple):
-    """What is written of a run while it is played."""
+    """The log that is written while a run is played."""
 
     events: Records
     """`LOGGED`, `(m,)`."""
     num: Integers
-    """`(1,)` events that there were; those that do not fit are only counted."""
+    """`(1,)` number of events, including those that did not fit."""
 
 
 @compiled
 def log_run(
     designs: Records, work_s: float, seed: int, replication: int, logs_saves: bool, events: Records
 ) -> int:
-    """Plays a run into a log and returns how many events there were; those that do not fit are only counted.
+    """Plays a run into a log and returns the number of events, including those that did not fit.
 
     Returns -1 for a run that is interrupted too often to end.
     """
@@ -126,7 +126,7 @@ def _log_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
 
 @inlined
 def _log_save(design: RunDesign, up_s: float, state: RunState, saves: Records, log: RunLog) -> None:
-    """Saves; a stall that is interrupted leaves no save."""
+    """Saves; an interrupted stall leaves no save."""
     start_s, num_saved, num_writing = state.wall_s + state.now_s, state.num_saved, state.num_saved_writing
     save(design, up_s, state, saves)
     end_s = state.wall_s + state.now_s
@@ -158,7 +158,7 @@ def _log_way_back(
     returns_s: FloatArray,
     log: RunLog,
 ) -> None:
-    """The parts of the way back one after another; of one that failed and began anew, each part in sum."""
+    """The parts of the recovery in sequence; for one that failed and began anew, the sum of each part."""
     at_s, wait_s, restart_s = state.wall_s, state.replacement_wait_s, state.restart_s
     lost_s, was_writing = state.lost_work_s, state.written_at_s < np.inf
     come_back(design, luck, kind, is_fast_alive, state, returns_s)
@@ -172,7 +172,7 @@ def _log_way_back(
 
 @inlined
 def _cut_write(log: RunLog, at_s: float, state: RunState, was_writing: bool) -> None:
-    """Ends a write to the durable level that an interruption has ended."""
+    """Ends a write to the durable level that an interruption has cut off."""
     if was_writing and state.written_at_s == np.inf and state.durable_s != state.writing_s:
         row = min(log.num[0], len(log.events)) - 1
         while row >= 0 and log.events[row].kind != DURABLE_WRITE:
@@ -183,7 +183,7 @@ def _cut_write(log: RunLog, at_s: float, state: RunState, was_writing: bool) -> 
 
 @inlined
 def _note(log: RunLog, kind: int, start_s: float, end_s: float, value_s: float) -> None:
-    """Writes what takes any time."""
+    """Logs an event, unless it takes no time."""
     if end_s > start_s:
         _note_always(log, kind, start_s, end_s, value_s)
 

@@ -1,9 +1,9 @@
 """What happens between two interruptions of a run? The up-time in the compiled event loop, with its saves.
 
-Four things can happen next: the work until the next save (or the end) is done, a save commits, a wait for a slot
-ends, the job is interrupted. Two saves that begin with no other under way bound a cycle that repeats itself until
-the job is interrupted: after the first one the loop adds up all but the last at once, so that an up-time of a
-million saves costs no more than one of three.
+Four things can happen next: the work until the next save (or the end) is done, a save commits, a wait for a slot ends, or the
+job is interrupted. Two saves that begin with no other under way bound a cycle that repeats until the job is interrupted. After
+the first cycle the loop adds all further cycles but the last at once, so an up-time of a million saves costs no more than one
+of three.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from simulator.compiled import compiled, inlined
 from simulator.run.state import Records, RunDesign, RunState
 
 SKIP, WAIT = 0, 1
-"""Codes of `simulator.run.columns.BackPressure` that the kernel asks for."""
+"""Codes of `simulator.run.columns.BackPressure` that the kernel needs."""
 TIE_FRACTION = 1e-6
-"""A save that is due this share of an interval before a slot is free counts as in time, so that rounding does
-not decide whether an interval equal to the commit time can be kept."""
+"""A save due up to this share of an interval before a slot is free counts as in time, so that rounding does not decide whether
+an interval equal to the commit time can be kept."""
 LAST_FRACTION = 1e-9
-"""A save that is due this share of an interval before the end of the work is none, so that rounding does not decide
-whether work of a whole number of intervals ends with a save that nobody needs."""
+"""A save due up to this share of an interval before the end of the work is left out, so that rounding does not decide whether
+work of a whole number of intervals ends with an unneeded save."""
 _ROUNDING = 2.0**-50
-"""Share of the work done that a save is at least away from the next, so that rounding never stops the work."""
+"""Minimum distance between saves as a share of the work done, so that rounding never stops the work."""
 
 
 @compiled
@@ -32,7 +32,7 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
     state.mark_now_s = -1.0
     state.due_s = first_due_s(design, state)
     while state.done_s < state.work_s:
-        # A failure wins against a save at the same instant, the end of the work against a failure: nothing is left to lose.
+        # At the same instant a failure precedes a save, but the end of the work precedes a failure: nothing is left to lose.
         if state.now_s >= up_s:
             return False
         is_due = save_is_due(design, state)
@@ -51,7 +51,7 @@ def play_up_time(design: RunDesign, up_s: float, state: RunState, saves: Records
 
 @inlined
 def save_is_due(design: RunDesign, state: RunState) -> bool:
-    """Whether a save is due; none is at the end of the work."""
+    """Whether a save is due; none is due at the end of the work."""
     return state.done_s >= state.due_s and state.work_s - state.done_s > LAST_FRACTION * design.interval_s
 
 
@@ -60,7 +60,7 @@ def first_due_s(design: RunDesign, state: RunState) -> float:
     """Work done at which the first save after a restart is due."""
     if not state.is_live:
         return _next_due_s(design, state)
-    # Saves that were to be left out for one that the interruption has ended are due again.
+    # Saves skipped because of one that the interruption has ended are due again.
     ahead = (state.due_s - state.done_s) / design.interval_s
     num_too_late: float = max(0.0, np.ceil(ahead - 1.0 - TIE_FRACTION))
     return state.due_s - design.interval_s * num_too_late
@@ -73,7 +73,7 @@ def _next_due_s(design: RunDesign, state: RunState) -> float:
 
 @inlined
 def commit(design: RunDesign, state: RunState, saves: Records, tie_s: float) -> None:
-    """Makes the saves whose commit is over the ones to go back to."""
+    """Makes finished commits the saves to go back to."""
     while state.num_uncommitted > 0 and saves[state.oldest].commit_at_s <= state.now_s + tie_s:
         if saves[state.oldest].done_s > state.fast_s:  # Not so when a later save is already durable.
             state.fast_s = saves[state.oldest].done_s
@@ -87,7 +87,7 @@ def commit(design: RunDesign, state: RunState, saves: Records, tie_s: float) -> 
 
 @inlined
 def finish_writing(state: RunState, tie_s: float) -> None:
-    """Makes the save durable whose writing is over."""
+    """Makes a save durable when its write is finished."""
     if state.written_at_s <= state.now_s + tie_s:
         state.durable_s = state.writing_s
         state.num_saved_durable = state.num_saved_writing
@@ -99,7 +99,7 @@ def finish_writing(state: RunState, tie_s: float) -> None:
 
 @inlined
 def save(design: RunDesign, up_s: float, state: RunState, saves: Records) -> None:
-    """Stops the training for the stall, at whose start the state is copied; then the save is under way."""
+    """Stops training for the stall, at whose start the state is copied; then the save is under way."""
     end_s = state.now_s + design.stall_s
     state.checkpoint_stall_s += min(end_s, up_s) - state.now_s
     state.now_s = min(end_s, up_s)
@@ -120,7 +120,7 @@ def save(design: RunDesign, up_s: float, state: RunState, saves: Records) -> Non
 
 @inlined
 def _repeat_cycle(design: RunDesign, up_s: float, state: RunState) -> None:
-    """Adds up the cycles that pass as the last one did; the one that may be disturbed is left to be played."""
+    """Adds the cycles that pass like the last one; the one that may be disturbed is left to be played."""
     if state.num_uncommitted > 0:
         return
     cycle_s, gain_s = state.now_s - state.mark_now_s, state.done_s - state.mark_done_s
@@ -147,7 +147,7 @@ def _repeat_cycle(design: RunDesign, up_s: float, state: RunState) -> None:
 
 @inlined
 def _repeat_writing(design: RunDesign, num: float, cycle_s: float, gain_s: float, state: RunState) -> None:
-    """Brings the durable level on by `num` cycles, the first of which begins with a save now."""
+    """Advances the durable level by `num` cycles, the first of which begins with a save now."""
     tie_s = TIE_FRACTION * design.interval_s
     first = max(0.0, design.durable_every - (state.num_saved + 1.0 - state.num_saved_writing))
     if state.written_at_s < np.inf:
@@ -170,7 +170,7 @@ def _repeat_writing(design: RunDesign, num: float, cycle_s: float, gain_s: float
 
 @inlined
 def wait(up_s: float, state: RunState, saves: Records) -> None:
-    """Stands still until the oldest save commits."""
+    """Waits until the oldest save commits."""
     end_s = min(saves[state.oldest].commit_at_s, up_s)
     state.backpressure_wait_s += end_s - state.now_s
     state.now_s = end_s
@@ -178,7 +178,7 @@ def wait(up_s: float, state: RunState, saves: Records) -> None:
 
 @inlined
 def skip(design: RunDesign, state: RunState, saves: Records) -> None:
-    """Leaves out this save and all that come due before the oldest one has committed."""
+    """Skips this save and all that become due before the oldest one has committed."""
     taxed_interval_s = design.interval_s * (1.0 + design.tax_fraction)
     until_s = saves[state.oldest].commit_at_s - TIE_FRACTION * design.interval_s - state.now_s
     state.due_s += design.interval_s * max(1.0, np.ceil(until_s / taxed_interval_s))

@@ -1,4 +1,4 @@
-"""How long does an up-time last, where failures come early or late in it? Weibull up-times, and sums of them."""
+"""How long do up-times last if failures come early or late in them? Weibull up-times, and sums of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from simulator.run.columns import Runs
 from simulator.table import Floats
 
 _NUM_TERMS = 64
-"""Commits that are added up one by one; the sum over the later ones is an integral with two corrections."""
+"""Commits that are summed one by one; the sum over later ones is an integral with two corrections."""
 _NUM_NEWTON_STEPS = 8
-"""From above the root of a convex function, to full single precision."""
+"""Newton steps from above the root of a convex function, to full single precision."""
 
 
 def scale_s(runs: Runs) -> Floats:
@@ -21,13 +21,13 @@ def scale_s(runs: Runs) -> Floats:
 
 
 def mean_within_s(runs: Runs, age_s: Floats) -> Floats:
-    """Returns the mean of an up-time and an age, whichever is less, `(n,)`."""
+    """Returns the mean of the lesser of an up-time and an age, `(n,)`."""
     shape = runs.weibull_shape
     return runs.mtbf_s * gammainc(1.0 / shape, (age_s / scale_s(runs)) ** shape)
 
 
 def committed_s(runs: Runs, cycle: renewal.Cycle, first_s: Floats) -> Floats:
-    """Returns the work of the saves of an up-time, the first at an age, `(n,)`; the tail of the sum by Euler-Maclaurin."""
+    """Returns the work of the saves of an up-time, the first at an age, `(n,)`; the tail of the sum uses Euler-Maclaurin."""
     shape, unit_s = runs.weibull_shape, scale_s(runs)
     gained_s = runs.interval_s * np.exp(-((first_s / unit_s) ** shape))
     for number in range(1, _NUM_TERMS):
@@ -43,8 +43,8 @@ def committed_s(runs: Runs, cycle: renewal.Cycle, first_s: Floats) -> Floats:
 def shape_of_sum(shape: Floats, share: Floats) -> Floats:
     """Returns the shape of the Weibull law with the mean and variance of a sum of up-times, `(n,)`.
 
-    With v the squared coefficient of variation of an up-time, and each the last one with the probability d, that of the sum is
-    1 + d (v - 1): as without memory if it has many, as one if it has one.
+    With v the squared coefficient of variation of an up-time, and each the last one with probability d, that of the sum is 1 +
+    d (v - 1): memoryless for sums of many, and that of a single up-time for sums of one.
 
     Args:
         shape: of the up-times.
@@ -60,5 +60,5 @@ def shape_of_sum(shape: Floats, share: Floats) -> Floats:
 
 
 def _log_moments(inverse: Floats) -> Floats:
-    """Returns the logarithm of the second moment over the squared mean, `(n,)`, of the shape with that inverse."""
+    """Returns the log of the second moment over the squared mean, `(n,)`, for the shape with this inverse."""
     return np.asarray(gammaln(1.0 + 2.0 * inverse) - 2.0 * gammaln(1.0 + inverse))

@@ -1,7 +1,8 @@
 """How long does the whole run take, with saves, failures, restarts and stragglers?
 
-The fast depth gives the expected run of every design from renewal theory (`simulator.run.events.expected_ledger_and_delays`);
-`replicate_runs` plays chosen designs event by event for percentiles. Both use the same numbers, `simulator.run.columns`.
+The fast depth computes the expected run of every design from renewal theory
+(`simulator.run.events.expected_ledger_and_delays`); `replicate_runs` plays chosen designs event by event for percentiles. Both
+use the same numbers, `simulator.run.columns`.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ BADPUT: Mapping[str, str] = {
     "evaluation_s": "custom_badput_events",
     "reduced_capacity_s": "other",
 }
-"""What is not productive, by its name in Google's accounts of goodput (ml-goodput-measurement, arXiv 2502.06982), with
-three names more for what those do not tell apart. Reduced capacity is what elasticity costs."""
+"""Unproductive time by its name in Google's goodput accounting (ml-goodput-measurement, arXiv 2502.06982), with three
+additional names for what that does not distinguish. Reduced capacity is the cost of elasticity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class RunTable(Table):
     productive_s: Floats
     """Steps that count, at the speed without stragglers."""
     straggler_s: Floats
-    """What stragglers add to the steps that count."""
+    """Time that stragglers add to the steps that count."""
     evaluation_s: Floats
     """Evaluations of the model, stragglers included."""
     checkpoint_stall_s: Floats
@@ -64,13 +65,13 @@ class RunTable(Table):
     backpressure_wait_s: Floats
     """Waiting for an earlier save."""
     lost_work_s: Floats
-    """Work done after the last usable save and done again."""
+    """Work done after the last usable save, and repeated."""
     reduced_capacity_s: Floats
-    """Work that was not done because a replica was missing."""
+    """Work not done because a replica was missing."""
     restart_s: Floats
-    """From interruptions to the next useful step, without what follows."""
+    """From interruptions to the next useful step, without the two parts below."""
     replacement_wait_s: Floats
-    """Waiting for other nodes in the place of failed ones."""
+    """Waiting for nodes that replace failed ones."""
     checkpoint_restore_s: Floats
     """Loading saves."""
     initialization_s: Floats
@@ -82,15 +83,15 @@ class RunTable(Table):
     mtbf_s: Floats
     """Mean up-time between failures of the job."""
     checkpoint_interval_s: Floats
-    """Training time between saves that was used."""
+    """Training time between saves."""
     makes_progress: Booleans
-    """False where failures come faster than work can be saved: every time is infinite then."""
+    """False where failures come faster than work can be saved; every time is then infinite."""
     calm_s: Floats
-    """The run without interruptions and first start: what nothing can shorten but luck with stragglers."""
+    """The run without interruptions and without the first start, a lower bound except for luck with stragglers."""
     num_calm: Floats
-    """Interruptions that so long a time meets."""
+    """Expected interruptions within that time."""
     near_share: Floats
-    """Share of the interruptions with near delays (`simulator.run.delays`; those with far ones follow); of these delays the"""
+    """Share of the interruptions with near delays (`simulator.run.delays`; far ones follow); of these delays the"""
     near_mean_s: Floats
     """mean,"""
     near_variance_s2: Floats
@@ -104,11 +105,11 @@ class RunTable(Table):
 
     @property
     def way_back_s(self) -> Floats:
-        """Time from interruptions to the next useful step."""
+        """Recovery time: from interruptions to the next useful step."""
         return self.restart_s + self.replacement_wait_s + self.checkpoint_restore_s
 
     def iteration_time_s(self, num_steps: float) -> Floats:
-        """Returns the time of one of so many steps, `(n,)`, stragglers included."""
+        """Returns the mean time per step over this number of steps, `(n,)`, including stragglers."""
         return (self.productive_s + self.straggler_s) / num_steps
 
 
@@ -156,7 +157,7 @@ def replicate_runs(
 ) -> RunReplications:
     """Plays each design event by event; replication r sees the same failures and stragglers in every design.
 
-    The straggler slow-down of a replication is drawn from the fleet's distribution instead of its mean.
+    The straggler slow-down of a replication is drawn from the distribution over fleets, not set to its mean.
     """
     columns = replication_columns(
         job, plans, steps, checkpoints, num_replications=num_replications, seed=seed
@@ -183,7 +184,7 @@ def replication_columns(
 def run_columns(
     job: Job, plans: PlanTable, steps: StepTable, checkpoints: CheckpointTable, work_s: Floats
 ) -> RunColumns:
-    """Returns the numbers that the runs of designs are made from.
+    """Returns the numbers that define the runs of designs.
 
     Args:
         job: the job.
@@ -212,7 +213,7 @@ def run_columns(
 def _options(
     job: Job, plans: PlanTable, checkpoints: CheckpointTable, stops: InterruptionTable
 ) -> RunOptions:
-    """What interruptions cost and what outlasts them."""
+    """The costs of interruptions, and what survives them."""
     reliability = job.reliability
     return {
         "weibull_shape": reliability.weibull_shape,
@@ -243,7 +244,7 @@ def _interval_s(
     stops: InterruptionTable,
     options: RunOptions,
 ) -> Floats:
-    """Training time between saves: the plan's or the job's, or the one that loses least; infinite without saves."""
+    """Training time between saves: the plan's, the job's, or else the optimal one; infinite without saves."""
     never_saves = plans.checkpoint_scheme == CheckpointScheme.NONE.code
     iteration_s = steps.step_time_s
     if job.checkpointing.interval_steps is not None:
@@ -258,7 +259,7 @@ def _interval_s(
             tax_fraction=checkpoints.tax_fraction,
             slots=checkpoints.slots,
             restart_s=0.0,
-            # What stands where nothing is saved does not matter, but has to be finite.
+            # The value does not matter where nothing is saved, but it must be finite.
             minimum_interval_s=np.where(never_saves, 1.0, checkpoints.minimum_interval_s),
             **options,
         )

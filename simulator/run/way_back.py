@@ -1,14 +1,13 @@
-"""How long is the way back from an interruption, by expectation, and what does it leave of the saves?
+"""How long is the expected way back (recovery) from an interruption, and which saves does it leave?
 
-It has three parts, one after another: replacement, restart, load. Where restarts can fail, at the rate r of
-unplanned interruptions, a part of length x that begins with probability b takes b (1 - exp(-r x))/r on average,
-and the next begins with probability b exp(-r x). A failed attempt is followed by another one with the longest
-restart of all kinds that have struck on this way back: what a planned stop takes is not over because a process failed
-meanwhile. Once the fast level of saves is lost it stays so until the run is back. Nodes on their way come all the same.
-A kind with a longer restart may also strike during the wait for a node, which then goes before that restart. With one kind
-and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by Gauss-Hermite quadrature. Of 798 random
-runs whose kinds restart in a thousandth of an up-time to a whole one, with waits for nodes, three are off the mean of the
-event loop by more than 2 % and four standard errors, at most 5 %.
+It has three sequential parts: replacement, restart, load. If restarts can fail, at the rate r of unplanned interruptions, a
+part of length x that begins with probability b takes b (1 - exp(-r x))/r on average, and the next begins with probability b
+exp(-r x). After a failed attempt, the next one has the longest restart of all kinds that have struck during this recovery: the
+work of a planned stop is not over because a process failed meanwhile. Once lost, the fast level of saves stays lost until the
+run is back. Nodes on their way arrive regardless. A kind with a longer restart may also strike during the wait for a node,
+which then precedes that restart. With one kind and one level the mean is M (exp(R/M) - 1). Lognormal restarts are integrated by
+Gauss-Hermite quadrature. Of 798 random runs whose kinds restart in between a thousandth of an up-time and a whole one, with
+waits for nodes, three differ from the mean of the event loop by more than 2 % and four standard errors, at most 5 %.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ class WayBack(Table):
     restart_s: Floats
     checkpoint_restore_s: Floats
     num_failures: Floats
-    """Unplanned: the interruption itself unless it was planned, and those of restarts."""
+    """Unplanned ones: the interruption itself unless it was planned, and those during restarts."""
     fast_share: Floats
-    """Share of the interruptions that roll back to the fast level of saves, or to a live replica."""
+    """Share of interruptions that roll back to the fast level of saves, or to a live replica."""
     durable_share: Floats
-    """Share that rolls back to the durable level; the rest was announced and loses nothing."""
+    """Share that rolls back to the durable level; the rest is announced and loses nothing."""
     wait_of_kind_s: Floats
-    """Wait for other nodes after each kind of interruption that waits for them, `(n, 4)`."""
+    """Wait for replacement nodes after each kind of interruption that needs them, `(n, 4)`."""
 
     @classmethod
     def with_spares(cls, runs: Runs) -> Self:
-        """Returns the way back of all runs if a spare is left for every node."""
+        """Returns the recovery of all runs if a spare is left for every node."""
         return cls._with_waits(runs, spare_waits_s(runs))
 
     def waiting_for_nodes(self, runs: Runs, up_time_s: Floats) -> Self:
-        """Returns it with the waits for nodes of the same runs, which are up for a time, `(n,)`."""
+        """Returns the recovery with waits for nodes, for the same runs with this up-time, `(n,)`."""
         wait_s = expected_replacement_wait_s(runs, up_time_s)
         if np.any(runs.fails_during_restart == 1.0):
             return self._with_waits(runs, wait_s)
@@ -74,7 +73,7 @@ class WayBack(Table):
 
 
 def _plain(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
-    """Returns the columns if nothing fails on the way back."""
+    """Returns the columns if nothing fails during recovery."""
     share = runs.kind_share
     survives = over_kinds(share, runs.kind_fast_survival)
     return {
@@ -86,9 +85,9 @@ def _plain(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
 
 
 def _shares(runs: Runs, kept: Floats) -> dict[str, Floats]:
-    """Returns what is rolled back to, if the fast level lasts to the end of the way back with shares `(n, 4)`."""
+    """Returns what is rolled back to, if the fast level lasts until the end of the recovery with shares `(n, 4)`."""
     planned = runs.planned_share
-    # What was announced is saved on the level that outlives it; only a failed restart can still lose that.
+    # Before an announced interruption the run saves on the level that survives it; only a failed restart can still lose that.
     saved = np.where(runs.has_saves, runs.kind_fast_survival[:, Interruption.PLANNED], 1.0)
     lost_planned = runs.kind_share[:, Interruption.PLANNED] * (saved - kept[:, Interruption.PLANNED])
     unplanned_share = runs.kind_share[:, : Interruption.PLANNED]
@@ -102,7 +101,7 @@ def _shares(runs: Runs, kept: Floats) -> dict[str, Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Attempts(Table):
-    """One attempt with the saves of one level: `(n, m, k)` by the longest kind so far, m, and by that which begins it, k."""
+    """One attempt with saves of one level, `(n, m, k)`: m is the longest kind so far, k the kind that begins the attempt."""
 
     replacement_wait_s: Floats
     restart_s: Floats
@@ -127,7 +126,7 @@ class _Attempts(Table):
 
 
 def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
-    """Returns the columns if restarts can fail; kinds are put in the order of their restarts, the longest first."""
+    """Returns the columns if restarts can fail; kinds are sorted by restart, the longest first."""
     unplanned = 1.0 - runs.kind_share[:, Interruption.PLANNED]
     rate = (unplanned / runs.mtbf_s)[:, None]
     next_share = _next_share(runs.kind_share, unplanned)
@@ -137,7 +136,7 @@ def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
     loses_fast = rate * over_kinds(next_share, 1.0 - runs.kind_fast_survival)[:, None]
     survival = runs.kind_fast_survival * np.exp(-loses_fast * fast_wait_s)
     order = np.argsort(-runs.kind_restart_s, axis=1, kind="stable")
-    # Kinds are taken one by one from here on, which is quick where the runs of each lie next to each other.
+    # From here on kinds are processed one by one, which is fast if the runs of each are contiguous.
     share, next_share, wait_s, fast_wait_s, survival, restart_s, restarts = (
         np.asfortranarray(np.take_along_axis(column, order, axis=1))
         for column in (runs.kind_share, next_share, wait_s, fast_wait_s, survival, *_restart(runs, rate))
@@ -159,16 +158,16 @@ def _interrupted(runs: Runs, wait_s: Floats) -> dict[str, Floats]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chain(Table):
-    """Attempts on one level, one after another; m has had the longest restart, k >= m begins the attempt, `(n, m, k)`."""
+    """Successive attempts on one level; m has had the longest restart, k >= m begins the attempt, `(n, m, k)`."""
 
     share: Floats
-    """Of the kinds that begin a way back anew, that with the longest restart first, `(n, k)`."""
+    """Shares of the kinds that restart a recovery, that with the longest restart first, `(n, k)`."""
     stays: Floats
-    """Probability that no kind before m, whose restarts are longer, strikes during the wait after k."""
+    """Probability that no kind before m, with a longer restart, strikes during the wait after k."""
     fails: Floats
     """Probability that another attempt follows on this level."""
     is_over: Floats
-    """Probability that the next attempt is the last one in which m has had the longest restart, `(n, m)`."""
+    """Probability that the next attempt is the last one in which m has the longest restart, `(n, m)`."""
 
     @classmethod
     def of(cls, share: Floats, failures: Floats, ends: Floats) -> Self:
@@ -189,16 +188,16 @@ class _Chain(Table):
         return cls(share=share, stays=stays, fails=1.0 - ends, is_over=is_over)
 
     def until_back(self, value: Floats, before: Floats | None = None) -> Floats:
-        """Returns what attempts add up to until the run is back, `(n, m, k)`.
+        """Returns the sum over attempts until the run is back, `(n, m, k)`.
 
         Args:
-            value: what one attempt adds, where m has had the longest restart by the end of its wait.
-            before: what it adds beside that, where m has had the longest restart when it begins.
+            value: what one attempt adds, where m has the longest restart by the end of its wait.
+            before: what it adds in addition, where m has the longest restart when it begins.
         """
         found, risen = np.zeros(self.stays.shape, order="F"), np.zeros(self.share.shape, order="F")
         value = np.broadcast_to(value, found.shape)
         for m in range(NUM_KINDS):
-            # Kinds before m have longer restarts, and m is no more the longest from then on.
+            # Kinds before m have longer restarts, so m is no longer the longest once one of them strikes.
             longer, others = self.share[:, :m], self.share[:, m:]
             stays = self.stays[:, m, m:]
             at_once = risen[:, m:] + stays * value[:, m, m:]
@@ -216,18 +215,18 @@ class _Chain(Table):
 
 
 def _first(found: Floats) -> Floats:
-    """Returns what follows from an interruption of each kind, `(n, 4)`: it has the longest restart so far."""
+    """Returns the result after an interruption of each kind, `(n, 4)`, which has the longest restart so far."""
     return np.diagonal(found, axis1=1, axis2=2)
 
 
 def _busy_s(rate: Floats, wait_s: Floats) -> Floats:
-    """Returns the mean time until no node is missing any more, if more fail meanwhile (busy period of M/D/inf)."""
+    """Returns the mean time until no node is missing, if more may fail meanwhile (busy period of M/D/inf)."""
     busy_s = np.expm1(rate * wait_s) / np.where(rate > 0.0, rate, 1.0)
     return np.where(rate > 0.0, busy_s, wait_s)
 
 
 def _next_share(share: Floats, unplanned: Floats) -> Floats:
-    """Returns the kinds of interruption that begin a restart anew, `(n, 4)`: those that are not planned."""
+    """Returns the kinds of interruption that restart a recovery, `(n, 4)`: the unplanned ones."""
     next_share = share / np.where(unplanned > 0.0, unplanned, 1.0)[:, None]
     next_share[:, Interruption.PLANNED] = 0.0
     next_share[unplanned <= 0.0, Interruption.PROCESS_FAULT] = 1.0
@@ -235,12 +234,12 @@ def _next_share(share: Floats, unplanned: Floats) -> Floats:
 
 
 def _until(rate: Floats, part_s: Floats) -> Floats:
-    """Returns the mean time until a part is over or has failed."""
+    """Returns the mean time until a part is finished or has failed."""
     return np.where(rate > 0.0, -np.expm1(-rate * part_s) / np.where(rate > 0.0, rate, 1.0), part_s)
 
 
 def _restart(runs: Runs, rate: Floats) -> tuple[Floats, Floats]:
-    """Returns the mean time until a restart is over or has failed, and how likely it is over, `(n, 4)`."""
+    """Returns the mean time until a restart is finished or has failed, and its probability to finish, `(n, 4)`."""
     deviation = runs.restart_log_deviation[:, None]
     if not np.any(deviation > 0.0):
         return _until(rate, runs.kind_restart_s), np.exp(-rate * runs.kind_restart_s)

@@ -1,23 +1,23 @@
-"""What does it change that failures come early or late in an up-time? Renewal sums for Weibull up-times.
+"""What changes if failures come early or late in an up-time? Renewal sums for Weibull up-times.
 
-One level. With S the survival function of an up-time, t1 the first commit after a restart, c the time between commits and
+One level. With S the survival function of an up-time, t1 the first commit after a restart, c the time between commits, and
 n(t1) = sum_{j >= 0} S(t1 + j c) the saves that an up-time commits, the goodput of a long run is
 
     G = tau n(t1) / (M + R)
 
-Two levels. An interruption that needs the durable level, in a share d of all, puts a run back to a durable save, with all
-clocks at zero. The up-times since the one before, geometric in number, have committed Q saves, of which every k-th is durable.
-Of the last up-time those count alone that are written by its end, from the age t2 on. Q mod k of them are lost:
+Two levels. An interruption that needs the durable level, with a share d of all, puts a run back to a durable save and sets all
+clocks to zero. The up-times since the previous one, geometric in number, have committed Q saves, of which every k-th is
+durable. For the last up-time only those count that are written by its end, from the age t2 on. Of all, Q mod k are lost:
 
     G = tau ((1 - d) n(t1) + d n(t2) - d E[Q mod k]) / (M + R)
 
-With P1 and P2 the generating functions of the saves that an up-time commits and writes, that of Q is
+With P1 and P2 the generating functions of the numbers of saves that an up-time commits and writes, that of Q is
 
     Phi = d P2 / (1 - (1 - d) P1)
 
     E[Q mod k] = (k - 1)/2 + sum of w/(1 - w) Phi(w) over the roots of unity w of order k but 1
 
-Where stops keep all work, what they keep beyond the saves is spread over these; those that save durably begin anew, too.
+If stops keep all work, what they keep beyond the saves is spread over these; those that save durably also begin anew.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from simulator.table import Floats, Table
 
 _NUM_SINGLE = 64
 _NUM_CLASSES = 256
-"""Classes of numbers of saves in an up-time: the first have one number each, the others ever more."""
+"""Classes of numbers of saves in an up-time: one number each at first, then ever wider."""
 _LEAST_SURVIVAL = 1e-6
-"""Of the up-times that reach the last class."""
+"""Share of the up-times that reach the last class."""
 _LEAST_FRACTION = 1e-3
-"""Of an up-time that counts: below, the difference of what is committed and lost has no digits left."""
+"""Smallest share of an up-time that counts: below it, the difference between committed and lost work has no digits left."""
 _NUM_ROOTS = 32
-"""Pairs of roots of unity that are added up: all of them for up to 65 saves; beyond, the others hardly add anything."""
+"""Pairs of roots of unity that are summed: all for up to 65 saves; beyond that, the others hardly contribute."""
 
 
 def memory_factor(runs: Runs, shares: Shares) -> Floats:
-    """Returns by what factor up-times with memory change the goodput of a long run, `(n,)`.
+    """Returns the factor by which up-times with memory change the goodput of a long run, `(n,)`.
 
-    With one level exact where saves never queue for a slot, and with one slot and `WAIT`; those of a burst are spread evenly,
-    and stops that keep all work count as others.
+    With one level, exact if saves never queue for a slot, and with one slot and `WAIT`; the saves of a burst are spread evenly,
+    and stops that keep all work count like other interruptions.
     """
     has_memory = (runs.weibull_shape != 1.0) & runs.has_saves & (runs.mtbf_s < FOREVER_S)
     if not np.any(has_memory):
@@ -94,18 +94,18 @@ def _durable_s(runs: Runs, shares: Shares) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class _Saves(Table):
-    """How many saves an up-time has, in classes of numbers, `(n, m)`."""
+    """Number of saves in an up-time, in classes, `(n, m)`."""
 
     number: Floats
     """Mean of the class."""
     committed: Floats
-    """Probability that as many have committed,"""
+    """Probability that this number have committed,"""
     written: Floats
-    """and that as many are written."""
+    """and that this number are written."""
 
     @classmethod
     def of(cls, runs: Runs, cycle: renewal.Cycle, written_s: Floats) -> Self:
-        """Returns the saves of up-times in which the first is written at an age."""
+        """Returns the saves of up-times in which the first write ends at an age."""
         longest_s = scale_s(runs) * (-np.log(_LEAST_SURVIVAL)) ** (1.0 / runs.weibull_shape)
         growth = np.maximum(1.0, longest_s / cycle.length_s / _NUM_SINGLE) ** (
             1.0 / (_NUM_CLASSES - _NUM_SINGLE)
@@ -120,7 +120,7 @@ class _Saves(Table):
         )
 
     def behind_durable(self, apart: Floats, share: Floats) -> Floats:
-        """Returns the mean number of saves behind the newest durable one, E[Q mod k], `(n,)`.
+        """Returns the mean number of saves after the newest durable one, E[Q mod k], `(n,)`.
 
         Args:
             apart: k.
@@ -135,7 +135,7 @@ class _Saves(Table):
             written, committed = (self.written * root).sum(axis=1), (self.committed * root).sum(axis=1)
             found = share * written / (1.0 - (1.0 - share) * committed) - none
             cotangent = 1.0 / np.tan(np.pi * number / np.maximum(apart, 2.0 * number))
-            # A root and its conjugate; minus one is its own. Of a sum that is cut short the last terms are damped.
+            # Each root with its conjugate; minus one is its own. The last terms of a truncated sum are damped.
             times = np.select([2.0 * number < apart, 2.0 * number == apart], [1.0, 0.5], 0.0)
             damping = np.where(apart > 2.0 * _NUM_ROOTS + 1.0, np.sinc(number / (_NUM_ROOTS + 1.0)), 1.0)
             lost -= times * damping * (found.real + cotangent * found.imag)
@@ -143,7 +143,7 @@ class _Saves(Table):
 
 
 def _probability(runs: Runs, cycle: renewal.Cycle, first_s: Floats, least: Floats) -> Floats:
-    """Returns how likely an up-time has at least one and less than the next of the numbers of saves, `(n, m)`."""
+    """Returns the probability of each class: at least its first number of saves and below that of the next, `(n, m)`."""
     age_s = first_s[:, None] + (least - 1.0) * cycle.length_s[:, None]
     survival = np.exp(-((np.maximum(0.0, age_s) / scale_s(runs)[:, None]) ** runs.weibull_shape[:, None]))
     survival[:, 0], survival[:, -1] = 1.0, 0.0

@@ -1,15 +1,15 @@
-"""What does it change that failures come early or late, where live replicas go on? The work of an up-time that is kept.
+"""What changes if failures come early or late where live replicas continue? The work of an up-time that is kept.
 
-Of an up-time U the capacity is missing for r at first, if a live replica ended the one before (in a share f), and an
-interruption that one outlives undoes the lag l. With g the work per second of a run without failures and m(x) = E[min(U, x)] an
-up-time makes
+In an up-time U the capacity is missing for r at first if the previous one was ended by a live replica's takeover (a share f),
+and an interruption that a replica survives undoes the lag l. With g the work per second of a run without failures and m(x) =
+E[min(U, x)], an up-time does the work
 
     w = g (M - f m(r) - f (f (m(r + l/g) - m(r)) + (1 - f) m(l/g)))
 
-Neither puts off a save. Interruptions with which the durable level begins anew, a share e, end a sum of such up-times,
-geometric in number, with the mean w/e. It is taken for a Weibull law of its variance. Those announced are saved; with the
-others, a share d of all, it keeps k tau for every durable save that is written by its end, at the work k tau + g D for the
-first, and S the survival function of the sum:
+Neither postpones a save. Interruptions after which the durable level begins anew, a share e, end a geometric number of such
+up-times, with mean work w/e. Their sum is approximated by a Weibull law with its variance. Announced interruptions among these
+are saved. After the others, a share d of all, the run keeps k tau for every durable save written by then; the first is written
+at work k tau + g D. With S the survival function of the sum, the kept work is
 
     (e - d) w/e + d k tau sum_{j >= 1} S(j k tau + g D)
 """
@@ -29,7 +29,7 @@ from simulator.table import Floats
 
 
 def kept_by_replicas_s(runs: Runs, shares: Shares) -> Floats:
-    """Returns the work of an up-time of a long run with live replicas that no interruption undoes, `(n,)`."""
+    """Returns the work per up-time of a long run with live replicas that no interruption undoes, `(n,)`."""
     cycle = renewal.Cycle.of(replace(runs, mtbf_s=np.full(len(runs), FOREVER_S)))
     work_s = _work_s(runs, shares, cycle)
     saved = np.minimum(saved_ahead_share(runs), shares.planned)
