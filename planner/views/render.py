@@ -129,7 +129,9 @@ def _show_uncertainty(answer: Recommendation, console: Console) -> None:
         more = f" and {human.count(hidden)} more" if hidden else ""
         ties = f"{', '.join(shown)} (marked ~){more} on the front"
         designs = "design" if len(sure.tied_designs) == 1 else "designs"
-        told.append(f"Given the uncertainty of the inputs, it is indistinguishable from {designs} {ties}.")
+        told.append(
+            f"Given the uncertainty of the inputs, the recommended design is indistinguishable from {designs} {ties}."
+        )
     console.print()
     sentences(console, told)
 

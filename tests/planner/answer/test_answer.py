@@ -165,7 +165,7 @@ def test_an_output_folder_with_such_a_file_in_it_is_not_overwritten(
 ) -> None:
     (tmp_path / name).write_text("{}")
     with pytest.raises(
-        InputError, match=rf"output = .*holds {re.escape(name)} already.*choose another folder"
+        InputError, match=rf"output = .*already contains {re.escape(name)}.*choose another folder"
     ):
         answer_to(job, output=tmp_path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "{}")]

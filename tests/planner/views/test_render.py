@@ -192,7 +192,7 @@ def test_every_tied_design_that_is_named_has_a_row_and_the_others_are_counted(
     rows = lines_with(text, "TP8 PP4 VPP2 DP32")
     assert len(rows) <= MAX_FRONT_ROWS
     marked = [row.split()[1] for row in rows if row.startswith("~")]
-    told = "it is indistinguishable from design" + (" " if num_tied == 1 else "s ")
+    told = "the recommended design is indistinguishable from design" + (" " if num_tied == 1 else "s ")
     sentence = " ".join(text.split()).partition(told)[2].partition(".")[0]
     # Of twenty rows one is the recommended design, and one more an end of the front.
     assert sentence == f"{', '.join(marked)} (marked ~){hidden} on the front"
