@@ -52,7 +52,7 @@ from studies.tracking.tracker import StudyTracker
 
 Clock = Callable[[], datetime]
 
-EXACT_STAGE = "exact search for the least values"
+EXACT_STAGE = "exact search for the lowest values"
 
 
 def utc_now() -> datetime:

@@ -241,7 +241,7 @@ def _refuse_what_takes_hours(inputs: RunInputs, columns: RunColumns, interval_na
     work = human.duration(cast(float, inputs.work_s))
     rule = (
         f"makes {num_events:.2g} saves and failures in {human.count(inputs.num_replications)} replications of "
-        f"{work} of work; at most {MAX_EVENTS:.0e} are played: give a longer interval, less work or fewer replications"
+        f"{work} of work; at most {MAX_EVENTS:.0e} are simulated: give a longer interval, less work or fewer replications"
     )
     raise InputError([Problem(path=interval_name, value=f"{inputs.interval_s:g}", rule=rule)])
 

@@ -240,13 +240,13 @@ def _answered(journal: Journal, facts: dict[str, str], target: Target | None) ->
 
 
 def _resumable(name: str, facts: dict[str, str]) -> tuple[Job, int]:
-    """Returns job and seed of a study that this code can go on with; raises `StudyError` where it cannot."""
+    """Returns job and seed of a study that this code can resume; raises `StudyError` otherwise."""
     check_not_merged(name, facts, "resume")
     job, seed = job_of(facts), int(facts["seed"])
     now, then = Identity.of(job, seed).code, facts["code_hash"]
     if now != then:
         raise StudyError(
-            f"study {name} was begun by other code or libraries (hash {then}, now {now}), which may search "
-            "otherwise: run the job as a new study; where the simulator is the same, it takes over what was simulated"
+            f"study {name} was started by other code or libraries (hash {then}, now {now}), which may search "
+            "differently: run the job as a new study; if the simulator is the same, it reuses the simulated designs"
         )
     return job, seed

@@ -28,14 +28,14 @@ class Machines:
         return ThisProcess(job) if self._cluster is None else self._cluster.engine_for(job)
 
     def idle_note(self, counts: Counts) -> str:
-        """Returns a remark where there are workers and this process simulated everything; else an empty one."""
+        """Returns a note if there are workers but this process simulated everything; otherwise an empty text."""
         from studies.evaluation.distributed import LEAST_DESIGNS_PER_CHUNK
 
         if self._cluster is None or self._cluster.has_simulated or counts.num_simulated == 0:
             return ""
         return (
             f"The workers simulated nothing: batches of fewer than {LEAST_DESIGNS_PER_CHUNK:,} designs stay in this process, "
-            "and none had as many. They help exhaustive searches and large populations (search.population_size)."
+            "and all were smaller. Workers help exhaustive searches and large populations (search.population_size)."
         )
 
 

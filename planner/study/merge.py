@@ -125,7 +125,7 @@ def _append(part: _Part, into: Journal, began_s: float, seen: Keys) -> Keys:
     for batch in islice(part.journal.batches(part.first), part.leaf.num_batches):
         if batch.is_reduced:
             why = (
-                f"study {part.journal.path.stem} keeps fronts instead of all designs, which do not add up, and an export "
+                f"study {part.journal.path.stem} keeps fronts instead of all designs, which cannot be merged, and an export "
                 "of it has only these"
             )
             raise StudyError(Words(why, ": run the job anew with ", Argument("keep", "all")))

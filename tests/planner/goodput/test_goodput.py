@@ -262,7 +262,10 @@ def test_people_read_the_goodput_its_parts_and_the_best_interval(capsys: pytest.
             "--mtbf-s 9e9 --interval-s 1e-3 --work-days 10",
             "--interval-s = 0.001: makes 3.5e+11 saves and failures",
         ),
-        ("--mtbf-s 9e9 --interval-s 1 --work-days 100", "at most 1e+09 are played: give a longer interval"),
+        (
+            "--mtbf-s 9e9 --interval-s 1 --work-days 100",
+            "at most 1e+09 are simulated: give a longer interval",
+        ),
     ],
 )
 def test_bad_values_end_with_two_and_a_message_that_names_option_value_and_rule(

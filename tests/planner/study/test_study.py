@@ -122,7 +122,7 @@ def test_the_same_job_and_seed_are_the_same_study(tmp_path: Path) -> None:
 def test_other_code_does_not_go_on_with_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = made(tmp_path, num_batches=1).path
     monkeypatch.setattr(identity, "code_hash", lambda *_: "0" * 16)
-    with pytest.raises(StudyError, match="was begun by other code"):
+    with pytest.raises(StudyError, match="was started by other code"):
         resume_study(path)
 
 
