@@ -1,4 +1,4 @@
-"""What does the deep depth say of one plan? The answer of `capplan simulate --depth deep`."""
+"""What does the deep depth say about one plan? The answer of `capplan simulate --depth deep`."""
 
 from __future__ import annotations
 

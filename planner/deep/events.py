@@ -1,7 +1,7 @@
-"""Which entries of a trace draw a traced step on many accelerators? Operators and messages in the Trace Event Format.
+"""Which trace entries draw a traced step on many accelerators? Operators and messages in the Trace Event Format.
 
-process 0   one row for each accelerator: operators
-process 1   one row for each accelerator: the messages that it sends, as pairs, since many travel at once
+process 0   one row per accelerator: its operators
+process 1   one row per accelerator: the messages that it sends, as begin-end pairs because many are in flight at once
 """
 
 from __future__ import annotations

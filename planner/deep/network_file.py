@@ -1,4 +1,4 @@
-"""What joins the accelerators of a step? The network file: a usual network by its sizes, or any other cable by cable.
+"""How are the accelerators of a step connected? The network file: a usual network by its sizes, or any other cable by cable.
 
 load_network("network.yaml")      docs/network-file.md lists the fields
 """

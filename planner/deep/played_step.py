@@ -1,4 +1,4 @@
-"""What is told of a step that was played on many accelerators? Its length, where the time of each goes, and hot links."""
+"""What is reported about a step played on many accelerators? Its length, where each one's time goes, and hot links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a step at the deep depth read on a terminal? Its parts beside the fast depth's, waits and hot links."""
+"""How does a step at the deep depth read on a terminal? Its parts next to those of the fast depth, waits, and hot links."""
 
 from __future__ import annotations
 

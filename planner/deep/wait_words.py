@@ -1,4 +1,4 @@
-"""How is a wait of many accelerators told in one sentence?"""
+"""How are the waits of many accelerators summed up in one sentence?"""
 
 from __future__ import annotations
 

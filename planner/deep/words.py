@@ -1,4 +1,4 @@
-"""How is a step at the deep depth explained in words? Why the depths differ, and who waits for whom."""
+"""How is a step at the deep depth explained in words? Why the two depths differ, and who waits for whom."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How does a run look in OpenDC? Its formats, written and read."""
+"""What does a run look like in OpenDC? Its formats, written and read."""

@@ -1,7 +1,7 @@
 """How does a plan's run get into OpenDC? As a workload, a topology, a carbon trace and an experiment that joins them.
 
-Every node that trains is a host, and every host has one task, whose fragments are the pieces of the run. What a fragment
-uses is chosen so that its host draws what capplan says (`planner.opendc.topology`).
+Every training node is a host, and every host has one task whose fragments are the pieces of the run. The usage of each
+fragment is chosen so that its host draws the power that capplan computes (`planner.opendc.topology`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What does a failure trace of OpenDC say about a cluster? How often a job on it is stopped, and how regularly.
+"""What does an OpenDC failure trace say about a cluster? How often a job on it is stopped, and how regularly.
 
-OpenDC plays a trace on a cluster of n hosts: after each interval round(n x intensity) of them go down for the duration.
-A job on all of them stops whenever that is at least one, so the same trace says different things about different n.
+OpenDC plays a trace on a cluster of n hosts: after each interval, round(n x intensity) of them go down for the duration.
+A job that uses all hosts stops whenever that number is at least one, so the same trace means different things for different n.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which columns do OpenDC's Parquet files have? Their names, types and units, and how they are written and read.
 
-Read from atlarge-research/opendc, commit 691036deb (July 2026): a workload is a folder with tasks.parquet and
-fragments.parquet; carbon and failure traces are one file each; a power source is what a simulation writes. Times are
+Taken from atlarge-research/opendc, commit 691036deb (July 2026): a workload is a folder with tasks.parquet and
+fragments.parquet; carbon and failure traces are one file each; a power source is an output of a simulation. Times are
 whole milliseconds, processors MHz, memory KB, carbon g/kWh and g.
 """
 

@@ -1,7 +1,7 @@
-"""What does the cluster draw from moment to moment of one run? Its events as pieces of constant power, for other simulators.
+"""How much power does the cluster draw at each moment of one run? Its events as pieces of constant power, for other simulators.
 
-Every piece has the power of its phase. Training has one power for the whole run: what is left of the run's energy when
-all other pieces are taken off, over the time in which it trains, so that the pieces add up to the run's energy.
+Every piece has the power of its phase. Training has one power for the whole run: the run's energy less that of all other
+pieces, divided by the training time. The pieces therefore add up to the run's energy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which machines does OpenDC simulate for a run? The nodes of the cluster as hosts, their power models, and the experiment.
 
-The power of a host goes in a line from that of an idle node to the highest of the run, each with its share of network,
-storage and cooling. A megahertz means nothing here: each accelerator has 1,000 of them, and is a core of its host's GPU.
+The power of a host rises linearly from that of an idle node to the highest of the run; both include the node's share of
+network, storage and cooling. Megahertz have no physical meaning here: each accelerator has 1,000 of them, and is one core of
+its host's GPU.
 """
 
 from __future__ import annotations

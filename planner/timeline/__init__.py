@@ -1,1 +1,1 @@
-"""Where does each stage spend a step, and each phase a run? Timelines as values, pictures and traces."""
+"""Where does the time of each stage in a step, and of each phase in a run, go? Timelines as values, pictures and traces."""

@@ -1,4 +1,4 @@
-"""How does a timeline get into a file? As a trace that ui.perfetto.dev and chrome://tracing open, never over another file."""
+"""How is a timeline saved? As a trace that ui.perfetto.dev and chrome://tracing open; only older timelines are overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When is a run stopped, and what does it cost? The timeline of one run as a value that serialises."""
+"""When is a run stopped, and what does each stop cost? The timeline of one run as a value that serialises."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What does a run look like? A text picture: one row for each use of the time, from the initial start to the end.
 
-The darker a sign, the larger the share of the time that its column spends so; every row has its own scale.
+The darker a character, the larger the share of its column's time that goes to this use. Every row has its own scale.
 """
 
 from __future__ import annotations

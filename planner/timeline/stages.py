@@ -1,4 +1,4 @@
-"""Where does each stage of the pipeline spend one step? The timeline of a plan as a value that serialises."""
+"""How does each stage of the pipeline spend one step? The timeline of a plan as a value that serialises."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Which entries of a trace draw a step and a run? Events in the Trace Event Format, times in microseconds.
+"""Which trace entries draw a step and a run? Events in the Trace Event Format, times in microseconds.
 
-    process 0   one row for each stage: forwards, backwards, and everything that keeps the stage from them
-    process 1   the traffic of the replicas, hidden or not, one row for each stage; sends that block nobody are pairs
-    process 2   one run: training and what stops it in one row, saves on their way in another, as pairs
+    process 0   one row per stage: forwards, backwards, and everything that keeps the stage from them
+    process 1   one row per stage: the traffic of the replicas, hidden or exposed; non-blocking sends are begin-end pairs
+    process 2   one run: training and its interruptions in one row, saves in progress in another, as begin-end pairs
 
-A step and a run begin at zero, each on its own clock.
+A step and a run both begin at zero, each on its own clock.
 Trace Event Format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 

@@ -1,7 +1,7 @@
 """What does a step look like? A text picture: one row per stage, time from left to right.
 
-Of a step with many micro-batches the beginning and the end are shown, where stages wait for each other; between them
-every stage runs one forward and one backward in turn.
+For a step with many micro-batches only the beginning and the end are shown, where stages wait for each other. In between,
+every stage alternates between one forward and one backward pass.
 """
 
 from __future__ import annotations

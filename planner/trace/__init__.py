@@ -1,1 +1,1 @@
-"""What would a traced step take on many accelerators? Capturing, reading, playing and writing traces."""
+"""How long would a traced step take on many accelerators? Capturing, reading, playing and writing traces."""

@@ -1,7 +1,8 @@
-"""What does a training script of somebody's do on this machine? It is run and profiled, and its step becomes our trace.
+"""What does a user's training script do on this machine? The script is run and profiled, and one step becomes a trace.
 
-The script runs in a process of its own (`planner.trace.capture_script`), so that nothing of ours is around it, and a crash is
-only its own. Of the profiled iterations the one of median length is kept. Until then everything lies in a temporary folder.
+The script runs in a process of its own (`planner.trace.capture_script`): nothing of capplan is loaded there, and a crash of
+the script affects only that process. Of the profiled iterations the one of median length is kept. Intermediate files are in a
+temporary folder.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python trace_capture_script.py FOLDER SKIP ITERATIONS SCRIPT [ARGUMENT ...]
 
-`planner.trace.capture` starts this file by its path and reads FOLDER. It imports nothing of capplan, whose packages the
-script's own may be called like, and hooks into PyTorch only when the script has imported it. One iteration is for the observer
-of execution traces, which slows operators down, and the next ones are for the profiler alone. Then the script is unwound by an
-exception that is no `Exception`, as Ctrl-C is.
+`planner.trace.capture` starts this file by its path and reads FOLDER. The file imports nothing of capplan, whose package names
+may clash with the script's own, and hooks into PyTorch only once the script has imported it. One iteration runs under the
+execution trace observer, which slows operators down; the next ones run under the profiler alone. Then an exception that is not
+an `Exception` unwinds the script, as Ctrl-C does.
 """
 
 from __future__ import annotations

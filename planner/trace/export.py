@@ -1,4 +1,4 @@
-"""Where do traces go? Those of a traced step or of a plan into one folder, a file each; a converted profile into one file."""
+"""Where are traces written? Those of a traced step or of a plan to one folder, a file each; a converted profile to one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does decentralised training read on a terminal? How fast it is, who is slow, and who waits for whom."""
+"""How does decentralised training read on a terminal? How fast it is, which workers are slow, and who waits for whom."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What does `--offload` ask for, and what is told of it? A limited memory, and where activations go that it cannot hold.
+"""What does `--offload` ask for, and what is reported? A memory limit, and where the activations go that exceed it.
 
-memory                          of each accelerator; left out: that of the accelerator --on
+memory                          of each accelerator; default: that of the accelerator --on
 host, pool                      bandwidth of each accelerator's link to them
 pool-shared                     bandwidth of the pool for all accelerators together
-host-memory, pool-memory        what they hold: of each accelerator, of all together
+host-memory, pool-memory        their capacities: host-memory per accelerator, pool-memory for all together
 host-latency, pool-latency      of a copy
 """
 

@@ -1,4 +1,4 @@
-"""What is asked of an operator trace? The words of the command line, as the types of the simulator.
+"""What is an operator trace to be simulated for? The words of the command line, as the types of the simulator.
 
 ddp, dp, fsdp, tp, pp    all accelerators in one kind of parallelism
 ddp=2,tp=4,pp=8          hybrids; the degrees multiply to the number of accelerators

@@ -1,4 +1,4 @@
-"""What would a traced step take on many accelerators, and what holds it up? The answer of `capplan trace simulate`."""
+"""How long would a traced step take on many accelerators, and what holds it up? The answer of `capplan trace simulate`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Of which messages is a collective made?"""
+"""Which messages does a collective consist of?"""

@@ -1,10 +1,10 @@
-"""Which algorithm does a collective take? The one that is over first, of all of them or of those of NCCL, or a given one.
+"""Which algorithm does a collective use? The fastest of all algorithms, the fastest of NCCL's, or a given one.
 
-Libraries estimate latency and bandwidth of each algorithm once for a group, and take the shorter time for each size (NCCL
-"will move from one combination to another depending on the size", by nodes, members of each, and bandwidths: its maintainers
-in github.com/NVIDIA/nccl/issues/754). So it is here: each is estimated step by step on the ways that its messages have
-(`simulator.deep.collectives.collective_times`), and of few accelerators those whose estimates are near the least one are
-played, with nothing else on the network, once without bytes and once with many.
+Communication libraries estimate the latency and bandwidth of each algorithm once per group, and take the faster one for each
+size (NCCL "will move from one combination to another depending on the size", by nodes, members of each, and bandwidths: its
+maintainers in github.com/NVIDIA/nccl/issues/754). The same is done here. Each algorithm is estimated step by step on the paths
+of its messages (`simulator.deep.collectives.collective_times`). For few accelerators those whose estimates are close to the
+lowest one are also played, with nothing else on the network: once without bytes and once with many.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In which forms does a collective exist? An operation by an algorithm, for groups that it suits."""
+"""Which forms can a collective take? An operation by an algorithm, for the groups that it suits."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Of which steps is a collective made, those that are alike once? What estimates need, without making any message.
+"""Which steps does a collective consist of, with equal ones listed once? What estimates need, without building any message.
 
-Each function takes groups in the shape that its algorithm wants and how often data goes around, 1 or 2.
+Each function takes groups in the shape that its algorithm wants, and how often data goes around: once or twice.
 """
 
 from __future__ import annotations

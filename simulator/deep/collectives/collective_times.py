@@ -1,12 +1,12 @@
 """How long does a collective take with nothing else on the network? Estimated without playing it, or played.
 
-Both are a seconds without bytes and b seconds for each byte, so that a buffer of S bytes takes a + b S; where the network has
-a ramp c sqrt(S) comes on top, which is always estimated.
+Both give a seconds without bytes and b seconds for each byte, so that a buffer of S bytes takes a + b S. Where the network has
+a ramp, c sqrt(S) is added, which is always estimated.
 
-The estimate takes one step of a schedule after another, on the ways that its messages have: the longest latency, and the
-bytes of all messages over the link that they keep busy longest. That is what a step takes whose messages begin together and
-meet the same number of others, each on its busiest link; else it is too little where a message meets now these and now
-those, and too much where accelerators need not wait for each other.
+The estimate adds up the steps of a schedule on the paths of their messages: each step takes its longest latency, plus the
+time for which its messages keep the busiest link busy. That is exact for a step whose messages begin together and each meet
+the same number of others on their busiest link. It is too low where a message meets different others at different times, and
+too high where accelerators need not wait for each other.
 """
 
 from __future__ import annotations

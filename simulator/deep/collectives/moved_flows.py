@@ -1,7 +1,7 @@
-"""Does what accelerators send stay the same when they are moved to the places of others?
+"""Does the traffic stay the same when accelerators are moved to the places of others?
 
-It does where each flow then takes the way of another one, over links of the same bandwidth, latency and ramp. A move is `(n,)`:
-to whose place each accelerator goes.
+It does if each flow then takes the path of another one, over links of the same bandwidth, latency and ramp. A move is an array
+`(n,)`: the place to which each accelerator goes.
 """
 
 from __future__ import annotations

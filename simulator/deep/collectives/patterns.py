@@ -1,7 +1,7 @@
 """To whom does each rank of a collective send? Rings, exchanges, trees and direct messages, step by step or all at once.
 
-Ranks `(..., n)` are groups of n that all run at once. A pattern is two arrays of ranks, those that send and those that they
-send to, place by place: one for all steps that are alike, so that none of them has to be made.
+Ranks `(..., n)` are groups of n that all run at once. A pattern is two arrays of ranks, the senders and their receivers,
+element by element. Equal steps share one pattern, so that not every step has to be built.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which flows is a collective made of? Schedules of flows between ranks, as NCCL and MPI libraries run them.
+"""Which flows does a collective consist of? Schedules of flows between ranks, as NCCL and MPI libraries run them.
 
 Every schedule takes the tasks after which each rank may begin, and returns the tasks at which each rank is done. A rank
-sends its next part when it has received the one before, and when its last send is over, so that slow ranks hold up their
-neighbours and nobody else, as on a real ring. n ranks, a buffer of S bytes:
+sends its next part when it has received the previous one and its own last send is over. Slow ranks therefore hold up their
+neighbours and nobody else, as on a real ring. For n ranks and a buffer of S bytes:
 
     ring                2 (n-1) steps of S/n for an all-reduce, n-1 for its halves (Patarasuk and Yuan 2009)
     halving-doubling    2 log2 n steps of S/2, S/4 ... and back (Thakur, Rabenseifner and Gropp 2005)
@@ -10,7 +10,7 @@ neighbours and nobody else, as on a real ring. n ranks, a buffer of S bytes:
     direct              every rank sends to every other one at once
     hierarchical        reduce-scatter inside each node, all-reduce across nodes, all-gather inside
 
-`simulator.deep.collectives.chosen_collectives` says which of them a collective takes.
+`simulator.deep.collectives.chosen_collectives` says which of them a collective uses.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Which links do messages cross? Networks, the files that describe them, and ways through them."""
+"""Which links do messages cross? Networks, the files that describe them, and the paths through them."""

@@ -1,9 +1,8 @@
 """Which links exist only while a circuit is set up? Circuit-switched networks, such as photonic ones.
 
-A circuit joins two vertices both ways and takes one port of each for as long as it is up. It is set up when the first
-message wants it, which takes `set_up_s`, and stays up until its ports are wanted by another one and nothing travels on
-it: of the circuits of a vertex that idle, the one that was used longest ago goes. `simulator.deep.playing.circuit_kernel` plays
-them.
+A circuit joins two vertices in both directions and takes one port of each for as long as it is up. It is set up when the
+first message needs it, which takes `set_up_s`. It stays up until another circuit needs its ports and nothing travels on it:
+of a vertex's idle circuits, the least recently used one is torn down. `simulator.deep.playing.circuit_kernel` plays circuits.
 """
 
 from __future__ import annotations

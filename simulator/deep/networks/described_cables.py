@@ -1,6 +1,6 @@
-"""Which network has no name of its own? Any other one, cable by cable.
+"""How is a network described that has no name of its own? Cable by cable.
 
-Accelerators are `gpu:0` and up, switches what their kinds are called: `leaf:2` is the third of the kind `leaf`.
+Accelerators are called `gpu:0` and up, switches by their kind: `leaf:2` is the third of the kind `leaf`.
 """
 
 from __future__ import annotations

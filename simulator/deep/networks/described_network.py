@@ -1,6 +1,6 @@
 """Which usual networks can a file describe? By their sizes and cables, as `simulator.deep.networks.topologies` builds them.
 
-Bandwidths are those of one direction of a cable; latencies those of a cable with the switch behind it.
+Bandwidths are those of one direction of a cable; latencies are those of a cable together with the switch behind it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which comes first? A binary heap in two arrays, for compiled code: keys, and the items that have them.
+"""Which item has the smallest key? A binary heap in two arrays, for compiled code: keys, and the items that have them.
 
-Equal keys come in the order of their items, so that nothing depends on the order in which they were put in.
+Equal keys come in the order of their items, so that the order of insertion does not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does a network file say? The network of a step at the deep depth, what is slow in it, how ways are drawn.
+"""What does a network file say? The network of a step at the deep depth, which of its links are slow, and how paths are chosen.
 
 `planner.deep.network_file` reads one; `examples/networks` has one of each kind.
 """

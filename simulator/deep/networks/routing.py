@@ -1,9 +1,9 @@
-"""Which links does a flow take? The cheapest way, and one of the cheapest where there are several (ECMP).
+"""Which links does a flow take? The cheapest path, and one of the cheapest where there are several (ECMP).
 
 The cost of a link is its latency plus the time of a reference message over it, so that a wide link beats a narrow one
-of equal latency, and few links beat many. Among ways of equal cost each switch picks one by a hash of the flow's ends
-and a salt, as switches do with the fields of a packet; the same arguments give the same way. The bandwidth is that of
-the network with nothing slow: a hash is static, so that what falls on a slow link is slow.
+of equal latency, and few links beat many. Among paths of equal cost each switch picks one by a hash of the flow's ends and a
+salt, as switches do with the fields of a packet; the same arguments give the same path. Costs use the bandwidths of the
+network without slow links: the hash is static, so a flow that falls on a slow link stays slow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which links have less than their bandwidth? Links by the names of their ends, as people write them.
+"""Which links run below their bandwidth? Links are named by their ends, as people write them.
 
-gpu:3-switch:0    a cable, both ways        gpu:3>switch:0    in one direction
-card:3            what leads from card 3 further out: to kinds of switches that come later in the network; where there
-                  are none, as on a ring, all its cables
+gpu:3-switch:0    a cable, both directions      gpu:3>switch:0    one direction
+card:3            what leads from card 3 outward: to kinds of switches that come later in the network; where there are
+                  none, as on a ring, all its cables
 scale-up:3        the cable of accelerator 3 to the switch of its node
 """
 

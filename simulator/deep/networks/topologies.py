@@ -1,7 +1,7 @@
-"""Which networks are usual? Builders by name.
+"""How are the usual networks built? Builders by name.
 
-Bandwidths are those of one direction of a cable, in bytes per second; latencies those of a cable with the switch behind
-it. Accelerators forward nothing unless the network has no switches (ring, torus, mesh, all to all).
+Bandwidths are those of one direction of a cable, in bytes per second; latencies are those of a cable together with the switch
+behind it. Accelerators forward nothing unless the network has no switches (ring, torus, mesh, all to all).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which network do flows travel on? Vertices and directed links with bandwidth and latency.
 
 A cable between two vertices is two links, one for each direction. Accelerators are the first vertices, in the order of
-their ranks; what follows forwards: switches, network cards. `simulator.deep.networks.topologies` builds the usual networks.
+their ranks; the vertices after them forward traffic: switches and network cards. `simulator.deep.networks.topologies` builds
+the usual networks.
 """
 
 from __future__ import annotations

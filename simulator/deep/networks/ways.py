@@ -1,8 +1,8 @@
-"""Which ways are cheapest? Compiled: a search from each source that stops when it has met its targets.
+"""Which paths are cheapest? Compiled: a search from each source that stops once it has reached its targets.
 
-A vertex that forwards to one other forwarding vertex at most is a dead end, such as a network card, and so is one that
-forwards to dead ends and one other; no way passes through a dead end on which neither of its ends hangs. Searches leave
-these out but for those on which the ends hang, so that what they cost does not grow with the accelerators on a switch.
+A dead end is a vertex that forwards to at most one other forwarding vertex, such as a network card, or one that forwards to
+dead ends and one other vertex. No path passes through a dead end unless one of its ends hangs there. Searches skip all other
+dead ends, so that their cost does not grow with the number of accelerators on a switch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What does a step of a plan go into, and who waits for whom? In the parts of the fast depth's `StepTable`.
+"""Where does the time of a plan's step go, and who waits for whom? In the parts of the fast depth's `StepTable`.
 
-Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.playing.waits`). A wait for traffic that
-its stage sends is a part of its step by the name of the traffic; a wait for what replicas exchange is gradient synchronisation,
-whichever stage was the last; any other wait for somebody else is a bubble.
+Each accelerator computes, or waits along the chain of what ended last (`simulator.deep.playing.waits`). A wait for traffic
+that its own stage sends counts as the part named after that traffic. A wait for traffic between replicas counts as gradient
+synchronisation, whichever stage was last. Any other wait for another accelerator is a bubble.
 """
 
 from __future__ import annotations

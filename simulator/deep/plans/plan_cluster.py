@@ -1,13 +1,13 @@
-"""On which network does a plan run? The nodes, cards and switches of an offer, and what is slow about them.
+"""On which network does a plan run? The nodes, cards and switches of an offer, and which of them are slow.
 
-    accelerator -> scale-up switch    one for each link domain, as wide as the accelerator's scale-up link
-    accelerator -> another one        in a mesh instead: one for each other member of the domain, of equal shares
-    accelerator -> leaf               its network card: its share of those of the node
+    accelerator -> scale-up switch    one per link domain, with the bandwidth of the accelerator's scale-up link
+    accelerator -> accelerator        in a mesh instead: a link to each other member of the domain, of equal shares
+    accelerator -> leaf               its network card: its share of the cards of the node
     leaf -> spine                     the cards of the leaf over the oversubscription of the fabric
 
-Rails: card i of half a switch's ports of nodes hangs on one leaf, or of as many nodes as a switch has ports where these are
-all nodes. The spine is one vertex, since traffic is spread evenly over the switches there (adaptive routing). Ranks are
-numbered as in Megatron-LM: tensor, context, data, pipeline.
+Rails: the cards i of a group of nodes connect to one leaf. A group is all nodes where a switch has a port for each, else half
+as many nodes as a switch has ports. The spine is one vertex, because traffic is spread evenly over the switches there
+(adaptive routing). Ranks are numbered as in Megatron-LM: tensor, context, data, pipeline.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What does a collective of a plan put on the links, and what of its time is not the links'?
+"""What load does a collective of a plan put on the links, and which part of its time is not spent on them?
 
-The fast depth says how long a collective takes alone (`simulator.machine.network`): start-up, latency of its steps, and bytes
-over the share of the bandwidth that such messages reach. Here the bytes become flows. A message that reaches a share f of a
-link's bandwidth keeps the link busy like 1/f as many bytes that reach all of it; everything else is a time before the first
-byte. A collective that is alone therefore takes as long as in the fast depth; one that shares its links takes longer.
+The fast depth says how long a collective takes alone (`simulator.machine.network`): start-up, the latency of its steps, and
+its bytes over the share of the bandwidth that such messages reach. Here the bytes become flows. A message that reaches a share
+f of a link's bandwidth occupies the link like 1/f times as many bytes at full bandwidth; everything else is a delay before the
+first byte. A collective that is alone therefore takes as long as in the fast depth; one that shares its links takes longer.
 
-A ring of n ranks, g of them in each domain, runs as g rings that each enter and leave a domain at another member, so that
-each of these sends (g-1)/g of the volume to its neighbour and 1/g through its own card.
+A ring of n ranks, g of them in each domain, runs as g rings that each enter and leave a domain at a different member. Each
+member thus sends (g-1)/g of the volume to its neighbour and 1/g through its own card.
 """
 
 from __future__ import annotations

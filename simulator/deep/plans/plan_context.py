@@ -1,4 +1,4 @@
-"""What do context-parallel ranks exchange around the attention core, or behind it? Prices are those of the fast depth."""
+"""What do context-parallel ranks exchange, around the attention core or hidden behind it? Times are those of the fast depth."""
 
 from __future__ import annotations
 

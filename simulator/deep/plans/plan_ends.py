@@ -1,4 +1,4 @@
-"""Which operators and collectives do the ends of the model have: embedding, output layer, modules of multi-token prediction?"""
+"""Which operators and collectives belong to the model's ends: embedding, output layer, modules of multi-token prediction?"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What would a step of a plan look like to ASTRA-sim? Operators and collectives of every accelerator as Chakra nodes.
 
-Collectives stay whole, with their bytes and without what links lose: the other simulator has networks of its own. What a
-norm of all gradients is to the other depths, a join, is an all-reduce of one number here, since traces of different
-accelerators meet in collectives only.
+Collectives stay whole and keep their plain bytes, without link inefficiency: the other simulator has its own network model.
+The norm of all gradients, a join at the other depths, is an all-reduce of one number here, because traces of different
+accelerators meet only in collectives.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Which tasks is one step of a plan made of? Every pass of every stage and micro-batch, and the traffic around them.
+"""Which tasks does one step of a plan consist of? Every pass of every stage and micro-batch, and the traffic around them.
 
-    forward(c, j)   waits for  forward(c-1, j) and its message, and for what its stage does before
-    backward(c, j)  waits for  backward(c+1, j) and its message, and for what its stage does before
+    forward(c, j)   waits for  forward(c-1, j) and its message, and for its stage's previous pass
+    backward(c, j)  waits for  backward(c+1, j) and its message, and for its stage's previous pass
     the optimizer   waits for  all gradients of all stages, since their norm is one number, and those of a tied embedding
 
-The order of a stage is that of the fast depth (`simulator.pipeline.turns`). Gradients of a chunk are reduced in the same
-number of pieces behind its last backward pass, parameters gathered in as many before its first forward pass.
+Each stage runs its passes in the order of the fast depth (`simulator.pipeline.turns`). The number of pieces is the fast
+depth's, too: gradients of a chunk are reduced in them behind its last backward pass, and parameters are gathered in them
+before its first forward pass.
 
 Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a stage.
 """

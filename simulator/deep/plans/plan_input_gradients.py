@@ -1,4 +1,4 @@
-"""Where do sums of input gradients travel backward? Beside the products that `simulator.layers.input_gradients` names."""
+"""When are input gradients summed in the backward pass? During the products that `simulator.layers.input_gradients` names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a pass through a part of the model made of? Work, traffic in between, and traffic beside work.
+"""What does a pass through a part of the model consist of? Work, traffic between it, and traffic that overlaps with it.
 
 Values of these types stand for one micro-batch on one rank; `simulator.deep.plans.plan_graph` makes tasks of them.
 """

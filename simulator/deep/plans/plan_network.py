@@ -1,11 +1,11 @@
-"""Which links does the traffic of a plan cross? The network around the accelerators that are played, and ways through it.
+"""Which links does the traffic of a plan cross? The network around the accelerators that are played, and paths through it.
 
-An accelerator that stands for many has its own links to its scale-up switch and its leaf, which the others have, too. What
-many share, the links of a leaf to the spine, is crossed by a flow as often as there are flows like it that cross them at
-once: `k` flows on a link that are alike are one flow that crosses it `k` times.
+An accelerator that stands for many has its own links to its scale-up switch and its leaf, as each of the others has. The
+links of a leaf to the spine are shared by many. A played flow crosses them as often as flows like it cross them at once:
+`k` equal flows on a link are one flow that crosses it `k` times.
 
-In a mesh an accelerator has a link to each other one of its domain, and the flow of a collective crosses those to all members
-of its group: groups that have no two members in common share none.
+In a mesh an accelerator has one link to each other member of its domain. The flow of a collective crosses the links to all
+members of its group; groups that have no two members in common share no links.
 """
 
 from __future__ import annotations

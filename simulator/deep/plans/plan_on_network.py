@@ -1,8 +1,8 @@
-"""How does one step of a plan pass on a network of one's own? Every message of every accelerator, on any topology.
+"""How long does one step of a plan take on a user-defined network? Every message of every accelerator, on any topology.
 
 Operators take as long as at the fast depth. Collectives are flows by an algorithm of
-`simulator.deep.collectives.chosen_collectives`, with the bytes that the plan has and the bandwidths, latencies and ramps that
-the network has: nothing else is added for what a library loses.
+`simulator.deep.collectives.chosen_collectives`, with the bytes of the plan and the bandwidths, latencies and ramps of the
+network. No further losses of a communication library are added.
 """
 
 from __future__ import annotations

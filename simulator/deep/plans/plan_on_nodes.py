@@ -1,8 +1,9 @@
-"""How does one step of a large plan pass on nodes of one's own? Folded, where the nodes and rails of a network file are alike.
+"""How long does one step of a large plan take on user-defined nodes? Folded, where a network file's nodes and rails are alike.
 
-Bandwidths, latencies and the ramp are the file's. Collectives are those of the fast depth, which are NCCL's: rings that leave a
-node through the cards of all members, or trees, whichever is faster (`simulator.machine.network`), each one flow for each kind
-of link (`simulator.deep.plans.plan_traffic`). `simulator.deep.plans.plan_on_network` plays every message, and other networks.
+Bandwidths, latencies and the ramp come from the file. Collectives are those of the fast depth, which are NCCL's: rings that
+leave a node through the cards of all members, or trees, whichever is faster (`simulator.machine.network`). Each is one flow
+for each kind of link (`simulator.deep.plans.plan_traffic`). `simulator.deep.plans.plan_on_network` plays every message, and
+handles all other networks.
 """
 
 from __future__ import annotations

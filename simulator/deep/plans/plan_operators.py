@@ -1,14 +1,14 @@
-"""Which operators and collectives does a layer have, in which order? Prices are those of the fast depth.
+"""Which operators and collectives does a layer have, in which order? Times are those of the fast depth.
 
-A layer is two blocks; tensor-parallel ranks meet where a block is entered and left (`simulator.traffic.layer_collectives`):
+A layer is two blocks; tensor-parallel ranks meet where a block begins and ends (`simulator.traffic.layer_collectives`):
 
     attention     norms - gather - projections - core - output product - scatter
     feed-forward  norms - gather - products or experts - scatter
 
-Blocks that read the same input stand between the same collectives, with the sum of their results before the scatter.
+Blocks that read the same input share their collectives; their results are summed before the scatter.
 
-The keys and values of other context-parallel ranks come before or beside the core, tokens go to their experts and come
-back around the products of these. The backward pass is the mirror image, behind what it computes again.
+The keys and values of other context-parallel ranks arrive before or during the core; tokens go to their experts before the
+experts' products and come back after them. The backward pass is the mirror image, after whatever is recomputed.
 """
 
 from __future__ import annotations

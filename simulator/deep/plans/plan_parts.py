@@ -1,4 +1,4 @@
-"""What does every chunk of a plan's pipeline compute, send and share? Passes, weights and traffic of replicas by part."""
+"""What does every chunk of a plan's pipeline compute, send and share? Passes, weights and replica traffic, part by part."""
 
 from __future__ import annotations
 

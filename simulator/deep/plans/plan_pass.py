@@ -1,4 +1,4 @@
-"""Which tasks is one pass of all micro-batches through a chunk made of, and at which of them is a share of it over?"""
+"""Which tasks form one pass of all micro-batches through a chunk, and at which of them is a given share of it over?"""
 
 from __future__ import annotations
 

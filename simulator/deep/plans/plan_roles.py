@@ -1,14 +1,14 @@
 """Which accelerators have to be played? One for each role, where the others do the same at the same time.
 
-Ranks that talk to each other in every pass go in step: the ranks of a stage are blocks of t c of them, or as many more as
-share experts. Blocks that are alike at all stages (nothing in them is slow, or the same things) are one *role*, of which one
-rank for each stage is played; its accelerator is the slowest of its block, its links the slowest there. What replicas
-exchange joins the roles: it begins when all are there and ends when the slowest has it.
+Ranks that communicate in every pass run in lockstep: the ranks of a stage form blocks of t c ranks, or larger ones where more
+ranks share experts. Blocks that are alike at all stages (nothing in them is slow, or the same things are) form one *role*, of
+which one rank per stage is played. Its accelerator is the slowest of its block, its links are the slowest there. Exchanges
+between replicas join the roles: they begin when all are there and end when the slowest has the result.
 
-Exact where accelerators and links are equal, tensor, context and expert groups lie in the same way in all link domains, and
-stages are whole link domains or whole parts of one. Where sends between stages cross domains on some ranks only, all of
-them do here. A slow accelerator holds up its block at once, not one neighbour after the other.
-`simulator.deep.plans.plan_traffic` says what links that several collectives share make of it.
+This is exact where accelerators and links are equal, tensor, context and expert groups lie in the same way in all link
+domains, and stages are whole link domains or whole parts of one. Where only some ranks' sends between stages cross domains,
+all of them do here. A slow accelerator holds up its block at once, not one neighbour after the other.
+`simulator.deep.plans.plan_traffic` says how collectives on shared links are treated.
 """
 
 from __future__ import annotations

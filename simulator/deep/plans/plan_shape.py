@@ -1,4 +1,4 @@
-"""What does the fast depth say of a step beside the times of its parts? Order, pieces of traffic, and the update."""
+"""What does the fast depth say about a step, apart from the times of its parts? Order, pieces of traffic, and the update."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
-"""How do replicas that share out weights and gradients hand them on? ZeRO-2 and ZeRO-3, part by part in every pass.
+"""When are sharded weights gathered, and sharded gradients reduced? ZeRO-2 and ZeRO-3, part by part in every pass.
 
-    ZeRO-3    a part waits until its weights are gathered, which begins when the part before it begins to compute, or with
-              its pass where it is the first forward; without prefetch when it is its turn, behind the reduction before it
-    both      gradients of a part are reduced when its backward pass is over; computing waits for those of the last but one
-              part before it, and the next pass for all of them; on the stream of the computation (`overlaps_gradient_sync`
-              false) for its own at once
+    ZeRO-3    a part waits until its weights are gathered. The gather begins when the previous part begins to compute, or with
+              the pass if the part is the first forward. Without prefetch it begins when it is its turn, after the reduction
+              before it.
+    both      gradients of a part are reduced when its backward pass is over. The computation waits for those of the part two
+              before it, and the next pass for all of them. On the computation's own stream (`overlaps_gradient_sync` false)
+              it waits for those of the part just finished at once.
 
-Gathers and reductions are in one queue, as they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on, without prefetch
-g(1), r(1), g(2), r(2) (`simulator.step.shard_passes`, which has the sums of this at the fast depth).
+Gathers and reductions are in one queue, since they share a communicator: g(1), g(2), r(1), g(3), r(2) and so on; without
+prefetch g(1), r(1), g(2), r(2) (`simulator.step.shard_passes` has the fast depth's sums of this).
 
 Under ZeRO-2 in pipelines the gradients of a chunk are reduced once for several micro-batches (`model_states.reduced_fraction`).
-On the stream of the computation that is behind the last pass of each group, whose messages have left, and of the last group
-behind all passes of the stage (`simulator.deep.plans.plan_graph`).
+On the computation's stream this happens after the last pass of each group, whose messages have left by then, and for the last
+group after all passes of the stage (`simulator.deep.plans.plan_graph`).
 """
 
 from __future__ import annotations

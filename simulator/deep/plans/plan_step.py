@@ -1,10 +1,10 @@
-"""How does one step of a plan pass, operator by operator and message by message?
+"""How does one step of a plan run, operator by operator and message by message?
 
     step = plan_step(job, plan)
     step.played.makespan_s
 
-Operators take as long as in the fast depth, and collectives that are alone do, too (`simulator.deep.plans.plan_collectives`);
-what the deep depth adds is who is held up by whom: traffic that shares links, stages that wait, and whatever is slow.
+Operators, and collectives that are alone, take as long as in the fast depth (`simulator.deep.plans.plan_collectives`). What
+the deep depth adds is who is held up by whom: traffic that shares links, stages that wait, and whatever is slow.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How does the traffic of a plan become flows? Whole, where symmetric parts are folded, or message by message.
 
-Folded, a collective is one flow for each kind of link: with the bytes of all its steps, after the latency of all of them.
-A ring whose members run evenly moves as fast as its slowest link, so that this is the same time; members that get ready
-at different times wait for the last one. Collectives that share a link have an equal claim to it, as libraries give each
-about as many channels; message by message every flow has one, of which an all-to-all has many.
+Folded, a collective is one flow for each kind of link: it has the bytes of all steps and follows the latency of all steps.
+A ring whose members run evenly moves as fast as its slowest link, so this gives the same time; members that are ready at
+different times wait for the last one. Collectives that share a link have an equal claim to it, because libraries give each
+about as many channels. Message by message every flow has an equal claim, and an all-to-all has many flows.
 
 Arrays of tasks are `(m, R)`: micro-batches and the played accelerators of a stage.
 """

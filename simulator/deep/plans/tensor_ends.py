@@ -1,4 +1,4 @@
-"""Which collectives stand where tensor-parallel ranks enter a block, or an end of the model, and where they leave it?"""
+"""Which collectives run where tensor-parallel ranks enter a block, or an end of the model, and where they leave it?"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""When does what happen? Tasks and flows on one clock."""
+"""When does each task happen? Tasks and flows on one clock."""

@@ -1,8 +1,8 @@
-"""Which link holds a flow back, and what crosses a link? Flows in bundles: over one link, and held by one link.
+"""Which link limits a flow, and which flows cross a link? Flows in bundles: over one link, and held by one link.
 
-A max-min fair flow is as fast as one full link on its path lets it be, its holder; all flows that a link holds have the same
-rate, its level. What a link has left for those that it holds depends on the levels of few other links, however many flows
-there are. `simulator.deep.playing.ripple` follows a change from level to level along the bundles.
+A max-min fair flow is as fast as one full link on its path allows. That link is its holder, and all flows that a link holds
+have the same rate, its level. The bandwidth left for the flows that a link holds depends on the levels of few other links,
+however many flows there are. `simulator.deep.playing.ripple` follows a change from level to level along the bundles.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Who gets a port next? Circuits set up, used and torn down, compiled, on the clock of `simulator.deep.playing.play_kernel`.
 
-A message that finds its circuit up goes at once. Else it waits in the line of its circuit, and the circuit is set up when
-both ends have a port that is free or that of an idle circuit. Circuits that find no port wait in the lines of both ends;
-whenever a circuit becomes idle the lines of its ends are gone through from the oldest wish on, before anything else
-happens, so that a stream of messages cannot keep a port for itself. All set-ups take the same time, so that they end in
-the order in which they begin. A message holds one circuit and waits for no other, so that nobody waits forever.
+A message whose circuit is up goes at once. Otherwise it waits in the queue of its circuit. The circuit is set up when both
+ends have a port that is free or belongs to an idle circuit. Circuits that find no port wait in the queues of both ends.
+Whenever a circuit becomes idle, the queues of its ends are served from the oldest request on before anything else happens, so
+that a stream of messages cannot keep a port for itself. All set-ups take the same time, so they end in the order in which they
+begin. A message holds one circuit and waits for no other, so nobody waits forever.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     graph = TaskGraphBuilder()...build()
     played = play(graph, topology, router.table())
 
-Exact for the rules that it plays: durations one after another on each resource, flows that share links max-min fairly
-and change their rates at once when another one begins or ends. A flow begins to move when its latency is over.
+Exact for the rules that it plays: each resource runs its durations one after another, and flows share links max-min fairly;
+their rates change at once when another flow begins or ends. A flow begins to move when its latency is over.
 """
 
 from __future__ import annotations

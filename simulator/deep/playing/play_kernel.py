@@ -1,9 +1,9 @@
 """How does a task graph run? Compiled: task after task, flow after flow, on one clock.
 
-Three things happen by themselves: a duration ends, the first flow of a path has moved all its bytes, a circuit is up. All
-that happens at one moment is done before the network is shared out anew, and only where the number of flows has changed.
-Flows of a path have the same rate, so that each path counts the bytes that a flow on it would have moved so far
-(`moved`); a flow that enters at count m leaves at m + its bytes, whatever the rates were in between.
+There are three kinds of events: a duration ends, the first flow of a path has moved all its bytes, a circuit is up. All events
+of one moment are handled before the network is shared out anew, and it is shared out only where the number of flows has
+changed. Flows of a path have the same rate, so each path counts the bytes that a flow on it would have moved so far (`moved`):
+a flow that enters at count m leaves at m + its bytes, whatever the rates were in between.
 """
 
 from __future__ import annotations

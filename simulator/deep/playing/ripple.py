@@ -1,9 +1,9 @@
-"""How far does a change of few flows reach? Max-min fair shares, from level to level of the links that it concerns.
+"""How far does a change of few flows reach? Max-min fair shares, from level to level of the affected links.
 
-A flow that ends leaves room on the link that held it; the flows that this link holds get faster, and take it from others on
-the links behind. Most changes die away after few links (bottleneck structures: Ros-Giralt et al., ACM SIGMETRICS 2021).
-Links are looked at in the order of their levels, as in progressive filling (`simulator.deep.playing.sharing`), which gives the
-same.
+A flow that ends leaves room on the link that held it. The other flows held by this link get faster, and take bandwidth from
+others on the links behind it. Most changes die away after few links (bottleneck structures: Ros-Giralt et al., ACM SIGMETRICS
+2021). Links are visited in the order of their levels, as in progressive filling (`simulator.deep.playing.sharing`), which
+gives the same result.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """How much of the network does each flow get? Max-min fair shares, by progressive filling.
 
-All flows grow at the same rate until a link is full; the flows on it keep what they have, and the others grow on
-(Bertsekas and Gallager, Data Networks, section 6.5.2). Flows on the same path get the same, so that paths are filled,
-each with the number of its flows. A change of flows concerns only those that share a link with them, directly or through
-others. Where that is little, or much of it has changed, this part of the network is filled anew; where few flows of many
-have changed, the change is followed from link to link (`simulator.deep.playing.ripple`), and most flows are left as they are.
+All flows grow at the same rate until a link is full; the flows on it keep their rate, and the others grow on
+(Bertsekas and Gallager, Data Networks, section 6.5.2). Flows on the same path get the same rate, so paths are filled, each
+with the number of its flows. A change of flows affects only those that share a link with them, directly or through others.
+Where that part of the network is small, or much of it has changed, it is filled anew. Where few flows of many have changed,
+the change is followed from link to link (`simulator.deep.playing.ripple`), and most flows are left as they are.
 
-`equal_split` gives a flow its share of the fullest link without handing on what others cannot use (TrioSim's rule).
+`equal_split` gives a flow its share of the fullest link, without handing on what others cannot use (TrioSim's rule).
 """
 
 from __future__ import annotations

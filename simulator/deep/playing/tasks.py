@@ -1,9 +1,9 @@
 """What has to be done, and what waits for what? Tasks in columns, edges between them.
 
-A task takes its `duration_s` on its resource, then, if it is a flow, moves `num_bytes` along a path. A resource (a stream
-of an accelerator, say) does one task at a time, in the order in which they become ready. A task without duration, bytes
-and resource is a join: it ends when the last of its predecessors has ended, or all but some of them where it may miss
-those. A task that is there `unless` another one has ended takes no time and moves nothing when that has ended before it.
+A task takes its `duration_s` on its resource; if it is a flow, it then moves `num_bytes` along a path. A resource (a stream of
+an accelerator, say) does one task at a time, in the order in which they become ready. A task without duration, bytes and
+resource is a join: it ends when the last of its predecessors has ended, or, where it may miss some of them, when all but that
+many have. A task that is needed only `unless` another one has ended takes no time and moves nothing if that one ended first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which duration ends next? A line of those that were begun in the order in which they end, and a heap of the others.
+"""Which duration ends next? A queue of those that were begun in the order in which they end, and a heap of the others.
 
-Most durations of a step are latencies, few of which differ: one that begins later ends later, and goes to the end of the
-line at no cost. Equal times come in the order of their tasks, as from one heap.
+Most durations of a step are latencies with few different values: of equal ones, a later one ends later, and joins the end of
+the queue at no cost. Equal times come in the order of their tasks, as from one heap.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """What does every accelerator wait for? The gaps of its compute stream, along the chain of what ended last.
 
-A task begins when the last of what it waits for has ended. From the end of a gap this goes back to that task, to what that
-one waited for, and so on until all of the gap is charged: each second of it belongs to one flow, or to the computing of
-another accelerator. Two rules make that fair:
+A task begins when the last of its predecessors has ended. From the end of a gap, the chain goes back to that predecessor, to
+what that one waited for, and so on until all of the gap is charged. Each second of the gap is charged to one flow, or to the
+computing of another accelerator. Two rules make that fair:
 
-    the end     what is on its way to an accelerator behind its last operator is waited for, too, as if one more operator were
-                to come. Then the accelerator is done; while others are still at work it is idle.
-    the mate    another one that does the same operators is not to blame for those that took as long here, nor is traffic that
-                was waited for as long here. Each is charged with what it took longer, back to where that adds up to the gap.
+    the end     traffic on its way to an accelerator after its last operator counts as waited for, too, as if one more operator
+                were to come. Then the accelerator is done; while others are still at work it is idle.
+    the mate    another accelerator that does the same operators is not to blame for those that took as long here, nor is
+                traffic that was waited for as long here. Each is charged only for what it took longer, back to where that adds
+                up to the gap.
 """
 
 from __future__ import annotations

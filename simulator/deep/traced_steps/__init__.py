@@ -1,1 +1,1 @@
-"""What would a traced step be on other accelerators, and on many of them?"""
+"""How would a traced step run on other accelerators, and on many of them?"""

@@ -3,7 +3,7 @@
     export = chakra_export(trace, Parallelism(data_parallel=8))
     export.write(Path("step"), "vgg13")        # vgg13.0.et ... vgg13.7.et, and the groups in vgg13.groups.json
 
-The step is divided as `simulator.deep.traced_steps.extrapolate` does; collectives stay whole, so that the other simulator
+The step is divided as in `simulator.deep.traced_steps.extrapolate`. Collectives stay whole, so that the other simulator
 chooses how to run them. Durations are whole microseconds there: they are rounded so that their sums are kept.
 """
 

@@ -3,8 +3,8 @@
     step = chakra_step([read_chakra(Path(f"step.{rank}.et")) for rank in range(8)], groups, ring(8, 65e9, 1e-6))
     play(step.graph, step.topology, step.paths).makespan_s
 
-The n-th collective of a group on one accelerator belongs to the n-th of it on every other one; a send belongs to the
-receive with the same ends and tag, the n-th to the n-th. Memory nodes and metadata take no time.
+The n-th collective of a group on one accelerator matches the group's n-th collective on every other one. The n-th send matches
+the n-th receive with the same ends and tag. Memory nodes and metadata take no time.
 """
 
 from __future__ import annotations

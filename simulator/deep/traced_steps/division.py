@@ -1,4 +1,4 @@
-"""Which part of a trace does each accelerator do? Other batches, stages of equal time, buckets of gradients."""
+"""Which part of a trace does each accelerator execute? Other batches, stages of equal time, buckets of gradients."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""What would the step of one accelerator be on many? A task graph for `simulator.deep.playing.play`, made from its trace.
+"""How would the step of one accelerator run on many? A task graph for `simulator.deep.playing.play`, made from its trace.
 
     made = extrapolate(trace, Parallelism(data_parallel=8), ring(8, 65e9, 1e-6))
     played = play(made.graph, made.topology, made.paths)
 
-Every accelerator has a compute stream; what it sends travels beside it. A replica works on a batch of its own, as large
-as the trace's unless another one is asked for.
+Every accelerator has a compute stream; its sends overlap with it. A replica works on a batch of its own, as large as the
+trace's unless another size is given.
 
-    data parallel      gradients are added up around a ring, bucket by bucket or at the end; the optimizer waits for them
+    data parallel      gradients are all-reduced around a ring, bucket by bucket or at the end; the optimizer waits for them
     sharded            weights are gathered layer by layer, one layer ahead; gradients are scattered layer by layer
-    tensor parallel    operators that can be split take 1/n; what they make is gathered, and in the backward pass the
-                       gradient of what they read is added up, before the next operator begins
+    tensor parallel    operators that can be split take 1/n; before the next operator begins, their outputs are gathered and,
+                       in the backward pass, the gradients of their inputs are all-reduced
     pipeline parallel  stages of equal time, or several chunks on each of them in turn; activations go to the next stage
                        and as many bytes of gradients come back
 """

@@ -1,24 +1,24 @@
 """Which accelerators of a traced step have to be played? One of those that do the same at the same time.
 
-Replicas, or parts of operators, are alike where they can take each other's places and nothing changes: whom each one sends to
-in a collective is still whom it sends to, each flow takes the way of another one over links of the same kind
+Replicas, or parts of operators, are alike if they can take each other's places and nothing changes: every destination in a
+collective is still a destination, each flow takes the path of another one over links of the same kind
 (`simulator.deep.collectives.moved_flows`), and each accelerator is as fast as the one whose place it takes. Two kinds of moves
 are tried:
 
     turns           all go on by a places. Rings and direct messages allow every turn, hierarchical ones turns by whole nodes.
     swaps           blocks of a, then pairs of blocks, and so on change places. Halving and doubling allows all of them.
 
-Trees, whose ranks have places of their own, allow neither. What takes each other's places is played once:
+Trees allow neither, since each rank has a place of its own. What can take each other's places is played once:
 
     accelerators    replicas 0 to a - 1 and parts 0 to b - 1 of a stage stand for all that are multiples of a and b away
     flows           collectives among them close on themselves
-    links           one stands for those whose places it takes; where k flows that are alike cross it, one of them is played
-                    and has 1/k of the bandwidth
+    links           one stands for those whose places it takes; where k equal flows cross it, one of them is played and has
+                    1/k of the bandwidth
 
-This is exact, not a model: max-min rates are unique, so that flows that can take each other's places have the same. Nothing is
-folded where moves change something: an accelerator or link is slower than others, stages or parts of operators lie in one
-circle of cables with ends, switches choose between ways of equal cost (ECMP) so that not all meet as many others, or links need
-circuits.
+This is exact, not an approximation: max-min rates are unique, so flows that can take each other's places have the same rate.
+Nothing is folded where moves change something: an accelerator or link is slower than others; groups lie on segments of cables
+with ends, as stages or parts of operators do that share one ring; switches choose between paths of equal cost (ECMP), so that
+not all flows meet equally many others; or links need circuits.
 """
 
 from __future__ import annotations

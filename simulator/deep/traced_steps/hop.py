@@ -1,21 +1,21 @@
-"""What does decentralised training do with slow workers? Iterations in the manner of Hop, as tasks and flows.
+"""How does decentralised training cope with slow workers? Iterations in the manner of Hop, as tasks and flows.
 
     step = hop_step(compute_s, num_bytes, hop_graph(HopGraph.RING, 8), topology, HopRules(num_backups=1))
     result = hop_result(step, play(step.graph, topology, step.paths))
 
 Hop (Luo, Lin, Zhuo and Qian, ASPLOS 2019) has no parameter server and no all-reduce. In iteration k a worker sends its
 parameters to the update queues of its out-neighbours, computes gradients meanwhile, waits for the updates of its
-in-neighbours, averages, and goes on. i and j are neighbours, n_i the number of those that i hears from:
+in-neighbours, averages, and goes on. i and j are neighbours, n_i is the number of in-neighbours of i:
 
-    updates     k of i is over when it has computed and n_i - b updates have come, each of iteration k - s or later;
-                b are backup workers, s the bounded staleness
+    updates     iteration k of i is over when i has computed and n_i - b updates have arrived, each of iteration k - s or
+                later; b is the number of backup workers, s the bounded staleness
     tokens      i enters k when each of its out-neighbours has entered k - g; g is the largest gap
     skipping    i does not compute k and sends nothing for it when all its out-neighbours have entered k + d; nobody waits
                 for an update that is not sent
 
-Updates are flows that share the network; tokens, and the word that an update will not come, take no time. Updates that
-came too late are moved all the same. Updates of one size on one way arrive in the order in which they were sent, so
-that the first of iteration k - s or later is that of k - s.
+Updates are flows that share the network. Tokens, and the notice that an update will not come, take no time. Updates that
+are too late are sent all the same. Updates of one size on one path arrive in the order in which they were sent, so that the
+first of iteration k - s or later is that of k - s.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """How much memory does a traced step need, operator by operator? From when tensors are made and last used.
 
-Views of the same bytes are one storage. What outlives the step is there all the time: parameters, and state that is read
-before it is made. What the step is fed is there from its beginning. Everything else is there from the operator that makes
-it (or reads it first, where a backward operator reads what nobody made) to the last one that touches it; gradients of
-parameters at least until the optimizer begins.
+Views of the same bytes are one storage. What outlives the step is present all the time: parameters, and state that is read
+before it is made. The inputs of the step are present from its beginning. Everything else is present from the operator that
+makes it (or reads it first, where a backward operator reads what no operator made) to the last one that touches it; gradients
+of parameters are kept at least until the optimizer begins.
 
-This counts tensors: workspaces of kernels, gaps between blocks of an allocator and buffers of libraries come on top.
+This counts tensors only: workspaces of kernels, fragmentation of the allocator and buffers of libraries come on top.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where can an accelerator put what it has no room for? Memory of its host, and pools that all of them share.
+"""Where can an accelerator put what does not fit into its memory? Memory of its host, and pools shared by all accelerators.
 
-A tier is reached over links of its own, one in each direction: with a host memory each accelerator has its own; a pool
+A tier is reached over links of its own, one in each direction. With host memory each accelerator has its own links. A pool
 (such as memory over CXL, or TrioSim's remote memory) has one for each accelerator, and behind them one that all share.
 """
 

@@ -1,11 +1,11 @@
 """Which activations leave an accelerator whose memory is too small, when, and when do they come back?
 
-Operators run in the order of the trace. Before an operator that would not fit, activations leave that it does not touch
-and that are not needed for longest (Belady's rule, IBM Systems Journal 1966), the larger one of two, until it fits. Each
-is copied out from the end of the last operator that touched it, and the operator that needs its room waits for that. It
-comes back before the next operator that touches it, from the first operator on beside which it has room, those that are
-needed first before others. Copies in one direction go one after another, beside computing. A tensor goes to the first
-tier that has room for it.
+Operators run in the order of the trace. Before an operator that would not fit, activations leave that it does not touch:
+first those that are not needed for the longest time (Belady's rule, IBM Systems Journal 1966), and of two the larger one,
+until the operator fits. Each activation is copied out from the end of the last operator that touched it, and the operator that
+needs its room waits for the copy. It comes back before the next operator that touches it, beginning with the first operator
+during which there is room for it; activations that are needed first go first. Copies in one direction run one after another
+and overlap with computation. A tensor goes to the first tier that has room for it.
 """
 
 from __future__ import annotations

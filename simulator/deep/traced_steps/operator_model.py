@@ -2,10 +2,10 @@
 
     t = slope x + intercept        x: operations, bytes read, or bytes made, whichever fits the class best
 
-In the manner of Li, Sun and Jog, Path Forward Beyond Simulators: Fast and Accurate GPU Execution Time Prediction for DNN
-Workloads (MICRO 2023), who fit kernels: some are driven by operations, some by their input, some by their output. For
-another accelerator each class keeps its driver; its slope is proportional to 1 / rate of the memory or of the arithmetic,
-whichever fits the known accelerators better, and its intercept is their mean.
+Follows Li, Sun and Jog, Path Forward Beyond Simulators: Fast and Accurate GPU Execution Time Prediction for DNN Workloads
+(MICRO 2023), who fit kernels: some are driven by operations, some by their input, some by their output. For another
+accelerator each class keeps its driver. Its slope is proportional to 1 / rate of the memory or of the arithmetic, whichever
+fits the known accelerators better, and its intercept is the mean of theirs.
 """
 
 from __future__ import annotations

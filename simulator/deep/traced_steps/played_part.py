@@ -1,4 +1,4 @@
-"""Which part of a traced step has to be played, and by which algorithms, so that it is not too much?"""
+"""Which part of a traced step is played, and with which algorithms, so that the graph does not get too large?"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""When are the weights of sharded replicas gathered, and their gradients scattered? Layer by layer, beside the computing.
+"""When are the weights of sharded replicas gathered, and their gradients scattered? Layer by layer, while others compute.
 
-As in fully sharded data parallelism (Zhao et al. 2023) and ZeRO-3 (Rajbhandari et al. 2020): each replica keeps a part of
-all weights. A layer computes when its weights are gathered; meanwhile those of the next layer are. What was computed last
-is still there, so that the backward pass begins without a gathering. Gradients of a layer are reduced to the replica that
-keeps their part as soon as they are complete, one layer after another.
+As in fully sharded data parallelism (Zhao et al. 2023) and ZeRO-3 (Rajbhandari et al. 2020), each replica keeps a part of
+all weights. A layer computes once its weights are gathered; meanwhile the next layer's weights are gathered. The layer that
+was computed last is still there, so the backward pass begins without a gather. Gradients of a layer are reduced to the
+replica that keeps their part as soon as they are complete, one layer after another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which step is asked for? A trace, how it is divided, and in what the step differs from the trace."""
+"""Which step is simulated? A trace, how it is divided, and in what ways the step differs from the trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which algorithms do the collectives of a traced step take, and how many tasks has it, before all of it is made?"""
+"""Which algorithms do a traced step's collectives use, and how many tasks does it have, before all of it is built?"""
 
 from __future__ import annotations
 

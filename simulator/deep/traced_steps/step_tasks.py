@@ -1,7 +1,7 @@
-"""Which tasks is a step on many accelerators made of? Passes of micro-batches, traffic between them, the optimizer.
+"""Which tasks does a step on many accelerators consist of? Passes of micro-batches, traffic between them, the optimizer.
 
-Used by `simulator.deep.traced_steps.extrapolate`, with traffic as flows, and `simulator.deep.traced_steps.chakra_export`, with
-traffic as it is.
+Used by `simulator.deep.traced_steps.extrapolate`, where traffic becomes flows, and by
+`simulator.deep.traced_steps.chakra_export`, where it stays whole.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""What would TrioSim say? Steps under the rules of its published code, for comparison with it.
+"""What would TrioSim predict? Steps under the rules of its published code, for comparison with it.
 
     step = triosim_step(trace, TrioSimCase.DISTRIBUTED, num_gpus=64)
     play(step.graph, step.topology, step.paths).makespan_s
 
-The rules are those of the code of Li et al. (ISCA 2025) as published in April 2025, which differ from those of the
-paper and from what accelerators do; `docs/deep.md` lists the differences. S is what is added up, B the bandwidth that
-the user gives, n accelerators on a ring whose links have 2 B (n - 1) / n, so that adding up takes S / B for every n:
+The rules are those of the code of Li et al. (ISCA 2025) as published in April 2025, which differ from those of the paper and
+from what accelerators do; `docs/deep.md` lists the differences. S is the size of the all-reduced buffer and B the bandwidth
+that the user gives. The n accelerators are on a ring whose links have 2 B (n - 1) / n, so that an all-reduce takes S / B for
+every n:
 
     data parallel       the step, then S / B for all parameters
     distributed         one all-reduce for each backward operator that reads a parameter, from when it begins; nothing
                         waits for them
-    tensor parallel     operators that can be split take 1/n, then S / B / n for all that they make
-    pipeline parallel   as many operators on each stage; see `simulator.deep.traced_steps.triosim_pipeline`
+    tensor parallel     operators that can be split take 1/n, then S / B / n for all their outputs
+    pipeline parallel   equally many operators on each stage; see `simulator.deep.traced_steps.triosim_pipeline`
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How does TrioSim pipeline a step? Stages of as many operators each, tensors fetched from a remote memory.
+"""How does TrioSim pipeline a step? Stages of equally many operators, tensors fetched from a remote memory.
 
 Forward operators are cut into n runs of equal count, backward and optimizer operators into n others, which need not
 belong to the same layers. A stage that reads a tensor it does not have fetches it at `REMOTE_BYTES_PER_S`, one operator's
-tensors at a time and ahead of the operators, which begin when their fetch begins, not when it ends. Micro-batches go
-forward one by one; the first stage begins the next one when the last one has arrived at the second; all go back when
+tensors at a time. Fetches run ahead of the operators, which begin when their fetch begins, not when it ends. Micro-batches go
+forward one by one: the first stage begins the next one when the last one has arrived at the second stage. All go back when
 the last one is through.
 
-TrioSim also lets the next micro-batch do its first operator on a stage while the one before is still there; this does
-not. It is within 0.3 % of TrioSim where micro-batches are few (VGG-13 in 4 parts on 4 stages).
+TrioSim also lets the next micro-batch do its first operator on a stage while the previous one is still there; this module
+does not. It is within 0.3 % of TrioSim where micro-batches are few (VGG-13 in 4 parts on 4 stages).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What does somebody else's trace of a step say? Formats of traces, read into one of ours."""
+"""What does a trace recorded by another tool say about a step? Formats of traces, all read into capplan's own."""

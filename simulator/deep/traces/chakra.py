@@ -1,6 +1,6 @@
 """What is a Chakra execution trace? Nodes of one accelerator: operators, collectives, sends, receives, and what they wait for.
 
-The schema is that of MLCommons (github.com/mlcommons/chakra, `et_def.proto`, version 0.0.4), of which what simulators read
+The schema is that of MLCommons (github.com/mlcommons/chakra, `et_def.proto`, version 0.0.4). Only what simulators read
 is kept: durations, kinds of traffic, bytes, groups, partners. `simulator.deep.traces.chakra_files` reads and writes the files.
 """
 

@@ -1,7 +1,8 @@
-"""What is in a JSON trace for chakra's feeder? One object, whose `workload_graph` is the list of nodes.
+"""What does a JSON trace for Chakra's feeder contain? One object, whose `workload_graph` is the list of nodes.
 
-This is no JSON of protobuf: chakra's feeder (`json_node.cpp`) reads these fields of a node, and no others. Attributes stand in
-the node itself, and `runtime` is what `duration_micros` is in protobuf. Groups cannot be said: a collective is one of all.
+This is not protobuf's JSON form: Chakra's feeder (`json_node.cpp`) reads these fields of a node, and no others. Attributes are
+fields of the node itself, and `runtime` is what protobuf calls `duration_micros`. Groups cannot be expressed: every collective
+includes all accelerators.
 """
 
 from __future__ import annotations

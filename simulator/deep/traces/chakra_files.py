@@ -1,8 +1,8 @@
 """How are Chakra execution traces read and written? As protobuf (`.et`) and as JSON, one file for each accelerator.
 
-.et     the metadata and each node, every message with its length before it
-.json   the same messages in the JSON form of protobuf, one behind the other, as chakra's jsonizer writes them; what chakra's
-        feeder reads, a `workload_graph`, is read, too, and not written
+.et     the metadata and each node, every message preceded by its length
+.json   the same messages in protobuf's JSON form, one after another, as Chakra's jsonizer writes them; the feeder's form, a
+        `workload_graph`, is read as well, but not written
 """
 
 from __future__ import annotations

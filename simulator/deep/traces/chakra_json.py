@@ -1,7 +1,7 @@
-"""What is a Chakra node in JSON? The JSON form of protobuf: names in camel or snake case, whole numbers of 64 bits as text.
+"""What does a Chakra node look like in JSON? Protobuf's JSON form: names in camel or snake case, 64-bit integers as text.
 
-Messages stand one behind the other, as chakra's jsonizer writes them: the metadata first, then the nodes. That form leaves out
-what has its default, so that a node without `id` is node 0; what has no `type` is no node. The other JSON of chakra's, one
+Messages follow one another, as Chakra's jsonizer writes them: the metadata first, then the nodes. That form leaves out fields
+with their default value, so a node without `id` is node 0; an object without `type` is not a node. Chakra's other JSON, one
 object with a `workload_graph`, is read by `simulator.deep.traces.chakra_feeder_json`.
 """
 

@@ -1,4 +1,4 @@
-"""How is a table that somebody else wrote read? Row by row, with the line at which each stands, all problems at once."""
+"""How is a table from another tool read? Row by row, with each row's line number, reporting all problems at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which tensors did each operator read and make? An execution trace of PyTorch's ExecutionTraceObserver.
 
-Nodes are operators inside operators; those of the outermost level are given, with the tensors of the nodes nearest to them
-that make any: the backward of a layer says nothing itself, but the matrix products inside it do.
+Nodes are operators nested in operators. The outermost ones are returned, each with the tensors of the nearest nodes inside
+it that make any: the backward node of a layer lists none itself, but the matrix products inside it do.
 """
 
 from __future__ import annotations

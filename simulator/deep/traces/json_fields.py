@@ -1,4 +1,4 @@
-"""What stands in one object of a JSON file? Its fields by name, each of the type that it must have, or one error for it."""
+"""What does one object of a JSON file contain? Its fields by name, each checked for its type, or one error for the file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which operators did PyTorch's profiler see, when, and how long were their kernels? A profile in Kineto's JSON.
 
-Operators of the outermost level count, one thread after another; a kernel belongs to the operator during which it was
-launched (`correlation` of the launch and of the kernel). A profile may be of several steps (`ProfilerStep#`).
+Only outermost operators count, one thread after another. A kernel belongs to the operator during which it was launched
+(`correlation` of the launch and of the kernel). A profile may cover several steps (`ProfilerStep#`).
 """
 
 from __future__ import annotations

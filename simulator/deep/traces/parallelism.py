@@ -1,4 +1,4 @@
-"""How is a trace spread over accelerators? Degrees of parallelism, micro-batches, and how gradients are added up."""
+"""How is a trace spread over accelerators? Degrees of parallelism, micro-batches, and how gradients are all-reduced."""
 
 from __future__ import annotations
 

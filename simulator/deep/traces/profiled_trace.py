@@ -1,9 +1,9 @@
 """How do a profile and an execution trace of PyTorch become an operator trace? Times from one, tensors from the other.
 
-Operators are matched by `Record function id` where the profile has it, else the n-th of a name to the n-th of that name. What
-launched no kernel (views, `zero_grad`) is left out.
+Operators are matched by `Record function id` where the profile has it, else the n-th of a name to the n-th of that name.
+Operators that launched no kernel (views, `zero_grad`) are left out.
 
-    parameter    read in the forward pass, made by nobody, and read by the optimizer or called `weight` or `bias`
+    parameter    read in the forward pass, made by no operator, and read by the optimizer or called `weight` or `bias`
     gradient     made in the backward pass, and read by the optimizer
     state        what else the optimizer reads; running means and variances
 """

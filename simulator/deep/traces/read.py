@@ -1,4 +1,4 @@
-"""Which trace is in this file or folder? Whatever format it has, as an operator trace."""
+"""Which trace is in this file or folder? An operator trace, whatever the format."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which tensors of an execution trace are the same? Its observer numbers addresses, and a free address is taken again.
+"""Which tensors of an execution trace are the same? Its observer numbers addresses, and a freed address is used again.
 
-An operator allocates bytes, or gives back some that it was handed: bytes that come out of one and that it does not read are
-new, whatever number they have. Tensors are the same if number, bytes and size are: autograd unpacks what it has saved as a new
-tensor of the old bytes, under any free number.
+An operator allocates bytes, or returns some that it was given. Bytes that come out of an operator without being among its
+inputs are new, whatever number they have. Tensors are the same if number, bytes and size are: autograd unpacks what it has
+saved as a new tensor of the old bytes, under any free number.
 """
 
 from __future__ import annotations

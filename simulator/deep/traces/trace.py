@@ -1,8 +1,8 @@
 """What did one step do on one device? Operators in the order in which they ran, and the tensors they passed on.
 
 An operator trace is one training step of one accelerator: how long each operator took, what it read and what it made.
-Readers of files hand `simulator.deep.traces.trace_build` records, which checks them and returns the columns of this module.
-Operators of one device run one after another; `simulator.deep.traced_steps.extrapolate` spreads them over many.
+File readers hand records to `simulator.deep.traces.trace_build`, which checks them and returns the columns of this module.
+Operators of one device run one after another; `simulator.deep.traced_steps.extrapolate` spreads them over many devices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which columns do the records of a trace make, and do they make sense together?
+"""How do the records of a trace become columns, and are they consistent?
 
-What can only be seen across records is checked here: that each tensor is there once, that nobody reads what is made
-only later, that there is something to run. Readers say where each record stands, so that the message can.
+Checks that need several records are made here: each tensor is listed once, no operator reads what is made only later, and
+there is something to run. Readers say where each record is in its file, so that error messages can.
 """
 
 from __future__ import annotations

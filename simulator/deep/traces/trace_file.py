@@ -1,4 +1,4 @@
-"""How is an operator trace kept? As one JSON file: the tensors, and the operators in the order in which they ran."""
+"""How is an operator trace stored? As one JSON file: the tensors, and the operators in the order in which they ran."""
 
 from __future__ import annotations
 

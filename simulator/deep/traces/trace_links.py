@@ -1,7 +1,7 @@
-"""Which operators of a trace belong together? Layers, backward operators and what they differentiate, ready gradients.
+"""Which operators of a trace belong together? Layers, backward operators and their forward ones, gradients that are ready.
 
-Traces do not say so. A backward operator belongs to the forward operator whose parameters it reads, views of the same
-storage included; backward operators without parameters (of a ReLU, say) to the layer of the next one that has some.
+Traces do not say so. A backward operator belongs to the forward operator whose parameters it reads, including through views of
+the same storage. A backward operator without parameters (of a ReLU, say) belongs to the layer of the next one that has some.
 """
 
 from __future__ import annotations

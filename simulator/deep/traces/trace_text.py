@@ -1,4 +1,4 @@
-"""How is text read that somebody else wrote? Whole, as UTF-8, and not if it is too large: one error for all of it."""
+"""How is text from other tools read? As a whole, as UTF-8, up to a size limit, with one kind of error for any failure."""
 
 from __future__ import annotations
 

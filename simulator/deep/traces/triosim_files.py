@@ -1,7 +1,7 @@
-"""What does a folder of TrioSim's tracer say? Its `trace.csv` and `tensor.csv` as an operator trace.
+"""What does a folder written by TrioSim's tracer contain? Its `trace.csv` and `tensor.csv` are read as an operator trace.
 
-    trace.csv    one operator a row: tensors read and made, `[4; 6; 8]`, microseconds, stage, whether tensors are split
-    tensor.csv   one use of a tensor a row: elements, bytes of each, what it is used as, storage
+    trace.csv    one operator per row: tensors read and made, `[4; 6; 8]`, microseconds, stage, whether tensors are split
+    tensor.csv   one use of a tensor per row: elements, bytes of each, what it is used as, storage
 
 The format of Li et al., TrioSim: A Lightweight Simulator for Large-Scale DNN Workloads on Multi-GPU Systems (ISCA 2025).
 """

@@ -1,6 +1,6 @@
-"""How are messages of protobuf taken apart and put together? The wire format, for the few messages that are read here.
+"""How are protobuf messages decoded and encoded? The wire format, for the few messages that are read here.
 
-A message is a row of fields: a tag (number and kind), then the value. See protobuf.dev/programming-guides/encoding.
+A message is a sequence of fields: a tag (number and kind), then the value. See protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
