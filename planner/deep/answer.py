@@ -41,36 +41,36 @@ from simulator.record import Record
 from simulator.table import Floats, Integers
 
 ROUNDING_FRACTION = 1e-8
-"""A part below this share of the step is what is left of differences of equal times."""
+"""A part below this share of the step is a rounding error of differences between equal times."""
 
 
 class DeepPart(Record):
-    """One part of the step at both depths, of the average accelerator."""
+    """One part of the step at both depths, for the average accelerator."""
 
     name: str
     """As in the [breakdown of a step](answer.md#design), such as `tensor_comm_s`."""
     fast_s: float
-    """By the fast depth."""
+    """Time at the fast depth."""
     deep_s: float
-    """By the deep depth. Waits for what replicas exchange count here wherever they fall, in the fast depth by how much the
-    step is longer for them."""
+    """Time at the deep depth. Waits for traffic between replicas count here wherever they occur; the fast depth counts how much
+    longer they make the step."""
 
 
 class DeepRole(Record):
-    """What one accelerator that was played does in a step; the parts sum to the step."""
+    """How one played accelerator spends a step; the parts sum to the step."""
 
     accelerator: int
-    """Its number: tensor, context, data, pipeline ranks, the first fastest."""
+    """Its number; tensor ranks vary fastest, then context, data and pipeline ranks."""
     stage: int
     """Pipeline stage, from 0."""
     stands_for: int
-    """Accelerators of its stage that do the same at the same time, itself included."""
+    """Number of accelerators of its stage that do the same at the same time, itself included."""
     speed: float
-    """Over the usual one."""
+    """Its speed relative to the usual one."""
     seconds: dict[str, float]
-    """What the step goes into, named as in `parts`."""
+    """How it spends the step, named as in `parts`."""
     waits_for_s: dict[str, float]
-    """How long it waits for others to compute, by the accelerator that is played; the longest few."""
+    """How long it waits for others to compute, by played accelerator; only the longest waits."""
 
 
 class DeepStep(Record):
@@ -79,65 +79,65 @@ class DeepStep(Record):
     schema_version: int = 1
     """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
-    """Version that simulated."""
+    """Version of capplan that simulated the step."""
     catalog_hash: str
-    """Content of the catalogue that was used."""
+    """Hash of the content of the catalogue that was used."""
     job: str
     """Name of the job."""
     plan: Plan
-    """The decisions, defaults filled in."""
+    """The decisions, with defaults filled in."""
     step_time_s: float
     """From the first operator to the last weight update."""
     fast_step_time_s: float
-    """Step at the fast depth, without anything slow."""
+    """Step at the fast depth, with nothing slow."""
     difference_fraction: float
-    """Of the deep depth from the fast one."""
+    """Difference of the deep depth from the fast one, relative to the fast one."""
     shared_links_s: float
-    """By how much the step is longer because flows share links."""
+    """How much longer the step is because flows share links."""
     slow_parts_s: float
-    """By how much it is longer because of what is slow, slow links of the network file included; 0 where nothing is."""
+    """How much longer it is because of slow parts, including slow links of the network file; 0 where nothing is slow."""
     differences: tuple[str, ...]
     """Why the depths differ, in sentences."""
     parts: tuple[DeepPart, ...]
-    """What the step of the average accelerator goes into; the parts of either depth sum to its step."""
+    """How the average accelerator spends the step; the parts of each depth sum to its step."""
     waits: tuple[str, ...]
     """Who waits for whom, in sentences."""
     hot_links: tuple[HotLink, ...]
-    """Links that are waited for longest, at most 10; their bytes count what efficiency loses, and their waits are those of
-    the accelerators that were played."""
+    """The links that are waited for longest, at most 10. Their bytes include what is lost to limited efficiency; their waits
+    are those of the played accelerators."""
     roles: tuple[DeepRole, ...]
     """The accelerators that were played."""
     slow: tuple[str, ...]
-    """What is slow, in words; of links what they have left by the network file and what was asked for together."""
+    """What is slow, in words; for links, the share that the network file and the request leave together."""
     network: str | None = None
-    """Name of the network file that it was played on; `null`: the network of the offer."""
+    """Name of the network file on which the step was played; `null`: the network of the offer."""
     is_folded: bool
     """Whether accelerators that do the same were played once."""
     num_tasks: int
-    """Operators and flows that were played."""
+    """Number of operators and flows that were played."""
     warnings: tuple[str, ...] = ()
     """What the reader should know, such as limits that the plan breaks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepRequest:
-    """What is asked of one plan at the deep depth."""
+    """A request to simulate one plan at the deep depth."""
 
     plan: Plan | Mapping[str, object]
-    """The decisions, with the short forms of the command line."""
+    """The decisions; the short names of the command line are allowed."""
     faults: Faults = field(default_factory=Faults)
     """What is slow."""
     is_folded: bool = True
-    """Whether accelerators that do the same are played once; on a network of one's own only what is too large otherwise is."""
+    """Whether accelerators that do the same are played once; on a user-defined network only plans that are too large are."""
     network: NetworkFile | None = None
-    """What joins the accelerators; `None`: the network of the offer."""
+    """The network of the accelerators; `None`: that of the offer."""
     slow_links: Mapping[str, float] = field(default_factory=dict)
-    """Share of what the file leaves them that links of `network` have left; those of the offer are in `faults`."""
+    """Share of bandwidth that links of `network` keep, on top of the file's own shares; links of the offer are in `faults`."""
     algorithm: Algorithm = Algorithm.AUTO
-    """Of collectives on `network`."""
+    """Algorithm of collectives on `network`."""
 
     def __post_init__(self) -> None:
-        """Raises `InputError` for what is not of its type."""
+        """Raises `InputError` for a value of the wrong type."""
         check_kind(
             self.faults, "faults", Faults, "must be a record of Faults, such as Faults(speed={5: 0.9})"
         )
@@ -149,7 +149,7 @@ class DeepRequest:
         check_kind(self.algorithm, "algorithm", Algorithm, "must be an Algorithm, such as Algorithm.RING")
 
     def play(self, job: Job, plan: Plan, *, is_usual: bool = False) -> PlanStep:
-        """Returns the step of a checked plan, with what is slow or, as `is_usual`, without; its `played` plays it."""
+        """Returns the step of a checked plan; with `is_usual`, nothing in it is slow. Its `played` plays it."""
         faults = Faults() if is_usual else self.faults
         if self.network is None:
             return plan_step(job, plan, faults=faults, is_folded=self.is_folded)
@@ -169,28 +169,28 @@ class DeepRequest:
 
     @property
     def names_of_slow_links(self) -> tuple[str, ...]:
-        """Links of `network` that the file or the request calls slow."""
+        """Links of `network` that the file or the request makes slow."""
         return (*self.network.slow_links, *self.slow_links) if self.network is not None else ()
 
     def slow_in_words(self) -> Iterator[str]:
-        """Yields what is slow, of links the share that file and request leave together."""
+        """Yields what is slow; for links, the share that file and request leave together."""
         yield from faults_in_words(self.faults)
         if self.network is not None and (names := self.names_of_slow_links):
             yield from slow_links_in_words(shares_left(self._topology(self.network), names))
 
     def _regular_nodes(self) -> NodesNetwork | None:
-        """The nodes of the network, where many of them can be played as one."""
+        """The nodes of the network, if many of them can be played as one."""
         is_plain = self.algorithm is Algorithm.NCCL and not self.slow_links
         return regular_nodes(self.network) if self.network is not None and is_plain else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepRun(StepRun):
-    """A played plan with all that is known of it."""
+    """A played plan with everything that is known about it."""
 
     answer: DeepStep
     rows: tuple[str, ...]
-    """What the accelerators that were played are called."""
+    """Names of the played accelerators."""
 
 
 def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> DeepRun:
@@ -198,8 +198,8 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
 
     Args:
         job: the job.
-        request: what is asked.
-        is_drawn: whether there is to be a timeline.
+        request: the plan, and how it is played.
+        is_drawn: whether a timeline will be drawn.
 
     Raises:
         InputError: the layout cannot run, what is slow does not exist, or the step is too large to be drawn.
@@ -227,7 +227,7 @@ def simulate_deep(job: Job, request: DeepRequest, *, is_drawn: bool = False) -> 
 
 
 def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, tuple[str, ...]]:
-    """Returns a plan that can run, and in sentences which limits it breaks.
+    """Returns a plan that can run, and sentences that say which limits it breaks.
 
     Raises:
         InputError: the layout cannot run.
@@ -240,7 +240,7 @@ def checked_plan(job: Job, written: Plan | Mapping[str, object]) -> tuple[Plan, 
 
 
 def accelerator_names(step: PlanStep) -> tuple[str, ...]:
-    """Returns what the played accelerators are called: by their stage, and by their number where a stage has several."""
+    """Returns the names of the played accelerators: their stage, and their number where a stage has several."""
     if step.roles.ranks.shape[1] == 1:
         return tuple(f"stage {stage}" for stage in range(step.roles.num_played))
     return tuple(
@@ -287,7 +287,7 @@ def _answer(job: Job, plan: Plan, request: DeepRequest, step: PlanStep) -> DeepS
 
 
 def _of_network(request: DeepRequest, step: PlanStep, differences: tuple[str, ...]) -> tuple[str, ...]:
-    """Why the depths differ: on a network of one's own this says what it has otherwise than that of the offer."""
+    """Why the depths differ; on a user-defined network this includes how it differs from that of the offer."""
     if request.network is None:
         return differences
     told = network_in_words(request.network.build(), is_folded=step.roles.is_folded)
@@ -295,7 +295,7 @@ def _of_network(request: DeepRequest, step: PlanStep, differences: tuple[str, ..
 
 
 def _stands_for(step: PlanStep) -> Integers:
-    """Returns for how many accelerators each of the played ones stands, `(r,)`."""
+    """Returns how many accelerators each played one stands for, `(r,)`."""
     return np.tile(step.roles.counts, step.cluster.num_stages)
 
 
@@ -309,7 +309,7 @@ def _parts(step: PlanStep, found: PlanBreakdown) -> tuple[DeepPart, ...]:
 
 
 def _without_rounding(seconds: Floats, step: PlanStep) -> list[float]:
-    """Returns parts of a step; what is left of differences of equal times is none."""
+    """Returns the parts of a step, with rounding errors of differences between equal times set to 0."""
     told: list[float] = np.where(
         np.abs(seconds) < ROUNDING_FRACTION * step.step_time_s, 0.0, seconds
     ).tolist()

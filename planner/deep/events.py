@@ -24,12 +24,12 @@ MOST_EVENTS = 1_000_000
 
 
 def check_size(graph: TaskGraph, argument: str = OUTPUT) -> None:
-    """Raises `InputError`, by the argument that asked for it, where a step has more events than a viewer opens."""
+    """Raises `InputError`, naming the argument that asked for it, if a step has more events than a viewer opens."""
     check_num_events(len(graph), graph.num_resources, argument)
 
 
 def check_num_events(num_events: int, num_accelerators: int, argument: str = OUTPUT) -> None:
-    """Raises `InputError`, as `check_size` does, by what is known of a step before it is made."""
+    """Raises `InputError` as `check_size` does, from what is known about a step before it is built."""
     if num_events > MOST_EVENTS:
         whose = human.counted(num_accelerators, "accelerator")
         rule = (
@@ -40,7 +40,7 @@ def check_num_events(num_events: int, num_accelerators: int, argument: str = OUT
 
 
 def trace_entries(run: StepRun, names: Sequence[str] | None = None) -> Iterator[Entry]:
-    """Yields what draws a step; rows have the given names, or the numbers of the accelerators."""
+    """Yields the entries that draw a step; rows have the given names, or the numbers of the accelerators."""
     rows = names or [f"accelerator {rank}" for rank in range(run.graph.num_resources)]
     for process, name in ((COMPUTE, "operators"), (NETWORK, "messages")):
         yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}

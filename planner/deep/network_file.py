@@ -20,7 +20,7 @@ from simulator.record import Record
 
 NETWORK = "network"
 LEAST = "network: {kind: ...}"
-"""What a network file says at least."""
+"""The least that a network file must say."""
 
 
 def load_network(path: str | Path) -> NetworkFile:
@@ -40,7 +40,7 @@ def load_network(path: str | Path) -> NetworkFile:
 
 
 def _checked(file: NetworkFile, source: str) -> NetworkFile:
-    """Returns the file if the links that it calls slow are there."""
+    """Returns the file if the links that it makes slow exist."""
     try:
         file.build()
     except InputError as error:
@@ -50,7 +50,7 @@ def _checked(file: NetworkFile, source: str) -> NetworkFile:
 
 
 def _check_kind(network: object, findings: Findings) -> None:
-    """Reports a network of no kind that exists; its fields cannot be checked then."""
+    """Reports a network whose kind does not exist; its fields cannot be checked then."""
     place = (NETWORK, "kind")
     if findings.is_hidden(place):
         pass

@@ -18,65 +18,65 @@ from simulator.table import Floats
 MOST_LINKS = 10
 """Hot links that are listed."""
 CIRCUITS = "circuits"
-"""What is waited for where a message has no circuit yet."""
+"""What a message waits for that has no circuit yet."""
 _COLLECTIVES = frozenset({"all-reduce", "all-gather", "reduce-scatter", "all-to-all"})
 SMALLEST_FRACTION = 1e-6
 """A wait below this share of the step is rounding."""
 
 
 class AcceleratorTime(Record):
-    """What one accelerator does in a step; the parts sum to the step."""
+    """How one accelerator spends a step; the parts sum to the step."""
 
     accelerator: int
-    """From 0."""
+    """Its number, from 0."""
     busy_s: float
-    """Computing."""
+    """Time spent computing."""
     traffic_waits_s: dict[str, float]
-    """Waiting for traffic, by its kind: `all-reduce`, `all-gather`, `send`; before it moves, for `circuits`."""
+    """Time spent waiting for traffic, by its kind: `all-reduce`, `all-gather`, `send`; before it moves, for `circuits`."""
     others_wait_s: float
-    """Waiting while others compute what it needs."""
+    """Time spent waiting while others compute what it needs."""
     over_s: float
-    """Done, operators and what arrives behind the last of them, while others are still at work."""
+    """Time after its last operator, and the last arrival behind it, while others are still at work."""
     held_up_others_s: float
-    """How long others waited for its computing, all of them together."""
+    """How long others waited for its computing, summed over all of them."""
 
 
 class HotLink(Record):
     """A link of the network that accelerators wait for."""
 
     link: str
-    """Such as `gpu 3 -> gpu 4`."""
+    """Its name, such as `gpu 3 -> gpu 4`."""
     num_bytes: float
-    """What crosses it in a step."""
+    """Bytes that cross it in a step."""
     used_fraction: float
-    """Of the step, with traffic on it."""
+    """Share of the step during which it carries traffic."""
     full_fraction: float
-    """Of the step, with traffic that could have used more."""
+    """Share of the step during which its traffic could have used more bandwidth."""
     waited_s: float
-    """How long accelerators waited for traffic on it, all of them together."""
+    """How long accelerators waited for traffic on it, summed over all of them."""
 
 
 class CircuitLink(Record):
-    """A pair of accelerators that was joined by a circuit."""
+    """A pair of accelerators that a circuit joined."""
 
     circuit: str
-    """Such as `gpu 3 - gpu 4`."""
+    """Its name, such as `gpu 3 - gpu 4`."""
     num_set_ups: int
     waited_s: float
-    """How long messages waited for it, all of them together."""
+    """How long messages waited for it, summed over all of them."""
 
 
 class CircuitSummary(Record):
     """What the circuits of a circuit-switched network did in a step."""
 
     num_circuits: int
-    """Pairs that were joined at least once."""
+    """Number of pairs that were joined at least once."""
     num_set_ups: int
-    """How often circuits were set up, all of them together; more than `num_circuits`: some were torn down in between."""
+    """How often circuits were set up in total; if more than `num_circuits`, some were torn down in between."""
     waited_s: float
-    """How long messages waited for ports and set-ups, all of them together."""
+    """How long messages waited for ports and set-ups, summed over all of them."""
     longest: tuple[CircuitLink, ...]
-    """Those that messages waited for longest, at most 10."""
+    """The circuits that messages waited for longest, at most 10."""
 
 
 class PlayedStep(Record):
@@ -85,20 +85,20 @@ class PlayedStep(Record):
     schema_version: int = 1
     """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
-    """Version that simulated."""
+    """Version of capplan that simulated the step."""
     num_gpus: int
     step_s: float
     """From the first operator to the end of all."""
     num_tasks: int
-    """Operators and messages that were played."""
+    """Number of operators and messages that were played."""
     accelerators: tuple[AcceleratorTime, ...]
     """All of them, by number."""
     hot_links: tuple[HotLink, ...]
     """The links that are waited for longest, at most 10."""
     circuits: CircuitSummary | None = None
-    """None without circuits."""
+    """What circuits did; None without circuits."""
     lacks_ramp: bool = False
-    """Whether collectives of all sizes reach the whole bandwidth, as no link has a ramp: small ones are too fast."""
+    """Whether collectives of all sizes reach the full bandwidth because no link has a ramp; small ones are then too fast."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +117,14 @@ class StepRun:
 
 
 def lacks_ramp(graph: TaskGraph, topology: Topology) -> bool:
-    """Returns whether a step has collectives, and no link a ramp."""
+    """Returns whether a step has collectives but no link has a ramp."""
     return not topology.ramp_s.any() and not _COLLECTIVES.isdisjoint(graph.labels)
 
 
 def accelerator_times(
     graph: TaskGraph, found: Waits, fold: Fold | None = None
 ) -> tuple[AcceleratorTime, ...]:
-    """Returns what each accelerator did, by number; of what is folded, what the one did that stands for it."""
+    """Returns what each accelerator did, by number; a folded one did what the accelerator that stands for it did."""
     row_of_rank = range(graph.num_resources) if fold is None else fold.row_of_rank().tolist()
     is_waited = found.for_traffic_s.sum(axis=0) > 0.0
     names = [graph.labels[label] for label in np.flatnonzero(is_waited)]
@@ -150,12 +150,12 @@ def accelerator_times(
 def hot_links(
     topology: Topology, paths: Paths, played: Played, path_s: Floats, fold: Fold | None = None
 ) -> tuple[HotLink, ...]:
-    """Returns the links that are waited for longest; a wait for a path is one for its fullest link.
+    """Returns the links that are waited for longest; a wait for a path counts as one for its fullest link.
 
     Args:
         topology: the network.
-        paths: ways through it.
-        played: what became of its links.
+        paths: paths through it.
+        played: how its links were used.
         path_s: `(p,)` how long accelerators waited for flows on each path.
         fold: what stands for what; left out: every accelerator and link was played.
     """
@@ -184,7 +184,7 @@ def hot_links(
 
 
 def circuit_summary(topology: Topology, played: Played) -> CircuitSummary | None:
-    """Returns what circuits did, where there are any."""
+    """Returns what circuits did, if there are any."""
     circuits, use = topology.circuits, played.circuit_use
     if circuits is None or use is None:
         return None

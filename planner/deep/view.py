@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_SLOW = 10
-"""Slow parts that are named."""
+"""Number of slow parts that are named."""
 
 
 def show_deep(answer: DeepStep, console: Console) -> None:

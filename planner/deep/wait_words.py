@@ -17,14 +17,14 @@ def waits_of_all(
     least_s: float,
     weights: Sequence[float] | None = None,
 ) -> str | None:
-    """Returns how long accelerators wait for something, `None` where none does for as long as `least_s`.
+    """Returns a sentence on how long accelerators wait for something; `None` if none waits as long as `least_s`.
 
     Args:
         seconds: the wait of each.
         what: what they wait for.
-        name: what an accelerator is called, by its place.
-        least_s: what is less is not spoken of.
-        weights: for how many accelerators each stands; left out: for itself.
+        name: gives the name of an accelerator by its position.
+        least_s: shorter waits are not mentioned.
+        weights: how many accelerators each stands for; default: one.
     """
     most = max(range(len(seconds)), key=seconds.__getitem__)
     longest = human.duration(seconds[most])

@@ -16,9 +16,9 @@ from simulator.domain.plan import Plan
 from simulator.table import Integers
 
 SMALLEST_FRACTION = 0.0005
-"""Of the step; what is less is not spoken of."""
+"""Share of the step below which a difference is not mentioned."""
 MOST_NAMED = 3
-"""Waits that are named."""
+"""Number of waits that are named."""
 SAME_FRACTION = 1e-9
 """Accelerators whose computing differs by less compute equally long."""
 ZERO_GATHERS = 3
@@ -27,32 +27,32 @@ _EXCHANGES = {
     "expert_comm_s": "tokens on their way to experts",
     "pipeline_send_s": "messages between stages",
 }
-"""Traffic that a pass waits for, beside that within layers."""
+"""Traffic that a pass waits for, other than that within layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedAccelerators:
-    """Who may wait."""
+    """The accelerators that may wait."""
 
     names: tuple[str, ...]
-    """What each is called."""
+    """Name of each."""
     stages: Integers
-    """Its stage, `(n,)`."""
+    """Stage of each, `(n,)`."""
     weights: Integers
-    """For how many accelerators it stands, `(n,)`."""
+    """How many accelerators each stands for, `(n,)`."""
 
 
 def differences_in_words(
     beyond_s: Mapping[str, float], plan: Plan, *, step_s: tuple[float, float], shared_s: float, slow_s: float
 ) -> Iterator[str]:
-    """Yields why the step differs between the depths, the part that differs most first; only causes that are known.
+    """Yields why the step differs between the depths, the part that differs most first; unknown causes are left out.
 
     Args:
         beyond_s: how much longer each part is at the deep depth.
         plan: the decisions.
         step_s: the step at the deep and at the fast depth.
-        shared_s: what sharing links costs.
-        slow_s: what slow parts cost.
+        shared_s: how much longer sharing links makes the step.
+        slow_s: how much longer slow parts make it.
     """
     deep_s, fast_s = step_s
     least_s = SMALLEST_FRACTION * fast_s
@@ -79,7 +79,7 @@ def differences_in_words(
 
 
 def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
-    """Returns why a part may take longer at the deep depth; nothing where no cause is known."""
+    """Returns why a part may take longer at the deep depth; empty if no cause is known."""
     if exchanged := _exchanged(name, plan):
         return f"here {exchanged} meet other traffic on their links" if is_shared else ""
     if name == "shard_comm_s" and plan.zero_stage == ZERO_GATHERS:
@@ -98,7 +98,7 @@ def _why_longer(name: str, plan: Plan, *, is_shared: bool) -> str:
 
 
 def _why_shorter(name: str, plan: Plan) -> str:
-    """Returns why a part may take less time at the deep depth; nothing where no cause is known."""
+    """Returns why a part may take less time at the deep depth; empty if no cause is known."""
     if exchanged := _exchanged(name, plan):
         return f"here {exchanged} count only where their rank waits for nothing later meanwhile"
     if name == "pipeline_bubble_s" and plan.pipeline_parallel > 1:
@@ -119,7 +119,7 @@ def faults_in_words(faults: Faults) -> Iterator[str]:
 
 
 def slow_links_in_words(shares: Mapping[str, tuple[float, float]]) -> Iterator[str]:
-    """Yields what slow links have left, by their names; links of one name may differ where others name them, too."""
+    """Yields the bandwidth shares that slow links keep, by name; links of one name may differ where other names overlap."""
     for name, (least, most) in shares.items():
         share = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         if least < 1.0:
@@ -127,7 +127,7 @@ def slow_links_in_words(shares: Mapping[str, tuple[float, float]]) -> Iterator[s
 
 
 def network_in_words(topology: Topology, *, is_folded: bool) -> Iterator[str]:
-    """Yields what another network than that of the offer changes, and how it was played."""
+    """Yields what a network other than that of the offer changes, and how it was played."""
     yield f"The fast depth has the network of the offer, this step that of {topology.name}."
     if is_folded:
         yield "Its nodes are alike, and those that do the same were played once, with the collectives of the fast depth."
@@ -142,12 +142,12 @@ def _words(name: str, plan: Plan) -> str:
 
 
 def _others(plan: Plan) -> str:
-    """Returns whom an accelerator waits for that is nothing of its own stage or of its replicas."""
+    """Returns words for what an accelerator waits for outside its own stage and its replicas."""
     return "other stages" if plan.pipeline_parallel > 1 else "other accelerators"
 
 
 def _exchanged(name: str, plan: Plan) -> str:
-    """Returns the traffic that a part is the wait of a pass for; nothing where it is none."""
+    """Returns the traffic that passes wait for in a part of the step; empty if the part is no such wait."""
     from planner.recommended.design_words import ranks_within_layers
 
     if name == "tensor_comm_s":
@@ -162,7 +162,7 @@ def waits_in_words(
 
     Args:
         found: what played accelerators wait for.
-        played: these.
+        played: the played accelerators.
         plan: the decisions.
         step_s: how long the step is.
     """
@@ -199,7 +199,7 @@ def _computing_in_words(
 
 
 def _called(found: PlanBreakdown, names: tuple[str, ...], stages: Integers) -> list[str]:
-    """The name of each accelerator, and that of their stage for all that compute as long as the others there."""
+    """The name of each accelerator; those that compute as long as all others of their stage have the stage's name."""
     compute_s = found.seconds[:, 0]
     called = list(names)
     for stage in np.unique(stages):

@@ -37,9 +37,9 @@ from simulator.table import Floats, Integers
 from simulator.units import HOUR, JOULES_PER_KWH, KILO, MILLISECOND
 
 MOST_ROWS = 20_000_000
-"""Fragments that are written; OpenDC keeps them in memory."""
+"""Most fragments that are written; OpenDC keeps them in memory."""
 ROWS_PER_GROUP = 1_000_000
-"""Fragments that are made at once."""
+"""Fragments that are built at once."""
 FILES = (
     "experiment.json",
     "topology.json",
@@ -48,20 +48,20 @@ FILES = (
     "powerSource.parquet",
     "workload",
 )
-"""What a folder of an experiment holds."""
+"""Files in the folder of an experiment."""
 NEVER = -1
-"""OpenDC's word for a task without a deadline."""
+"""OpenDC's deadline of a task without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What an export holds."""
+    """What an export contains."""
 
     num_tasks: int
     num_fragments: int
     """Of all tasks together."""
     energy_kwh: float
-    """Of the whole run, spare nodes included: what OpenDC should come to."""
+    """Energy of the whole run, spare nodes included, which OpenDC should reproduce."""
 
 
 def export_opendc(
@@ -79,14 +79,14 @@ def export_opendc(
     Args:
         job: the job.
         plan: a plan whose run ends.
-        folder: of the files; it is made. They are put there together, or not at all.
+        folder: where the files go; it is created. Either all files are written, or none.
         start: when the run begins, in UTC without a zone.
-        seed: of the replays of an answer.
-        replication: which of them, from 0.
-        period_s: length of the fragments; left out: one for each event of the run.
+        seed: seed of the replays of an answer.
+        replication: which replay, from 0.
+        period_s: length of the fragments; default: one fragment for each event of the run.
 
     Raises:
-        InputError: the run cannot be written out, or the folder not be written to, or it holds an experiment already.
+        InputError: the run cannot be written, or the folder cannot be written to or holds an experiment already.
     """
     _check_folder(folder)
     run = drawn_run(job, plan, seed=seed, replication=replication)
@@ -139,7 +139,7 @@ def _num_days(run: DrawnRun) -> int:
 
 
 def _check_folder(folder: Path) -> None:
-    """A file of such a name may be somebody's own: nothing is replaced."""
+    """Refuses a folder that has a file of such a name, which may be the user's own: nothing is replaced."""
     if taken := [name for name in FILES if (folder / name).exists()]:
         rule = f"holds {taken[0]} already, and experiments are never overwritten: choose another folder"
         raise broken(OUTPUT, str(folder), rule)
@@ -151,7 +151,7 @@ def _energy_kwh(run: DrawnRun) -> float:
 
 
 def _milliseconds(run: DrawnRun) -> tuple[Integers, Floats]:
-    """Returns lengths in whole milliseconds whose sum is that of the run, and the powers, of pieces that last one."""
+    """Returns the lengths in whole milliseconds, which sum to the run's, and the powers of pieces that last at least one."""
     edges_ms = np.round(run.edges_s / MILLISECOND).astype(np.int64)
     lengths_ms = edges_ms[1:] - edges_ms[:-1]
     return lengths_ms[lengths_ms > 0], run.power_w[lengths_ms > 0]
@@ -170,7 +170,7 @@ def _tasks(exported: ExportedRun, start: datetime) -> Columns:
         "duration": np.full(num, int(_milliseconds(exported.run)[0].sum())),
         "cpu_count": np.ones(num),
         "cpu_capacity": np.full(num, FULL_MHZ),
-        # One task for each host: what it takes of the memory decides nothing, but has to be there.
+        # With one task per host the memory of a task has no effect, but the field is required.
         "mem_capacity": np.full(num, int(node.host_memory_bytes / 2.0 / KILO)),
         "gpu_count": np.full(num, node.num_accelerators),
         "gpu_capacity": np.full(num, node.num_accelerators * FULL_MHZ),
@@ -212,7 +212,7 @@ def _carbon(intensities: Floats, start: datetime) -> Columns:
 
 
 def _failures(exported: ExportedRun) -> Columns:
-    """Returns the interruptions: time since the one before, until training goes on, and the share of nodes that stop."""
+    """Returns the interruptions: time since the previous one, time until training resumes, and the share of nodes that stop."""
     run, reliability = exported.run, exported.job.reliability
     events = run.timeline.events
     stops = events.take((events.kind < NUM_INTERRUPTIONS) & ~events.is_background)

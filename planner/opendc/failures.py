@@ -24,12 +24,12 @@ MOST_RATE = 10_000.0
 
 
 class TracedFailures(Record):
-    """A failure trace as figures of a job's `reliability`."""
+    """A failure trace as values of a job's `reliability`."""
 
     schema_version: int = 1
     """Version of this form; increases when a field is removed or changes its meaning."""
     num_nodes: int
-    """Nodes of the cluster that it is played on."""
+    """Nodes of the cluster on which it is played."""
     num_rows: int
     """Failures in the trace."""
     num_stops: int
@@ -39,12 +39,12 @@ class TracedFailures(Record):
     failures_per_1000_node_days: float
     """Stops per thousand node-days of nodes with eight accelerators."""
     weibull_shape: float
-    """Shape of the up-times whose spread is that of the trace; 0.3 and 5 are the bounds."""
+    """Weibull shape of up-times with the spread of the trace; bounded to 0.3 to 5."""
     repair_days: float | None
     """Mean time until a node is back; null where the trace has none."""
 
     def reliability(self) -> Reliability:
-        """Returns the figures as a job has them, the others at their defaults."""
+        """Returns these values as a job's `reliability`, the others at their defaults."""
         return Reliability.model_validate(self.fields())
 
     def fields(self) -> dict[str, float]:
@@ -98,7 +98,7 @@ def read_failures(file: Path, *, num_nodes: int, gpus_per_node: int = 8) -> Trac
 
 
 def weibull_shape(up_times_s: Floats) -> float:
-    """Returns the shape whose coefficient of variation is that of a sample, within the bounds of `Reliability`.
+    """Returns the Weibull shape that has the coefficient of variation of a sample, within the bounds of `Reliability`.
 
     (standard deviation / mean)^2 = G(1 + 2/k) / G(1 + 1/k)^2 - 1, which falls as k grows.
 

@@ -36,19 +36,19 @@ BUCKET_OF: Mapping[RunEventKind, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnRun:
-    """The power of one run of one plan; facility power, cooling included."""
+    """The power of one run of one plan: facility power, cooling included."""
 
     timeline: RunTimeline
     edges_s: Floats
-    """Ends of the pieces since the first start, the first one 0, `(k + 1,)`."""
+    """Edges of the pieces, in seconds since the first start, beginning with 0, `(k + 1,)`."""
     power_w: Floats
-    """Of the nodes that train, in each piece, `(k,)`."""
+    """Power of the training nodes in each piece, `(k,)`."""
     idle_w: float
-    """Of the nodes that train, when nothing runs."""
+    """Power of the training nodes when nothing runs."""
     most_w: float
-    """Most that they draw in any piece, and in a step."""
+    """Highest power of the training nodes in any piece, and in a step."""
     spares_w: float
-    """Of all spare nodes together."""
+    """Power of all spare nodes together."""
     num_nodes: int
     """Nodes that train."""
     num_spare_nodes: int
@@ -69,8 +69,8 @@ def drawn_run(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -> D
     Args:
         job: the job.
         plan: a plan with a valid layout (`constraints.layout`), whose run ends.
-        seed: of the replays of an answer.
-        replication: which of them, from 0.
+        seed: seed of the replays of an answer.
+        replication: which replay, from 0.
 
     Raises:
         InputError: the run never ends, or has too many interruptions to be written out.
@@ -105,7 +105,7 @@ def _pieces(events: RunEvents) -> RunEvents:
 
 
 def _powers(pieces: RunEvents, power: PhasePower, energy_j: float) -> Floats:
-    """Returns the power of each piece, `(k,)`, of which that of training follows from the energy of all."""
+    """Returns the power of each piece, `(k,)`; the power of training follows from the energy of the whole run."""
     lengths_s = pieces.end_s - pieces.start_s
     power_w = np.zeros(len(pieces))
     for kind, bucket in BUCKET_OF.items():
@@ -132,7 +132,7 @@ def _energy_j(timeline: RunTimeline, outcomes: Outcomes, power: PhasePower, cool
 
 
 def _seconds(timeline: RunTimeline) -> dict[str, float]:
-    """Returns what the run spends beside steps that count, by bucket."""
+    """Returns the time that the run spends on anything but steps that count, by bucket."""
     ledger = timeline.ledger
     columns = {name: float(getattr(ledger, name)[0, 0]) for name in ledger.names() if name in BUCKETS}
     first_start_s = timeline.wall_time_s - float(ledger.wall_s[0, 0])

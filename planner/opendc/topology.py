@@ -17,12 +17,12 @@ from simulator.domain.plan import Plan
 from simulator.units import GIGA, HOUR, MEGA, MIB
 
 FULL_MHZ = 1000.0
-"""Clock of one accelerator, and of a node's processors: all of it is used at the highest power."""
+"""Clock of one accelerator, and of a node's processors; at the highest power all of it is in use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedRun:
-    """A run with what it runs on."""
+    """A run with the machines that it uses."""
 
     job: Job
     plan: Plan
@@ -40,7 +40,7 @@ class ExportedRun:
 
     @property
     def site(self) -> Site:
-        """Where they stand."""
+        """Where its servers are."""
         return self.job.site_of(self.offer)
 
     @property
@@ -50,12 +50,12 @@ class ExportedRun:
 
     @property
     def source_name(self) -> str:
-        """Name of what feeds it."""
+        """Name of the cluster's power source."""
         return self.site.region or "grid"
 
 
 def topology(exported: ExportedRun) -> dict[str, object]:
-    """Returns the content of topology.json: the nodes that train, and spare ones, which stand idle."""
+    """Returns the content of topology.json: the nodes that train, and spare ones, which are idle."""
     run = exported.run
     hosts = [_hosts(exported, exported.node.id, run.num_nodes, run.idle_w)]
     if run.num_spare_nodes:
@@ -84,7 +84,7 @@ def _hosts(exported: ExportedRun, name: str, count: int, idle_w: float) -> dict[
         "count": count,
         "cpu": {"coreCount": 1, "coreSpeed": FULL_MHZ},
         "memory": {"memorySize": f"{node.host_memory_bytes / MIB:.0f} MiB"},
-        # The power of the whole node stands at its accelerators.
+        # The power of the whole node is assigned to its accelerators.
         "cpuPowerModel": _linear(0.0, 0.0),
         # A host of OpenDC stops at its fifth device (`FlowDistributor` has four places): one stands for all.
         "gpu": {

@@ -15,13 +15,13 @@ from simulator.run_timeline import RunTimeline
 from simulator.step.timeline import StepTimeline
 
 HEAD = '{"otherData": {"producer": "capplan timeline"'
-"""How every timeline begins, and no other file."""
+"""Every timeline begins like this, and no other file does."""
 TIMELINE = Argument("timeline")
-"""By which a timeline is named beside an answer."""
+"""The argument that asks for a timeline in addition to an answer."""
 
 
 def check_timeline_file(path: Path, option: str = TIMELINE) -> None:
-    """Raises `InputError` where a timeline cannot be written, or would replace something else than a timeline."""
+    """Raises `InputError` if a timeline cannot be written, or would replace anything but a timeline."""
     check_own_file(path, "timeline", option, _is_timeline)
 
 
@@ -56,7 +56,7 @@ def write_entries(path: Path, about: Mapping[str, str], entries: Iterable[Entry]
 
     Args:
         path: the file.
-        about: what the head of the file says of it.
+        about: what the head of the file says about it.
         entries: the events.
         option: by which the file was named, for the message of an error.
 

@@ -22,37 +22,37 @@ STOPPED_NAMES = (
     "replacement_wait_s",
     "checkpoint_restore_s",
 )
-"""Columns of `simulator.run.events.RunReplications` that sum to its wall time, together with the work that counts."""
+"""Columns of `simulator.run.events.RunReplications` that sum to its wall time, together with the useful work."""
 
 
 class Stop(Record):
     """One interruption of a run."""
 
     at_s: float
-    """Since the first start."""
+    """When it happens, since the first start."""
     kind: str
-    """`process_fault`, `node_fault`, `domain_fault` or `planned_stop`."""
+    """Its kind: `process_fault`, `node_fault`, `domain_fault` or `planned_stop`."""
     lost_work_s: float
     """Work that has to be done again."""
     away_s: float
-    """From the interruption until training goes on."""
+    """Time from the interruption until training resumes."""
 
 
 class RunSummary(Record):
-    """One run: one replay of the many that the spread of an answer is made of."""
+    """One run: one of the many replays from which the spread of an answer is computed."""
 
     replication: int
-    """Which replay, from 0."""
+    """Number of the replay, from 0."""
     wall_time_s: float
     """From the first start to the end of the last step."""
     seconds: dict[str, float]
-    """What they are spent on, by the names of a design's `run_seconds`; sums to `wall_time_s`."""
+    """How the wall time is spent, named as in a design's `run_seconds`; sums to `wall_time_s`."""
     num_saves: int | None
-    """Saves that were begun; null where they are too many to be listed."""
+    """Number of saves that were begun; null if there are too many to list."""
     num_lost_saves: int | None
-    """Saves that an interruption has ended; null where saves are too many to be listed."""
+    """Number of saves that an interruption cut off; null if there are too many saves to list."""
     stops: tuple[Stop, ...]
-    """Every interruption of training, in the order of time."""
+    """Every interruption of training, in order of time."""
 
 
 class TimelineAnswer(Record):
@@ -61,13 +61,13 @@ class TimelineAnswer(Record):
     schema_version: int = 2
     """Version of this form; increases when a field is removed or changes its meaning."""
     capplan_version: str
-    """Version that simulated."""
+    """Version of capplan that simulated the plan."""
     job: str
     """Name of the job."""
     seed: int
     """Seed of the replays."""
     plan: Plan
-    """The decisions, defaults filled in."""
+    """The decisions, with defaults filled in."""
     step: TimelineSummary | None
     """One step, stage by stage; null for steps of more than 200,000 passes."""
     run: RunSummary
@@ -87,7 +87,7 @@ def timeline_answer(job: Job, plan: Plan, step: TimelineSummary | None, run: Run
 
 
 def _summary_of_run(run: RunTimeline) -> RunSummary:
-    """Returns what a reader needs to know of a run, without its saves."""
+    """Returns what a reader needs to know about a run, without its saves."""
     events = run.events
     is_save = np.isin(events.kind, [RunEventKind.SAVE.code, RunEventKind.SAVE_AHEAD.code])
     return RunSummary(

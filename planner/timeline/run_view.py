@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SHADES = " .:-=+*#"
-"""From nothing to the most of a row."""
+"""Characters from no share to the largest share of a row."""
 MOST_COUNT = 9
-"""More interruptions in one column are a plus sign."""
+"""More interruptions than this in one column are shown as a plus sign."""
 MOST_STOPS = 8
-"""Interruptions that are told one by one: those that cost most."""
+"""Number of interruptions that are listed one by one: those that cost most."""
 SMALLEST_FRACTION = 0.0005
 """Parts of the wall time below this are left out of the list."""
 LEAST_COLUMNS = 20
@@ -43,7 +43,7 @@ _INDENT, _LABEL_WIDTH, _SHARE_WIDTH = 2, 16, 10
 
 
 def show_run(run: RunTimeline, summary: RunSummary, console: Console) -> None:
-    """Writes the picture of a run, what its time is spent on, and its costliest interruptions."""
+    """Writes the picture of a run, how its time is spent, and its costliest interruptions."""
     width = max(LEAST_COLUMNS, console.width - _INDENT - _LABEL_WIDTH - _SHARE_WIDTH)
     stops = human.counted(len(summary.stops), "interruption")
     length = human.duration(summary.wall_time_s)

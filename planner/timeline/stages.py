@@ -10,7 +10,7 @@ from simulator.step.timeline import StepTimeline
 
 
 class StageTime(Record):
-    """One step by what one stage spends it on; the parts sum to it.
+    """How one stage spends one step; the parts sum to the step.
 
     The mean over all stages is `step_seconds` of the design.
     """
@@ -18,19 +18,19 @@ class StageTime(Record):
     stage: int
     """Number of the stage, from 0; the first holds the embedding, the last the output layer."""
     compute_s: float
-    """Forwards and backwards, recomputation included, exposed communication not."""
+    """Forward and backward passes, including recomputation but not exposed communication."""
     tensor_comm_s: float
-    """Collectives of tensor and context parallelism that nothing hides."""
+    """Exposed collectives of tensor and context parallelism."""
     expert_comm_s: float
-    """All-to-alls of expert parallelism that nothing hides."""
+    """Exposed all-to-alls of expert parallelism."""
     shard_comm_s: float
-    """Gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch that nothing hides."""
+    """Exposed gathers and reductions of ZeRO-2 and ZeRO-3 in every micro-batch."""
     host_copy_s: float
-    """Copies of activations and gradients to main memory and back that nothing hides."""
+    """Exposed copies of activations and gradients to main memory and back."""
     pipeline_send_s: float
     """Sends to the neighbouring stages, as far as they hold the stage up."""
     gradient_sync_s: float
-    """Waits for parameters and gradients that nothing hides and no later wait makes up for; the same for all stages."""
+    """Exposed waits for parameters and gradients that no later wait makes up for; the same for all stages."""
     pipeline_bubble_s: float
     """Waits for other stages."""
     optimizer_s: float
@@ -41,23 +41,23 @@ class TimelineSummary(Record):
     """One step of the pipeline, stage by stage; `--timeline FILE` writes every event of it."""
 
     num_stages: int
-    """Pipeline stages."""
+    """Number of pipeline stages."""
     num_chunks_per_stage: int
     """Model chunks of each stage."""
     num_micro_batches: int
-    """Micro-batches of one step on one replica."""
+    """Number of micro-batches of one step on one replica."""
     step_time_s: float
-    """From the first forward to the last weight update."""
+    """Time from the first forward pass to the last weight update."""
     warm_up_s: float
-    """Until the first stage begins its first backward."""
+    """Time until the first stage begins its first backward pass."""
     cool_down_s: float
-    """From the end of the first stage's last forward to the end of the step."""
+    """Time from the end of the first stage's last forward pass to the end of the step."""
     stages: tuple[StageTime, ...]
     """Each stage, in the order of the model."""
 
 
 def summary_of(timeline: StepTimeline) -> TimelineSummary:
-    """Returns what a reader needs to know of a timeline, without its events."""
+    """Returns what a reader needs to know about a timeline, without its events."""
     events, parts = timeline.events, timeline.stages
     is_first_stage = (events.stage == 0) & ~events.is_background
     forwards_s = events.end_s[is_first_stage & (events.kind == EventKind.FORWARD.code)]

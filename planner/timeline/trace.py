@@ -23,14 +23,14 @@ STAGES, NETWORK, RUN = 0, 1, 2
 TRAINING_ROW, SAVES_ROW = 0, 1
 """Rows of a run."""
 _STEP_DIGITS, _RUN_DIGITS = 3, 0
-"""Digits behind the microsecond: a double has no nanoseconds of a run of some months."""
+"""Decimal digits of microseconds; a double cannot resolve nanoseconds over a run of some months."""
 
 Entry = dict[str, object]
 """One event of a trace."""
 
 
 def step_entries(timeline: StepTimeline) -> Iterator[Entry]:
-    """Yields what draws one step."""
+    """Yields the entries that draw one step."""
     for process, name in ((STAGES, "stages"), (NETWORK, "network between replicas and stages")):
         yield _process(process, name)
         for stage in range(timeline.num_stages):
@@ -42,7 +42,7 @@ def step_entries(timeline: StepTimeline) -> Iterator[Entry]:
 
 
 def run_entries(run: RunTimeline) -> Iterator[Entry]:
-    """Yields what draws one run; interruptions are instants."""
+    """Yields the entries that draw one run; interruptions are instant events."""
     yield _process(RUN, f"run (replication {run.replication} of seed {run.seed})")
     yield from _row(RUN, TRAINING_ROW, "training")
     yield from _row(RUN, SAVES_ROW, "saves on their way")
@@ -102,24 +102,24 @@ def _run_event(number: int, event: dict[str, float]) -> Iterator[Entry]:
 
 
 def span_times(start_s: float, end_s: float, num_digits: int = _STEP_DIGITS) -> Entry:
-    """Returns start and duration of a span in microseconds, which ends where one begins that follows at once.
+    """Returns the start and the duration of a span in microseconds; it ends exactly where a span begins that follows at once.
 
-    Both ends are rounded, and not the duration: Perfetto drops spans that overlap another one of their row, by the last digit,
-    too (`slice_drop_overlapping_complete_event` of its trace processor).
+    Both ends are rounded, not the duration: Perfetto drops spans that overlap another one of their row, even if only by the
+    last digit (`slice_drop_overlapping_complete_event` of its trace processor).
     """
     start_us = microseconds(start_s, num_digits)
     return {"ts": start_us, "dur": round(microseconds(end_s, num_digits) - start_us, num_digits)}
 
 
 def microseconds(seconds: float, num_digits: int = _STEP_DIGITS) -> float:
-    """Returns a time as traces have it."""
+    """Returns a time in the unit of traces."""
     return round(seconds / MICROSECOND, num_digits)
 
 
 def _pair(
     entry: Entry, number: int, event: dict[str, float], arguments: Entry, num_digits: int = _STEP_DIGITS
 ) -> Iterator[Entry]:
-    """An asynchronous event: those of one row may overlap, which spans must not."""
+    """An asynchronous event: unlike spans, those of one row may overlap."""
     start_us, end_us = (microseconds(event[name], num_digits) for name in ("start_s", "end_s"))
     yield {**entry, "ts": start_us, "ph": "b", "id": number, "args": arguments}
     yield {**entry, "ts": end_us, "ph": "e", "id": number}

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_ROWS = 24
-"""Of more stages the first and the last are shown."""
+"""Of more stages than this only the first and the last are shown."""
 LEAST_COLUMNS = 30
 SAMPLES_PER_COLUMN = 9
-"""Moments at which a column looks; it shows what it sees most often."""
+"""Moments at which each column is sampled; it shows the most frequent event."""
 GAP = " ... "
-"""Stands for the middle that is left out."""
+"""Stands for the omitted middle."""
 WHOLE_FRACTION = 0.9
-"""A step whose beginning and end are more than that is shown as a whole."""
+"""A step whose beginning and end are more than this share of it is shown as a whole."""
 
 _LETTERS = {
     EventKind.FORWARD: "F",
@@ -43,7 +43,7 @@ _LETTERS = {
     EventKind.BUBBLE: ".",
 }
 _ALPHABET = "".join(_LETTERS[kind] + _LETTERS[kind].lower() for kind in EventKind)
-"""Each kind twice, in the order of their codes: for even and for odd micro-batches."""
+"""Each kind of event twice, in the order of their codes: for even and for odd micro-batches."""
 _WORDS = {EventKind.BUBBLE: "waiting for other stages"}
 _STYLES = {
     "F": "cyan",
@@ -67,14 +67,14 @@ _SHARES = {
     ),
     "wait": ("pipeline_bubble_s",),
 }
-"""What stands beside a row; the optimizer, which takes next to nothing, does not."""
+"""The shares that are shown next to a row; the optimizer's is left out because it is close to nothing."""
 _INDENT, _LABEL_WIDTH, _SHARE_WIDTH = 2, 6, 6
 _MARGINS = _INDENT + _LABEL_WIDTH + len(_SHARES) * _SHARE_WIDTH
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Window:
-    """A stretch of time, and how many columns it has."""
+    """An interval of time, and how many columns show it."""
 
     start_s: float
     end_s: float
@@ -83,17 +83,17 @@ class _Window:
 
 @dataclass(frozen=True, kw_only=True)
 class _Picture:
-    """What is shown of a step, and how."""
+    """Which part of a step is shown, and how."""
 
     timeline: StepTimeline
     windows: tuple[_Window, ...]
-    """The whole step or, of a long one, its beginning and its end."""
+    """The whole step or, for a long one, its beginning and its end."""
     tells_apart: bool
-    """Whether small letters stand for micro-batches with odd numbers."""
+    """Whether lower-case letters mark micro-batches with odd numbers."""
 
     @classmethod
     def of(cls, timeline: StepTimeline, width: int) -> _Picture:
-        """Returns what fits into so many columns."""
+        """Returns the picture that fits into `width` columns."""
         own = _row(timeline, 0)
         forwards, backwards = (
             own.take(own.kind == kind.code) for kind in (EventKind.FORWARD, EventKind.BACKWARD)
@@ -107,7 +107,7 @@ class _Picture:
 
 
 def _windows(step_s: float, warm_s: float, cool_s: float, width: int) -> tuple[_Window, ...]:
-    """Returns warm-up and cool-down on one scale, or everything where little else is left."""
+    """Returns warm-up and cool-down on one scale, or the whole step if little else is left."""
     if warm_s + cool_s >= WHOLE_FRACTION * step_s:
         return (_Window(start_s=0.0, end_s=step_s, num_columns=width),)
     num_columns = width - len(GAP)
@@ -136,14 +136,14 @@ def _row(timeline: StepTimeline, stage: int) -> StepEvents:
 
 
 def _heading(picture: _Picture) -> Text:
-    """Returns the times at the ends of the windows, and the heads of the shares."""
+    """Returns the times at the ends of the windows, and the headings of the shares."""
     times = GAP.replace(".", " ").join(_ends(window) for window in picture.windows)
     heads = "".join(head.rjust(_SHARE_WIDTH) for head in _SHARES)
     return Text(f"{'':{_INDENT}}{'stage':{_LABEL_WIDTH}}{times}{heads}", style="dim")
 
 
 def _ends(window: _Window) -> str:
-    """Returns the times at both ends of a window, or at its end where there is no room for two."""
+    """Returns the times at both ends of a window, or only at its end if there is no room for two."""
     start = human.duration(window.start_s) if window.start_s else "0"
     end = human.duration(window.end_s)
     room = window.num_columns - len(start) - len(end)
@@ -173,7 +173,7 @@ def _stage_line(picture: _Picture, stage: int) -> Text:
 
 
 def _letters(own: StepEvents, window: _Window, *, tells_apart: bool) -> str:
-    """Returns what a stage does most of the time in every column of a window."""
+    """Returns a letter for each column of a window: what the stage does most of that time."""
     seen = _seen_at(own, _moments_s(window), tells_apart=tells_apart)
     by_column = seen.reshape(window.num_columns, SAMPLES_PER_COLUMN)
     counts = np.stack([(by_column == code).sum(axis=1) for code in range(len(_ALPHABET))])

@@ -32,45 +32,45 @@ from simulator.record import Record
 from simulator.table import Floats
 
 _QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""Keeps the notes of PyTorch's own observers from the script's output."""
+"""Keeps the messages of PyTorch's own observers out of the script's output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRequest:
-    """What is to be captured."""
+    """A request to capture one step of a script."""
 
     script: Path
     arguments: tuple[str, ...] = ()
-    """Of the script."""
+    """Arguments of the script."""
     batch_size: int
-    """Samples of an iteration."""
+    """Number of samples in an iteration."""
     num_skipped: int = 5
-    """Iterations before anything is observed; at least two."""
+    """Number of iterations before anything is observed; at least two."""
     num_profiled: int = 5
-    """Iterations whose operators are timed."""
+    """Number of iterations whose operators are timed."""
 
     @property
     def num_needed(self) -> int:
-        """Iterations that the script must make; one is for the tensors."""
+        """Number of iterations that the script must run; one is for the tensors."""
         return self.num_skipped + 1 + self.num_profiled
 
 
 class Outcome(Record):
-    """How a script went, as `planner.trace.capture_script` writes it."""
+    """How a script ended, as `planner.trace.capture_script` writes it."""
 
     failure: str
-    """How it failed; empty: it did not."""
+    """How it failed; empty if it did not."""
     has_all: bool
-    """Whether everything was observed, however the script ended then."""
+    """Whether everything was observed, however the script ended afterwards."""
     num_steps: int
-    """Steps of all optimizers."""
+    """Number of steps of all optimizers."""
     num_iterations: int
     num_backward_a_step: int
-    """Backward passes of the iteration whose tensors were noted."""
+    """Number of backward passes in the iteration whose tensors were recorded."""
     clock_s: tuple[float, ...]
-    """Of the skipped iterations, on the clock."""
+    """Wall-clock time of each skipped iteration."""
     torch_version: str
-    """Empty where the script has not imported PyTorch."""
+    """Version of PyTorch; empty if the script did not import it."""
     device: str
 
 
@@ -80,9 +80,9 @@ class Captured:
 
     trace: OperatorTrace
     operators_s: Floats
-    """`(num_profiled,)` all operators of each iteration, one after another."""
+    """`(num_profiled,)` total time of each iteration's operators, one after another."""
     clock_s: float | None
-    """Median of the skipped iterations on the clock, before the profiler slowed them; None: too few were skipped."""
+    """Median wall-clock time of the skipped iterations, before the profiler slowed them; None: too few were skipped."""
     num_backward_a_step: int
     """Backward passes of one iteration; above 1 the script accumulates gradients, or has several losses."""
 
@@ -91,12 +91,12 @@ def capture(request: CaptureRequest, file: Path) -> Captured:
     """Runs a script, and writes one of its iterations as a trace.
 
     Args:
-        request: the script, and what of it.
+        request: the script, and which of its iterations to observe.
         file: the trace; an older trace is replaced.
 
     Raises:
-        InputError: there is no such script, it makes too few iterations, or `file` is something else than a trace.
-        CapplanError: PyTorch is not installed, the script failed, or what was seen of it makes no trace.
+        InputError: there is no such script, it runs too few iterations, or `file` is something else than a trace.
+        CapplanError: PyTorch is not installed, the script failed, or no trace can be made of what was observed.
     """
     check_trace_target(file)
     if not request.script.is_file():
@@ -111,7 +111,7 @@ def capture(request: CaptureRequest, file: Path) -> Captured:
         _check(request, outcome)
         try:
             captured = _captured(request, outcome, folder, name=file.name.partition(".")[0])
-        except InputError as error:  # of files that nobody will find any more
+        except InputError as error:  # about temporary files, which are gone by then
             problems = "; ".join(str(problem) for problem in error.problems)
             told = f"what PyTorch {outcome.torch_version} told of {request.script.name} makes no trace"
             raise CapplanError(f"{told}: {problems}") from error
@@ -120,7 +120,7 @@ def capture(request: CaptureRequest, file: Path) -> Captured:
 
 
 def _run(request: CaptureRequest, folder: Path) -> Outcome:
-    """Runs the script until enough was seen of it."""
+    """Runs the script until enough has been observed."""
     numbers = [str(request.num_skipped), str(request.num_profiled)]
     command = [sys.executable, trace_capture_script.__file__, str(folder), *numbers, str(request.script)]
     ended = subprocess.run(  # noqa: S603 # the user's own script
@@ -134,7 +134,7 @@ def _run(request: CaptureRequest, folder: Path) -> Outcome:
 
 
 def _check(request: CaptureRequest, outcome: Outcome) -> None:
-    """Raises where a script failed before enough was seen of it, or there was too little to see."""
+    """Raises if a script failed before enough was observed, or if there was too little to observe."""
     name = request.script.name
     if outcome.has_all:
         return
@@ -170,7 +170,7 @@ def _death(code: int) -> str:
 
 
 def _captured(request: CaptureRequest, outcome: Outcome, folder: Path, *, name: str) -> Captured:
-    """The iteration of median length as a trace; the shorter one of the two in the middle."""
+    """The iteration of median length as a trace; of two in the middle, the shorter one."""
     steps = read_steps(folder / PROFILE)
     operators_s = np.array([sum(operator.duration_s for operator in step) for step in steps])
     chosen = steps[int(np.argsort(operators_s, kind="stable")[(len(steps) - 1) // 2])]

@@ -26,11 +26,11 @@ from pathlib import Path
 from types import ModuleType
 
 GRAPH, PROFILE, OUTCOME = "graph.json", "profile.json", "outcome.json"
-"""What lies in the folder: tensors of one iteration, times of the next ones, and how it went."""
+"""Files in the folder: tensors of one iteration, times of the next ones, and how the script ended."""
 
 
 class EnoughSeenError(BaseException):
-    """All iterations are profiled, and the script need not go on."""
+    """All iterations are profiled, so the script need not go on."""
 
 
 class Iterations:
@@ -48,13 +48,13 @@ class Iterations:
                 self._order.append(optimizer)
                 return False
             self._last = self._order[-1]
-            self.num_ended = 1  # the one before, of which nobody knew then that it had ended
+            self.num_ended = 1  # the previous one, whose end could not be recognised at the time
         self.num_ended += optimizer == self._last
         return optimizer == self._last
 
 
 class Capture:
-    """What is seen of the script."""
+    """What is observed of the script."""
 
     def __init__(self, folder: Path, num_skipped: int, num_profiled: int) -> None:
         self.folder, self.num_skipped, self.num_profiled = folder, num_skipped, num_profiled
@@ -69,8 +69,8 @@ class Capture:
     def watch(self, torch: ModuleType) -> None:
         """Hooks into every optimizer and every backward pass.
 
-        The public hook after a step runs inside the range that PyTorch records of it, and a profiler that is stopped inside
-        a range of its own writes to memory that it has freed. So what records the step is wrapped itself.
+        PyTorch's public post-step hook runs inside the range that it records for the step, and a profiler that is stopped
+        inside one of its own ranges writes to freed memory. Therefore the function that records the step is wrapped instead.
         """
         self.torch, turns = torch, self._observations(torch)
         recorded, backward = torch.optim.Optimizer.profile_hook_step, torch.autograd.backward
@@ -85,7 +85,7 @@ class Capture:
                     result = inner(*arguments, **named)
                 finally:
                     self._depth -= 1
-                if not self._depth:  # an optimizer may step another one
+                if not self._depth:  # one optimizer may step another
                     self._stepped(id(arguments[0]), turns)
                 return result
 
@@ -112,7 +112,7 @@ class Capture:
             raise EnoughSeenError from None
 
     def _observations(self, torch: ModuleType) -> Iterator[None]:
-        """Goes on at the end of every iteration."""
+        """Advances at the end of every iteration."""
         began_s = time.perf_counter()
         while self.iterations.num_ended < self.num_skipped:
             yield
@@ -142,7 +142,7 @@ class Capture:
         self.write()
 
     def write(self, failure: str = "") -> None:
-        """Writes down how it went."""
+        """Writes how the script ended."""
         has_gpu = self.torch is not None and self.torch.cuda.is_initialized()
         outcome = {
             "failure": failure,
@@ -158,7 +158,7 @@ class Capture:
 
 
 class WhenImported(MetaPathFinder):
-    """Lets a capture watch PyTorch from when the script imports it; what the script sets before holds."""
+    """Lets a capture watch PyTorch from the moment the script imports it; settings that the script made before are kept."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -189,7 +189,7 @@ class _Watching(Loader):
 
 
 def run(script: str, arguments: Sequence[str]) -> str:
-    """Runs a script as the main program; returns how it failed, or nothing."""
+    """Runs a script as the main program; returns how it failed, or an empty text."""
     sys.argv = [script, *arguments]
     if not sys.flags.safe_path:
         sys.path[0] = str(Path(script).resolve().parent)
@@ -208,7 +208,7 @@ def run(script: str, arguments: Sequence[str]) -> str:
 
 
 def _told(error: BaseException, script: str) -> str:
-    """Prints the traceback from the script on, as Python would; returns the error in a line."""
+    """Prints the traceback from the script on, as Python would; returns the error in one line."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename != script:
         frames = frames.tb_next
@@ -219,7 +219,7 @@ def _told(error: BaseException, script: str) -> str:
 
 
 def main(folder: str, num_skipped: str, num_profiled: str, script: str, *arguments: str) -> None:
-    """Captures a script, and writes down how it went."""
+    """Captures a script, and writes how it ended."""
     capture = Capture(Path(folder), int(num_skipped), int(num_profiled))
     if "torch" in sys.modules:  # the environment imports it at the start of every program
         capture.watch(sys.modules["torch"])

@@ -18,9 +18,9 @@ from simulator.domain.plan import Plan
 from simulator.errors import InputError, Problem
 
 NAME = "step"
-"""How the files begin: `step.0.et`."""
+"""How the names of the files begin: `step.0.et`."""
 MOST_FILES = 4_096
-"""Accelerators of a plan whose traces are written."""
+"""Most accelerators of a plan whose traces are written."""
 _WRITTEN = re.compile(rf"{NAME}\.\d{{1,6}}\.(?:et|json)", re.ASCII)
 
 
@@ -29,12 +29,12 @@ def export_trace(request: TraceRequest, folder: Path, *, suffix: str) -> int:
 
     Args:
         request: the trace, and how it is divided.
-        folder: of the files; it is made.
+        folder: where the files go; it is created.
         suffix: `.et` or `.json`.
 
     Raises:
-        InputError: the trace is broken, cannot be divided so, the files cannot be written, or the folder holds others of
-            an older export, which would be played together with them.
+        InputError: the trace is invalid or cannot be divided that way, the files cannot be written, or the folder has more
+            files of an older export, which would be played together with the new ones.
     """
     trace = request.read()
     return _write(chakra_export(trace, request.divided(trace), batch_size=request.batch_size), folder, suffix)
@@ -46,11 +46,11 @@ def export_step(job: Job, plan: Plan, folder: Path, *, suffix: str) -> int:
     Args:
         job: the job.
         plan: a plan that can run.
-        folder: of the files; it is made.
+        folder: where the files go; it is created.
         suffix: `.et` or `.json`.
 
     Raises:
-        InputError: as `export_trace`; or the plan has what the deep depth does not play, or too many accelerators.
+        InputError: as for `export_trace`; or the plan has features that the deep depth does not play or too many accelerators.
     """
     if plan.num_gpus > MOST_FILES:
         rule = f"must be at most {MOST_FILES:,}: each accelerator has a file of its own"
@@ -67,7 +67,7 @@ def _write(export: ChakraExport, folder: Path, suffix: str) -> int:
 
 
 def _refuse_leftovers(folder: Path, new: set[str]) -> None:
-    """Nothing is removed: a file of this name may be somebody's own."""
+    """Refuses leftover files rather than removing them: a file of this name may be the user's own."""
     try:
         old = {path.name for path in folder.iterdir() if _WRITTEN.fullmatch(path.name)}
     except OSError as error:
@@ -84,12 +84,12 @@ def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) 
 
     Args:
         profile: what `torch.profiler` wrote.
-        graph: what `ExecutionTraceObserver` wrote of the same step.
+        graph: what `ExecutionTraceObserver` wrote about the same step.
         file: the trace; an older trace is replaced.
         batch_size: samples of the step.
 
     Raises:
-        InputError: a file is broken, or `file` is something else than a trace.
+        InputError: a file is invalid, or `file` is something else than a trace.
     """
     check_trace_target(file)
     trace = read_profiled(profile, graph, batch_size=batch_size, name=file.name.partition(".")[0])
@@ -98,5 +98,5 @@ def convert_profile(profile: Path, graph: Path, file: Path, *, batch_size: int) 
 
 
 def check_trace_target(file: Path) -> None:
-    """Raises `InputError` where a trace cannot be written, or would replace something else than a trace."""
+    """Raises `InputError` if a trace cannot be written, or would replace anything but a trace."""
     check_own_file(file, "trace", OUTPUT, is_trace_file)

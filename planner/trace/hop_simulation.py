@@ -28,7 +28,7 @@ from simulator.table import Floats, Integers
 KEYS = ("graph", "iterations", "gap", "backups", "staleness", "skip", "slowdown", "chance", "seed")
 MOST_ITERATIONS = 100_000
 MOST_NAMED = 3
-"""Workers that are named as those that one waits for."""
+"""Number of workers that are named as those that one waits for."""
 
 
 class HopWait(Record):
@@ -42,25 +42,25 @@ class HopWorker(Record):
     """One worker, over all iterations."""
 
     worker: int
-    """From 0."""
+    """Its number, from 0."""
     iterations_per_s: float
-    """That it went through, skipped ones, too."""
+    """Iterations that it passed per second, skipped ones included."""
     num_skipped: int
     for_updates_s: float
-    """Waiting for updates when it had computed."""
+    """Time spent waiting for updates after computing."""
     for_tokens_s: float
-    """Waiting for tokens when an iteration was over."""
+    """Time spent waiting for tokens after an iteration was over."""
     waits_for: tuple[HopWait, ...]
-    """Whom it waited for longest, at most 3."""
+    """The workers that it waited for longest, at most 3."""
 
 
 class HopAnswer(PlayedStep):
-    """Iterations of decentralised training; `step_s` and the times of accelerators are those of all of them together."""
+    """Iterations of decentralised training; `step_s` and the times of accelerators cover all iterations together."""
 
     trace: str
     """Name of the trace."""
     graph: str
-    """Who sends to whom."""
+    """The communication graph: who sends to whom."""
     num_iterations: int
     max_gap: int
     num_backups: int
@@ -69,17 +69,17 @@ class HopAnswer(PlayedStep):
     batch_size: int
     """Samples of each worker in each iteration."""
     iterations_per_s: float
-    """Of an average worker."""
+    """Iterations of an average worker per second."""
     samples_per_s: float
-    """Of all workers together, those of skipped iterations left out, until the last one is through."""
+    """Samples per second of all workers together, without skipped iterations, until the last worker is done."""
     largest_gap: int
-    """Iterations that a worker was ahead of a neighbour, at most."""
+    """Most iterations that a worker was ahead of a neighbour."""
     workers: tuple[HopWorker, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HopRun(StepRun):
-    """Played iterations with all that is known of them."""
+    """Played iterations with everything that is known about them."""
 
     answer: HopAnswer
 
@@ -88,7 +88,7 @@ def simulate_hop(request: TraceRequest, *, is_drawn: bool = False) -> HopRun:
     """Returns iterations of decentralised training, each of which computes the traced step.
 
     Raises:
-        InputError: the trace or a value of `--hop` is broken, or does not fit the others.
+        InputError: the trace or a value of `--hop` is invalid, or does not fit the others.
     """
     _refuse_others(request)
     pairs = read_pairs(Argument("hop"), request.hop, KEYS)
@@ -151,7 +151,7 @@ def _rules(pairs: Pairs) -> HopRules:
 
 
 def _edges(pairs: Pairs, graph: str, num_workers: int) -> Integers:
-    """The graph of a word, or that in a JSON file of pairs."""
+    """The graph that a word names, or that in a JSON file of pairs."""
     kinds = tuple(kind.value for kind in HopGraph)
     if graph in kinds:
         return hop_graph(HopGraph(graph), num_workers)
@@ -171,7 +171,7 @@ def _edges(pairs: Pairs, graph: str, num_workers: int) -> Integers:
 
 
 def _slowdowns(pairs: Pairs, shape: tuple[int, int]) -> Floats:
-    """How much longer each iteration takes each worker, by chance."""
+    """How much longer each iteration takes on each worker, drawn at random."""
     factor = pairs.number("slowdown", 6.0, least=1.0, most=1e6)
     chance = pairs.number("chance", 0.0, least=0.0, most=1.0)
     random = np.random.default_rng(pairs.whole("seed", 0, least=0, most=2**32 - 1))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_WORKERS = 16
-"""Workers that are listed; the rest is in the JSON form."""
+"""Number of workers that are listed; the JSON form has all of them."""
 
 
 def show_hop(answer: HopAnswer, console: Console) -> None:

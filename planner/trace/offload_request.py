@@ -35,47 +35,47 @@ _MOST = 1e15
 
 
 class OffloadedTensor(Record):
-    """An activation that leaves the accelerators and comes back; operators are numbers in the trace."""
+    """An activation that leaves the accelerators and comes back; operators are given by their number in the trace."""
 
     tensor: str
     num_bytes: float
     tier: str
     leaves_after: int | None
-    """The operator that touched it last; None: it is there from the beginning, and leaves at once."""
+    """The operator that touched it last; None: it is present from the beginning, and leaves at once."""
     makes_room_for: int
-    """The operator that needs its room, and waits for it to have left."""
+    """The operator that needs its room, and waits until it has left."""
     returns_after: int
     """The operator after which there is room for it again."""
     needed_by: int
-    """The operator that waits for it to be back."""
+    """The operator that waits for its return."""
 
 
 class TierUse(Record):
-    """Memory beside the accelerators."""
+    """How a memory outside the accelerators is used."""
 
     tier: str
     peak_bytes: float
-    """Most bytes of one accelerator that are there at one time."""
+    """Most bytes that one accelerator has there at one time."""
 
 
 class MemoryUse(Record):
-    """A step in a limited memory."""
+    """How a step runs in a limited memory."""
 
     capacity_bytes: float
-    """Of each accelerator."""
+    """Memory of each accelerator."""
     peak_bytes: float
     """Most bytes that an accelerator holds at one time."""
     unlimited_step_s: float
-    """The step if everything fitted."""
+    """Length of the step if everything fitted."""
     moved_bytes: float
-    """What leaves each accelerator in a step, and comes back."""
+    """Bytes that leave each accelerator in a step, and come back."""
     tiers: tuple[TierUse, ...]
     tensors: tuple[OffloadedTensor, ...]
-    """In the order in which they come back."""
+    """The offloaded tensors, in the order in which they come back."""
 
 
 def offload_asked(request: TraceRequest) -> Offload | None:
-    """Returns what `--offload` says; `None` where it was not given.
+    """Returns what `--offload` says; `None` if it was not given.
 
     Raises:
         InputError: a value cannot be read, or one that others need is missing.
@@ -120,13 +120,13 @@ def _tier(pairs: Pairs, name: str) -> MemoryTier:
 def memory_use(
     offload: Offload, made: Extrapolation, needed: Lifetimes, unlimited_step_s: float
 ) -> MemoryUse | None:
-    """Returns what leaves and comes back; `None` where nothing was asked.
+    """Returns what leaves and comes back; `None` if no offload was asked for.
 
     Args:
-        offload: what was asked.
+        offload: the offload that was asked for.
         made: the step with its copies.
         needed: storages of the trace.
-        unlimited_step_s: the step if everything fitted.
+        unlimited_step_s: length of the step if everything fitted.
     """
     plan = made.offload
     if plan is None:

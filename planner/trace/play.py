@@ -34,14 +34,14 @@ class PlayAnswer(PlayedStep):
     """Chakra traces, played."""
 
     traces: str
-    """How their files begin."""
+    """How the names of their files begin."""
     callers_in: tuple[int, ...] = ()
-    """Accelerators whose traces name callers in `ctrl_deps`, which are not waited for; in all others they are."""
+    """Accelerators whose traces name callers in `ctrl_deps`, which impose no wait there; in all other traces they do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayRun(StepRun):
-    """Played traces with all that is known of them."""
+    """Played traces with everything that is known about them."""
 
     answer: PlayAnswer
 
@@ -52,10 +52,10 @@ def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
     Args:
         request: the folder, with `NAME.RANK.et` or `.json` of every accelerator and `NAME.groups.json`, and the network;
             the number of accelerators is that of the files.
-        is_drawn: whether there is to be a timeline.
+        is_drawn: whether a timeline will be drawn.
 
     Raises:
-        InputError: files are missing or broken, do not fit together, or are too large to be drawn.
+        InputError: files are missing or invalid, do not fit together, or are too large to be drawn.
     """
     name, files = _files(request.path)
     traces = [read_chakra_trace(file) for file in files]
@@ -85,7 +85,7 @@ def play_traces(request: TraceRequest, *, is_drawn: bool = False) -> PlayRun:
 
 
 def _files(folder: Path) -> tuple[str, list[Path]]:
-    """The traces of a folder, those of accelerator 0 first, and how their names begin."""
+    """How the names of a folder's traces begin, and the traces, accelerator 0 first."""
     if not folder.is_dir():
         raise broken(folder, "", "", "is no folder: give the one with NAME.0.et, NAME.1.et and so on")
     found: dict[str, dict[int, Path]] = {}
@@ -110,7 +110,7 @@ def _files(folder: Path) -> tuple[str, list[Path]]:
 def _check_all_there(
     folder: Path, name: str, suffix: str, ranks: Sequence[Sequence[ChakraNode]], groups: Groups
 ) -> None:
-    """Refuses traces that name accelerators behind the last of which there is a file."""
+    """Refuses traces that name accelerators beyond the last one that has a file."""
     last, place = max(_named(name, suffix, ranks, groups), default=(0, ""))
     if len(ranks) <= last < _MOST_TRACES:
         others = last - len(ranks)
@@ -122,7 +122,7 @@ def _check_all_there(
 def _named(
     name: str, suffix: str, ranks: Sequence[Sequence[ChakraNode]], groups: Groups
 ) -> Iterator[tuple[int, str]]:
-    """Yields accelerators that are named, and where."""
+    """Yields the accelerators that are named, and where."""
     for group, members in groups.items():
         yield from ((rank, f"group {group} of {name}.groups.json") for rank in members)
     partners = {NodeType.COMM_SEND_NODE: "comm_dst", NodeType.COMM_RECV_NODE: "comm_src"}
@@ -134,7 +134,7 @@ def _named(
 
 
 def _groups(path: Path) -> dict[int, tuple[int, ...]]:
-    """Accelerators of each group; none where there is no such file."""
+    """Accelerators of each group; none if there is no such file."""
     if not path.exists():
         return {}
     document = read_json(path)

@@ -33,13 +33,13 @@ from simulator.table import Floats
 from simulator.units import GIGA, MICROSECOND
 
 MOST_FULL = 1_024
-"""Accelerators of a network with a cable from each to each: half a million cables."""
+"""Most accelerators of a network with a cable between every two: half a million cables."""
 REPLICAS = {
     "ddp": GradientSync.BUCKETS,
     "dp": GradientSync.AT_THE_END,
     "fsdp": GradientSync.SHARDED,
 }
-"""Kinds that say how many replicas, and how these add up their gradients."""
+"""Kinds that set the number of replicas, and how these sum their gradients."""
 KINDS = (*REPLICAS, "tp", "pp")
 HOP = "hop"
 """Decentralised training, in which no two workers need be in the same iteration."""
@@ -51,15 +51,15 @@ class NetworkKind(Choice):
     RING = "ring"
     SWITCH = "switch"
     FULL = "full"
-    """A cable from each accelerator to each."""
+    """A cable between every two accelerators."""
     NODES = "nodes"
     """Nodes with a switch inside and a card for each accelerator, on rails."""
     PHOTONIC = "photonic"
-    """Circuits from each accelerator to each, a few at one time, set up when they are wanted."""
+    """Circuits between any two accelerators, a few at a time, set up when they are needed."""
 
 
 class Rules(Choice):
-    """Whose rules a trace is spread by."""
+    """Whose rules are used to spread a trace over accelerators."""
 
     CAPPLAN = "capplan"
     TRIOSIM = "triosim"
@@ -67,7 +67,7 @@ class Rules(Choice):
 
 
 class Times(Choice):
-    """How long operators take with another batch."""
+    """How operator times are scaled to another batch size."""
 
     PROPORTIONAL = "proportional"
     """In proportion to the batch."""
@@ -77,60 +77,60 @@ class Times(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRequest:
-    """What is asked of one trace."""
+    """A request to simulate one trace."""
 
     path: Path
-    """Folder of TrioSim's tracer, or file of a trace."""
+    """Folder written by TrioSim's tracer, or file of a trace."""
     num_gpus: int
     parallel: str = "ddp"
     """Kind or degrees of parallelism."""
     batch_size: int | None = None
-    """Samples of each replica; left out: those of the trace."""
+    """Samples of each replica; default: those of the trace."""
     trace_batch_size: int | None = None
-    """Samples of the trace, where it does not say."""
+    """Samples of the trace, if it does not say."""
     num_microbatches: int | None = None
-    """Left out: as many as stages, and one under TrioSim's rules."""
+    """Number of micro-batches; default: as many as stages, or one under TrioSim's rules."""
     order: PipelineOrder = PipelineOrder.ONE_F_ONE_B
     num_chunks: int = 1
     """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     network: NetworkKind = NetworkKind.RING
     network_file: Path | None = None
-    """Network in the place of `network`; it says all of the following up to `set_up_s`."""
+    """Network file that replaces `network` and all of the following fields up to `set_up_s`."""
     bandwidth_bytes_per_s: float = 65 * GIGA
-    """Of a cable, in one direction; of an accelerator to the switch of its node."""
+    """Bandwidth of a cable, in one direction; for nodes, that of an accelerator to the switch of its node."""
     latency_s: float = MICROSECOND
-    """Of a cable."""
+    """Latency of a cable."""
     ramp_s: float = 0.0
-    """What small collectives lose on a cable (`simulator.deep.networks.topology`); in `NODES` on those to switches of nodes."""
+    """Ramp of a cable: what small collectives lose (`simulator.deep.networks.topology`); in `NODES`, of cables inside nodes."""
     gpus_per_node: int = 8
     card_bytes_per_s: float = 50 * GIGA
-    """Of a network card of a node."""
+    """Bandwidth of a network card of a node."""
     num_ports: int = 8
-    """Circuits that an accelerator can have at one time, in `PHOTONIC` (TrioSim's default)."""
+    """Most circuits of an accelerator at one time, in `PHOTONIC` (TrioSim's default)."""
     set_up_s: float = 0.02
-    """From asking for a circuit until it is up (TrioSim's default)."""
+    """Time from the request for a circuit until it is up (TrioSim's default)."""
     slow_links: Mapping[str, float] = field(default_factory=dict)
-    """Share of their bandwidth that links have left, see `simulator.deep.networks.slow_links`."""
+    """Share of their bandwidth that slow links keep, see `simulator.deep.networks.slow_links`."""
     collectives: Algorithm = Algorithm.AUTO
-    """How all-reduces, all-gathers and reduce-scatters run."""
+    """Algorithm of all-reduces, all-gathers and reduce-scatters."""
     speeds: dict[int, float] = field(default_factory=dict)
-    """Accelerators that are slower or faster than that of the trace, by number."""
+    """Relative speed of accelerators that are slower or faster than that of the trace, by number."""
     rules: Rules = Rules.CAPPLAN
     times: Times = Times.PROPORTIONAL
     traced_on: str | None = None
-    """Accelerator of the trace, by its name in the catalogue; together with `on`."""
+    """Accelerator of the trace, by its name in the catalogue; given together with `on`."""
     on: str | None = None
-    """Accelerator that the step is asked for."""
+    """Accelerator for which the step is simulated."""
     hop: str = ""
-    """Of `--parallel hop`: `KEY=VALUE,...`, see `planner.trace.hop_simulation`."""
+    """Settings of `--parallel hop`: `KEY=VALUE,...`, see `planner.trace.hop_simulation`."""
     offload: str = ""
-    """Of a limited memory: `KEY=VALUE,...`, see `planner.trace.offload_request`."""
+    """Settings of a limited memory: `KEY=VALUE,...`, see `planner.trace.offload_request`."""
 
     def read(self) -> OperatorTrace:
         """Returns the trace.
 
         Raises:
-            InputError: it is broken, or says how many samples it has and is told so once more.
+            InputError: it is invalid, or the number of samples is given although the trace says it.
         """
         if self.trace_batch_size is not None and self.path.is_file():
             rule = (
@@ -168,10 +168,10 @@ class TraceRequest:
         return found
 
     def divided(self, trace: OperatorTrace) -> Parallelism:
-        """Returns the degrees, if a trace can be divided so, into micro-batches of whole samples.
+        """Returns the degrees if a trace can be divided that way, into micro-batches of whole samples.
 
         Raises:
-            InputError: as `parallelism`; the trace cannot be divided so, or an option changes nothing.
+            InputError: as for `parallelism`; or the trace cannot be divided that way, or an option has no effect.
         """
         found = self.parallelism()
         found.check(trace, self.batch_size)
@@ -208,7 +208,7 @@ class TraceRequest:
         """Returns the network.
 
         Raises:
-            InputError: the file is broken or has too few accelerators, these do not fill nodes, or a slow link is not there.
+            InputError: the file is invalid or has too few accelerators, they do not fill nodes, or a slow link does not exist.
         """
         if self.network_file is None:
             return slowed(self._ramped(self._named_topology()), self.slow_links)
@@ -257,7 +257,7 @@ class TraceRequest:
             raise _broken("num_gpus", str(self.num_gpus), rule)
 
     def rates(self) -> tuple[Rates, Rates] | None:
-        """Returns what the accelerator of the trace and the other one can do; `None` where it is the same one.
+        """Returns the rates of the trace's accelerator and of the other one; `None` if both are the same.
 
         Raises:
             InputError: only one is named, or one is not in the catalogue.

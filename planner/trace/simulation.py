@@ -42,9 +42,9 @@ class TraceAnswer(PlayedStep):
     trace: str
     """Name of the trace."""
     rules: Rules
-    """Whose rules it was spread by."""
+    """Whose rules were used to spread it."""
     num_played: int
-    """Accelerators that were played; each of the others does the same as one of them at the same time."""
+    """Number of accelerators that were played; each of the others does the same as one of them at the same time."""
     data_parallel: int
     tensor_parallel: int
     pipeline_parallel: int
@@ -52,29 +52,29 @@ class TraceAnswer(PlayedStep):
     num_chunks: int
     """Runs of layers on each stage; above 1 the pipeline is interleaved."""
     batch_size: int
-    """Samples of each replica."""
+    """Number of samples of each replica."""
     single_device_s: float
-    """The step of one replica on one accelerator: as traced, or by capplan's rules for the other batch."""
+    """Length of one replica's step on one accelerator: as traced, or by capplan's rules for another batch."""
     samples_per_s: float
-    """Of all replicas together."""
+    """Samples per second of all replicas together."""
     efficiency_fraction: float
-    """Samples per second of each accelerator over those of one alone."""
+    """Samples per second of each accelerator relative to one accelerator alone."""
     replica_peak_bytes: float
-    """Most bytes of tensors of a whole replica at one time, if one accelerator held it."""
+    """Peak bytes of a replica's tensors, if one accelerator held all of it."""
     kept_in_proportion: tuple[str, ...] = ()
-    """Classes of operators that take time in proportion to the batch although lines were asked for: their samples do not tell
+    """Classes of operators scaled in proportion to the batch although lines were asked for, because their samples do not show
     what their time grows with."""
     speeds: dict[int, float] = Field(default_factory=dict)
-    """Accelerators of another speed than that of the trace, and theirs over it."""
+    """Accelerators whose speed differs from the trace's, and their speed relative to it."""
     other_speeds_s: float = 0.0
-    """By how much the step is longer because of accelerators of another speed."""
+    """How much longer the step is because of accelerators of another speed."""
     memory: MemoryUse | None = None
-    """What a limited memory costs; None: none was asked for."""
+    """What a limited memory costs; None if none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRun(StepRun):
-    """A played step with all that is known of it."""
+    """A played step with everything that is known about it."""
 
     answer: TraceAnswer
 
@@ -83,12 +83,12 @@ def simulate_trace(request: TraceRequest, *, is_drawn: bool = False) -> TraceRun
     """Returns a traced step on many accelerators.
 
     Args:
-        request: what is asked.
-        is_drawn: whether there is to be a timeline. Each accelerator has a row in it, so that all are played; otherwise of
-            those that do the same one is, which takes as long.
+        request: the trace, and how it is spread.
+        is_drawn: whether a timeline will be drawn. It has a row for each accelerator, so all are played; otherwise only one of
+            those that do the same is, with the same result.
 
     Raises:
-        InputError: the trace is broken, cannot be spread as asked, or is too large to be drawn.
+        InputError: the trace is invalid, cannot be spread as asked, or is too large to be drawn.
     """
     if request.hop:
         rule = Words("is read with ", Argument("parallel", HOP), " only: leave it out, or ask for that")
@@ -127,10 +127,10 @@ def _by_capplan(request: TraceRequest, *, is_drawn: bool) -> TraceRun:
 
 
 def _check_drawn(step: StepRequest, topology: Topology, algorithm: Algorithm) -> None:
-    """Refuses a timeline that is too large, before the step is made.
+    """Refuses a timeline that is too large, before the step is built.
 
-    What is left has the algorithms of the answer without a timeline: others are taken there only where the folded step has
-    `MANY_TASKS`, far more than any timeline.
+    Every step that is not refused has the same algorithms as the answer without a timeline: that one uses others only if the
+    folded step has more than `MANY_TASKS`, far more than any timeline.
     """
     check_num_events(num_whole_tasks(step, topology, algorithm), step.parallelism.num_gpus)
 
@@ -138,7 +138,7 @@ def _check_drawn(step: StepRequest, topology: Topology, algorithm: Algorithm) ->
 def _played(
     made: Extrapolation | TrioSimStep, sharing: SharingRule = SharingRule.MAX_MIN, *, is_drawn: bool = False
 ) -> StepRun:
-    """Plays a step, if it is not too large to be drawn."""
+    """Plays a step; if it will be drawn, it must not be too large for that."""
     if is_drawn:
         check_size(made.graph)
     played = play(made.graph, made.topology, made.paths, sharing=sharing)
@@ -150,14 +150,14 @@ def _told(run: StepRun, answer: TraceAnswer) -> TraceRun:
 
 
 def asked_trace(request: TraceRequest) -> OperatorTrace:
-    """Returns the trace, as it would be on the accelerator that is asked for; raises `InputError` where it is broken."""
+    """Returns the trace as it would be on the requested accelerator; raises `InputError` if it is invalid."""
     trace = request.read()
     rates = request.rates()
     return moved(trace, *rates) if rates else trace
 
 
 def operator_model(request: TraceRequest, trace: OperatorTrace) -> OperatorModel | None:
-    """Returns lines for operators with another batch, where they were asked for."""
+    """Returns lines for operators with another batch, if they were asked for."""
     return fit_operators([samples_of(trace)]) if request.times is Times.FITTED else None
 
 
@@ -196,7 +196,7 @@ def _by_triosim(request: TraceRequest, *, is_drawn: bool) -> TraceRun:
 
 
 def _case(request: TraceRequest) -> TrioSimCase:
-    """What TrioSim calls it; it has no hybrids, other networks, or accelerators of other speeds."""
+    """TrioSim's name for the case; TrioSim has no hybrids, other networks, or accelerators of other speeds."""
     beyond = {
         "parallel": request.parallel not in ("dp", "ddp", "tp", "pp"),
         "num_chunks": request.num_chunks > 1,

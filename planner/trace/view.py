@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MOST_NAMED = 3
-"""Accelerators that are named as those that others wait for, and classes of operators."""
+"""Number of accelerators that are named as those that others wait for, and of operator classes."""
 MOST_TENSORS = 10
-"""Offloaded tensors that are listed; the JSON form has all of them."""
+"""Number of offloaded tensors that are listed; the JSON form has all of them."""
 NO_RAMP = (
     "Collectives of all sizes reach the whole bandwidth, so that small ones are too fast: give the links a ramp (--ramp, or "
     "ramp_s in a network file)."
@@ -47,7 +47,7 @@ def show_played(answer: PlayAnswer, console: Console) -> None:
 
 
 def _callers(answer: PlayAnswer) -> str:
-    """That, and where, `ctrl_deps` do not count; the first accelerator is named."""
+    """Says that `ctrl_deps` do not count, and on which accelerators; only the first is named."""
     others = len(answer.callers_in) - 1
     more = f" and {human.count(others)} more" if others else ""
     return (
@@ -111,7 +111,7 @@ def _summary(answer: TraceAnswer) -> Iterator[str]:
 
 
 def _slow(answer: TraceAnswer) -> list[str]:
-    """What other speeds than that of the trace cost."""
+    """How much longer accelerators of another speed make the step."""
     if not answer.speeds:
         return []
     given = list(answer.speeds.items())
@@ -155,7 +155,7 @@ def _moved_rows(memory: MemoryUse) -> Iterator[tuple[str, ...]]:
 
 
 def _mean(answer: PlayedStep) -> dict[str, float]:
-    """Seconds of an average accelerator by what they are spent on."""
+    """How an average accelerator spends its seconds."""
     size = len(answer.accelerators)
     names = {name for row in answer.accelerators for name in row.traffic_waits_s}
     traffic = {
@@ -178,7 +178,7 @@ def _parts(answer: PlayedStep, console: Console) -> Iterator[tuple[str, str, str
 
 
 def _waiting_sentences(answer: PlayedStep) -> list[str]:
-    """Returns in sentences which accelerators others wait for, what all wait for, and who is done before."""
+    """Returns sentences on which accelerators others wait for, what all wait for, and which are done early."""
     told = []
     held = sorted(answer.accelerators, key=lambda row: -row.held_up_others_s)[:MOST_NAMED]
     told += [_held_up(row, answer) for row in held if _counts(row.held_up_others_s, answer)]
@@ -197,7 +197,7 @@ def _waiting_sentences(answer: PlayedStep) -> list[str]:
 
 
 def _done_first(answer: PlayedStep) -> Iterator[str]:
-    """Who is at work last, and how long the others are done by then."""
+    """Which accelerators work longest, and for how long the others have been done by then."""
     idle_s = [row.over_s for row in answer.accelerators if _counts(row.over_s, answer)]
     last = [row.accelerator for row in answer.accelerators if not _counts(row.over_s, answer)]
     if idle_s:
