@@ -12,7 +12,7 @@ Collectives = tuple[Collective, ...]
 
 
 def adapter_collectives(rank: Rank, products: tuple[AdaptedProduct, ...]) -> tuple[Collectives, Collectives]:
-    """Returns the collectives of the adapters beside these products forward and backward, of the only design."""
+    """Returns the collectives of these products' adapters, forward and backward, for the only design of `rank`."""
     forward, backward = adapter_traffic(rank, products)
     return _collectives(rank, forward), _collectives(rank, backward)
 

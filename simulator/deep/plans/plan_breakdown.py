@@ -35,17 +35,17 @@ BUCKETS = (
 """Columns of `simulator.step.step.StepTable`."""
 _BUBBLE = BUCKETS.index("pipeline_bubble_s")
 _OF_REPLICAS = ("shard_comm_s", "gradient_sync_s")
-"""Parts that are waited for by all stages together."""
+"""Parts for which all stages wait together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanBreakdown:
-    """What r played accelerators did. A wait is for traffic, whose part it is, or for the computing of somebody."""
+    """How r played accelerators spent a step. A wait is for traffic, whose part it counts to, or for another to compute."""
 
     seconds: Floats
     """`(r, 9)` by `BUCKETS`; the rows sum to the step."""
     for_traffic_s: Floats
-    """`(r, 9)` waiting for traffic, by the part that it counts to: a bubble is for traffic inside other stages."""
+    """`(r, 9)` time spent waiting for traffic, by the part that it counts to; for traffic inside other stages, the bubble."""
     waited_for_s: Floats
     """`(r, r)` how long the first waited for the computing of the second."""
     path_s: Floats
@@ -53,7 +53,7 @@ class PlanBreakdown:
 
 
 def plan_breakdown(step: PlanStep) -> PlanBreakdown:
-    """Returns what a step went into."""
+    """Returns how a step was spent."""
     graph, size, num_stages = step.graph, step.roles.num_played, step.cluster.num_stages
     stage = of_stages(size, num_stages)
     bucket = np.array([_bucket(label, step) for label in graph.labels], dtype=np.int64)[graph.label]
@@ -72,7 +72,7 @@ def plan_breakdown(step: PlanStep) -> PlanBreakdown:
 
 
 def _stage_of_traffic(step: PlanStep, stage: Integers) -> Integers:
-    """The stage whose accelerator sends each flow, `(n,)`; `NONE` of what is no flow."""
+    """The stage whose accelerator sends each flow, `(n,)`; `NONE` for tasks that are not flows."""
     paths, is_flow = step.paths, step.graph.path != NONE
     sender = np.full(len(step.graph), NONE, dtype=np.int64)
     first_link = paths.links[paths.offsets[step.graph.path[is_flow]]]
@@ -83,7 +83,7 @@ def _stage_of_traffic(step: PlanStep, stage: Integers) -> Integers:
 def _by_part(seconds: Floats, stage: Integers) -> Floats:
     """Sums waits for traffic, `(r, 9, p)` by part and sending stage, to `(r, 9)`.
 
-    Replicas wait for each other whichever stage is the last; any other traffic of another stage makes a bubble.
+    Replicas wait for each other whichever stage is last; any other traffic of another stage counts as a bubble.
     """
     own_s = np.take_along_axis(seconds, stage[:, None, None], axis=2)[..., 0]
     told_s = np.where(np.isin(BUCKETS, _OF_REPLICAS), seconds.sum(axis=2), own_s)
@@ -92,7 +92,7 @@ def _by_part(seconds: Floats, stage: Integers) -> Floats:
 
 
 def _bucket(label: str, step: PlanStep) -> int:
-    """The part of a step that a task belongs to, by what it is called."""
+    """The part of a step to which a task belongs, by its label."""
     name = label.rpartition(" #")[0].partition(": ")[2] or label
     starts = {
         OPTIMIZER: "optimizer_s",

@@ -27,32 +27,32 @@ from simulator.table import Floats, Integers
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 FASTEST = 100.0
-"""Accelerators are no more times faster than the others."""
+"""Most times that an accelerator may be faster than the others."""
 
 
 class LinkKind(Choice):
     """Links that can be slower than they should be."""
 
     SCALE_UP = "scale-up"
-    """Of an accelerator to the scale-up switch of its domain, in a mesh to all others there, both ways."""
+    """From an accelerator to the scale-up switch of its domain, or in a mesh to all others there; both directions."""
     CARD = "card"
-    """Of an accelerator to the fabric, both ways."""
+    """From an accelerator to the fabric; both directions."""
     LEAF = "leaf"
-    """Of a leaf to the spine, both ways."""
+    """From a leaf to the spine; both directions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What is slower, or faster, than it should be; shares of the usual rate by number."""
+    """What is slower, or faster, than it should be: relative rates, by the number of the part."""
 
     speed: Mapping[int, float] = field(default_factory=lambda: _NOTHING)
-    """Of accelerators."""
+    """Relative speed of accelerators."""
     scale_up: Mapping[int, float] = field(default_factory=lambda: _NOTHING)
-    """Of the scale-up links of accelerators."""
+    """Relative bandwidth of accelerators' scale-up links."""
     card: Mapping[int, float] = field(default_factory=lambda: _NOTHING)
-    """Of the network cards of accelerators."""
+    """Relative bandwidth of accelerators' network cards."""
     leaf: Mapping[int, float] = field(default_factory=lambda: _NOTHING)
-    """Of the links of leaves to the spine."""
+    """Relative bandwidth of leaves' links to the spine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class PlanCluster:
     num_gpus: int
     num_stages: int
     domain_size: int
-    """Accelerators that reach each other over the scale-up link."""
+    """Number of accelerators that reach each other over the scale-up link."""
     gpus_per_node: int
     nodes_per_leaf: int
     scale_up_bytes_per_s: float
@@ -70,14 +70,14 @@ class PlanCluster:
     oversubscription: float
     faults: Faults
     is_mesh: bool = False
-    """Whether two accelerators of a domain have a link of their own, instead of a switch for all."""
+    """Whether every two accelerators of a domain have their own link, instead of one switch for all."""
 
     @classmethod
     def of(cls, job: Job, plan: Plan, faults: Faults | None = None) -> PlanCluster:
         """Returns the network of a plan.
 
         Raises:
-            InputError: what is slow does not exist, or is not slowed down to a share.
+            InputError: a slow part does not exist, or its relative rate is out of range.
         """
         offer = job.offers[plan.offer]
         node, ports = offer.node, offer.fabric.switch_ports
@@ -99,12 +99,12 @@ class PlanCluster:
 
     @property
     def ranks(self) -> Integers:
-        """`(stages, ranks of a stage)` all accelerators."""
+        """All accelerators, `(stages, ranks of a stage)`."""
         return np.arange(self.num_gpus).reshape(self.num_stages, -1)
 
     @property
     def num_shares(self) -> int:
-        """Links over which the scale-up bandwidth of an accelerator is spread: one behind a switch."""
+        """Number of links over which an accelerator's scale-up bandwidth is spread; one with a switch."""
         return max(1, self.domain_size - 1) if self.is_mesh else 1
 
     def domain(self, ranks: Integers) -> Integers:
@@ -112,17 +112,17 @@ class PlanCluster:
         return np.asarray(ranks // self.domain_size)
 
     def leaf(self, ranks: Integers) -> Integers:
-        """Returns the leaf on which the card of accelerators hangs."""
+        """Returns the leaf to which the card of each accelerator connects."""
         node, rail = np.divmod(ranks, self.gpus_per_node)
         return np.asarray(node // self.nodes_per_leaf * self.gpus_per_node + rail)
 
     @property
     def num_leaves(self) -> int:
-        """Leaves of all rails."""
+        """Number of leaves of all rails."""
         return int(self.leaf(np.arange(self.num_gpus)).max()) + 1
 
     def uplink_bytes_per_s(self) -> Floats:
-        """Returns what each leaf has to the spine, `(leaves,)`."""
+        """Returns the bandwidth of each leaf to the spine, `(leaves,)`."""
         cards = np.bincount(self.leaf(np.arange(self.num_gpus)), minlength=self.num_leaves)
         return (
             cards
@@ -132,19 +132,19 @@ class PlanCluster:
         )
 
     def speed(self) -> Floats:
-        """Returns the speed of each accelerator over the usual one, `(num_gpus,)`."""
+        """Returns the speed of each accelerator relative to the usual one, `(num_gpus,)`."""
         return self._factors(self.faults.speed, self.num_gpus)
 
     def scale_up_factor(self) -> Floats:
-        """Returns what each scale-up link has of its bandwidth, `(num_gpus,)`."""
+        """Returns the share of its bandwidth that each scale-up link has, `(num_gpus,)`."""
         return self._factors(self.faults.scale_up, self.num_gpus)
 
     def card_factor(self) -> Floats:
-        """Returns what each network card has of its bandwidth, `(num_gpus,)`."""
+        """Returns the share of its bandwidth that each network card has, `(num_gpus,)`."""
         return self._factors(self.faults.card, self.num_gpus)
 
     def leaf_factor(self) -> Floats:
-        """Returns what the leaf of each accelerator has of its bandwidth to the spine, `(num_gpus,)`."""
+        """Returns the share of its bandwidth to the spine that each accelerator's leaf has, `(num_gpus,)`."""
         return self._factors(self.faults.leaf, self.num_leaves)[self.leaf(np.arange(self.num_gpus))]
 
     @staticmethod
@@ -155,7 +155,7 @@ class PlanCluster:
         return factors
 
     def check_faults(self) -> None:
-        """Raises `InputError` where what is slow does not exist, or is not slowed down to a share."""
+        """Raises `InputError` if a slow part does not exist, or its relative rate is out of range."""
         problems = []
         for name, given, size, most in (
             ("speed", self.faults.speed, self.num_gpus, FASTEST),

@@ -42,22 +42,22 @@ class Operation(Choice):
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Ranks of one stage that talk to each other: each is `stride` after the one before."""
+    """Ranks of one stage that communicate: each is `stride` after the previous one."""
 
     stride: int
     size: int
     members_per_domain: int
-    """Of a link domain, as the fast depth counts them."""
+    """Members in one link domain, as the fast depth counts them."""
 
     @classmethod
     def of(cls, rank: Rank, stride: int, size: int) -> Group:
-        """Returns a group of the only design."""
+        """Returns a group of the only design of `rank`."""
         members = members_in_domain(rank, np.array([stride]), np.array([size]))
         return cls(stride=stride, size=size, members_per_domain=int(members[0]))
 
     @property
     def span(self) -> int:
-        """Ranks from the first member to the end of the last one's stride."""
+        """Number of ranks from the first member to the end of the last one's stride."""
         return self.stride * self.size
 
 
@@ -66,24 +66,24 @@ class Collective:
     """One collective of a group, as each of its members sees it."""
 
     label: str
-    """What it is called in timelines and sentences."""
+    """Its name in timelines and sentences."""
     operation: Operation
     group: Group
     num_bytes: float
-    """Size of the whole buffer; of an all-to-all what a member sends in all."""
+    """Size of the whole buffer; for an all-to-all, what a member sends in total."""
     alone_s: float
-    """How long it takes with nothing else on the network, by the fast depth."""
+    """How long it takes with nothing else on the network, as in the fast depth."""
     rest_s: float
-    """What of that is neither of the following."""
+    """The part of `alone_s` that the bytes below do not account for."""
     near_bytes: float
-    """What a member sends over its scale-up link, with what efficiency loses."""
+    """What a member sends over its scale-up link, scaled up for limited efficiency."""
     far_bytes: float
-    """What it sends through its card, with what efficiency loses."""
+    """What it sends through its card, scaled up for limited efficiency."""
     is_direct: bool = False
     """Whether every member sends to every other one, instead of to the next."""
 
     def scaled(self, share: float) -> Collective:
-        """Returns a part of a collective that goes on in several pieces; only the whole has a start-up of its own."""
+        """Returns one piece of a collective that runs in several; pieces have no start-up of their own."""
         return replace(
             self,
             num_bytes=share * self.num_bytes,
@@ -94,7 +94,7 @@ class Collective:
         )
 
     def with_rest(self, rest_s: float) -> Collective:
-        """Returns a collective of the same bytes with another time beside them."""
+        """Returns a collective with the same bytes and another `rest_s`."""
         return replace(self, rest_s=rest_s, alone_s=self.alone_s - self.rest_s + rest_s)
 
     @property
@@ -109,11 +109,11 @@ class Message:
 
     num_bytes: float
     near_rest_s: float
-    """Before the first byte, inside a domain."""
+    """Delay before the first byte, inside a domain."""
     far_rest_s: float
-    """Before the first byte, through the fabric."""
+    """Delay before the first byte, through the fabric."""
     near_bytes: float
-    """With what efficiency loses."""
+    """What it sends inside a domain, scaled up for limited efficiency."""
     far_bytes: float
 
 
@@ -138,9 +138,9 @@ def ring(
 
 
 def circle(label: str, num_bytes: float, num_steps: float, group: Group, links: LinkConstants) -> Collective:
-    """Returns messages from each member to the next one, which pass on `num_bytes` in all, in so many steps.
+    """Returns messages from each member to the next one, which pass on `num_bytes` in total, in `num_steps` steps.
 
-    Where the circle leaves a domain all of them go through the card of the member that sends across.
+    Where the circle leaves a domain, all of them go through the card of the member that sends across.
     """
     is_near = group.members_per_domain >= group.size
     alone_s = passed_on_s(num_bytes=num_bytes, num_steps=num_steps, is_same_domain=is_near, links=links)
@@ -157,7 +157,7 @@ def circle(label: str, num_bytes: float, num_steps: float, group: Group, links: 
 
 
 def _buffer_bytes(sent_bytes: float, group: Group) -> float:
-    """Returns the size of a buffer of which a member sends so much: all but a part of its own."""
+    """Returns the size of a buffer of which a member sends `sent_bytes`: all but its own part."""
     return sent_bytes * group.size / max(1, group.size - 1)
 
 
@@ -180,7 +180,7 @@ def forwarded_exchange(
     links: LinkConstants,
     forwarded_fraction: float,
 ) -> Collective:
-    """Returns an exchange that crosses the fabric once and is forwarded inside the domains; bytes as in the fast depth."""
+    """Returns an exchange that crosses the fabric once and is forwarded inside domains; bytes are those of the fast depth."""
     alone_s = forwarded_exchange_s(
         near_bytes=near_bytes,
         far_bytes=far_bytes,
@@ -237,10 +237,10 @@ def message(num_bytes: float, links: LinkConstants) -> Message:
 
 
 def pieces_of(whole: tuple[Collective, ...], count: int, *, is_late: bool) -> list[tuple[Collective, ...]]:
-    """Cuts collectives into pieces that follow each other, of which one has the start-up of all.
+    """Cuts collectives into pieces that follow each other; one piece has the start-up of all.
 
-    Start-ups of reductions are behind the last piece, so that it ends as late as the whole; those of gathers are before the
-    first.
+    The start-up of reductions comes after the last piece, so that it ends when the whole would; that of gathers comes before
+    the first.
     """
     bare = tuple(each.scaled(1.0 / count).with_rest(0.0) for each in whole)
     full = tuple(each.scaled(1.0 / count).with_rest(each.rest_s) for each in whole)
@@ -251,7 +251,7 @@ def pieces_of(whole: tuple[Collective, ...], count: int, *, is_late: bool) -> li
 def even_pieces(
     whole: tuple[Collective, ...], count: int, parts: list[tuple[Collective, ...]]
 ) -> list[tuple[Collective, ...]]:
-    """Cuts collectives into equal pieces that together have the start-ups and ramps of those of all parts."""
+    """Cuts collectives into equal pieces that together have the start-ups and ramps of the collectives of all parts."""
     rest_s = sum(each.rest_s for part in parts for each in part) / count
     piece = tuple(
         each.scaled(1.0 / count).with_rest(0.0 if number else rest_s) for number, each in enumerate(whole)

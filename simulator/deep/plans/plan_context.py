@@ -18,11 +18,11 @@ from simulator.traffic.context_exchange import (
 )
 
 CONTEXT = "context traffic"
-"""How sentences call it."""
+"""Its name in sentences."""
 
 
 def context_core(rank: Rank, core: Items, way: int) -> Items:
-    """Returns the core with what context-parallel ranks exchange, forward (0) or backward (1), of the only design of `rank`."""
+    """Returns the core and what context-parallel ranks exchange, forward (0) or backward (1), for the only design of `rank`."""
     degree, tensor = int(rank.plans.context_parallel[0]), int(rank.plans.tensor_parallel[0])
     if degree == 1:
         return core
@@ -53,7 +53,7 @@ def _gathered(rank: Rank, core: Items, way: int, around: Group) -> Items:
 
 
 def _gathered_ring(rank: Rank, core: Items, way: int, gather: Collective, around: Group) -> Items:
-    """What is gathered comes during the first kernel; gradients go on during the next ones, but for the last time."""
+    """The gather overlaps with the first kernel; gradients are passed on during the next ones, except for the last round."""
     rounds = _circle("context gradients", gradient_rounds(rank), rank, around)
     if rank.workload.has_fused_operators:
         return (*moves(gather), *core, *moves(*(() if way == 0 else (rounds,))))
@@ -65,7 +65,7 @@ def _gathered_ring(rank: Rank, core: Items, way: int, gather: Collective, around
 
 
 def _ring(rank: Rank, core: Items, way: int, around: Group) -> Items:
-    """Forward behind all steps but the last; backward keys alone behind the first, gradients alone behind the last."""
+    """Forward traffic is hidden behind all steps but the last; backward, the first hides only keys, the last only gradients."""
     if around.size == 1:
         return core
     step = 1.0 / around.size
@@ -83,5 +83,5 @@ def _circle(label: str, passed: tuple[Floats, Floats], rank: Rank, around: Group
 
 
 def _behind(sent: Collective, core: Items, share: float) -> Items:
-    """A share of the core with traffic behind it."""
+    """A share of the core, with traffic hidden behind it."""
     return beside((sent,), stretched(core, share), lent_to=CONTEXT) if share > 0.0 else ()

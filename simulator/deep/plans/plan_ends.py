@@ -24,7 +24,7 @@ from simulator.machine.rank import Rank
 from simulator.memory.predicted_tokens import plans_of_modules, repeats_projection
 
 OUTPUT = "output layer"
-"""How sentences call its product with the loss."""
+"""Name of its product and the loss in sentences."""
 
 
 def embedding_passes(rank: Rank) -> PartPasses:
@@ -44,7 +44,7 @@ def _look_up(rank: Rank, times: PartTimes) -> PartPasses:
 
 
 def output_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through the output layer and the loss, for each token that is predicted."""
+    """Returns the passes through the output layer and the loss, for each predicted token."""
     times, ends = output_layer(rank), TensorEnds.of(rank)
     number = rank.workload.model.num_predicted_tokens
     forward = (*ends.entering[0], *work(OUTPUT, float(times.forward_compute_s[0]) / number))
@@ -70,7 +70,7 @@ def module_passes(rank: Rank) -> PartPasses:
 
 
 def _projection_passes(rank: Rank) -> PartPasses:
-    """Returns the passes through what a module of multi-token prediction does in front of its layer, and its norms."""
+    """Returns the passes through what precedes the layer in a module of multi-token prediction, and its norms."""
     found, ends = _look_up(rank, look_up_of_module(rank)), TensorEnds.of_projection(rank)
     forward, backward = (
         {

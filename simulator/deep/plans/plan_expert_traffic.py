@@ -30,28 +30,28 @@ from simulator.traffic.routing_maps import map_bytes
 
 Traffic = tuple[Collective, ...]
 ROUTING_MAPS = "routing maps"
-"""How the gather is called that tells all ranks where tokens go."""
+"""Name of the gather that tells all ranks where tokens go."""
 
 
 def expert_traffic(rank: Rank, way: int) -> tuple[Traffic, Traffic]:
-    """Returns what sends the tokens of a micro-batch to their experts, and what brings the results back.
+    """Returns the traffic that sends the tokens of a micro-batch to their experts, and that which brings the results back.
 
     Args:
         rank: A rank of the only design.
-        way: 0 forward, where maps of the routing come first; 1 backward, where gradients take both ways back.
+        way: 0 forward, where routing maps are gathered first; 1 backward, where gradients retrace both.
     """
     sent, returned = (_in_training(each_way) for each_way in _tokens(rank))
     return (*map_traffic(rank, way), *sent), returned
 
 
 def _in_training(traffic: Traffic) -> Traffic:
-    """Returns collectives at the rate that they have where ranks wait for each other: for the last one, with idle links."""
+    """Returns collectives at the rate they reach in training, where ranks wait for the last one while links are idle."""
     waits = 1.0 / RATE_IN_TRAINING - 1.0
     return tuple(each.with_rest(each.rest_s + waits * each.alone_s) for each in traffic)
 
 
 def map_traffic(rank: Rank, way: int) -> Traffic:
-    """Returns what gathers maps of the routing ahead of a dispatch, which nothing of the same micro-batch hides."""
+    """Returns the gather of routing maps before a dispatch, which nothing of the same micro-batch hides."""
     if way == 1 or not rank.workload.routes_by_maps:
         return ()
     ranks = Group.of(rank, 1, int(expert_ranks(rank.workload, rank.plans)[0]))

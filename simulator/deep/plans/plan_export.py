@@ -30,13 +30,13 @@ from simulator.errors import refusal
 from simulator.table import Integers
 
 MOST_NODES = 4_000_000
-"""Of all traces together; that many are about a gigabyte."""
+"""Most nodes of all traces together, about a gigabyte."""
 NORM_BYTES = 4.0
 """One 32-bit number."""
 
 
 class Messenger(Traffic, Protocol):
-    """Traffic whose messages say when they have left, and that knows all-to-alls."""
+    """Traffic whose messages say when they have left, and that also has all-to-alls."""
 
     def called(self, label: str) -> Messenger:
         """Returns a messenger whose flows have another name."""
@@ -47,12 +47,12 @@ class Messenger(Traffic, Protocol):
     def message(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> tuple[Integers, Integers]:
-        """Adds a message for each pair of ranks, `(k,)`; returns when they have left and when they arrived."""
+        """Adds a message for each pair of ranks, `(k,)`; returns the tasks at which they have left and have arrived."""
 
 
 @dataclass(kw_only=True)
 class WholePlanTraffic:
-    """Traffic of every accelerator of a plan, collectives whole; see `simulator.deep.plans.plan_traffic`."""
+    """Traffic of every accelerator of a plan, with whole collectives; see `simulator.deep.plans.plan_traffic`."""
 
     graph: TaskGraphBuilder
     ranks: Integers
@@ -60,7 +60,7 @@ class WholePlanTraffic:
     messenger: Messenger
 
     def collective(self, traffic: Collective, stage: int, after: After) -> After:
-        """Adds a collective of each group of a stage, for each micro-batch."""
+        """Adds a collective for each group of a stage and each micro-batch."""
         if not traffic.moves:
             return after
         ready, group = self._ready(after), traffic.group
@@ -90,7 +90,7 @@ class WholePlanTraffic:
     def send(
         self, message: Message, stages: tuple[int, int], after: After, label: str = SEND
     ) -> tuple[Integers, Integers]:
-        """Adds a message of each accelerator to its counterpart, for each micro-batch."""
+        """Adds a message from each accelerator to its counterpart, for each micro-batch."""
         ready = self._ready(after)
         source, target = (np.broadcast_to(self.ranks[stage], ready.shape).ravel() for stage in stages)
         left, arrived = self.messenger.message(source, target, message.num_bytes, ready.ravel(), label)
@@ -126,7 +126,7 @@ def export_plan(job: Job, plan: Plan) -> ChakraExport:
         plan: a plan with a valid layout (`constraints.layout`).
 
     Raises:
-        InputError: the plan makes too many nodes.
+        InputError: the plan has too many nodes.
     """
     _refuse_too_many(job, plan)
     graph = TaskGraphBuilder()
@@ -144,7 +144,7 @@ def step_on(
     faults: Faults | None = None,
     algorithm: Algorithm = Algorithm.AUTO,
 ) -> tuple[TaskGraph, Paths]:
-    """Returns the step that `export_plan` writes, with its collectives as flows on a network, ready to be played."""
+    """Returns the step that `export_plan` writes, with its collectives as flows on a network, ready to play."""
     graph, router = TaskGraphBuilder(), Router(topology)
     collectives = Collectives(graph=graph, router=router)
     messenger = ChosenCollectives(collectives=collectives, algorithm=algorithm)
@@ -152,7 +152,7 @@ def step_on(
 
 
 def _refuse_too_many(job: Job, plan: Plan) -> None:
-    """Counts the operators and collectives of all passes, before there is a node of any."""
+    """Refuses a plan by the number of operators and collectives of all passes, before any node is built."""
     parts, shape = parts_and_shape(job, plan)
     num_nodes = parts.num_items * shape.pipeline.num_micro_batches * plan.num_gpus // plan.pipeline_parallel
     if num_nodes > MOST_NODES:

@@ -52,25 +52,25 @@ HOST_COPIES = "copies to main memory"
 GATHERS_ONCE = (1, 2)
 """ZeRO stages at which weights are gathered once per step."""
 Exchanged = Callable[[ChunkWeights], tuple[Collective, ...]]
-"""What replicas exchange of weights."""
+"""Returns what replicas exchange of the given weights."""
 
 
 @dataclass(kw_only=True)
 class PlanGraph:
-    """Adds the tasks of a step; resource `stage * R + role` is the compute stream of a played accelerator."""
+    """Builds the tasks of a step; resource `stage * R + role` is the compute stream of a played accelerator."""
 
     graph: TaskGraphBuilder
     traffic: PlanTraffic
     parts: PlanParts
     shape: StepShape
     speed: Floats
-    """`(p, R)` of the played accelerators."""
+    """`(p, R)` relative speed of the played accelerators."""
     _passes: dict[tuple[int, int], Pass] = field(default_factory=dict)
     """By direction and chunk."""
     _labels: dict[str, Integers] = field(default_factory=dict)
 
     def add(self) -> None:
-        """Adds all tasks; raises `InputError` where there are too many."""
+        """Adds all tasks; raises `InputError` if there are too many."""
         pipeline = self.shape.pipeline
         self._refuse_too_many()
         self.graph.add_resources(int(self.speed.size))
@@ -92,7 +92,7 @@ class PlanGraph:
         self._add_optimizer([self._reduce_gradients(stage) for stage in range(pipeline.num_stages)])
 
     def _refuse_too_many(self) -> None:
-        """Counts the operators and collectives of all passes, before there is a task of any."""
+        """Refuses a plan by the number of operators and collectives of all passes, before any task is built."""
         of_each = self.parts.num_items * self.speed.shape[1]
         if self.shape.pipeline.num_micro_batches * of_each > MOST_TASKS:
             rule = (
@@ -109,7 +109,7 @@ class PlanGraph:
     # Passes
 
     def _add_pass(self, direction: int, chunk: int) -> Pass:
-        """Adds a pass of all micro-batches through the parts of a chunk, in the order of the model or against it."""
+        """Adds a pass of all micro-batches through the parts of a chunk, in the order of the model or in reverse."""
         stage, kinds = self._stage(chunk), self.parts.kinds[chunk]
         shape = (self.shape.pipeline.num_micro_batches, self.speed.shape[1])
         begin = self.graph.add("ready", after=[np.full(shape, NONE)]).reshape(shape)
@@ -119,8 +119,8 @@ class PlanGraph:
         self.shards.begin_pass(direction, chunk, stage, begin)
         in_turn = kinds if direction == FORWARD else kinds[::-1]
         lent = self.shards.lent([(kind, self._items(direction, kind)) for kind in in_turn])
-        # Traffic takes cores while the pass goes on. Behind its last part that would hide the last reduction backward; before
-        # its first part, forward, it would be over while weights are still waited for.
+        # Traffic takes cores during the pass, so the lost time is added inside it. After the last part it would hide the last
+        # reduction of a backward pass; before the first part of a forward pass it would be over before the weights arrive.
         lends_at = min(1, len(kinds) - 1) if direction == FORWARD else len(kinds) - 1
         for place, kind in enumerate(in_turn):
             if place == lends_at:
@@ -133,7 +133,7 @@ class PlanGraph:
         return Pass(begin=begin, done=done, works=works)
 
     def _copy_to_host(self, direction: int, chunk: int, done: After) -> After:
-        """Adds what copies to main memory and back take longer than a pass and its shards, beside which they travel."""
+        """Adds how much longer copies to main memory and back take than the pass and its shards, with which they overlap."""
         copied_s = 0.0 if direction == WEIGHT_GRADIENT else float(self.shape.host_copy_s[direction, chunk])
         if copied_s == 0.0:
             return done
@@ -141,9 +141,9 @@ class PlanGraph:
         return (self._add_operator(label, copied_s, self._stage(chunk), done),)
 
     def _lend_to_replicas(self, direction: int, chunk: int, after: After) -> After:
-        """Adds what a pass takes longer because traffic of the replicas once per step takes cores.
+        """Adds how much longer a pass takes because once-per-step traffic of the replicas takes cores.
 
-        That is the first forward pass of the model, other stages having nothing to compute yet, and the last gradients of
+        That concerns the model's first forward pass, when other stages have nothing to compute yet, and the last gradients of
         every chunk.
         """
         traffic: tuple[Collective, ...] = ()
@@ -166,7 +166,7 @@ class PlanGraph:
         return (self._add_work(LENT_TO_REPLICAS, lent_s, self._stage(chunk), after),)
 
     def _reduced_beside(self, direction: int, chunk: int) -> float:
-        """Gradients beside each of the last group of passes of a chunk: those of the next one of its stage, in one piece."""
+        """Reductions that overlap with each pass of a chunk's last group: those of its stage's next chunk, in one piece."""
         pipeline = self.shape.pipeline
         later = chunk + pipeline.num_stages
         is_backward = direction == num_directions(pipeline.schedule) - 1 == BACKWARD
@@ -175,7 +175,7 @@ class PlanGraph:
         return sum(each.alone_s for each in self._reduced_last(later)) / self.shape.num_last_passes
 
     def _items(self, direction: int, kind: Part) -> Items:
-        """What a part does; under zero-bubble schedules gradients of weights are left for later."""
+        """What a part does; zero-bubble schedules leave gradients of weights for later."""
         passes = self.parts.passes[kind]
         if direction == FORWARD:
             return passes.forward
@@ -234,7 +234,7 @@ class PlanGraph:
     # Order of the stages
 
     def _add_sends(self) -> dict[tuple[int, int], Integers]:
-        """Adds messages between chunks of different stages; returns when those of a pass have left."""
+        """Adds messages between chunks of different stages; returns the tasks at which those of each pass have left."""
         left, arrivals = {}, {}
         last = self.shape.pipeline.num_chunks - 1
         for chunk in range(last):
@@ -257,7 +257,7 @@ class PlanGraph:
             self.graph.add_edges(each, after)
 
     def _add_turns(self, left: dict[tuple[int, int], Integers]) -> None:
-        """Lets each stage do one pass after the other, in its order."""
+        """Makes each stage run one pass after another, in its order."""
         num_chunks = self.shape.pipeline.num_chunks
         for turns in turns_of_stages(self.shape.pipeline).tolist():
             counts: dict[int, int] = {}
@@ -312,7 +312,7 @@ class PlanGraph:
         return self.shape.zero_stage in GATHERS_ONCE and not self.shards.regathers
 
     def _reduce_gradients(self, stage: int) -> After:
-        """Adds what replicas reduce once per step; returns what the stage's weights wait for."""
+        """Adds what replicas reduce once per step; returns the tasks for which the stage's weight update waits."""
         pipeline = self.shape.pipeline
         last = num_directions(pipeline.schedule) - 1
         ended = tuple(
@@ -335,7 +335,7 @@ class PlanGraph:
     def _pieces(
         self, chunk: int, exchanged: Exchanged, num_buckets: int, *, is_late: bool
     ) -> list[tuple[Collective, ...]]:
-        """Cuts what is exchanged of a chunk into pieces that follow each other; ZeRO-2 has start-up and ramp for each part."""
+        """Cuts what is exchanged of a chunk into consecutive pieces; ZeRO-2 has a start-up and a ramp for each part."""
         count, whole = max(1, num_buckets), exchanged(self.parts.chunk_weights(chunk))
         if self.shape.zero_stage != FIRST_BY_PARTS:
             return pieces_of(whole, count, is_late=is_late)
@@ -343,16 +343,17 @@ class PlanGraph:
         return even_pieces(whole, count, [exchanged(weights) for weights in parts if weights.is_any])
 
     def _sum_whole_gradients(self, stage: int, complete: Integers) -> Integers:
-        """Adds what tensor-parallel ranks of a stage sum up once its gradients are there; returns when they have that."""
+        """Adds what tensor-parallel ranks of a stage sum up once its gradients are complete; returns the tasks that end it."""
         after: After = (complete,)
         for each in self.parts.between_tensor_ranks(self._chunks_of(stage)):
             after = self.traffic.collective(each, stage, after)
         return self._complete(after)
 
     def _reduced_once(self, weights: ChunkWeights) -> tuple[Collective, ...]:
-        """What replicas reduce of weights once per step; from ZeRO-2 on only what copies of hybrid sharding do.
+        """What replicas reduce of weights once per step.
 
-        And the last group of ZeRO-2 in a pipeline where that hides behind nothing.
+        From ZeRO-2 on that is only the sum between copies of hybrid sharding, and the last group of ZeRO-2 in a pipeline if it
+        hides behind nothing.
         """
         copies = self.parts.between_copies(weights)
         if self.shape.zero_stage >= REDUCES_OFTEN and not self.shards.follows_groups:
@@ -360,14 +361,14 @@ class PlanGraph:
         return (*self.parts.reductions(weights), *copies)
 
     def _reduced_last(self, chunk: int) -> tuple[Collective, ...]:
-        """What replicas reduce of a chunk behind its last gradients, the last group of ZeRO-2 in a pipeline included."""
+        """What replicas reduce of a chunk after its last gradients, including the last group of ZeRO-2 in a pipeline."""
         weights = self.parts.chunk_weights(chunk)
         if self.shape.zero_stage != REDUCES_OFTEN or self.shape.pipeline.num_stages == 1:
             return self._reduced_once(weights)
         return (*self.parts.reductions(weights), *self._reduced_once(weights))
 
     def _complete(self, reduced: After) -> Integers:
-        """When all gradients of each accelerator of one stage are there, `(1, R)`."""
+        """Tasks at which all gradients of each accelerator of one stage are complete, `(1, R)`."""
         num_roles = self.speed.shape[1]
         complete = self.graph.add("gradients complete", after=[np.full(num_roles, NONE)])
         for each in reduced:
@@ -375,7 +376,7 @@ class PlanGraph:
         return complete.reshape(1, num_roles)
 
     def _add_optimizer(self, reduced: list[After]) -> None:
-        """Adds gradients of a tied embedding, the norm of all, and the update of the weights."""
+        """Adds the sum of a tied embedding's gradients, the norm of all gradients, and the update of the weights."""
         num_roles = self.speed.shape[1]
         complete = [
             self._sum_whole_gradients(stage, self._complete(each)) for stage, each in enumerate(reduced)

@@ -11,20 +11,20 @@ from simulator.layers.input_gradients import Entered, sums_beside_product
 from simulator.machine.rank import Rank
 
 TENSOR = "tensor traffic"
-"""How sentences call the traffic between tensor-parallel ranks."""
+"""Name of the traffic between tensor-parallel ranks in sentences."""
 
 
 def with_sums(
     rank: Rank, items: Items, label: str, entered: Sequence[Entered], summed: Sequence[Collective]
 ) -> Items:
-    """Returns operators of a backward pass with the sums of the gradients of what enters them, beside products where they may.
+    """Returns operators of a backward pass with the sums of input gradients, which overlap with products where allowed.
 
     Args:
         rank: A rank of the only design.
         items: The operators.
-        label: Of those among which the products are that an input enters.
-        entered: The products.
-        summed: The sum for each of them, and behind these the sums that are beside none.
+        label: Label of the operator that contains the products that an input enters.
+        entered: These products.
+        summed: The sum for each of them, followed by the sums that overlap with none.
     """
     if not (sums_beside_product(rank)[0] and entered):
         return (*items, *summed)

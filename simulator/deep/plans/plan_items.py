@@ -13,11 +13,11 @@ from simulator.deep.plans.plan_collectives import Collective
 from simulator.traffic.layer_collectives import CORE_SHARE
 
 FORWARD, BACKWARD, WEIGHT_GRADIENT = range(3)
-"""Directions of a pass; zero-bubble schedules compute gradients of weights in one of their own."""
+"""Directions of a pass; zero-bubble schedules compute gradients of weights in a pass of their own."""
 LENT = "cores lent to"
-"""How work is called that takes longer because traffic beside it takes cores."""
+"""Label of the extra time that work takes because overlapping traffic takes cores."""
 WEIGHTS = "products"
-"""How gradients of weights are called that come later than those of inputs."""
+"""Label of gradients of weights that are computed later than those of inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +27,21 @@ class Work:
     label: str
     duration_s: float
     in_pairs: bool = False
-    """Whether it is done in pairs of a forward and a backward alone (`simulator.pipeline.dual_pipe`)."""
+    """Whether it is done only in pairs of a forward and a backward (`simulator.pipeline.dual_pipe`)."""
     but_in_pairs: bool = False
-    """Whether it is done everywhere else."""
+    """Whether it is done only outside such pairs."""
     has_weights: bool = False
-    """Whether gradients of weights are among what it computes backward."""
+    """Whether its backward pass computes gradients of weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """Traffic, one after another, beside work; what follows waits for both."""
+    """Traffic, one collective after another, that overlaps with work; what follows waits for both."""
 
     traffic: tuple[Collective, ...]
     items: tuple[Item, ...]
     in_pairs: bool = False
-    """Whether the work waits for the traffic but in pairs of a forward and a backward."""
+    """Whether they overlap only in pairs of a forward and a backward; elsewhere the work waits for the traffic."""
 
 
 Item = Work | Collective | Beside
@@ -55,11 +55,11 @@ class PartPasses:
     forward: Items
     backward: Items
     weight_gradient_s: float = 0.0
-    """What of the backward pass zero-bubble schedules compute later."""
+    """The part of the backward pass that zero-bubble schedules compute later."""
 
     @property
     def input_gradient(self) -> Items:
-        """The backward pass without that: shorter products, and all else as it is, such as the core behind which rings hide."""
+        """The backward pass without that part: products are shorter, all else stays, such as the core that hides rings."""
         whole_s = sum(each.duration_s for each in works_of(self.backward) if each.has_weights)
         left = max(0.0, 1.0 - self.weight_gradient_s / whole_s) if whole_s else 1.0
         later = work(WEIGHTS, self.weight_gradient_s, in_pairs=True)
@@ -70,7 +70,7 @@ class PartPasses:
 
     @property
     def weight_gradient(self) -> Items:
-        """What is left for later: nothing of a pair whose traffic hides behind the whole backward pass."""
+        """The part left for later; nothing in a pair, whose traffic hides behind the whole backward pass."""
         is_hidden = any(isinstance(item, Beside) and item.in_pairs for item in self.backward)
         found = Work(label=WEIGHTS, duration_s=self.weight_gradient_s, but_in_pairs=is_hidden)
         return (found,) if self.weight_gradient_s > 0.0 else ()
@@ -90,13 +90,13 @@ def moves(*traffic: Collective) -> tuple[Collective, ...]:
 def beside(
     traffic: tuple[Collective, ...], items: Items, *, lent_to: str = "", in_pairs: bool = False
 ) -> Items:
-    """Returns work with traffic beside it.
+    """Returns work that overlaps with traffic.
 
     Args:
-        traffic: what travels.
+        traffic: the collectives.
         items: the work.
-        lent_to: the traffic for which cores are taken from the work, in words; nothing: none are.
-        in_pairs: whether it is beside the work in pairs alone, and before it elsewhere.
+        lent_to: name of the traffic that takes cores from the work; empty: it takes none.
+        in_pairs: whether the traffic overlaps with the work only in pairs, and comes before it elsewhere.
     """
     if not moves(*traffic):
         return items
@@ -107,9 +107,10 @@ def beside(
 
 
 def between(traffic: tuple[Collective, ...], items: Items) -> Items:
-    """Returns items with traffic of another micro-batch beside their operators, in proportion to how long these take.
+    """Returns items whose operators overlap with traffic of another micro-batch, in proportion to their durations.
 
-    First beside those that have no traffic of their own, whose links it would share, and never beside collectives alone.
+    Operators without traffic of their own come first, because elsewhere links would be shared. Collectives that overlap with
+    no operator get none.
     """
     traffic_s, whole_s = sum(each.alone_s for each in traffic), seconds_of(items)
     free_s = sum(each.duration_s for each in items if isinstance(each, Work))
@@ -119,7 +120,7 @@ def between(traffic: tuple[Collective, ...], items: Items) -> Items:
 
 
 def _spread(traffic: tuple[Collective, ...], items: Items, free: float, busy: float) -> Items:
-    """Puts a share of the traffic beside each second of operators without, and with, traffic of their own."""
+    """Overlaps each second of operators with a share of the traffic: `free` without traffic of their own, `busy` with."""
     found: Items = ()
     for kind, each in groupby(items, key=type):
         run = tuple(each)
@@ -137,7 +138,7 @@ def _spread(traffic: tuple[Collective, ...], items: Items, free: float, busy: fl
 
 
 def between_operators(label: str, duration_s: float, items: Items) -> Items:
-    """Returns items with more work behind each operator, or behind each run of them beside traffic, in proportion."""
+    """Returns items with more work after each operator, or each run of operators that overlaps with traffic, in proportion."""
     whole_s = seconds_of(items)
     if duration_s == 0.0 or whole_s == 0.0:
         return (*items, *work(label, duration_s))
@@ -146,7 +147,7 @@ def between_operators(label: str, duration_s: float, items: Items) -> Items:
 
 
 def works_of(items: Iterable[Item]) -> list[Work]:
-    """Returns all operators, in their order."""
+    """Returns all operators in their order."""
     found = []
     for item in items:
         if isinstance(item, Work):
@@ -157,7 +158,7 @@ def works_of(items: Iterable[Item]) -> list[Work]:
 
 
 def collectives_of(items: Iterable[Item]) -> list[Collective]:
-    """Returns all collectives, those beside work before the work."""
+    """Returns all collectives; those that overlap with work come before those inside the work."""
     found = []
     for item in items:
         if isinstance(item, Collective):
@@ -168,17 +169,17 @@ def collectives_of(items: Iterable[Item]) -> list[Collective]:
 
 
 def seconds_of(items: Iterable[Item]) -> float:
-    """Returns how long the operators take together."""
+    """Returns the total time of the operators."""
     return sum(each.duration_s for each in works_of(items))
 
 
 def cover_s(items: Items) -> float:
-    """Returns how long items take one after another, all of which may have traffic of others beside them."""
+    """Returns how long items take one after another, all of which may overlap with the traffic of others."""
     return seconds_of(items) + sum(each.alone_s for each in collectives_of(items))
 
 
 def stretched(items: Items, factor: float, *, has_weights: bool = False) -> Items:
-    """Returns the same items with operators that take `factor` times as long: all, or those that have weights."""
+    """Returns the same items with operators that take `factor` times as long: all, or only those that have weights."""
     return tuple(_stretched(item, factor, has_weights=has_weights) for item in items)
 
 

@@ -24,16 +24,16 @@ from simulator.table import Booleans, Integers
 
 @dataclass(kw_only=True)
 class PlanNetwork:
-    """The network of a plan; accelerator `stage * R + role` is vertex and resource of the same number."""
+    """The network of a plan; accelerator `stage * R + role` has this number as a vertex and as a resource."""
 
     cluster: PlanCluster
     roles: Roles
     topology: Topology
     router: Router
     leaves: Integers
-    """Numbers of the leaves that are there."""
+    """Numbers of the leaves in this network."""
     leaf_of: Integers
-    """`(p R,)` position in them of the leaf of each accelerator."""
+    """`(p R,)` position of each accelerator's leaf in `leaves`."""
     _ways: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     @classmethod
@@ -70,7 +70,7 @@ class PlanNetwork:
         )
 
     def near(self, source: Integers, target: Integers) -> Integers:
-        """Returns ways inside a domain between accelerators, `(...)`: through a switch, or over their own link."""
+        """Returns paths inside a domain between accelerators, `(...)`: through a switch, or over their own link."""
         pairs = zip(source.ravel().tolist(), target.ravel().tolist(), strict=True)
         return np.array([self._near(*pair) for pair in pairs], dtype=np.int64).reshape(source.shape)
 
@@ -81,7 +81,7 @@ class PlanNetwork:
         return self._number((self._to(source, int(ranks[target])), self._from(target, int(ranks[source]))))
 
     def among(self, own: Integers, group: Group) -> Integers:
-        """Returns ways from accelerators to the members of their groups in their domains and back, `(...)`."""
+        """Returns paths from accelerators to the members of their groups in their domains and back, `(...)`."""
         if not self.cluster.is_mesh:
             return self.near(own, own)
         ways = [self._number(self._around(one, group)) for one in own.ravel().tolist()]
@@ -95,22 +95,22 @@ class PlanNetwork:
         return (*(self._to(one, other) for other in others), *(self._from(one, other) for other in others))
 
     def _to(self, one: int, rank: int) -> int:
-        """The link of an accelerator to another one of its domain, by that one's number."""
+        """The link from a played accelerator to another one of its domain, which is given by its rank."""
         size, place = self.roles.num_played, rank % self.cluster.domain_size
         return 4 * size + 2 * len(self.leaves) + 2 * place * size + one
 
     def _from(self, one: int, rank: int) -> int:
-        """The same link, the other way."""
+        """The same link in the other direction."""
         return self._to(one, rank) + self.roles.num_played
 
     def far(self, source: Integers, target: Integers, *, passing: int | None = None) -> Integers:
-        """Returns ways through the fabric, `(...)`.
+        """Returns paths through the fabric, `(...)`.
 
         Args:
-            source: accelerators that are played.
-            target: the same; that which stands for the receiver.
-            passing: how many flows like this one are on the links of its leaf to the spine at once; left out: one where the
-                leaves of its ends differ.
+            source: played accelerators.
+            target: played accelerators that stand for the receivers.
+            passing: how many flows like this one are on the links of its leaf to the spine at once; default: one if the
+                leaves of its ends differ, else none.
         """
         first, size, num_leaves = 2 * self.roles.num_played, self.roles.num_played, len(self.leaves)
         ways = []
@@ -127,25 +127,25 @@ class PlanNetwork:
         return self._ways[links]
 
     def is_near(self, source: Integers, target: Integers) -> Booleans:
-        """Returns whether accelerators, by their own numbers, are in one link domain."""
+        """Returns whether accelerators, given by rank, are in one link domain."""
         return np.asarray(self.cluster.domain(source) == self.cluster.domain(target))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """What part of the traffic of a group passes the spine, and how many like it pass one leaf at once."""
+    """Which share of a group's traffic passes the spine, and how many flows like it pass one leaf at once."""
 
     share: float
     times: int
 
 
 def ring_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossing:
-    """Returns whether rings between domains pass the spine anywhere; then all their traffic waits for that.
+    """Returns whether rings between domains pass the spine anywhere; if so, all their traffic waits for it.
 
     Args:
         cluster: the network.
         ranks: `(r,)` all accelerators of a stage.
-        group: each of those, and those like it.
+        group: the kind of group into which they are divided.
     """
     place = np.arange(len(ranks)) // group.stride % group.size
     following = (place + group.members_per_domain) % group.size
@@ -153,7 +153,7 @@ def ring_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossi
 
 
 def direct_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Crossing:
-    """Returns how much of what goes to all others through the fabric passes the spine."""
+    """Returns which share of the direct messages through the fabric passes the spine."""
     place = np.arange(len(ranks)) // group.stride % group.size
     num_far = num_passing = 0
     for step in range(1, group.size):
@@ -167,7 +167,7 @@ def direct_crossing(cluster: PlanCluster, ranks: Integers, group: Group) -> Cros
 
 
 def send_crossing(cluster: PlanCluster, source: Integers, target: Integers) -> Crossing:
-    """Returns how many sends from one stage to another, `(r,)` each, pass the spine from the same leaf."""
+    """Returns how many sends from one stage to another, `(r,)` each, pass the spine from one leaf."""
     is_far = cluster.domain(source) != cluster.domain(target)
     passes = is_far & (cluster.leaf(source) != cluster.leaf(target))
     if not passes.any():

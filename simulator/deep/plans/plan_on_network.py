@@ -32,9 +32,9 @@ def plan_on(
     Args:
         job: the job.
         plan: a plan with a valid layout (`constraints.layout`).
-        topology: the network, with as many accelerators or more.
-        faults: accelerators that are slow or fast; links are slow in the network.
-        algorithm: of collectives; left out: of each the one that is over first.
+        topology: the network, with at least as many accelerators.
+        faults: accelerators that are slow or fast; slow links are part of the network.
+        algorithm: algorithm of collectives; default: the fastest for each.
 
     Raises:
         InputError: the plan is too large for this depth or for the network.

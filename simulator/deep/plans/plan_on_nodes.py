@@ -24,13 +24,13 @@ from simulator.errors import InputError, Problem
 from simulator.step.step import simulate_step
 
 CABLES_TO_A_LEAF = 2
-"""Cables of the fabric between two cards of one rail; the one between accelerator and card has no latency."""
+"""Cables of the fabric between two cards of one rail; the cable between accelerator and card has no latency."""
 CABLES_OF_A_HOP = 2
 """Cables between two accelerators of a node."""
 
 
 def regular_nodes(file: NetworkFile) -> NodesNetwork | None:
-    """Returns the nodes of a file if all are alike: cards of its own for each accelerator, on rails, and nothing slow."""
+    """Returns the nodes of a file if all are alike: each accelerator has its own cards, on rails, and nothing is slow."""
     network = file.network
     if not isinstance(network, NodesNetwork) or file.slow_links or not network.is_rail_optimized:
         return None
@@ -39,12 +39,12 @@ def regular_nodes(file: NetworkFile) -> NodesNetwork | None:
 
 
 def plan_on_nodes(job: Job, plan: Plan, network: NodesNetwork, *, faults: Faults | None = None) -> PlanStep:
-    """Plays one step of a plan on nodes that are all alike, accelerators that do the same once.
+    """Plays one step of a plan on nodes that are all alike; accelerators that do the same are played once.
 
     Args:
         job: the job.
         plan: a plan with a valid layout (`constraints.layout`).
-        network: nodes for as many accelerators or more, as `regular_nodes` returns them.
+        network: nodes with at least as many accelerators, as `regular_nodes` returns them.
         faults: accelerators that are slow or fast.
 
     Raises:
@@ -83,7 +83,7 @@ def _cluster(plan: Plan, network: NodesNetwork, faults: Faults) -> PlanCluster:
 
 
 def _links(network: NodesNetwork) -> LinkConstants:
-    """What the file says, as the fast depth has it: all of each bandwidth is reached, but for the ramp."""
+    """The file's links as constants of the fast depth: except for the ramp, each bandwidth is fully reached."""
     hop_s = CABLES_OF_A_HOP * network.scale_up_latency_s
     values = {
         "intra_bytes_per_s": network.scale_up_bytes_per_s,

@@ -67,16 +67,16 @@ from simulator.traffic.layer_collectives import entered_products, num_blocks
 
 HOST = "waiting for the host"
 EXPERT = "expert traffic"
-"""How sentences call the traffic to experts and back."""
+"""Name of the traffic to experts and back in sentences."""
 PROJECTIONS, FEED_FORWARD = "attention projections", "feed-forward products"
-"""How they call operators among which the first product of a block is."""
+"""Names of the operators that contain the first product of a block."""
 CORE = "attention core"
-"""How they call the kernel that hides what context-parallel ranks exchange."""
+"""Name of the kernel that hides what context-parallel ranks exchange."""
 OUTPUT_PRODUCT, ROUTER = "attention output product", "router"
 PRODUCTS = (PROJECTIONS, OUTPUT_PRODUCT, FEED_FORWARD, ROUTED_EXPERTS, ROUTER, SHARED_EXPERTS)
 """Operators that have weights."""
 NORMS, SUM = "norms and residuals", "sum of both blocks"
-"""How they call the memory-bound operators of a layer."""
+"""Names of the memory-bound operators of a layer."""
 
 Pair = tuple[float, float]
 """Seconds forward and backward."""
@@ -89,13 +89,13 @@ def layer_passes(rank: Rank, *, is_expert: bool) -> PartPasses:
 
 @dataclass(frozen=True, kw_only=True)
 class _Layer:
-    """One layer; every `_pair` is seconds forward and backward, behind the slowdown of a power cap."""
+    """One layer; every `_pair` is seconds forward and backward, including the slowdown of a power cap."""
 
     rank: Rank
     is_expert: bool
 
     def passes(self) -> PartPasses:
-        """Returns the passes; what the host adds between operators is what the fast depth has beyond them."""
+        """Returns the passes; the time that the host adds is the fast depth's time beyond that of the operators."""
         times = self.times
         forward, backward = self._forward(), self._backward()
         recompute = int(self.rank.plans.recompute[0])
@@ -150,7 +150,7 @@ class _Layer:
         )
 
     def _total_s(self, way: int) -> float:
-        """All operators; the memory-bound ones stand in both blocks."""
+        """Total of all operators; `NORMS` counts twice because it is in both blocks."""
         return sum(pair[way] for pair in self.operators.values()) + self.operators[NORMS][way]
 
     def _host_waits_s(self, times: PartTimes) -> Pair:
@@ -160,7 +160,7 @@ class _Layer:
         }.get(int(self.rank.plans.recompute[0]), 0.0)
         all_s = self._total_s(0), self._total_s(1) + again_s
         have_s = float(times.forward_compute_s[0]), float(times.backward_compute_s[0])
-        # Both are sums of the same numbers in another order: what is left of rounding is no wait.
+        # Both are sums of the same numbers in different orders: a rounding error is not a wait.
         return _beyond(have_s[0], all_s[0]), _beyond(have_s[1], all_s[1])
 
     def _selected_s(self) -> float:
@@ -168,7 +168,7 @@ class _Layer:
         return float(selected_s(self.rank, forward_s, core_s, is_expert=self.is_expert)[0])
 
     def _selected(self) -> Items:
-        """What selective recomputation repeats: operators, with the traffic around those of a whole block."""
+        """What selective recomputation repeats: operators, and the traffic around them where a whole block is repeated."""
         ends = TensorEnds.of_block(self.rank, AdaptedProduct.FC1)
         is_block = bool(repeats_block(self.rank, is_expert=self.is_expert)[0])
         block = self._repeated_block()
@@ -181,12 +181,12 @@ class _Layer:
         return (*core, *rest, *self._around(around[0], block, around[1]), *adapters)
 
     def _repeated_core(self) -> Items:
-        """The attention core that is repeated with what context-parallel ranks exchange."""
+        """The attention core, if it is repeated together with what context-parallel ranks exchange."""
         has_context = int(self.rank.plans.context_parallel[0]) > 1
         return self._core(0) if has_context and bool(repeats_core(self.rank)[0]) else ()
 
     def _repeated_block(self) -> Items:
-        """Products of the second block that are repeated between its collectives."""
+        """Products of the second block that are recomputed between its collectives."""
         modules = self.rank.workload.modules_again
         if ("moe" if self.is_expert else "mlp") in modules:
             return self._experts(0)
@@ -199,7 +199,7 @@ class _Layer:
         return is_parallel and num_blocks(self.rank, is_expert=self.is_expert) > 1
 
     def _side_by_side(self, way: int) -> Items:
-        """Both blocks between their collectives; half of the memory-bound operators on either side."""
+        """Both blocks between their collectives, with half of the memory-bound operators on either side."""
         ends, norms = TensorEnds.of_block(self.rank), self._work(way, NORMS)
         entered = entered_products(self.rank, is_expert=self.is_expert)
         entering = [(names[0], TensorEnds.of_block(self.rank, *names).entering[way]) for names in entered]
@@ -265,14 +265,14 @@ class _Layer:
         return self._hidden_exchange((*feed_forward, *attention), way=1)
 
     def _adapters(self, way: int) -> Items:
-        """The adapters of a layer, and behind them what they exchange."""
+        """The adapters of a layer, followed by what they exchange."""
         return (
             *self._work(way, "adapters"),
             *adapter_collectives(self.rank, tuple(AdaptedProduct))[way],
         )
 
     def _around(self, first: tuple[Collective, ...], items: Items, last: tuple[Collective, ...]) -> Items:
-        """A block between its collectives, of which software may run a share in pieces beside the products."""
+        """A block between its collectives; software may overlap a share of these, in pieces, with the products."""
         workload = self.rank.workload
         if not (workload.overlaps_tensor_comm and workload.has_sequence_parallel):
             return (*first, *items, *last)
@@ -287,7 +287,7 @@ class _Layer:
         items: Items,
         summed: Sequence[tuple[AdaptedProduct, tuple[Collective, ...]]],
     ) -> Items:
-        """A block between its collectives backward, where the gradients of what enters it are summed up."""
+        """The backward pass of a block between its collectives, where the gradients of its inputs are summed."""
         if not sums_beside_product(self.rank)[0]:
             return self._around(first, items, tuple(each for _, traffic in summed for each in traffic))
         for name, traffic in summed:
@@ -309,7 +309,7 @@ class _Layer:
         return context_core(self.rank, self._work(way, CORE), way)
 
     def _experts(self, way: int) -> Items:
-        """The products of the second block; tokens travel before and behind those of the experts."""
+        """The products of the second block; tokens travel before and after those of the experts."""
         if not self.is_expert:
             return self._work(way, FEED_FORWARD)
         sent, returned = expert_traffic(self.rank, way)
@@ -327,11 +327,11 @@ class _Layer:
 
     @property
     def _is_paired(self) -> bool:
-        """Whether the traffic of experts hides in pairs of a forward and a backward, and nowhere else."""
+        """Whether the traffic of experts hides only in pairs of a forward and a backward."""
         return self.is_expert and hides_in_pairs(self.rank)
 
     def _paired_wait(self, way: int) -> Items:
-        """What a pass waits longer for the host where it is one of a pair."""
+        """How much longer a pass waits for the host if it is one of a pair."""
         if not self._is_paired:
             return ()
         hidden_s = hidden_in_pairs_s(self.rank, self._cover_s(0), self._cover_s(1))
@@ -339,7 +339,7 @@ class _Layer:
         return work(HOST, _beyond(float(hidden_s[way][0]), float(found_s[0])), in_pairs=True)
 
     def _hidden_share(self, way: int) -> float:
-        """Share of the traffic of experts in one direction that disappears behind another micro-batch."""
+        """Share of the traffic of experts in one direction that is hidden behind another micro-batch."""
         if not (self.is_expert and self.rank.workload.overlaps_expert_exchange):
             return 0.0
         if self._is_paired:
@@ -349,12 +349,12 @@ class _Layer:
         return min(HIDDEN_EXCHANGE_SHARE, cover_s / exchange_s) if exchange_s > 0.0 else 0.0
 
     def _cover_s(self, way: int) -> Floats:
-        """What of a pass may hide the traffic of experts, `(1,)`."""
+        """The part of a pass that may hide the traffic of experts, `(1,)`."""
         total_s, core_s = (np.array([seconds]) for seconds in (self._total_s(way), self.operators[CORE][way]))
         return beside_core_s(self.rank, total_s, core_s)
 
     def _hidden_exchange(self, items: Items, way: int) -> Items:
-        """A pass with what travels to experts meanwhile, for the computing of another micro-batch."""
+        """A pass, overlapped with the expert traffic of another micro-batch."""
         share = self._hidden_share(way)
         if share == 0.0:
             return items
@@ -374,7 +374,7 @@ def _summed(parts: list[tuple[np.ndarray, np.ndarray]], factor: float) -> Pair:
 
 
 ROUNDING_FRACTION = 1e-9
-"""A wait for the host below this share of a pass is none."""
+"""A wait for the host below this share of a pass is a rounding error."""
 
 
 def _beyond(whole_s: float, parts_s: float) -> float:

@@ -21,7 +21,7 @@ Named = tuple[int, int]
 
 
 def paired_batches(pipeline: PipelineShape, direction: int, chunk: int) -> Booleans:
-    """Returns whether a pass of each micro-batch is one of a pair, `(m,)`."""
+    """Returns whether each micro-batch's pass is one of a pair, `(m,)`."""
     kind, number = direction * pipeline.num_chunks + chunk, pipeline.num_micro_batches
     if pipeline.schedule != DUAL_PIPE_V:
         return np.zeros(number, dtype=np.bool_)
@@ -31,13 +31,13 @@ def paired_batches(pipeline: PipelineShape, direction: int, chunk: int) -> Boole
 def leaving(
     graph: TaskGraphBuilder, pipeline: PipelineShape, passes: Mapping[Named, Pass], name: Named
 ) -> After:
-    """Returns what the messages of a pass wait for: its end, or that of what it leaves with.
+    """Returns what the messages of a pass wait for: its end, or that of the pass with which they leave.
 
     Args:
-        graph: to which tasks are added.
+        graph: the graph to which tasks are added.
         pipeline: its shape.
-        passes: all of them.
-        name: of the one.
+        passes: all passes.
+        name: the pass whose messages leave.
     """
     done = passes[name].done
     if pipeline.schedule != DUAL_PIPE_V:
@@ -56,13 +56,13 @@ def meet(
     passes: Mapping[Named, Pass],
     arrivals: Mapping[Named, Integers],
 ) -> None:
-    """Lets the forward of each pair wait for the message that its backward waits for.
+    """Makes the forward of each pair wait for the message for which its backward waits.
 
     Args:
-        graph: to which edges are added.
+        graph: the graph to which edges are added.
         pipeline: its shape.
-        passes: all of them.
-        arrivals: of messages, by the pass that takes them.
+        passes: all passes.
+        arrivals: tasks at which messages arrive, by the pass that receives them.
     """
     for chunk in range(pipeline.num_chunks):
         paired = np.flatnonzero(paired_batches(pipeline, FORWARD, chunk))
@@ -73,7 +73,7 @@ def meet(
 
 
 def behind(graph: TaskGraphBuilder, sent: After, after: After, is_behind: Booleans) -> Integers:
-    """Returns what waits for `after`, and in some micro-batches, `(m,)`, for what was sent, too."""
+    """Returns tasks that wait for `after` and, in the micro-batches of `is_behind`, `(m,)`, also for `sent`."""
     gate = graph.add("ready", after=after).reshape(after[0].shape)
     for each in sent:
         graph.add_edges(each[is_behind], gate[is_behind])

@@ -27,11 +27,11 @@ from simulator.step.parts import Part, counts_of_parts, rank_of_part, weights_of
 from simulator.step.whole_gradients import copies_s, summed_bytes
 
 COPIES = "copies of sharded weights"
-"""How the copies of FSDP2 are called."""
+"""Label of FSDP2's copies."""
 GRADIENT_COPIES = "sums and copies of gradients"
-"""How kernels are called that add gradients up and copy them into buckets."""
+"""Label of kernels that sum gradients and copy them into buckets."""
 CASTS = "casts of sharded weights"
-"""How casts of gathered weights to 8 or 4 bits are called."""
+"""Label of casts of gathered weights to 8 or 4 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class PlanParts:
 
     @cached_property
     def num_items(self) -> int:
-        """Operators and collectives of all passes of one micro-batch, on one rank of each stage."""
+        """Number of operators and collectives in all passes of one micro-batch, on one rank of each stage."""
         passes = [self.passes[kind] for chunk in self.kinds for kind in chunk]
         return sum(
             len(works_of(items)) + len(collectives_of(items))
@@ -76,7 +76,7 @@ class PlanParts:
         )
 
     def _with_copies(self, kind: Part, passes: PartPasses) -> PartPasses:
-        """Adds the copies of what the passes gather and of the gradients that they leave."""
+        """Adds the copies of the weights that the passes gather and of the gradients that they produce."""
         weights = self.weights_of(kind)
         gathered = work(COPIES, float(gathered_copies_s(self.rank, weights)[0, 0]))
         again = work(COPIES, float(gathered_copies_s(self.rank, weights, is_backward=True)[0, 0]))
@@ -91,13 +91,13 @@ class PlanParts:
         )
 
     def part_gathers(self, kind: Part) -> tuple[Collective, ...]:
-        """Returns the gathering of a part in a pass, with what the stream of collectives copies ahead of it."""
+        """Returns the weight gathers of a part in a pass, including copies on the stream of collectives before them."""
         weights = self.weights_of(kind)
         gathers = self.gathers(*(each for each in (weights.trained, weights.frozen) if each and each.is_any))
         return _longer(gathers, float(stream_copies_s(self.rank, weights)[0][0, 0]))
 
     def part_reductions(self, kind: Part) -> tuple[Collective, ...]:
-        """Returns the reduction of the gradients of a part behind a pass, with what the stream of collectives adds up."""
+        """Returns the gradient reductions of a part after a pass, including sums on the stream of collectives."""
         weights = self.weights_of(kind)
         trained = weights.trained
         reductions = self.reductions(trained) if trained.is_any else ()
@@ -108,7 +108,7 @@ class PlanParts:
         return weights_of_parts(self.rank.workload, [kind])
 
     def chunk_weights(self, chunk: int) -> ChunkWeights:
-        """Returns the trained weights of a chunk, `(1, 1)`, the copy of a tied embedding included."""
+        """Returns the trained weights of a chunk, `(1, 1)`, including the copy of a tied embedding."""
         return self._trained.of_chunk(chunk)
 
     @cached_property
@@ -118,7 +118,7 @@ class PlanParts:
 
     @cached_property
     def groups(self) -> tuple[Group, Group]:
-        """Ranks that exchange weights and gradients: those that every token meets, and those of routed experts."""
+        """Groups that exchange weights and gradients: for the weights that every token meets, and for routed experts."""
         rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
         shared = Group.of(rank, int(plans.tensor_parallel[0]), int(shard_group(plans)[0]))
         ranks = int(routed_shard_group(workload, plans)[0])
@@ -127,7 +127,7 @@ class PlanParts:
     def _exchange(
         self, label: str, operation: Operation, num_bytes: tuple[float, float], groups: tuple[Group, Group]
     ) -> tuple[Collective, ...]:
-        """Returns the traffic of replicas for so many bytes of shared and routed weights, each in a group of their own."""
+        """Returns the traffic of replicas for these bytes of shared and of routed weights, each in its own group."""
         (shared_bytes, routed_bytes), (shared, routed) = num_bytes, groups
         found = [ring(label, operation, shared_bytes, shared, self.rank.links)]
         if routed_bytes > 0.0:
@@ -164,7 +164,7 @@ class PlanParts:
         return float(shared[0, 0]), float(routed[0, 0])
 
     def between_copies(self, weights: ChunkWeights) -> tuple[Collective, ...]:
-        """Returns what the copies of hybrid sharding add up once per step, of which a rank has a share; else nothing."""
+        """Returns the once-per-step sum between copies of hybrid sharding, of the rank's share; empty without such copies."""
         rank, plans, workload = self.rank, self.rank.plans, self.rank.workload
         if not (plans.shard_ranks[0] and plans.zero_stage[0] and scatters_gradients(rank)[0]):
             return ()
@@ -184,7 +184,7 @@ class PlanParts:
         return moves(*found)
 
     def between_tensor_ranks(self, chunks: Iterable[int]) -> tuple[Collective, ...]:
-        """Returns the sum of gradients of what tensor-parallel ranks hold whole in these chunks, with its copies."""
+        """Returns the gradient sum of weights of these chunks that tensor-parallel ranks hold whole, including its copies."""
         rank = self.rank
         whole = np.broadcast_to(self._trained.whole, self._trained.shared.shape)[0]
         num_bytes = summed_bytes(rank, sum(float(whole[chunk]) for chunk in chunks))
@@ -196,7 +196,7 @@ class PlanParts:
         return moves(summed.with_rest(summed.rest_s + float(copies_s(rank, num_bytes)[0])))
 
     def gathers(self, *weights: ChunkWeights) -> tuple[Collective, ...]:
-        """Returns the gathering of weights, each for itself."""
+        """Returns the gathers of weights, separately for each argument."""
         return tuple(
             each
             for part in weights
@@ -206,7 +206,7 @@ class PlanParts:
         )
 
     def _gathered_bytes(self, weights: ChunkWeights) -> tuple[float, float]:
-        """Bytes of shared and routed weights of a rank as they are gathered."""
+        """Bytes of a rank's shared and routed weights as they are gathered."""
         shared, routed = gathered_weight_bytes(self.rank.workload, self.rank.plans, weights)
         return float(shared[0, 0]), float(routed[0, 0])
 
@@ -219,9 +219,9 @@ class PlanParts:
 
     @cached_property
     def tied(self) -> Message | None:
-        """Gradients of an embedding that both ends hold, which they add up; `None` where there is nothing to add up.
+        """Gradients of an embedding that both ends hold and sum up; `None` if there is nothing to sum.
 
-        Two ranks that add up a buffer send each other half of it twice.
+        Two ranks that sum up a buffer send each other half of it twice.
         """
         num_bytes = float(tied_gradient_bytes(self.rank)[0])
         near, far = (
@@ -246,7 +246,7 @@ class PlanParts:
 
 
 def _longer(collectives: tuple[Collective, ...], by_s: float) -> tuple[Collective, ...]:
-    """Returns collectives of which the first takes longer."""
+    """Returns collectives whose first takes longer by `by_s`."""
     return tuple(
         each if number else each.with_rest(each.rest_s + by_s) for number, each in enumerate(collectives)
     )

@@ -10,7 +10,7 @@ from simulator.deep.plans.plan_traffic import After
 from simulator.table import Integers
 
 ROUNDING_FRACTION = 1e-9
-"""Shares of a pass that differ by less are the same."""
+"""Shares of a pass that differ by less are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class Pass:
     """The tasks of one pass of all micro-batches through a chunk."""
 
     begin: Integers
-    """What waits for everything before."""
+    """Tasks that wait for everything before the pass."""
     done: After
     works: list[tuple[Integers, float]]
     """Operators in their order, and how long each takes."""

@@ -32,25 +32,25 @@ class Roles:
     ranks: Integers
     """`(p, R)` numbers of the accelerators."""
     counts: Integers
-    """`(R,)` how many accelerators of a stage each stands for."""
+    """`(R,)` how many accelerators of a stage each role stands for."""
     block_size: int
-    """Ranks that go in step."""
+    """Number of ranks that run in lockstep."""
     speed: Floats
-    """`(p, R)` over the usual one."""
+    """`(p, R)` speed relative to the usual one."""
     scale_up_factor: Floats
-    """`(p, R)` what the scale-up links of ranks have of their bandwidth."""
+    """`(p, R)` share of their bandwidth that the ranks' scale-up links have."""
     card_factor: Floats
-    """`(p, R)` what the cards of ranks have of their bandwidth."""
+    """`(p, R)` share of their bandwidth that the ranks' cards have."""
     is_folded: bool
 
     @property
     def num_played(self) -> int:
-        """Accelerators that are played."""
+        """Number of played accelerators."""
         return int(self.ranks.size)
 
 
 def block_size(plan: Plan, workload: Workload) -> int:
-    """Returns how many ranks of a stage go in step."""
+    """Returns how many ranks of a stage run in lockstep."""
     inside = plan.tensor_parallel * plan.context_parallel
     return lcm(inside, plan.expert_parallel * expert_parts(workload))
 
@@ -70,7 +70,7 @@ def all_ranks(cluster: PlanCluster, size: int) -> Roles:
 
 
 def folded(cluster: PlanCluster, size: int) -> Roles:
-    """Returns one accelerator for each role, whose blocks have `size` ranks."""
+    """Returns one accelerator for each role; blocks have `size` ranks."""
     blocks = cluster.ranks.reshape(cluster.num_stages, -1, size)
     speed, scale_up, card, leaf = (
         each[blocks]
@@ -86,7 +86,7 @@ def folded(cluster: PlanCluster, size: int) -> Roles:
     _, first, counts = np.unique(by_block, axis=0, return_index=True, return_counts=True)
     order = np.argsort(first, kind="stable")
     chosen = first[order]
-    worst = np.lexsort((card, scale_up, speed, leaf))[..., 0]  # the slow one of a block is played, and named
+    worst = np.lexsort((card, scale_up, speed, leaf))[..., 0]  # the slowest of a block is played, and named
     ranks = np.take_along_axis(blocks, worst[..., None], axis=2)[..., 0][:, chosen]
     return Roles(
         ranks=ranks,

@@ -14,22 +14,22 @@ from simulator.table import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class StepShape:
-    """A step of a plan."""
+    """The shape of a plan's step."""
 
     pipeline: PipelineShape
     sends_block: bool
-    """Whether a stage stands still while it sends."""
+    """Whether a stage is blocked while it sends."""
     buckets: Buckets
-    """Pieces of the gradients and parameters of every chunk, `(C,)`."""
+    """Number of pieces of the gradients and parameters of every chunk, `(C,)`."""
     zero_stage: int
     reduces_every: int
-    """Micro-batches of a chunk after which ZeRO-2 and ZeRO-3 reduce its gradients."""
+    """Number of a chunk's micro-batches after which ZeRO-2 and ZeRO-3 reduce its gradients."""
     host_copy_s: Floats
-    """`(2, C)` forward and backward, how much longer than a pass and its shards copies to main memory and back take."""
+    """`(2, C)` forward and backward: how much longer copies to main memory and back take than a pass and its shards."""
     optimizer_s: float
 
     @property
     def num_last_passes(self) -> int:
-        """Micro-batches of the last interleaved group."""
+        """Number of micro-batches in the last interleaved group."""
         pipeline = self.pipeline
         return int(last_group_size(np.asarray(pipeline.num_micro_batches), np.asarray(pipeline.group_size)))

@@ -35,13 +35,13 @@ from simulator.table import Integers
 from simulator.traffic.layer_collectives import CORE_SHARE
 
 GATHERS_AGAIN, REDUCES_OFTEN = 3, 2
-"""Least ZeRO stages at which weights are gathered, and gradients reduced, in every micro-batch."""
+"""Lowest ZeRO stages at which weights are gathered, and gradients reduced, in every micro-batch."""
 LENT_TO_SHARDS = "cores lent to weight traffic"
 
 
 @dataclass(kw_only=True)
 class Shards:
-    """What is gathered and reduced in the passes; one pass is added at a time."""
+    """Gathers and reductions in the passes; one pass is added at a time."""
 
     graph: TaskGraphBuilder
     traffic: PlanTraffic
@@ -55,23 +55,23 @@ class Shards:
     _chunk: int = 0
     _stage: int = 0
     _begins: After = ()
-    """When the part before began to compute; the next gather may begin then."""
+    """Tasks at which the previous part begins to compute; the next gather may begin then."""
     _gathered: After = ()
-    """The last gather of the pass: one follows the other."""
+    """The latest gather of the pass; the next one follows it."""
     _scattered: list[After] = field(default_factory=list)
     """Reductions of the pass."""
     _turn: Integers | None = None
-    """What the last reduction waits for before it is its turn: the gather that was issued before."""
+    """The turn of the latest reduction: it waits for the gather that was issued before it."""
     _gates: dict[tuple[int, int], Integers] = field(default_factory=dict)
-    """When the first gather of a backward pass may begin, by direction and chunk."""
+    """Tasks at which the first gather of a backward pass may begin, by direction and chunk."""
     _of_parts: dict[tuple[int, int], list[After]] = field(default_factory=dict)
     """The reductions of the parts of a pass, in their order."""
     _ends: dict[tuple[int, int], After] = field(default_factory=dict)
-    """When the last part of a pass begins to compute."""
+    """Tasks at which the last part of a pass begins to compute."""
     _left: tuple[Collective, ...] = ()
     """Reductions that follow the pass as a whole."""
     _freed: dict[tuple[int, int], Integers] = field(default_factory=dict)
-    """When these are done behind a pass, `(m, R)`, by direction and chunk."""
+    """Tasks at which these are done after a pass, `(m, R)`, by direction and chunk."""
     _reduced: dict[int, list[Integers]] = field(default_factory=dict)
     """All reductions, by stage."""
 
@@ -85,7 +85,7 @@ class Shards:
             self._gates[direction, chunk], self._begins = gate, (gate,)
 
     def before_part(self, kind: Part, after: After) -> After:
-        """Adds the gather of a part; returns what its first operator waits for."""
+        """Adds the gather of a part; returns the tasks for which its first operator waits."""
         gathers = self._gathers_of(kind)
         if not gathers:
             self._begins = after
@@ -102,16 +102,16 @@ class Shards:
         return self._begins
 
     def _gathers_of(self, kind: Part) -> tuple[Collective, ...]:
-        """What a part waits for in this pass."""
+        """The gathers for which a part waits in this pass."""
         return self.parts.part_gathers(kind) if self._gathers and not self._is_whole(kind) else ()
 
     def _ahead_of_gather(self) -> After:
-        """The reduction ahead of the next gather in the queue, of which one that is prefetched overtakes the last."""
+        """The reduction before the next gather in the queue; a prefetched gather overtakes the latest reduction."""
         place = 2 if self._prefetches else 1
         return self._scattered[-place] if len(self._scattered) >= place else ()
 
     def after_part(self, kind: Part, after: After) -> After:
-        """Adds the reduction of a part's gradients; returns what the next part waits for."""
+        """Adds the reduction of a part's gradients; returns the tasks for which the next part waits."""
         if self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN:
             return after
         before = self._scattered[-1] if self._scattered else ()
@@ -127,7 +127,7 @@ class Shards:
         return (*after, *self._scattered[-2]) if is_full else after
 
     def _reduce(self, reductions: tuple[Collective, ...], after: After, before: After) -> After:
-        """Adds reductions behind a part and those before it; returns what is done with them."""
+        """Adds reductions that follow a part and the reductions before it; returns the tasks that end them."""
         if self._gathers and self._prefetches:
             shape = after[0].shape
             self._turn = self.graph.add("turn", after=[np.full(shape, NONE)]).reshape(shape)
@@ -139,14 +139,14 @@ class Shards:
         return done
 
     def _reduce_behind(self, after: After) -> Integers:
-        """Adds the reductions of a whole pass behind it; returns when what follows the pass may begin, `(m, R)`."""
+        """Adds the reductions of a whole pass after it; returns the tasks after which its successor may begin, `(m, R)`."""
         freed = self.graph.add("reduced", after=list(after)).reshape(after[0].shape)
         for each in self._reduce(self._left, after, ()):
             self.graph.add_edges(each, freed[self._reducing])
         return freed
 
     def lent(self, passes: list[tuple[Part, Items]]) -> list[Items]:
-        """Returns what each part of a pass takes longer because traffic beside it takes cores.
+        """Returns how much longer each part of a pass takes because overlapping traffic takes cores.
 
         Args:
             passes: kinds of its parts in their order, and what each does.
@@ -158,21 +158,21 @@ class Shards:
         ]
 
     def _beside_s(self, kinds: list[Part], place: int) -> float:
-        """Traffic beside a part: the reduction of the one before it, and the gather of the one behind it.
+        """Traffic that overlaps with a part: the reduction of the previous part, and the gather of the next one.
 
-        A gather that is not ahead of its turn has nothing beside it, nor has the reduction that it waits for.
+        A gather that is not ahead of its turn overlaps with nothing, nor does the reduction for which it waits.
         """
         waits = not self._prefetches and self._gathers_of(kinds[place])
         traffic_s = self._reduction_s(kinds[place - 1]) if place and not waits else 0.0
         if place + 1 < len(kinds):
             return traffic_s + self._prefetched_s(kinds[place + 1], self._direction)
-        # The last reduction has nothing beside it where every pass waits for its own.
+        # The last reduction overlaps with nothing if every pass waits for its own.
         traffic_s += 0.0 if self._reduces_always else self._reduction_s(kinds[place])
         is_ahead = self._direction == FORWARD and first_gathers(self.parts.rank.plans)[0] == IS_AHEAD
         return traffic_s + (self._prefetched_s(kinds[place], BACKWARD) if is_ahead else 0.0)
 
     def end_pass(self, after: After) -> After:
-        """Notes when the last part of a pass began, and its reductions; returns what everything behind the pass waits for."""
+        """Records the reductions of a pass and the start of its last part; returns what everything after the pass waits for."""
         self._ends[self._direction, self._chunk] = self._begins
         self._of_parts[self._direction, self._chunk] = self._scattered
         if self._left and len(self._reducing):
@@ -182,14 +182,14 @@ class Shards:
     def follow(
         self, previous: tuple[int, int, int], following: tuple[int, int, int], begin: Integers
     ) -> None:
-        """Lets the first gather of a backward pass begin with the last part of the pass before it, behind its reductions.
+        """Lets the first gather of a backward pass begin with the last part of the previous pass, after its reductions.
 
-        The pass itself waits for those that follow the one before it as a whole.
+        The pass itself waits for those reductions that follow the previous pass as a whole.
 
         Args:
             previous: direction, chunk and micro-batch.
-            following: the same of the pass behind it on the same stage.
-            begin: its first tasks, `(R,)`.
+            following: the same for the next pass on the same stage.
+            begin: the first tasks of the next pass, `(R,)`.
         """
         if previous[:2] in self._freed:
             self.graph.add_edges(self._freed[previous[:2]][previous[2]], begin)
@@ -201,7 +201,7 @@ class Shards:
             self.graph.add_edges(each[previous[2]], gate[following[2]])
 
     def last_of_parts(self, chunk: int, fraction: float) -> After:
-        """Returns the last reduction of a chunk when a share of its parts is over, those of one micro-batch `(1, R)`."""
+        """Returns the last reduction of a chunk when a share of its parts is over, for one micro-batch, `(1, R)`."""
         reductions = self._of_parts.get((self.last_direction, chunk), [])
         if not reductions:
             return ()
@@ -235,7 +235,7 @@ class Shards:
         return chosen in ("both", "backward" if direction else "forward")
 
     def _is_whole(self, kind: Part) -> bool:
-        """Whether a part is still whole from the forward pass that has just ended."""
+        """Whether a part's weights are still gathered from the forward pass that has just ended."""
         return (
             self._direction > 0
             and kind is Part.OUTPUT
@@ -243,13 +243,13 @@ class Shards:
         )
 
     def _prefetched_s(self, kind: Part, direction: int) -> float:
-        """The gather of a part, where it is ahead of its turn."""
+        """Time of a part's gather if it is prefetched ahead of its turn."""
         if not (self._gathers_in(direction) and self._prefetches_in(direction)):
             return 0.0
         return sum(each.alone_s for each in self.parts.part_gathers(kind))
 
     def _reduction_s(self, kind: Part) -> float:
-        """The reduction of a part in every backward pass, the mean where only some reduce."""
+        """Time of a part's reduction in a backward pass; the mean if only some passes reduce."""
         is_none = self._direction != self.last_direction or self.zero_stage < REDUCES_OFTEN
         if is_none or not self._hides_reductions:
             return 0.0
@@ -257,7 +257,7 @@ class Shards:
 
     @property
     def _reductions_of_a_pass(self) -> float:
-        """How many reductions travel behind a backward pass; the mean where only some reduce, without the last one."""
+        """Number of reductions that follow a backward pass; the mean if only some reduce, without the last one."""
         if self._reduces_always:
             return 1.0
         num_passes = self.pipeline.num_micro_batches
@@ -265,14 +265,14 @@ class Shards:
 
     @property
     def _reducing(self) -> Integers:
-        """Micro-batches whose backward passes reduce: the last of each group, but for the last that follows all passes."""
+        """Micro-batches whose backward passes reduce: the last of each group, except a last one that follows all passes."""
         last_ones = (np.arange(self._num_reductions) + 1) * self.reduces_every - 1
         last_ones = np.minimum(last_ones, self.pipeline.num_micro_batches - 1)
         return last_ones[:-1] if self.follows_groups else last_ones
 
     @property
     def follows_groups(self) -> bool:
-        """Whether gradients of several micro-batches are reduced behind their last pass, and hide behind nothing."""
+        """Whether gradients of several micro-batches are reduced after their last pass, hidden behind nothing."""
         return self.zero_stage == REDUCES_OFTEN and not (self._reduces_always or self._hides_reductions)
 
     @property
@@ -281,7 +281,7 @@ class Shards:
 
     @property
     def _num_reductions(self) -> int:
-        """Reductions of a chunk in a step."""
+        """Number of reductions of a chunk in a step."""
         return ceil(self.pipeline.num_micro_batches / self.reduces_every)
 
     @property

@@ -38,7 +38,7 @@ from simulator.step.gradient_buckets import Buckets
 from simulator.step.step import StepParts, StepTable, simulate_step, step_parts
 
 MOST_UNFOLDED = 1_024
-"""Accelerators that are played one by one."""
+"""Most accelerators that are played one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +52,23 @@ class PlanStep:
     paths: Paths
     zero_stage: int
     reduces_often: bool
-    """Whether gradients are reduced in the passes, not once behind the last of them."""
+    """Whether gradients are reduced during the passes, not once after the last of them."""
     fast: StepTable
     """The same step at the fast depth, one row."""
 
     @cached_property
     def played(self) -> Played:
-        """What became of the tasks; they are played when it is asked for."""
+        """When the tasks ran; they are played on first access."""
         return play(self.graph, self.topology, self.paths)
 
     @property
     def step_time_s(self) -> float:
-        """From the first operator to the last weight update."""
+        """Time from the first operator to the last weight update."""
         return self.played.makespan_s
 
     @cached_property
     def unshared_step_time_s(self) -> float:
-        """Step where no flow meets another one on its links: what sharing costs is the rest."""
+        """Length of the step if no two flows shared a link; the difference is the cost of sharing."""
         graph, is_flow = self.graph, self.graph.path != NONE
         alone = np.zeros(len(self.paths))
         for path in range(len(self.paths)):
@@ -90,11 +90,11 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
     Args:
         job: the job.
         plan: a plan with a valid layout (`constraints.layout`).
-        faults: what is slow; left out: nothing.
-        is_folded: whether accelerators that do the same are played once; else every message of every one is.
+        faults: what is slow; default: nothing.
+        is_folded: whether accelerators that do the same are played once; else every message of each one is played.
 
     Raises:
-        InputError: the plan is too large, or what is slow does not exist.
+        InputError: the plan is too large, or a slow part does not exist.
     """
     cluster = PlanCluster.of(job, plan, faults)
     if not is_folded and plan.num_gpus > MOST_UNFOLDED:
@@ -104,7 +104,7 @@ def plan_step(job: Job, plan: Plan, *, faults: Faults | None = None, is_folded: 
 
 
 def folded_step(job: Job, plan: Plan, cluster: PlanCluster, parts: PlanParts, shape: StepShape) -> PlanStep:
-    """Plays the parts of a plan on a network, accelerators that do the same once."""
+    """Plays the parts of a plan on a network; accelerators that do the same are played once."""
     return _played(job, plan, cluster, parts, shape, is_folded=True)
 
 
@@ -130,13 +130,13 @@ def _played(
 
 
 def reduces_often(plan: Plan, shape: StepShape) -> bool:
-    """Whether gradients are reduced more than once in a step: behind micro-batches, not at the end alone."""
+    """Whether gradients are reduced more than once in a step: after micro-batches, not only at the end."""
     is_once = plan.pipeline_parallel > 1 and shape.reduces_every == shape.pipeline.num_micro_batches
     return plan.zero_stage >= REDUCES_OFTEN and (plan.zero_stage == GATHERS_AGAIN or not is_once)
 
 
 def parts_and_shape(job: Job, plan: Plan) -> tuple[PlanParts, StepShape]:
-    """Returns what a step is made of: the parts of the model, and the shape of the pipeline around them."""
+    """Returns what a step consists of: the parts of the model, and the shape of the pipeline around them."""
     workload, plans = job.workload, PlanTable.from_plans([plan])
     rank = Rank.of(job, plans)
     chunks = split_layers(workload.model, plans, workload.stage_layers)

@@ -30,7 +30,7 @@ from simulator.deep.playing.tasks import TaskGraphBuilder
 from simulator.table import Floats, Integers
 
 After = tuple[Integers, ...]
-"""Tasks that are waited for, each `(m, R)`."""
+"""Tasks to wait for, each `(m, R)`."""
 SEND, TIED = "pipeline send", "tied gradient all-reduce"
 
 
@@ -38,7 +38,7 @@ class PlanTraffic(Protocol):
     """What moves data in a plan."""
 
     def collective(self, traffic: Collective, stage: int, after: After) -> After:
-        """Adds a collective of all groups of a stage; returns what is done with it."""
+        """Adds a collective of all groups of a stage; returns the tasks that end it."""
 
     def send(
         self, message: Message, stages: tuple[int, int], after: After, label: str = SEND
@@ -48,10 +48,10 @@ class PlanTraffic(Protocol):
     def tied(
         self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
     ) -> tuple[Integers, Integers]:
-        """Adds what the two ends of the model add up, `(1, R)` each; returns when either has it."""
+        """Adds the sum between the two ends of the model, `(1, R)` each; returns the tasks at which each has it."""
 
     def norm(self, complete: list[Integers]) -> list[Integers]:
-        """Adds the norm of all gradients, of which each stage, `(1, R)`, has a part; returns when each has it."""
+        """Adds the norm of all gradients, to which each stage, `(1, R)`, contributes; returns when each has it."""
 
 
 @dataclass(kw_only=True)
@@ -68,13 +68,13 @@ class _PlayedTraffic(ABC):
         """Adds messages to the counterparts in another stage; returns when they have left and when they arrived."""
 
     def _on_link(self, near_bytes: float) -> float:
-        """What of the bytes over all scale-up links of an accelerator is on one of them: as many seconds as on all."""
+        """The part of the bytes over all scale-up links of an accelerator that is on one of them; it takes the same time."""
         return near_bytes / self.network.cluster.num_shares
 
     def tied(
         self, message: Message, stages: tuple[int, int], ready: tuple[Integers, Integers]
     ) -> tuple[Integers, Integers]:
-        """Adds messages in both directions, which begin when both ends are ready."""
+        """Adds messages in both directions that begin when both ends are ready."""
         there, back = (self.send(message, ways, ready, TIED)[1] for ways in (stages, (stages[1], stages[0])))
         both = self.graph.add("tied gradients", after=[there, back]).reshape(there.shape)
         return both, both
@@ -110,7 +110,7 @@ class FoldedTraffic(_PlayedTraffic):
     def send(
         self, message: Message, stages: tuple[int, int], after: After, label: str = SEND
     ) -> tuple[Integers, Integers]:
-        """Adds one flow for each role; where some ranks send across domains all of them do."""
+        """Adds one flow for each role; if some ranks send across domains, all of them do."""
         cluster, roles = self.network.cluster, self.network.roles
         key = ("send", *stages)
         if key not in self._crossings:
@@ -131,7 +131,7 @@ class FoldedTraffic(_PlayedTraffic):
         return sent, sent
 
     def _ways(self, traffic: Collective, stage: int) -> Iterator[tuple[Integers, float]]:
-        """Ways of the played accelerators of a stage, `(R,)`, and what moves on each."""
+        """Paths of the played accelerators of a stage, `(R,)`, and the bytes that move on each."""
         num_roles = self.network.roles.ranks.shape[1]
         own = stage * num_roles + np.arange(num_roles)
         if traffic.near_bytes > 0.0 or traffic.far_bytes == 0.0:
@@ -140,7 +140,7 @@ class FoldedTraffic(_PlayedTraffic):
             yield self._far(own, own, self._crossing(traffic, stage)), traffic.far_bytes
 
     def _far(self, source: Integers, target: Integers, crossing: Crossing) -> Integers:
-        """Ways that pass the spine as often as the accelerators that each stands for do at once."""
+        """Paths that pass the spine as often as the accelerators that each one stands for do at once."""
         counts = self.network.roles.counts
         passing = np.ceil(crossing.share * np.maximum(1, np.rint(crossing.times * counts / counts.sum())))
         ways = [
@@ -158,7 +158,7 @@ class FoldedTraffic(_PlayedTraffic):
         return self._crossings[key]
 
     def _joined(self, tasks: After) -> Integers:
-        """All roles wait for all: tasks of the shape of the first, of which those of one micro-batch are one."""
+        """Makes all roles wait for all: tasks of the shape of the first, with one join for each micro-batch."""
         num_micro_batches, num_roles = tasks[0].shape
         joined = self.graph.add("all replicas", after=[each[:, 0] for each in tasks])
         for each in tasks:
@@ -203,13 +203,13 @@ class MessageTraffic(_PlayedTraffic):
         return np.asarray(stage * size + np.arange(size))
 
     def _groups(self, group: Group) -> Integers:
-        """Places of the members of each group in their stage, `(G, n)`."""
+        """Positions of the members of each group in their stage, `(G, n)`."""
         size = self.network.cluster.ranks.shape[1]
         places = np.arange(size).reshape(-1, group.size, group.stride)
         return np.asarray(np.moveaxis(places, 1, 2).reshape(-1, group.size))
 
     def _around(self, traffic: Collective, own: Integers, places: Integers, begun: Integers) -> After:
-        """Rings, as many as members in a domain; every step passes on what the one before brought."""
+        """Rings, one for each member in a domain; every step passes on what the previous one brought."""
         group = traffic.group
         num_rings = group.members_per_domain if group.members_per_domain < group.size else 1
         num_steps = group.size - 1
@@ -232,13 +232,13 @@ class MessageTraffic(_PlayedTraffic):
         return tuple(done)
 
     def _edge_bytes(self, traffic: Collective, source: Integers, target: Integers, num_rings: int) -> Floats:
-        """What each link of one ring carries in all steps together, with what efficiency loses."""
+        """Bytes that each link of one ring carries in all steps together, scaled up for limited efficiency."""
         members = traffic.group.members_per_domain
         near = traffic.near_bytes / (members - 1) if num_rings > 1 else traffic.near_bytes
         return np.where(self._is_near(source, target), self._on_link(near), traffic.far_bytes)
 
     def _order(self, ranks: Integers, number: int) -> Integers:
-        """The order of one ring: domain after domain, to and fro, so that each ring has cards of its own on one rail."""
+        """The order of one ring: domain after domain, back and forth, so that each ring has its own cards on one rail."""
         domains = self.network.cluster.domain(self._all[ranks])
         found: list[int] = []
         for turn, domain in enumerate(dict.fromkeys(domains.tolist())):
@@ -252,7 +252,7 @@ class MessageTraffic(_PlayedTraffic):
         return self.network.roles.ranks.ravel()
 
     def _direct(self, traffic: Collective, own: Integers, places: Integers, begun: Integers) -> After:
-        """Messages of each member to each other one, all at once."""
+        """Messages from each member to every other one, all at once."""
         group, members = traffic.group, traffic.group.members_per_domain
         one, other = np.nonzero(~np.eye(group.size, dtype=np.bool_))
         source, target = places[:, one], places[:, other]

@@ -28,7 +28,7 @@ class TensorEnds:
 
     @classmethod
     def of_block(cls, rank: Rank, *products: AdaptedProduct) -> TensorEnds:
-        """Returns the ends of a block of a layer that these products enter, which gather 16 bits if they have adapters."""
+        """Returns the ends of a layer's block that these products begin; they gather 16 bits if they have adapters."""
         ends = cls._of(rank, rank.block_gather_bytes, cls._largest(rank))
         entering = cls.of(rank).entering if any(map(rank.is_adapted, products)) else ends.entering
         number = num_entered(rank.workload, products)
@@ -36,18 +36,18 @@ class TensorEnds:
 
     @classmethod
     def again(cls, rank: Rank, num_bytes: Floats) -> tuple[Collective, ...]:
-        """Returns what gathers so much of the input of a product once more backward, if anything."""
+        """Returns the collective that gathers `num_bytes` of a product's input again in the backward pass, if any."""
         return cls._all(rank, Operation.ALL_GATHER, num_bytes) if num_bytes[0] > 0.0 else ()
 
     @classmethod
     def _largest(cls, rank: Rank) -> tuple[Collective, ...]:
-        """What the ranks sum up ahead of a gather, if anything."""
+        """The collective that the ranks run before a gather to agree on the largest value, if any."""
         has_any = rank.largest_bytes[0] > 0.0
         return cls._all(rank, Operation.ALL_REDUCE, rank.largest_bytes) if has_any else ()
 
     @classmethod
     def of_attention(cls, rank: Rank) -> TensorEnds:
-        """Returns the ends of the attention block, which latents enter where there are any."""
+        """Returns the ends of the attention block; with latent attention the latents enter it."""
         ends = cls.of_block(rank, AdaptedProduct.QKV)
         if rank.workload.model.latent_attention is None:
             return ends
@@ -61,7 +61,7 @@ class TensorEnds:
 
     @classmethod
     def of_projection(cls, rank: Rank) -> TensorEnds:
-        """Returns the ends of the projection of multi-token prediction, which reads two values and gives a whole one."""
+        """Returns the ends of the projection of multi-token prediction, which reads two values and returns a whole one."""
         summed, has_scatter = NUM_INPUTS * rank.hidden_bytes, rank.workload.has_sequence_parallel
         whole = cls._all(rank, Operation.ALL_GATHER, rank.hidden_bytes)
         if not has_scatter:
