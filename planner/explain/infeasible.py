@@ -212,7 +212,7 @@ def _conflict_reason(case: _Case, conflict: tuple[str, ...]) -> str:
     ends = human.settings(_resolution(case, conflict), joined_by="or")
     if len(conflict) > 1:
         return f"no design meets {case.shown(conflict)} together; {ends} would resolve this conflict"
-    return f"no design meets {case.shown(conflict)}; {ends} would resolve this conflict"
+    return f"{case.shown(conflict)} cannot be met by any design; {ends} would resolve this conflict"
 
 
 def _proof(case: _Case, conflicts: tuple[tuple[str, ...], ...]) -> str:

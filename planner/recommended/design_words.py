@@ -241,6 +241,6 @@ def _checkpoints(design: Design) -> str:
 
 
 def _sureness(spread: Spread, unit: Callable[[float], str], probability: float | None, limit: str) -> str:
-    low, high = ("never" if value is None else unit(value) for value in (spread.p5, spread.p95))
+    low, high = ("no end" if value is None else unit(value) for value in (spread.p5, spread.p95))
     bounds = f"{low} to {high} in 9 of 10 replays"
     return bounds if probability is None else f"{bounds}; {human.percent(probability)} meet the {limit}"

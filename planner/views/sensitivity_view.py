@@ -64,7 +64,7 @@ def _row(
     result: ResultSensitivity, swing: Swing, described: UncertainInput, reach: float, console: Console
 ) -> tuple[str, ...]:
     unit = _RESULTS[result.result][1]
-    ends = ends_text(*("never" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
+    ends = ends_text(*("no end" if value is None else unit(value) for value in (swing.at_low, swing.at_high)))
     return input_words(described.name), _range(described), ends, _bar(result, swing, reach, console)
 
 

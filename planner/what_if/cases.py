@@ -152,7 +152,7 @@ def _recommended_then(job: Job, chosen: Evaluation, then: Evaluation | None) -> 
         return "the same accelerators are recommended"
     who = f"{after.num_gpus:,} x {job.offers[after.offer].accelerator.id}"
     took, cost = human.duration(then.scores.time_to_train_s[0]), human.dollars(then.scores.cost_usd[0])
-    return f"then {who} for {took} and {cost} are recommended"
+    return f"{who} for {took} and {cost} would be recommended"
 
 
 def _elsewhere(job: Job, chosen: Evaluation, site: Site) -> WhatIfCase:

@@ -242,7 +242,7 @@ def test_a_plan_of_a_job_is_explained_in_words_and_as_json(capsys: pytest.Captur
         (
             ["--fewest-gpus"],
             0,
-            ("The smallest cluster", "384 x a100-sxm4-80gb", "deadline_days: the least cost"),
+            ("The smallest cluster", "384 x a100-sxm4-80gb", "deadline_days: the lowest cost"),
         ),
         (["--simulate-up-to", "0"], 0, ("were not simulated",)),
         (

@@ -32,7 +32,7 @@ class TestFourBests:
     def test_the_report_says_why_each_of_them_was_not_taken(self) -> None:
         why = " ".join(four_bests().why)
         for objective in ("time to train", "cost", "energy", "carbon"):
-            assert f"east {objective}" in why
+            assert f"owest {objective}" in why
 
     def test_each_rival_keeps_its_lead_in_a_known_share_of_the_draws(self) -> None:
         sure = four_bests().input_uncertainty

@@ -110,7 +110,7 @@ def test_as_many_designs_lie_beyond_the_edges_as_beyond_those_of_the_picture(bro
             )
         page.locator("#show-far").check()
         page.evaluate(NEXT_FRAME)
-        assert page.locator("#num-beyond").inner_text().startswith("All designs")
+        assert page.locator("#num-beyond").inner_text().startswith("All selected designs")
 
 
 @pytest.mark.parametrize(("key", "units"), [("peak_memory_bytes", {"GiB"}), ("time_to_train_days", TIMES)])
@@ -165,12 +165,12 @@ def test_the_picture_is_drawn_around_the_front_and_counts_what_lies_beyond(brows
         num_beyond = int(told.split()[0].replace(",", ""))
         assert 0 < num_beyond <= len(cloud) - len(front)
         page.locator("#show-far").check()
-        page.locator("#num-beyond", has_text="All designs").wait_for()
+        page.locator("#num-beyond", has_text="All selected designs").wait_for()
         page.locator("#show-far").uncheck()
         page.locator("#num-beyond", has_text=told).wait_for()
         page.locator("#show-beaten").uncheck()
         page.locator("#show-broken").uncheck()
-        page.locator("#num-beyond", has_text="All designs").wait_for()
+        page.locator("#num-beyond", has_text="All selected designs").wait_for()
 
 
 def test_what_is_drawn_and_what_lies_beyond_are_the_designs_on_the_page(browser: Browser) -> None:
@@ -178,7 +178,7 @@ def test_what_is_drawn_and_what_lies_beyond_are_the_designs_on_the_page(browser:
     with opened(browser) as page:
         page.evaluate(COUNT_SQUARES)
         page.locator("#show-far").check()
-        page.locator("#num-beyond", has_text="All designs").wait_for()
+        page.locator("#num-beyond", has_text="All selected designs").wait_for()
         assert page.evaluate("() => window.numSquares") == len(drawn().cloud) - num_front
         page.evaluate("() => { window.numSquares = 0; }")
         page.locator("#show-far").uncheck()

@@ -137,7 +137,7 @@ def test_schemes_that_no_layout_can_have_are_named_with_the_constraint(tmp_path:
     assert list(best_by_scheme(rows)) == ["async"]
     shown = rendered(lambda console: show_sweep(sweep, rows, console))
     assert shown.startswith("test: 2 designs\n")
-    assert "breaks live_replica: checkpoint_scheme just_in_time or" in " ".join(shown.split())
+    assert "violates live_replica: checkpoint_scheme just_in_time or" in " ".join(shown.split())
     write_rows(rows, tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(encoding="utf-8") as file:
         written = list(csv.DictReader(file))
