@@ -23,24 +23,24 @@ from simulator.deep.playing.tasks import TaskGraphBuilder
 from simulator.table import Integers
 
 MOST_PLAYED = 512
-"""Ranks together up to which algorithms that cross nodes are played before one is chosen; above, estimates choose."""
+"""Total ranks up to which algorithms that cross nodes are played before one is chosen; above, estimates choose."""
 MOST_PLAYED_INSIDE = 4_096
-"""The same inside nodes, where messages do not meet those of other groups, and with circuits, of which estimates know nothing;
+"""The same inside nodes, where messages do not meet those of other groups, and with circuits, which estimates do not cover;
 above, circuits carry rings."""
 MOST_HALVED = 512
-"""Ranks together up to which halving and doubling is tried across nodes, whose messages go half around the network."""
+"""Total ranks up to which halving and doubling is tried across nodes; its messages go half around the network."""
 MOST_DIRECT = 32
 """Members up to which direct messages are tried: 64 in a torus, 4,032 messages that all meet, take a second to play."""
 MOST_MESSAGES = 1_024
-"""Direct messages of all groups together up to which they are tried across nodes; inside, they do not meet those of others."""
+"""Total direct messages of all groups up to which they are tried across nodes; inside nodes, groups do not meet."""
 NEAR_FACTOR = 1.25
-"""Algorithms whose estimates are no more than so many times the least one are played."""
+"""Algorithms whose estimates are at most this many times the lowest one are played."""
 EQUAL_FACTOR = 1.01
-"""Times up to so many times the least are equal: then it is the one that comes first below. Of rings, one can stand for all,
-and direct messages all meet, which takes long to play."""
+"""Times up to this many times the lowest count as equal; then the algorithm listed first below is taken. Rings come first
+because one can stand for all; direct messages come last because they all meet, which takes long to play."""
 
 Found = Callable[[Form, Integers, Collectives], Line]
-"""How the time of groups, in the shape that the form wants, is found."""
+"""Returns the time of groups, in the shape that the form wants."""
 
 CANDIDATES: Mapping[Algorithm, Sequence[Algorithm]] = MappingProxyType(
     {
@@ -54,21 +54,21 @@ CANDIDATES: Mapping[Algorithm, Sequence[Algorithm]] = MappingProxyType(
         Algorithm.NCCL: (Algorithm.RING, Algorithm.TREE, Algorithm.HIERARCHICAL),
     }
 )
-"""Among what is chosen. NCCL's rings use the cards of all members of a node, which is `hierarchical` here."""
+"""Algorithms to choose among. NCCL's rings use the cards of all members of a node, which is `hierarchical` here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenCollectives:
-    """Adds collectives to a task graph, each by the algorithm that suits it; groups `(..., n)` as in `Collectives`."""
+    """Adds collectives to a task graph, each by its chosen algorithm; groups `(..., n)` as in `Collectives`."""
 
     collectives: Collectives
     algorithm: Algorithm = Algorithm.AUTO
     is_alike: bool = False
-    """Whether only that is chosen of which one node stands for all: where steps are too large otherwise."""
+    """Whether only algorithms are chosen for which one node can stand for all, because the step is too large otherwise."""
     _lines: dict[tuple[object, ...], Line] = field(default_factory=dict)
-    """Times by how they were found, form and groups."""
+    """Times found so far, by method, form and groups."""
     _are_alike: dict[tuple[object, ...], bool] = field(default_factory=dict)
-    """Whether nodes are, by form and groups."""
+    """Whether nodes are alike, by form and groups."""
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of a buffer."""
@@ -95,12 +95,12 @@ class ChosenCollectives:
     def message(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> tuple[Integers, Integers]:
-        """Adds a message for each pair of ranks; it has left when it has arrived, as in `simulator.deep.plans.plan_traffic`."""
+        """Adds a message for each pair of ranks; it leaves when it arrives, as in `simulator.deep.plans.plan_traffic`."""
         sent = self.send(source, target, num_bytes, after, label)
         return sent, sent
 
     def on(self, graph: TaskGraphBuilder) -> ChosenCollectives:
-        """Returns these collectives for another graph, with what is known of algorithms."""
+        """Returns these collectives for another graph, with the times found so far."""
         return replace(self, collectives=replace(self.collectives, graph=graph))
 
     def taking(self, algorithm: Algorithm) -> ChosenCollectives:
@@ -108,15 +108,15 @@ class ChosenCollectives:
         return replace(self, algorithm=algorithm)
 
     def taking_what_is_alike(self) -> ChosenCollectives:
-        """Returns collectives that choose among rings and what the nodes of a group do alike."""
+        """Returns collectives that choose only rings and algorithms in which all nodes of a group do the same."""
         return replace(self, is_alike=True)
 
     def called(self, label: str) -> ChosenCollectives:
-        """Returns these collectives with flows of another name."""
+        """Returns these collectives with another label for their flows."""
         return replace(self, collectives=replace(self.collectives, label=label))
 
     def choose(self, operation: Operation, ranks: Integers, num_bytes: float) -> Algorithm:
-        """Returns the algorithm of a collective of the groups `(..., n)`, which are all at work at once."""
+        """Returns the algorithm of a collective of the groups `(..., n)`, which all run at once."""
         if ranks.shape[-1] == 1:
             return Algorithm.RING
         if self.algorithm not in CANDIDATES:
@@ -144,7 +144,7 @@ class ChosenCollectives:
         return bool((nodes == nodes[:, :1]).all())
 
     def _is_tried(self, form: Form, groups: Integers) -> bool:
-        """Whether a form is tried for groups `(g, n)`: there are few enough messages and, if asked for, nodes are alike."""
+        """Whether a form is tried for groups `(g, n)`: it has few enough messages and, with `is_alike`, nodes are alike."""
         is_inside = self._is_inside(groups)
         if not self._is_affordable(form, groups, is_inside=is_inside):
             return False
@@ -162,7 +162,7 @@ class ChosenCollectives:
                 return True
 
     def _has_nodes_alike(self, form: Form, groups: Integers) -> bool:
-        """Whether nothing changes when each node of a group goes on to the place of the next one; rings count as such."""
+        """Whether nothing changes when each node of a group moves to the place of the next one; always true for rings."""
         if form.algorithm is Algorithm.RING:
             return True
         key = (form.algorithm, groups.shape, groups.tobytes())
@@ -181,7 +181,7 @@ class ChosenCollectives:
         return form.algorithm if is_there else Algorithm.RING
 
     def _fastest(self, forms: Sequence[Form], groups: Integers, num_bytes: float) -> Form:
-        """The form that is over first; the first one of those that take as long."""
+        """The fastest form; of equally fast ones, the first."""
         if len(forms) == 1:
             return forms[0]
         has_circuits = self.collectives.router.topology.circuits is not None
@@ -202,13 +202,13 @@ class ChosenCollectives:
         num_bytes: float,
         factor: float,
     ) -> Sequence[Form]:
-        """Forms that take no more than so many times as long as the fastest."""
+        """Forms that take at most `factor` times as long as the fastest."""
         times_s = [self._line(found, form, groups).at(num_bytes) for form in forms]
         most_s = min(times_s) * factor
         return [form for form, time_s in zip(forms, times_s, strict=True) if time_s <= most_s]
 
     def _line(self, found: Found, form: Form, groups: Integers) -> Line:
-        """The time of groups, found once."""
+        """The time of groups, which is computed once."""
         key = (found, form, groups.shape, groups.tobytes())
         if key not in self._lines:
             self._lines[key] = found(form, form.shaped(groups, self._ranks_per_node), self.collectives)

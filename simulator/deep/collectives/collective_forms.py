@@ -33,18 +33,18 @@ class Algorithm(Choice):
     """How collectives run."""
 
     AUTO = "auto"
-    """The one of all below that is over first for the group and the size: what the network allows a library that has them."""
+    """The fastest of all below for the group and the size: what the network allows a library that has all of them."""
     NCCL = "nccl"
-    """Ring, tree or hierarchical, whichever is over first: what NCCL has as it is installed."""
+    """Ring, tree or hierarchical, whichever is fastest: what NCCL has as installed."""
     RING = "ring"
     TREE = "tree"
-    """Two binary trees; all-gathers and reduce-scatters, which trees do not have, take the ring."""
+    """Two binary trees; all-gathers and reduce-scatters, which trees do not support, use the ring."""
     HIERARCHICAL = "hierarchical"
-    """Inside nodes and across; groups that do not lie evenly in several nodes take the ring."""
+    """Inside nodes, then across; groups that are not spread evenly over several nodes use the ring."""
     HALVING_DOUBLING = "halving-doubling"
     """For groups of a power of two."""
     DIRECT = "direct"
-    """Every member sends every other one its part at once."""
+    """Every member sends its part to every other one at once."""
 
 
 class Operation(Choice):
@@ -69,16 +69,16 @@ def _as_they_are(ranks: Integers, _ranks_per_node: int) -> Integers:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What there is to know of an algorithm."""
+    """The description of an algorithm."""
 
     adds: Mapping[Operation, Add]
-    """What adds each operation that it has."""
+    """For each operation that it supports, the function that adds it."""
     patterns: Callable[[Integers], Iterable[Pattern]]
-    """Who sends to whom, of steps that are alike once."""
+    """Who sends to whom; equal steps are listed once."""
     steps: Callable[[Integers, int], Iterator[Step]]
-    """Its steps, of groups and how often data goes around."""
+    """Its steps, given groups and how often data goes around."""
     suits: Callable[[Integers, int], bool] = _any_groups
-    """Whether it has groups that lie like these, with so many ranks in a node."""
+    """Whether it supports groups that lie like these, given the number of ranks in a node."""
     shaped: Callable[[Integers, int], Integers] = _as_they_are
     """Groups `(..., n)` as it wants them."""
 
@@ -96,7 +96,7 @@ class Form:
         return 2 if self.operation is Operation.ALL_REDUCE else 1
 
     def suits(self, ranks: Integers, ranks_per_node: int) -> bool:
-        """Returns whether the algorithm has the operation, for groups `(..., n)` that lie like these."""
+        """Returns whether the algorithm supports the operation for groups `(..., n)` that lie like these."""
         return self.operation in self._description.adds and self._description.suits(ranks, ranks_per_node)
 
     def shaped(self, ranks: Integers, ranks_per_node: int) -> Integers:
@@ -104,11 +104,11 @@ class Form:
         return self._description.shaped(ranks, ranks_per_node)
 
     def patterns(self, shaped: Integers) -> Iterable[Pattern]:
-        """Returns who sends to whom, of steps that are alike once, for groups in the shape that the algorithm wants."""
+        """Returns who sends to whom, equal steps once, for groups in the shape that the algorithm wants."""
         return self._description.patterns(shaped)
 
     def steps(self, shaped: Integers) -> Iterator[Step]:
-        """Returns the steps, those that are alike once, for groups in the shape that the algorithm wants."""
+        """Returns the steps, equal ones once, for groups in the shape that the algorithm wants."""
         return self._description.steps(shaped, self.num_passes)
 
     def add(self, collectives: Collectives, shaped: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -128,7 +128,7 @@ class Form:
 
 
 def members_of_nodes(ranks: Integers, ranks_per_node: int) -> int | None:
-    """Returns how many members are next to each other in each node, in every group, or `None` where they lie otherwise."""
+    """Returns how many consecutive members each node has, the same in every group, or `None` if they lie otherwise."""
     size = ranks.shape[-1]
     nodes = ranks.reshape(-1, size) // ranks_per_node
     changes = np.flatnonzero(np.diff(nodes[0])) + 1

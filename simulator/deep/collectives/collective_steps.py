@@ -24,27 +24,27 @@ from simulator.table import Integers
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Messages that begin together, and how often such a step comes."""
+    """Messages that begin together, and how often such a step occurs."""
 
     patterns: Sequence[Pattern]
     share: float
-    """Of the buffer, in each message."""
+    """Share of the buffer in each message."""
     count: int = 1
     in_a_row: int = 1
-    """Messages on one way that share a ramp, those of other steps included; see `Collectives`."""
+    """Number of messages on one path that share a ramp, including those of other steps; see `Collectives`."""
     at_once: int = 1
-    """Messages of one accelerator that share a ramp."""
+    """Number of messages of one accelerator that share a ramp."""
 
 
 def ring_steps(groups: Integers, num_passes: int, share: float = 1.0) -> Iterator[Step]:
-    """Yields one step, of a share of the buffer."""
+    """Yields one step, for a share of the buffer."""
     size = groups.shape[-1]
     count = num_passes * (size - 1)
     yield Step(patterns=[ring_pattern(groups)], share=share / size, count=count, in_a_row=count)
 
 
 def hierarchical_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
-    """Yields a step inside the nodes and one across them, of groups by nodes."""
+    """Yields a step inside the nodes and one across them, for groups arranged by node."""
     yield from ring_steps(groups, num_passes)
     yield from ring_steps(across(groups), num_passes, 1.0 / groups.shape[-1])
 
@@ -64,7 +64,7 @@ def direct_steps(groups: Integers, num_passes: int) -> Iterator[Step]:
 
 
 def tree_steps(groups: Integers, _num_passes: int) -> Iterator[Step]:
-    """Yields one chunk from the leaves to the roots and back, then one step for each further one, in which all levels send."""
+    """Yields the way of one chunk from leaves to roots and back, then a step per further chunk in which all levels send."""
     share = 0.5 / TREE_CHUNKS
     for both in level_patterns(groups):
         for patterns in both:

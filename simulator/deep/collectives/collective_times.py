@@ -27,26 +27,26 @@ from simulator.deep.playing.tasks import NONE, TaskGraphBuilder
 from simulator.table import Floats, Integers
 
 MANY_BYTES = 2.0**30
-"""Buffer whose latency does not count any more."""
+"""Size of a buffer for which latency no longer matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Seconds of a collective by the size of its buffer."""
+    """Time of a collective as a function of the size of its buffer."""
 
     fixed_s: float
     seconds_per_byte: float
     seconds_per_root_byte: float = 0.0
-    """What ramps add, by the root of the bytes."""
+    """What ramps add, per square root of the bytes."""
 
     def at(self, num_bytes: float) -> float:
-        """Returns the seconds of a buffer."""
+        """Returns the seconds for a buffer."""
         ramp_s = self.seconds_per_root_byte * sqrt(num_bytes)
         return self.fixed_s + self.seconds_per_byte * num_bytes + ramp_s
 
 
 def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
-    """Returns the time of groups, in the shape that the form wants, step by step."""
+    """Estimates the time of groups, in the shape that the form wants, step by step."""
     fixed_s = seconds_per_byte = seconds_per_root_byte = 0.0
     topology = collectives.router.topology
     ways, steps = _routed(form.steps(shaped), collectives.router)
@@ -64,12 +64,12 @@ def estimated(form: Form, shaped: Integers, collectives: Collectives) -> Line:
 
 
 def _ramp(step: Step, ramp_root: float) -> float:
-    """What a ramp adds to a step, by the root of the bytes."""
+    """What a ramp adds to a step, per square root of the bytes."""
     return step.count * ramp_root * sqrt(step.share * step.at_once / step.in_a_row)
 
 
 def _ramps(form: Form, shaped: Integers, collectives: Collectives) -> float:
-    """What ramps add to a collective, by the root of its bytes."""
+    """What ramps add to a collective, per square root of its bytes."""
     router, ramp_root = collectives.router, collectives.router.topology.ramp_root
     if not (collectives.has_ramp and ramp_root.any()):
         return 0.0
@@ -78,7 +78,7 @@ def _ramps(form: Form, shaped: Integers, collectives: Collectives) -> float:
 
 
 def _routed(steps: Iterable[Step], router: Router) -> tuple[Paths, list[tuple[Step, Integers]]]:
-    """The different ways of all messages of a collective, and which of them those of each step take."""
+    """The distinct paths of all messages of a collective, and which of them the messages of each step take."""
     every_step = list(steps)
     ends = [_ends(step) for step in every_step]
     source, target = (np.concatenate(each) for each in zip(*ends, strict=True))
@@ -96,7 +96,7 @@ def _ends(step: Step) -> tuple[Integers, Integers]:
 
 
 def played(form: Form, shaped: Integers, collectives: Collectives) -> Line:
-    """Returns the time of groups, in the shape that the form wants, through what is next to nothing and a large buffer."""
+    """Returns the time of groups, in the shape that the form wants, from playing an empty and a large buffer."""
     is_ring = form.algorithm is Algorithm.RING
     fixed_s, long_s = (_ring_s if is_ring else _whole_s)(form, shaped, collectives)
     return Line(
@@ -126,7 +126,7 @@ def _whole_s(form: Form, shaped: Integers, collectives: Collectives) -> Floats:
 
 
 def _played_s(collectives: Collectives, add: Callable[[Collectives], object]) -> Floats:
-    """How long what is added takes without bytes and with many, `(2,)`."""
+    """How long the added tasks take without bytes and with many, `(2,)`."""
     router, builder = collectives.router, TaskGraphBuilder()
     add(replace(collectives, graph=builder, has_ramp=False))
     graph, paths = builder.build(), router.table()

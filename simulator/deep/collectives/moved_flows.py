@@ -22,7 +22,7 @@ class Flows:
     """What accelerators send in k patterns, on a network of n of them and l links."""
 
     targets: Integers
-    """`(k, n)` to whom each one sends; itself: nothing."""
+    """`(k, n)` receiver of each accelerator; itself if it sends nothing."""
     router: Router
 
     @staticmethod
@@ -34,7 +34,7 @@ class Flows:
         return Flows(targets=targets, router=router)
 
     def is_kept(self, moved: Integers) -> bool:
-        """Returns whether who is moved sends to whom is, over links of the same kind, each moved to one."""
+        """Returns whether moved senders send to moved receivers, over links of the same kind, with links mapped one to one."""
         if not (self.targets[:, moved] == moved[self.targets]).all():
             return False
         ways, paths = self._found
@@ -51,7 +51,7 @@ class Flows:
         return bool(is_same.all())
 
     def least_of_orbits(self, least: Integers, moved: Integers) -> Integers:
-        """Returns the least of `least`, `(l,)`, over the links that each is moved to, again and again."""
+        """Returns the minimum of `least`, `(l,)`, over the links that each link is moved to, by repeated moves."""
         image = self._image(moved)
         for _ in range(len(moved).bit_length()):  # after k rounds: over all moves below 2^k
             least = np.minimum(least, least[image])
@@ -59,14 +59,14 @@ class Flows:
         return least
 
     def _image(self, moved: Integers) -> Integers:
-        """The link that each link is moved to, `(l,)`; one that is not used stays."""
+        """The link to which each link is moved, `(l,)`; unused links stay."""
         image = np.arange(self.router.topology.num_links)
         image[self._links] = self._moved_links(moved)
         return image
 
     @cached_property
     def _found(self) -> tuple[Integers, Paths]:
-        """`(k, n)` numbers of ways, of which that to oneself has no links; and all ways."""
+        """`(k, n)` numbers of paths, where a path to oneself has no links; and all paths."""
         ways = np.full(self.targets.shape, self.router.add_path([]))
         is_sent = self.targets != np.arange(self.targets.shape[1])
         ways[is_sent] = self.router.paths(np.nonzero(is_sent)[1], self.targets[is_sent])

@@ -14,14 +14,14 @@ from simulator.errors import InputError, Problem
 from simulator.table import Integers
 
 Pattern = tuple[Integers, Integers]
-"""Who sends, each once, and to whom."""
+"""Senders, each once, and their receivers."""
 
 TREE_CHUNKS = 16
-"""Parts in which a tree moves its buffer, so that all levels work at once."""
+"""Number of parts in which a tree moves its buffer, so that all levels work at once."""
 
 
 def ring_pattern(ranks: Integers) -> Pattern:
-    """Returns what goes around a ring: from each rank to the next one."""
+    """Returns the pattern of a ring: from each rank to the next one."""
     return ranks, np.roll(ranks, -1, axis=-1)
 
 
@@ -33,13 +33,13 @@ def exchange_patterns(ranks: Integers) -> Iterator[Pattern]:
 
 
 def direct_patterns(ranks: Integers) -> Iterator[Pattern]:
-    """Yields what each rank sends at once: to the one behind it, the one behind that, and so on."""
+    """Yields what each rank sends at once: to the next rank, the one after that, and so on."""
     for distance in range(1, ranks.shape[-1]):
         yield ranks, np.roll(ranks, -distance, axis=-1)
 
 
 def tree_patterns(ranks: Integers) -> Iterator[Pattern]:
-    """Yields what goes up the two trees, each half of the buffer, and back down to the first and the second children."""
+    """Yields what goes up the two trees, each with half of the buffer, and back down to first and second children."""
     for parents in tree_parents(ranks.shape[-1]):
         yield from _edge_patterns(ranks, parents, np.flatnonzero(parents != np.arange(len(parents))))
 
@@ -66,18 +66,18 @@ def _edge_patterns(ranks: Integers, parents: Integers, children: Integers) -> It
 
 
 def across(groups: Integers) -> Integers:
-    """Returns counterparts in different nodes next to each other, of ranks `(..., k, m)` by node `(..., m, k)`."""
+    """Returns `(..., m, k)` ranks with counterparts of different nodes next to each other, from ranks by node `(..., k, m)`."""
     return np.swapaxes(groups, -1, -2)
 
 
 def other_members(size: int) -> tuple[Integers, Integers]:
-    """Returns places in a group of all pairs of a member and another one, `(n (n-1),)` each, by the first of them."""
+    """Returns the positions in a group of all pairs of different members, `(n (n-1),)` each, sorted by the first."""
     one, other = np.nonzero(~np.eye(size, dtype=np.bool_))
     return one, other
 
 
 def distances(size: int) -> list[int]:
-    """Returns how far apart the ranks are that swap parts, the nearest first; raises `InputError` unless a power of two."""
+    """Returns the distances of ranks that swap parts, nearest first; raises `InputError` unless `size` is a power of two."""
     if size & (size - 1):
         rule = f"needs groups of a power of two, and one has {size} accelerators; a ring takes any"
         raise InputError([Problem(path="collectives", value="halving-doubling", rule=rule)])
@@ -93,7 +93,7 @@ def tree_parents(size: int) -> tuple[Integers, Integers]:
 def _balanced_parents(size: int) -> Integers:
     """Parents of a tree whose leaves are the odd ranks.
 
-    The lowest set bit of a rank is its level: rank r hangs on r with that bit cleared and the next one set.
+    The lowest set bit of a rank is its level: the parent of rank r is r with that bit cleared and the next one set.
     """
     ranks = np.arange(size)
     parents = np.zeros(size, dtype=np.int64)
@@ -105,7 +105,7 @@ def _balanced_parents(size: int) -> Integers:
 
 
 def _other_tree(parents: Integers) -> Integers:
-    """The tree in which leaves are inner: counted from the other end, or one further for an odd number of ranks."""
+    """The tree in which leaves become inner: counted from the other end, or shifted by one for an odd number of ranks."""
     size = len(parents)
     if size % 2 == 0:
         return np.asarray(size - 1 - parents[::-1])

@@ -57,22 +57,23 @@ class Traffic(Protocol):
 class Collectives:
     """Adds collectives to a task graph on one network.
 
-    Where links have a ramp, k messages that follow each other on a way, and m that leave at once, of b bytes each lose
+    Where links have a ramp, k messages of b bytes each that follow each other on a path, with m leaving at once, lose
     2 sqrt(ramp k m b / bandwidth) together, as in `simulator.machine.network`; each of the k takes a k-th of that longer.
 
-    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. Of groups that are alike the first are
-    enough, and of ranks that are, m apart, the first m: tasks are `(..., m)` then, those of rank i stand for those of i + m,
-    i + 2 m and so on (`simulator.deep.traced_steps.fold`). Of trees, whose ranks are not alike, tasks are of all ranks.
+    Ranks `(..., n)` are groups of n that all run at once; tasks have the same shape. If groups are alike, tasks of the first
+    groups are enough. If ranks m apart are alike, tasks of the first m are enough: tasks are then `(..., m)`, and those of
+    rank i stand for those of i + m, i + 2 m and so on (`simulator.deep.traced_steps.fold`). In trees no ranks are alike, so
+    tasks are of all ranks.
     """
 
     graph: TaskGraphBuilder
     router: Router
     step_s: float = 0.0
-    """What each step costs beside latency and bytes: a launch, a handshake."""
+    """Extra time of each step, on top of latency and bytes: a launch, a handshake."""
     label: str | None = None
-    """What flows are called; None: after the collective."""
+    """Label of flows; None: the name of the collective."""
     has_ramp: bool = True
-    """Whether small messages lose what the network says."""
+    """Whether small messages lose time to the ramps of the network."""
     has_barriers: bool = False
     """Whether all ranks wait for each other after every step (TrioSim)."""
 
@@ -91,7 +92,7 @@ class Collectives:
         return self.graph.add(called, duration_s=latency_s, num_bytes=num_bytes, path=path, after=[after])
 
     def _latency_s(self, path: Integers, num_bytes: ArrayLike, *, in_a_row: int = 1) -> Floats:
-        """Returns the time before the first byte of each of several messages that follow each other on each way."""
+        """Returns the time before the first byte of each message, where several follow each other on each path."""
         latency_s = self.step_s + self.router.latency_s(path)
         if self.has_ramp:
             latency_s = latency_s + self.router.ramp_s(path, np.asarray(num_bytes) / in_a_row)
@@ -114,7 +115,7 @@ class Collectives:
     ) -> Integers:
         """Adds steps in which every rank sends 1/n of `num_bytes` to the next one, and passes on what it received.
 
-        A rank is done when it has received its last part and sent its last one, so that none is before it has begun.
+        A rank is done when it has both received and sent its last part, so that no rank is done before it has begun.
         """
         if ranks.shape[-1] == 1:
             return after
@@ -136,7 +137,7 @@ class Collectives:
         self.graph.add_edges(received[:-1], sent[1:])
         if self.has_barriers:
             return np.asarray(received[-1])
-        # Added behind all messages: where both end together, it is the one received that is waited for.
+        # Added after all messages: if both end together, the received one counts as the one that was waited for.
         left = self.graph.add(f"{label} sent", after=[sent[-1]]).reshape(after.shape)
         return self.graph.add(f"{label} done", after=[received[-1], left]).reshape(after.shape)
 
@@ -166,7 +167,7 @@ class Collectives:
     def _exchange(
         self, ranks: Integers, distance: int, num_bytes: float, after: Integers, label: str
     ) -> Integers:
-        """Adds a step in which partners at a distance swap bytes; both go on when both have the other's."""
+        """Adds a step in which partners at a distance swap bytes; both continue when each has the other's."""
         places = np.arange(ranks.shape[-1])
         source, target = (_played(ends, after) for ends in (ranks, ranks[..., places ^ distance]))
         path = self.router.paths(source, target)
@@ -181,7 +182,7 @@ class Collectives:
         return self._to_all(ranks, num_bytes, after, "all-to-all")
 
     def direct_all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds an all-reduce in which every rank is sent its part by all others, and sends its sum to all of them."""
+        """Adds an all-reduce in which every rank receives its part from all others, and sends its sum to all of them."""
         summed = self._to_all(ranks, num_bytes, after, "all-reduce")
         return self._to_all(ranks, num_bytes, summed, "all-reduce")
 
@@ -242,7 +243,7 @@ class Collectives:
         return done
 
     def _hops(self, path: Integers, num_bytes: float, after: Integers) -> Integers:
-        """Adds messages of all chunks, `(..., chunks, k)`, each behind that of the chunk before."""
+        """Adds messages of all chunks, `(..., chunks, k)`, each after that of the previous chunk."""
         way = path[..., None, :]
         latency_s = self._latency_s(way, num_bytes, in_a_row=TREE_CHUNKS)
         label = self.label or "all-reduce"
@@ -254,7 +255,7 @@ class Collectives:
     def hierarchical_all_reduce(self, groups: Integers, num_bytes: float, after: Integers) -> Integers:
         """Adds an all-reduce of `(..., k, m)` ranks, m in each of k nodes.
 
-        Each rank reduces a share inside its node, adds it up with its counterparts in other nodes, and hands it back.
+        Each rank reduces a share inside its node, all-reduces it with its counterparts in other nodes, and gathers inside.
         """
         inside = self.ring_reduce_scatter(groups, num_bytes, after)
         between = self.ring_all_reduce(across(groups), num_bytes / groups.shape[-1], across(inside))
@@ -272,7 +273,7 @@ class Collectives:
         return self.ring_all_gather(groups, num_bytes, across(between))
 
     def _joined(self, steps: Integers) -> Integers:
-        """Lets all ranks of `(steps, ...)` go on when the last of them has got to the end of a step."""
+        """Lets all ranks of `(steps, ...)` continue when the last of them has reached the end of a step."""
         return np.array([self._synchronised(step) for step in steps])
 
     def _synchronised(self, tasks: Integers) -> Integers:
@@ -293,7 +294,7 @@ def _played(ranks: Integers, after: Integers) -> Integers:
 
 
 def _ramped_at_once(ramp: Floats, size: int) -> Floats:
-    """How many messages leave together, for each of those to all others: those on whose way a ramp is."""
+    """How many of the messages to all others leave together, for each of them: those with a ramp on their path."""
     others = max(1, size - 1)
     by_source = (ramp > 0.0).reshape(-1, others)
     return np.repeat(by_source.sum(axis=1, dtype=np.float64), others)

@@ -17,7 +17,7 @@ from simulator.table import Floats, Integers
 NONE = -1
 """A link that is always there."""
 MOST_PORTS = 4_096
-"""Of one vertex."""
+"""Most ports of one vertex."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +29,18 @@ class Circuits:
     ends: Integers
     """`(c, 2)` the vertices that each circuit joins."""
     num_ports: Integers
-    """`(v,)` circuits that a vertex can have at one time."""
+    """`(v,)` number of circuits that a vertex can have at one time."""
     set_up_s: float
-    """From asking for a circuit until it is up."""
+    """Time from the request for a circuit until it is up."""
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def of_path(self, offsets: Integers, links: Integers, vertex_names: tuple[str, ...]) -> Integers:
-        """Returns the circuit that each of p ways needs, or `NONE`, `(p,)`.
+        """Returns the circuit that each of p paths needs, or `NONE`, `(p,)`.
 
         Raises:
-            InputError: a way needs two; a message that held one and waited for the other could wait forever.
+            InputError: a path needs two; a message that held one and waited for the other could wait forever.
         """
         found = np.full(len(offsets) - 1, NONE, dtype=np.int64)
         path_of = np.repeat(np.arange(len(found)), np.diff(offsets))
@@ -88,20 +88,20 @@ def circuits_of_links(
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitUse:
-    """What became of c circuits while n tasks were played."""
+    """How c circuits were used while n tasks were played."""
 
     num_set_ups: Integers
     """`(c,)` how often each was set up."""
     waited_s: Floats
-    """`(c,)` how long messages waited for each, for a free port and for the set-up, all of them together."""
+    """`(c,)` how long messages waited for each, for a free port and for the set-up, summed over all messages."""
 
 
 def circuit_use(of_path: Integers, path: Integers, waited_s: Floats, num_set_ups: Integers) -> CircuitUse:
     """Returns the use of circuits from the waits of tasks.
 
     Args:
-        of_path: `(p,)` circuit of each way.
-        path: `(n,)` way of each task, or `NONE`.
+        of_path: `(p,)` circuit of each path.
+        path: `(n,)` path of each task, or `NONE`.
         waited_s: `(n,)` how long each task waited for its circuit.
         num_set_ups: `(c,)`.
     """

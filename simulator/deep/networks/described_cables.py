@@ -17,18 +17,18 @@ from simulator.deep.traces.parallelism import MOST_GPUS
 from simulator.record import Record
 
 MOST_TOLD = 10
-"""Broken cables that a refusal names."""
+"""Most invalid cables that an error names."""
 
 
 class Cable(Record):
-    """What joins two ends."""
+    """A cable between two ends."""
 
     ends: str = Field(max_length=100)
-    """`gpu:0-leaf:0`: both ways; `gpu:0>leaf:0`: from the first to the second only, so that each way can have its own."""
+    """`gpu:0-leaf:0`: both directions; `gpu:0>leaf:0`: only from the first to the second, so that directions can differ."""
     bandwidth_bytes_per_s: Rate
-    """In each direction."""
+    """Bandwidth in each direction."""
     latency_s: Latency
-    """Until the first byte has crossed it."""
+    """Time until the first byte has crossed it."""
     ramp_s: Ramp = 0.0
     """What small collectives lose: those that keep it busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
@@ -38,16 +38,16 @@ class CableNetwork(Described):
 
     kind: Literal["cables"]
     num_gpus: Count
-    """Accelerators: `gpu:0` and up."""
+    """Number of accelerators: `gpu:0` and up."""
     switches: dict[Annotated[str, Field(pattern="^[a-z][a-z_]{0,30}$")], Count] = Field(
         default={}, max_length=20
     )
-    """How many of each kind of switch, from the accelerators outwards, such as `{leaf: 4, spine: 2}`."""
+    """Number of switches of each kind, from the accelerators outwards, such as `{leaf: 4, spine: 2}`."""
     cables: tuple[Cable, ...] = Field(min_length=1, max_length=MOST_CABLES)
     gpus_forward: bool = False
-    """Whether flows between others pass through accelerators."""
+    """Whether flows between other accelerators may pass through one."""
     gpus_per_node: Count = 1
-    """Accelerators next to each other that are closer than others, for hierarchical collectives; 1: none are."""
+    """Number of consecutive accelerators that form a node, for hierarchical collectives; 1: no nodes."""
 
     @property
     def _size(self) -> int:
@@ -102,7 +102,7 @@ class CableNetwork(Described):
 
 
 def _broken_rule(text: str, names: frozenset[str]) -> str:
-    """What is wrong with the ends of a cable; nothing where they are right."""
+    """What is wrong with the ends of a cable; empty if they are valid."""
     if (ends := ends_of(text)) is None:
         return "must be two ends, such as gpu:0-leaf:0 or gpu:0>leaf:0"
     vertices = [vertex_of(end) for end in ends[:2]]

@@ -18,7 +18,7 @@ from simulator.record import Record
 from simulator.table import Integers
 
 MOST_FULL = 1_024
-"""Accelerators with a cable or circuit from each to each: half a million cables."""
+"""Most accelerators with a cable or circuit between every two: half a million cables."""
 MOST_CABLES = 1_000_000
 MOST_DIMENSIONS = 6
 Rate = Annotated[float, Field(ge=1, le=1e15)]
@@ -37,7 +37,7 @@ class Described(Record):
 
     @property
     def _num_cables(self) -> int:
-        """Cables, or more."""
+        """Number of cables, or an upper bound of it."""
         return self._size
 
     @model_validator(mode="after")
@@ -51,11 +51,11 @@ class Described(Record):
 
 class _Simple(Described):
     num_gpus: Count
-    """Accelerators."""
+    """Number of accelerators."""
     bandwidth_bytes_per_s: Rate
-    """Of a cable, or circuit."""
+    """Bandwidth of a cable or circuit."""
     latency_s: Latency
-    """Of a cable."""
+    """Latency of a cable."""
     ramp_s: Ramp = 0.0
     """What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
@@ -65,7 +65,7 @@ class _Simple(Described):
 
 
 class RingNetwork(_Simple):
-    """Accelerators in a circle."""
+    """Accelerators in a ring."""
 
     kind: Literal["ring"]
 
@@ -87,11 +87,11 @@ class SwitchNetwork(_Simple):
 
 
 class FullNetwork(_Simple):
-    """A cable from each accelerator to each."""
+    """A cable between every two accelerators."""
 
     kind: Literal["full"]
     num_gpus: int = Field(ge=1, le=MOST_FULL)
-    """Accelerators."""
+    """Number of accelerators."""
 
     def build(self) -> Topology:
         """Returns the network."""
@@ -100,15 +100,15 @@ class FullNetwork(_Simple):
 
 
 class PhotonicNetwork(_Simple):
-    """Circuits from each accelerator to each, a few at one time."""
+    """Circuits between any two accelerators, a few at a time."""
 
     kind: Literal["photonic"]
     num_gpus: int = Field(ge=1, le=MOST_FULL)
-    """Accelerators."""
+    """Number of accelerators."""
     num_ports: int = Field(default=8, ge=1, le=4096)
-    """Circuits that an accelerator can have at one time."""
+    """Most circuits of an accelerator at one time."""
     set_up_s: float = Field(default=0.02, ge=0, le=1e6)
-    """From asking for a circuit until it is up."""
+    """Time from the request for a circuit until it is up."""
 
     def build(self) -> Topology:
         """Returns the network."""
@@ -123,15 +123,15 @@ class PhotonicNetwork(_Simple):
 
 
 class GridNetwork(Described):
-    """A grid of any number of dimensions: closed to circles (torus), or with open rows (mesh)."""
+    """A grid of any number of dimensions: rows are closed to rings (torus) or open (mesh)."""
 
     kind: Literal["torus", "mesh"]
     shape: tuple[Count, ...] = Field(min_length=1, max_length=MOST_DIMENSIONS)
-    """Accelerators in each dimension; those of the last one are next to each other."""
+    """Number of accelerators in each dimension; consecutive ones are neighbours in the last dimension."""
     bandwidth_bytes_per_s: Rate
-    """Of a cable."""
+    """Bandwidth of a cable."""
     latency_s: Latency
-    """Of a cable."""
+    """Latency of a cable."""
     ramp_s: Ramp = 0.0
     """What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 
@@ -151,11 +151,11 @@ class FatTreeNetwork(_Simple):
 
     kind: Literal["fat-tree"]
     gpus_per_leaf: Count
-    """Accelerators on each leaf."""
+    """Number of accelerators on each leaf."""
     num_spines: Count
-    """Switches above the leaves, each joined to every leaf."""
+    """Number of switches above the leaves, each joined to every leaf."""
     oversubscription: float = Field(default=1.0, ge=1.0, le=1e3)
-    """Bandwidth into a leaf from below over that to its spines."""
+    """Ratio of a leaf's bandwidth from below to its bandwidth to the spines."""
 
     @property
     def _num_cables(self) -> int:
@@ -180,22 +180,22 @@ class NodesNetwork(Described):
     kind: Literal["nodes"]
     num_nodes: Count
     gpus_per_node: Count
-    """Accelerators of each node."""
+    """Number of accelerators of each node."""
     scale_up_bytes_per_s: Rate
-    """Of an accelerator to the switch of its node."""
+    """Bandwidth of an accelerator to the switch of its node."""
     scale_up_latency_s: Latency
-    """Of the cable between an accelerator and the switch of its node."""
+    """Latency of the cable between an accelerator and the switch of its node."""
     card_bytes_per_s: Rate
-    """Of a network card."""
+    """Bandwidth of a network card."""
     fabric_latency_s: Latency
-    """Of a cable of the fabric."""
+    """Latency of a cable of the fabric."""
     cards_per_node: Count | None = None
-    """Network cards, at most as many as accelerators, or a multiple of them: an accelerator that has several spreads what it
-    sends over all of them, and `card:3` is what accelerator 3 has. Left out: one for each accelerator."""
+    """Number of network cards: at most as many as accelerators, or a multiple of them. An accelerator that has several spreads
+    its traffic over all of them, and `card:3` is all cards of accelerator 3. Default: one for each accelerator."""
     is_rail_optimized: bool = True
-    """Whether card i of all nodes hangs on leaf i; else all cards of a node share a leaf."""
+    """Whether card i of every node connects to leaf i; else all cards of a node share a leaf."""
     num_spines: Count = 1
-    """Switches above the leaves."""
+    """Number of switches above the leaves."""
     scale_up_ramp_s: Ramp = 0.0
     """What small collectives lose inside nodes: those that keep a cable busy for x seconds take 2 sqrt(ramp x) longer; 0:
     nothing."""
@@ -205,7 +205,7 @@ class NodesNetwork(Described):
     @field_validator("cards_per_node")
     @classmethod
     def _is_shared_evenly(cls, cards: int | None, info: ValidationInfo) -> int | None:
-        """Refuses more cards than accelerators of which these would have unequal numbers."""
+        """Refuses more cards than accelerators if they cannot be divided equally among these."""
         gpus = info.data.get("gpus_per_node")
         if cards is not None and gpus is not None and cards > gpus and cards % gpus:
             nearest = f"{cards // gpus * gpus}, {-(-cards // gpus) * gpus}"
@@ -217,7 +217,7 @@ class NodesNetwork(Described):
 
     @property
     def gpu_card_bytes_per_s(self) -> float:
-        """Bandwidth of all cards of an accelerator together, or of the one that it may share with others."""
+        """Bandwidth of all cards of an accelerator together, or of the one that it shares with others."""
         return self.card_bytes_per_s * topologies.card_bundles(self.cards_per_node, self.gpus_per_node)[1]
 
     @property
@@ -232,7 +232,7 @@ class NodesNetwork(Described):
 
     @property
     def _switches(self) -> Integers:
-        """Vertices of the switches inside nodes, behind the accelerators."""
+        """Vertices of the switches inside nodes, which follow the accelerators."""
         return self._size + np.arange(self.num_nodes)
 
     def build(self) -> Topology:
@@ -253,20 +253,20 @@ class NodesNetwork(Described):
 
 
 class DragonflyNetwork(Described):
-    """Groups of `switch`es that are all joined to each other, with one cable between each two groups."""
+    """Groups of `switch`es that are all joined to each other, with one cable between every two groups."""
 
     kind: Literal["dragonfly"]
     num_groups: Count
     switches_per_group: Count
     gpus_per_switch: Count
     gpu_bytes_per_s: Rate
-    """Of an accelerator's cable."""
+    """Bandwidth of an accelerator's cable."""
     local_bytes_per_s: Rate
-    """Of a cable inside a group."""
+    """Bandwidth of a cable inside a group."""
     global_bytes_per_s: Rate
-    """Of a cable between groups."""
+    """Bandwidth of a cable between groups."""
     latency_s: Latency
-    """Of each cable."""
+    """Latency of each cable."""
     ramp_s: Ramp = 0.0
     """What small collectives lose: those that keep a cable busy for x seconds take 2 sqrt(ramp_s x) longer; 0: nothing."""
 

@@ -12,12 +12,12 @@ from simulator.table import Floats, Integers
 
 NO_ITEM = -1
 DENSE = 8
-"""Where more than one item in so many has a new key, all matches of a tournament are played again."""
+"""If more than one item in this many has a new key, all matches of a tournament are replayed."""
 
 
 @inner_uncounted
 def push(keys: Floats, items: Integers, size: int, key: float, item: int) -> int:
-    """Puts an item in; returns the new size. The arrays must have room."""
+    """Inserts an item; returns the new size. The arrays must have room."""
     place = size
     while place > 0:
         parent = (place - 1) // 2
@@ -31,7 +31,7 @@ def push(keys: Floats, items: Integers, size: int, key: float, item: int) -> int
 
 @inner_uncounted
 def pop(keys: Floats, items: Integers, size: int) -> int:
-    """Takes the first item out, which stood at position 0; returns the new size."""
+    """Removes the first item, which is at position 0; returns the new size."""
     last = size - 1
     key, item = keys[last], items[last]
     place = 0
@@ -86,8 +86,8 @@ def first_item(keys: Floats) -> int:
 def take_due(keys: Floats, until: float, items: Integers) -> int:
     """Writes the items of a tournament whose keys are not above `until` into `items`, in order, and sets their keys to inf.
 
-    Walks down only to where there are such keys, and up once for all of them, so that many together cost little each.
-    Returns how many there are.
+    Descends only to such keys, and ascends once for all of them, so that many items together cost little each.
+    Returns their number.
     """
     if keys[1] > until:
         return 0

@@ -56,16 +56,16 @@ KINDS: Mapping[str, type[Described]] = {
 
 
 class NetworkFile(Record):
-    """What joins the accelerators of a step at the deep depth."""
+    """The network of a step at the deep depth."""
 
     name: str = Field(default="network", min_length=1, max_length=100)
-    """Name in the answer; a file without one lends its own name."""
+    """Name in the answer; default: the name of the file."""
     network: AnyNetwork
     """Kind, size and cables."""
     slow_links: dict[str, Annotated[float, Field(ge=1e-12, le=1)]] = Field(default={}, max_length=10_000)
-    """Share of the bandwidth that links have left, such as `{"card:3": 0.5, "leaf:0-spine:1": 0.25}`."""
+    """Share of their bandwidth that slow links keep, such as `{"card:3": 0.5, "leaf:0-spine:1": 0.25}`."""
     ecmp_salt: int = Field(default=0, ge=0, lt=2**31)
-    """What switches mix into their choice among ways of equal cost: another number is another draw."""
+    """Salt of the switches' hash that chooses among paths of equal cost; another number gives another random choice."""
 
     @property
     def without_slow_links(self) -> NetworkFile:
@@ -73,6 +73,6 @@ class NetworkFile(Record):
         return self.model_copy(update={"slow_links": {}})
 
     def build(self) -> Topology:
-        """Returns the network; raises `InputError` where a slow link does not exist."""
+        """Returns the network; raises `InputError` if a slow link does not exist."""
         made = slowed(self.network.build(), self.slow_links)
         return made.named(self.name, salt=self.ecmp_salt)

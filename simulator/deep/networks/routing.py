@@ -20,15 +20,15 @@ from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
 REFERENCE_BYTES = 2.0**20
-"""Message whose time over a link is the link's cost, beside its latency."""
+"""Message whose time over a link is added to the link's latency to give its cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """The links of p ways, way by way."""
+    """The links of p paths, path by path."""
 
     offsets: Integers
-    """`(p + 1,)` where the links of a way begin in `links`."""
+    """`(p + 1,)` where the links of a path begin in `links`."""
     links: Integers
     """Links in the order in which a flow crosses them."""
 
@@ -36,23 +36,23 @@ class Paths:
         return len(self.offsets) - 1
 
     def links_of(self, path: int) -> Integers:
-        """Returns the links of one way."""
+        """Returns the links of one path."""
         return self.links[self.offsets[path] : self.offsets[path + 1]]
 
     def links_along(self, ways: Integers) -> Integers:
-        """Returns the links of ways, those of one way behind those of the way before."""
+        """Returns the links of paths, one path after another."""
         first = self.offsets[:-1][ways.ravel()]
         sizes = self.offsets[1:][ways.ravel()] - first
         begin = np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
         return np.asarray(self.links[begin + np.arange(len(begin))])
 
     def sums(self, per_link: Floats) -> Floats:
-        """Returns the sum of a column of links, `(l,)`, over each way, `(p,)`."""
+        """Returns the sum of a per-link column, `(l,)`, over each path, `(p,)`."""
         running = np.concatenate([[0.0], np.cumsum(per_link[self.links])])
         return np.asarray(running[self.offsets[1:]] - running[self.offsets[:-1]])
 
     def largest(self, per_link: Floats) -> Floats:
-        """Returns the largest of a column of links, `(l,)`, over each way, `(p,)`; 0 of a way without links."""
+        """Returns the maximum of a per-link column, `(l,)`, over each path, `(p,)`; 0 for a path without links."""
         found = np.zeros(len(self))
         np.maximum.at(found, np.repeat(np.arange(len(self)), np.diff(self.offsets)), per_link[self.links])
         return found
@@ -60,7 +60,7 @@ class Paths:
 
 @dataclass
 class Router:
-    """Finds ways through one network, each pair of ends and salt once, and numbers them."""
+    """Finds paths through one network and numbers them; each pair of ends and salt is searched once."""
 
     topology: Topology
     reference_bytes: float = REFERENCE_BYTES
@@ -74,10 +74,10 @@ class Router:
     """All or the first of `_ramps`, as long as no way is asked for that came later."""
 
     def paths(self, source: ArrayLike, target: ArrayLike, salt: ArrayLike = 0) -> Integers:
-        """Returns the numbers `(k,)` of the ways between vertices; the arguments broadcast against each other.
+        """Returns the numbers `(k,)` of the paths between vertices; the arguments broadcast against each other.
 
         Raises:
-            InputError: no way leads from one of the vertices to the other.
+            InputError: there is no path from one of the vertices to the other.
         """
         columns = [
             np.asarray(part, dtype=np.int64).ravel()
@@ -90,10 +90,10 @@ class Router:
         return np.array([self._numbers[key] for key in keys], dtype=np.int64)
 
     def ways_between(self, source: Integers, target: Integers) -> tuple[Paths, Integers]:
-        """Returns the different ways between vertices, and which of them each pair takes, `(k,)`; they get no numbers.
+        """Returns the distinct paths between vertices, and which of them each pair takes, `(k,)`; they get no numbers.
 
         Raises:
-            InputError: no way leads from one of the vertices to the other.
+            InputError: there is no path from one of the vertices to the other.
         """
         size = self.topology.num_vertices
         pairs, taken = np.unique(source * size + target, return_inverse=True)
@@ -101,7 +101,7 @@ class Router:
         return self._ways_of(rows.astype(np.int64)), taken
 
     def add_path(self, links: ArrayLike) -> int:
-        """Adds a way that was chosen by hand, such as a circuit; returns its number."""
+        """Adds a path that was chosen by hand, such as a circuit; returns its number."""
         way = np.asarray(links, dtype=np.int64)
         self._ways.append(way)
         self._latencies.append(float(self.topology.latency_s[way].sum()))
@@ -109,25 +109,25 @@ class Router:
         return len(self._ways) - 1
 
     def latency_s(self, paths: Integers) -> Floats:
-        """Returns the latencies of ways, `(k,)`."""
+        """Returns the latencies of paths, `(k,)`."""
         if len(self._latency_s) < len(self._latencies):
             self._latency_s = np.array(self._latencies)
         return self._latency_s[paths]
 
     def ramp_s(self, paths: Integers, num_bytes: ArrayLike) -> Floats:
-        """Returns what bytes lose on ways, `(k,)`, that are cut into chunks: 2 sqrt(ramp x) of the x seconds that they take."""
+        """Returns the ramp time of bytes that are sent in chunks, `(k,)`: 2 sqrt(ramp x), where they take x seconds."""
         if len(self._ramp_roots) < len(self._ramps):
             self._ramp_roots = np.array(self._ramps)
         return np.asarray(self._ramp_roots[paths] * np.sqrt(num_bytes))
 
     def table(self) -> Paths:
-        """Returns all ways found so far."""
+        """Returns all paths found so far."""
         offsets = np.cumsum([0, *(len(way) for way in self._ways)], dtype=np.int64)
         links = np.concatenate(self._ways) if self._ways else np.empty(0, np.int64)
         return Paths(offsets=offsets, links=links)
 
     def _find(self, wanted: Integers) -> None:
-        """Numbers the ways of `(k, 3)` sources, targets and salts, which are sorted."""
+        """Numbers the paths of `(k, 3)` sources, targets and salts, which are sorted."""
         paths = self._ways_of(wanted)
         first = len(self._ways)
         self._ways += np.split(paths.links, paths.offsets[1:-1])
@@ -137,7 +137,7 @@ class Router:
         self._numbers.update(zip(keys, range(first, len(self._ways)), strict=True))
 
     def _ways_of(self, rows: Integers) -> Paths:
-        """The ways of `(k, 3)` sources, targets and salts, which are sorted."""
+        """The paths of `(k, 3)` sources, targets and salts, which are sorted."""
         offsets, links = find_ways(rows, self._net)
         self._refuse_unreachable(rows, offsets)
         return Paths(offsets=offsets, links=links)

@@ -30,26 +30,26 @@ EXAMPLES = "gpu:3-switch:0 (both ways), gpu:3>switch:0 (one way), card:3 or leaf
 
 
 def ends_of(text: str) -> tuple[str, str, bool] | None:
-    """Returns the two ends of a cable, and whether it leads both ways; `None` where the text is none."""
+    """Returns the two ends of a cable, and whether it covers both directions; `None` if the text names no cable."""
     match = _ENDS.fullmatch(text)
     return (match[1], match[3], match[2] == "-") if match else None
 
 
 def vertex_of(end: str) -> str:
-    """Returns what an end such as `gpu:3` is called in a network."""
+    """Returns the vertex name of an end such as `gpu:3`."""
     kind, _, number = end.partition(":")
     return f"{kind} {int(number)}"
 
 
 def slowed(topology: Topology, shares: Mapping[str, float]) -> Topology:
-    """Returns a network some of whose links have only a share of their bandwidth; shares of names that overlap multiply.
+    """Returns a network in which some links have only a share of their bandwidth; shares of overlapping names multiply.
 
     Args:
         topology: the network.
-        shares: by link; above 0 and at most 1.
+        shares: share by link name; above 0 and at most 1.
 
     Raises:
-        InputError: a link does not exist or has two shares under the same name, or a share is none.
+        InputError: a link does not exist or has two shares under the same name, or a share is out of range.
     """
     names, left, problems = LinkNames(topology), np.ones(topology.num_links), []
     first: dict[str, str] = {}
@@ -68,11 +68,11 @@ def slowed(topology: Topology, shares: Mapping[str, float]) -> Topology:
 
 
 def shares_left(topology: Topology, names: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Returns the least and the largest share of their bandwidth that the links of each name have left in a network.
+    """Returns the lowest and the highest share of their bandwidth that the links of each name keep in a network.
 
     Args:
-        topology: the network, slowed.
-        names: of links that it has; of names that say the same the first is kept.
+        topology: the network, with its slow links.
+        names: names of links that it has; of equivalent names the first is kept.
     """
     links, left = LinkNames(topology), topology.bandwidth_bytes_per_s / topology.routed_bytes_per_s
     first: dict[str, str] = {}
@@ -83,7 +83,7 @@ def shares_left(topology: Topology, names: Iterable[str]) -> dict[str, tuple[flo
 
 
 def _plain(name: str) -> str:
-    """One name of all that say the same: numbers without zeros in front, the ends of a cable in order."""
+    """The canonical form of a name: numbers without leading zeros, the ends of a cable in order."""
     bare = re.sub(r":0*(\d)", r":\1", name, flags=re.ASCII)
     ends = ends_of(bare)
     return "-".join(sorted(ends[:2])) if ends is not None and ends[2] else bare
@@ -95,12 +95,12 @@ def _broken(name: str, rule: str) -> Problem:
 
 @dataclass(frozen=True)
 class LinkNames:
-    """What the links of a network are called; made once, each name costs as much as its ends have links."""
+    """Finds the links of a network by name; after construction, a look-up costs as much as its ends have links."""
 
     topology: Topology
 
     def links_of(self, name: str) -> Integers:
-        """Returns the numbers of the links that a name stands for, none where there are no such links."""
+        """Returns the numbers of the links that a name stands for; none if there are no such links."""
         if (ends := ends_of(name)) is not None:
             one, other = (self._vertices.get(vertex_of(end), NO_VERTEX) for end in ends[:2])
             return self._between(one, other, is_both=ends[2])
@@ -127,7 +127,7 @@ class LinkNames:
 
     @cached_property
     def _places(self) -> Integers:
-        """`(v,)` where the kind of a vertex stands among the kinds."""
+        """`(v,)` position of each vertex's kind among the kinds."""
         return np.array([self._kinds[_kind(name)] for name in self.topology.vertex_names], dtype=np.int64)
 
     @cached_property

@@ -18,7 +18,7 @@ from simulator.errors import InputError, Problem
 
 
 def ring(num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> Topology:
-    """Returns accelerators in a circle; each forwards to its neighbours."""
+    """Returns accelerators in a ring; each forwards to its neighbours."""
     return torus([num_ranks], bandwidth_bytes_per_s, latency_s, name="ring")
 
 
@@ -55,7 +55,7 @@ def mesh(shape: Sequence[int], bandwidth_bytes_per_s: float, latency_s: float) -
 
 
 def fully_connected(num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> Topology:
-    """Returns accelerators with a cable from each to each."""
+    """Returns accelerators with a cable between every two."""
     builder = TopologyBuilder("fully connected")
     ranks = builder.add_ranks(num_ranks)
     one, other = np.triu_indices(num_ranks, 1)
@@ -66,7 +66,7 @@ def fully_connected(num_ranks: int, bandwidth_bytes_per_s: float, latency_s: flo
 def photonic(
     num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float, *, num_ports: int, set_up_s: float
 ) -> Topology:
-    """Returns accelerators around a circuit switch, any two of which can be joined, each to a few at one time.
+    """Returns accelerators around a circuit switch; any two can be joined, but each only to a few at a time.
 
     Args:
         num_ranks: accelerators.
@@ -82,13 +82,13 @@ def photonic(
 def circuit_switched(
     topology: Topology, *, num_ports: ArrayLike, set_up_s: float, links: ArrayLike | None = None
 ) -> Topology:
-    """Returns a network some of whose links are there only while a circuit is set up; see `simulator.deep.networks.circuits`.
+    """Returns a network in which some links exist only while a circuit is up; see `simulator.deep.networks.circuits`.
 
     Args:
         topology: the network with all links.
         num_ports: circuits that each vertex can have at one time, one number or `(v,)`.
         set_up_s: from asking for a circuit until it is up.
-        links: those that need a circuit, by number; left out: all. The two directions of a pair share one.
+        links: numbers of the links that need a circuit; default: all. The two directions of a pair share one circuit.
 
     Raises:
         InputError: an end of a circuit has no port, or the time is negative or not finite.
@@ -100,7 +100,7 @@ def circuit_switched(
 
 
 def switch(num_ranks: int, bandwidth_bytes_per_s: float, latency_s: float) -> Topology:
-    """Returns accelerators around one switch without limits of its own, such as an NVSwitch plane."""
+    """Returns accelerators around one non-blocking switch, such as an NVSwitch plane."""
     builder = TopologyBuilder("switch")
     ranks = builder.add_ranks(num_ranks)
     builder.connect(ranks, builder.add("switch"), bandwidth_bytes_per_s, latency_s)
@@ -150,9 +150,9 @@ def cluster(
 ) -> Topology:
     """Returns nodes with a scale-up switch and network cards, on rails or under one leaf each.
 
-    Accelerator i of a node uses card i x cards / accelerators; the cards of one that has several are one vertex as wide as all
-    of them (`card_bundles`). Rail-optimized: card i of all nodes hangs on leaf i, so that equal places of nodes are one switch
-    apart; else the cards of a node share a leaf. Leaves meet at the spines with full bandwidth.
+    Accelerator i of a node uses card i x cards / accelerators. If it has several cards, they are one vertex with their total
+    bandwidth (`card_bundles`). Rail-optimized: card i of every node connects to leaf i, so that equal positions of nodes are
+    one switch apart; else the cards of a node share a leaf. Leaves connect to the spines with full bandwidth.
 
     Args:
         num_nodes: nodes.
@@ -161,8 +161,8 @@ def cluster(
         scale_up_latency_s: of that cable.
         card_bytes_per_s: of a network card.
         fabric_latency_s: of a cable of the fabric.
-        cards_per_node: network cards, at most as many as accelerators or a multiple of them; left out: one for each.
-        is_rail_optimized: which leaf a card hangs on.
+        cards_per_node: network cards, at most as many as accelerators or a multiple of them; default: one for each.
+        is_rail_optimized: whether card i connects to leaf i, or all cards of a node to one leaf.
         num_spines: switches above the leaves.
     """
     num_cards, per_accelerator = card_bundles(cards_per_node, ranks_per_node)
@@ -174,7 +174,7 @@ def cluster(
     )
     cards = builder.add("card", num_nodes * num_cards).reshape(num_nodes, num_cards)
     own = np.arange(ranks_per_node) * num_cards // ranks_per_node
-    # The bus between accelerator and card is as wide as the card, so that the card is what is shared.
+    # The bus between accelerator and card has the card's bandwidth, so the card is the shared resource.
     builder.connect(ranks, cards[:, own], card_bytes_per_s, 0.0)
     num_leaves = num_cards if is_rail_optimized else num_nodes
     leaves, spines = builder.add("leaf", num_leaves), builder.add("spine", num_spines)
@@ -186,9 +186,9 @@ def cluster(
 
 
 def card_bundles(cards_per_node: int | None, ranks_per_node: int) -> tuple[int, int]:
-    """Returns how many vertices the cards of a node are, and how many cards each of these stands for.
+    """Returns the number of vertices for the cards of a node, and how many cards each vertex stands for.
 
-    Libraries spread what an accelerator sends over all of its cards, so that they are one link of their bandwidths together.
+    Libraries spread an accelerator's traffic over all of its cards, so they act as one link with their total bandwidth.
 
     Args:
         cards_per_node: network cards; `None`: one for each accelerator.
@@ -208,7 +208,7 @@ def dragonfly(
     global_bytes_per_s: float,
     latency_s: float,
 ) -> Topology:
-    """Returns groups of switches that are all joined to each other, with one cable between each two groups.
+    """Returns groups of switches that are all joined to each other, with one cable between every two groups.
 
     The cable from group g to group h ends at switch (h mod switches) of g (Kim, Dally, Scott and Abts 2008).
     """
@@ -227,12 +227,12 @@ def dragonfly(
 
 
 def degraded(topology: Topology, links: ArrayLike, factor: ArrayLike) -> Topology:
-    """Returns a network some of whose links, by number, have only a share of their bandwidth; ways stay as they were.
+    """Returns a network in which some links, by number, have only a share of their bandwidth; paths stay as they were.
 
     Args:
         topology: the network.
         links: numbers, each once.
-        factor: share, of all of them or of each.
+        factor: the share, one for all or one for each.
 
     Raises:
         InputError: the share is not above 0, or a link does not exist.

@@ -23,7 +23,7 @@ class Topology:
 
     name: str
     num_ranks: int
-    """Accelerators: vertices 0 to num_ranks - 1."""
+    """Number of accelerators: vertices 0 to num_ranks - 1."""
     vertex_names: tuple[str, ...]
     """`(v,)`."""
     forwards: Booleans
@@ -33,46 +33,46 @@ class Topology:
     target: Integers
     """`(l,)` vertex at which it ends."""
     bandwidth_bytes_per_s: Floats
-    """`(l,)` in the direction of the link."""
+    """`(l,)` bandwidth in the direction of the link."""
     latency_s: Floats
-    """`(l,)` until the first byte has crossed the link and the vertex behind it."""
+    """`(l,)` time until the first byte has crossed the link and the vertex behind it."""
     ramp_s: Floats
     """`(l,)` collectives that keep a link busy for x seconds take 2 sqrt(ramp x) longer (`simulator.machine.network`)."""
     ranks_per_node: int = 1
-    """Accelerators next to each other that are closer than others: behind one switch, in one row of a torus; 1: none are."""
+    """Number of consecutive accelerators that form a node: behind one switch, or in one row of a torus; 1: no nodes."""
     salt: int = 0
-    """What its switches mix into their choice among ways of equal cost."""
+    """Salt of its switches' hash that chooses among paths of equal cost."""
     whole_bytes_per_s: Floats | None = None
-    """`(l,)` bandwidth with nothing slow, by which ways are found; None: `bandwidth_bytes_per_s`."""
+    """`(l,)` bandwidth with nothing slow, by which paths are found; None: `bandwidth_bytes_per_s`."""
     circuits: Circuits | None = None
-    """What some links need to be there; None: all of them are, always."""
+    """Circuits without which some links do not exist; None: all links always exist."""
 
     @property
     def num_vertices(self) -> int:
-        """Accelerators, switches and cards together."""
+        """Number of accelerators, switches and cards."""
         return len(self.vertex_names)
 
     @property
     def num_links(self) -> int:
-        """Directed links."""
+        """Number of directed links."""
         return len(self.source)
 
     @property
     def routed_bytes_per_s(self) -> Floats:
-        """Bandwidth by which switches choose ways, `(l,)`: they do not know which links are slow."""
+        """Bandwidth by which switches choose paths, `(l,)`; they do not know which links are slow."""
         return self.bandwidth_bytes_per_s if self.whole_bytes_per_s is None else self.whole_bytes_per_s
 
     @property
     def ramp_root(self) -> Floats:
-        """What collectives lose on each link by the root of their bytes: 2 sqrt(ramp / bandwidth), `(l,)`."""
+        """Ramp time of collectives on each link per square root of their bytes: 2 sqrt(ramp / bandwidth), `(l,)`."""
         return np.asarray(2.0 * np.sqrt(self.ramp_s / self.bandwidth_bytes_per_s))
 
     def named(self, name: str, *, salt: int = 0) -> Topology:
-        """Returns the same network under another name, whose switches draw other ways of equal cost."""
+        """Returns the same network under another name; with another salt, switches choose other paths of equal cost."""
         return replace(self, name=name, salt=salt)
 
     def with_ramp(self, ramp_s: ArrayLike) -> Topology:
-        """Returns the same network, on whose links, `(l,)` or all of them, small collectives lose time."""
+        """Returns the same network with a ramp on its links, `(l,)` or one for all, by which small collectives lose time."""
         column = np.broadcast_to(np.asarray(ramp_s, dtype=np.float64), self.source.shape)
         return replace(self, ramp_s=column)
 
@@ -100,7 +100,7 @@ class TopologyBuilder:
         return tuple(self._names)
 
     def add_ranks(self, count: int, *, forward: bool = False) -> Integers:
-        """Adds accelerators, which must come before all else; returns their vertices `(count,)`."""
+        """Adds accelerators, which must precede all other vertices; returns their vertices `(count,)`."""
         assert self._num_ranks == len(self._names), "accelerators are the first vertices"
         self._num_ranks += count
         return self.add("gpu", count, forward=forward)
@@ -134,7 +134,7 @@ class TopologyBuilder:
         """Returns the network.
 
         Args:
-            ranks_per_node: accelerators next to each other that are closer than others.
+            ranks_per_node: number of consecutive accelerators that form a node.
 
         Raises:
             InputError: a link has no bandwidth, a negative latency, or ends where it begins.

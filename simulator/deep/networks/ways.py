@@ -17,7 +17,7 @@ from simulator.deep.networks.topology import Topology
 from simulator.table import Booleans, Floats, Integers
 
 EQUAL_COST_FRACTION = 1e-9
-"""Ways whose costs differ by less are equally good."""
+"""Paths whose costs differ by less are equally good."""
 NO_VERTEX = -1
 
 
@@ -31,7 +31,7 @@ class Net(NamedTuple):
     out_offsets: Integers
     """`(v + 1,)` where the links that begin at a vertex begin in `by_source`."""
     core_offsets: Integers
-    """`(v,)` where those of them end that lead to what is no dead end, or to the root of a tree; they come first."""
+    """`(v,)` where the links end that lead to a vertex that is no dead end, or to the root of a tree; they come first."""
     by_source: Integers
     in_offsets: Integers
     """`(v + 1,)` where the links that end at a vertex begin in `by_target`."""
@@ -42,26 +42,26 @@ class Net(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a search writes down; between two searches no vertex has a cost, is open or a target."""
+    """Working arrays of a search; between two searches no vertex has a cost, is open or is a target."""
 
     own: Floats
-    """`(v,)` least known cost from the source to each vertex; inf: not seen."""
+    """`(v,)` lowest known cost from the source to each vertex; inf: not seen."""
     seen: Integers
-    """`(v,)` those that have one."""
+    """`(v,)` the vertices that have one."""
     keys: Floats
     """`(l + 1,)` costs on the heap of `simulator.deep.networks.heap`."""
     items: Integers
     """`(l + 1,)` their vertices."""
     is_open: Booleans
-    """`(v,)` whether it is an end of a way, or a dead end on which one hangs."""
+    """`(v,)` whether it is an end of a path, or a dead end on which one hangs."""
     opened: Integers
-    """`(v,)` those that are."""
+    """`(v,)` the vertices that are open."""
     is_target: Booleans
-    """`(v,)` whether it is still to be met."""
+    """`(v,)` whether it is still to be reached."""
 
 
 def new_net(topology: Topology, reference_bytes: float) -> Net:
-    """Returns a network for `find_ways`; the cost of a link is its latency and the time of a reference message."""
+    """Returns a network for `find_ways`; the cost of a link is its latency plus the time of a reference message."""
     source, target, size = topology.source, topology.target, topology.num_vertices
     parent = _parents(source, target, topology.forwards)
     is_core = (topology.forwards & ((parent == np.arange(size)) | (parent == NO_VERTEX)))[target]
@@ -85,7 +85,7 @@ def _offsets(ends: Integers, num_vertices: int) -> Integers:
 
 
 def _parents(source: Integers, target: Integers, forwards: Booleans) -> Integers:
-    """The only vertex through which a dead end is left, `(v,)`: of a core vertex itself, of the root of a tree `NO_VERTEX`."""
+    """The only vertex through which a dead end is left, `(v,)`; a core vertex has itself, the root of a tree `NO_VERTEX`."""
     size = len(forwards)
     is_inner = forwards[source] & forwards[target]
     both = (
@@ -100,7 +100,7 @@ def _parents(source: Integers, target: Integers, forwards: Booleans) -> Integers
 
 @compiled
 def _peeled(offsets: Integers, neighbours: Integers, forwards: Booleans, left: Integers) -> Integers:
-    """Takes dead ends off, those that this makes dead ends next; counts the neighbours that are left down in `left`."""
+    """Peels off dead ends, including those that arise thereby; counts down the remaining neighbours in `left`."""
     size = len(forwards)
     parent = np.arange(size)
     line = np.empty(size, dtype=np.int64)
@@ -143,9 +143,9 @@ def _new_scratch(net: Net) -> Scratch:
 
 @compiled
 def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
-    """Finds the ways of sorted sources, targets and salts `(k, 3)`; offsets and links of all.
+    """Finds the paths of sorted sources, targets and salts `(k, 3)`; returns offsets and links of all.
 
-    Searches from each source until all its targets are met (Dijkstra), past the dead ends on which none of them hangs.
+    Searches from each source until all its targets are reached (Dijkstra), skipping dead ends on which no target hangs.
     """
     size, scratch = len(net.forwards), _new_scratch(net)
     way_offsets = np.zeros(len(rows) + 1, dtype=np.int64)
@@ -170,7 +170,7 @@ def find_ways(rows: Integers, net: Net) -> tuple[Integers, Integers]:
 
 @inner_uncounted
 def _search(targets: Integers, start: int, net: Net, scratch: Scratch) -> int:
-    """Writes down least costs from a vertex until all targets are met; returns how many vertices it has seen."""
+    """Records lowest costs from a vertex until all targets are reached; returns how many vertices it has seen."""
     own, keys, items, is_target = scratch.own, scratch.keys, scratch.items, scratch.is_target
     num_open = _open(net, start, scratch, 0)
     num_left = 0
@@ -202,9 +202,9 @@ def _search(targets: Integers, start: int, net: Net, scratch: Scratch) -> int:
 def _reach(
     vertex: int, net: Net, scratch: Scratch, num_open: int, num_seen: int, heap_size: int
 ) -> tuple[int, int]:
-    """Goes over the links of a vertex to what is no dead end, or open; returns what `_cross` does.
+    """Crosses the links of a vertex to vertices that are no dead ends or are open; returns what `_cross` does.
 
-    Those to what is open are among its other links, or among those that end at what is open: whichever are fewer.
+    Links to open vertices are found among its other links, or among those that end at open vertices, whichever are fewer.
     """
     for place in range(net.out_offsets[vertex], net.core_offsets[vertex]):
         heap_size, num_seen = _cross(net.by_source[place], net, scratch, num_seen, heap_size)
@@ -227,7 +227,7 @@ def _reach(
 
 @inner_uncounted
 def _cross(link: int, net: Net, scratch: Scratch, num_seen: int, heap_size: int) -> tuple[int, int]:
-    """Notes what it costs to go over a link; returns how many entries the heap has then, and how many vertices are seen."""
+    """Records the cost of crossing a link; returns the new number of heap entries and of seen vertices."""
     own, behind = scratch.own, net.target[link]
     cost = own[net.source[link]] + net.cost[link]
     if cost < own[behind]:
@@ -241,7 +241,7 @@ def _cross(link: int, net: Net, scratch: Scratch, num_seen: int, heap_size: int)
 
 @inner_uncounted
 def _open(net: Net, vertex: int, scratch: Scratch, num_open: int) -> int:
-    """Opens an end of a way, and the dead ends on which it hangs; returns how many vertices are open."""
+    """Opens an end of a path, and the dead ends on which it hangs; returns how many vertices are open."""
     num_open = _open_up(net, vertex, scratch, num_open)
     for place in range(net.out_offsets[vertex], net.out_offsets[vertex + 1]):
         num_open = _open_up(net, net.target[net.by_source[place]], scratch, num_open)
@@ -271,9 +271,9 @@ def _note_open(vertex: int, scratch: Scratch, num_open: int) -> int:
 
 @inner
 def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers, first: int) -> int:
-    """Walks from a target back to its source, over links that lie on a cheapest way; returns where the way ends.
+    """Walks from a target back to its source, over links of a cheapest path; returns where the path ends.
 
-    There is none where costs are so far apart that the smallest is lost beside the largest (2^53 times).
+    There is none if costs are so far apart that the smallest is lost when added to the largest (2^53 times).
     """
     start, vertex, salt, end = row[0], row[1], row[2], first
     while vertex != start and np.isfinite(own[vertex]):
@@ -282,12 +282,12 @@ def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers,
             before = net.source[link]
             if before != start and not net.forwards[before]:
                 continue
-            # Nearer to the source, or a link that costs next to nothing would lead around in a circle.
+            # Only links from nearer to the source count: one that costs next to nothing could lead around in a circle.
             is_nearer = own[before] < own[vertex]
             if is_nearer and own[before] + net.cost[link] <= own[vertex] * (1.0 + EQUAL_COST_FRACTION):
                 num_equal += 1
                 if _hash(start, row[1], salt, vertex, num_equal) % num_equal == 0:
-                    chosen = link  # reservoir sampling: each of the equal links with the same probability
+                    chosen = link  # reservoir sampling: each of the equal links has the same probability
         if chosen == NO_VERTEX:
             return first
         found[end] = chosen
@@ -301,9 +301,9 @@ def _walk(row: Integers, net: Net, own: Floats, seen: Integers, found: Integers,
 
 @inner
 def _links_into(vertex: int, net: Net, seen: Integers) -> Integers:
-    """Returns links that end at a vertex, by number: those from what was seen at least, where all are many more than these.
+    """Returns links that end at a vertex, by number: all, or only those from seen vertices if that is far fewer.
 
-    A switch of 10,000 accelerators has as many links that end there, and a search that met a few of them has seen few.
+    A switch with 10,000 accelerators has as many links that end there, but a search that reached few of them saw few.
     """
     into = net.by_target[net.in_offsets[vertex] : net.in_offsets[vertex + 1]]
     if len(into) <= len(seen):

@@ -22,7 +22,7 @@ class Bundles(NamedTuple):
     """Flows by the links that they cross and the link that holds them.
 
     Places are positions in `path_links`. Lists are doubly linked: bundles over a link, bundles held by a link, places in a
-    bundle. Link l, behind the last one, stands for the holder of flows that have none yet.
+    bundle. Link l, one past the last, stands for the holder of flows that have none yet.
     """
 
     path_offsets: Integers
@@ -30,11 +30,11 @@ class Bundles(NamedTuple):
     path_of: Integers
     """Path of each place."""
     flows: Integers
-    """`(p,)` flows of each path as they are in the bundles."""
+    """`(p,)` number of flows of each path that the bundles count."""
     holder: Integers
     """`(p,)` link that holds the flows of each path; `NONE` for a path that is in no bundle."""
     level: Floats
-    """`(l + 1,)` bytes/s of a flow that the link holds; `inf` where it holds none, and for the last."""
+    """`(l + 1,)` bytes/s of a flow that the link holds; `inf` if it holds none, and for the last entry."""
     is_built: Booleans
     """`(l,)` whether all flows over a link are in bundles."""
     over: Integers
@@ -46,7 +46,7 @@ class Bundles(NamedTuple):
     by: Integers
     """The link that holds them."""
     num_flows: Integers
-    """How many there are."""
+    """Number of flows in each bundle."""
     first_place: Integers
     next_over: Integers
     previous_over: Integers
@@ -59,11 +59,11 @@ class Bundles(NamedTuple):
     found: Integers
     """`(l,)` scratch: the bundle over each link that is held by the link of `find`."""
     sizes: Integers
-    """`(2,)` bundles ever used, and the first of those that are free again, which `next_over` joins."""
+    """`(2,)` number of bundles ever used, and the first of the freed ones, which `next_over` links."""
 
 
 def new_bundles(path_offsets: Integers, path_links: Integers, path_of: Integers, num_links: int) -> Bundles:
-    """Returns no bundles; arrays of zeros take no memory until something is written there."""
+    """Returns empty bundles; arrays of zeros take no memory until something is written there."""
     num_paths = len(path_offsets) - 1
 
     def per_place() -> Integers:
@@ -97,7 +97,7 @@ def new_bundles(path_offsets: Integers, path_links: Integers, path_of: Integers,
 
 @inner_uncounted
 def find(all_of: Bundles, holder: int) -> None:
-    """Notes the bundles that a link holds, so that `attach` finds them; `forget` has to follow."""
+    """Records the bundles that a link holds, so that `attach` finds them; `forget` has to follow."""
     bundle = all_of.held[holder]
     while bundle != NONE:
         all_of.found[all_of.link[bundle]] = bundle
@@ -106,7 +106,7 @@ def find(all_of: Bundles, holder: int) -> None:
 
 @inner_uncounted
 def forget(all_of: Bundles, holder: int) -> None:
-    """Clears what `find` noted and `attach` added."""
+    """Clears what `find` recorded and `attach` added."""
     bundle = all_of.held[holder]
     while bundle != NONE:
         all_of.found[all_of.link[bundle]] = NONE
@@ -115,7 +115,7 @@ def forget(all_of: Bundles, holder: int) -> None:
 
 @inner_uncounted
 def attach(all_of: Bundles, path: int, holder: int, num_flows: int) -> None:
-    """Puts the flows of a path into the bundles of a holder, which `find` has noted."""
+    """Puts the flows of a path into the bundles of a holder, which `find` has recorded."""
     all_of.holder[path] = holder
     all_of.flows[path] = num_flows
     for place in range(all_of.path_offsets[path], all_of.path_offsets[path + 1]):
@@ -131,7 +131,7 @@ def attach(all_of: Bundles, path: int, holder: int, num_flows: int) -> None:
 
 @inner_uncounted
 def detach(all_of: Bundles, path: int) -> None:
-    """Takes the flows of a path out of their bundles; those that are empty then are no more."""
+    """Takes the flows of a path out of their bundles; bundles that become empty are freed."""
     for place in range(all_of.path_offsets[path], all_of.path_offsets[path + 1]):
         bundle = all_of.bundle[place]
         _leave(all_of.first_place, all_of.next_place, all_of.previous_place, bundle, place)
@@ -175,7 +175,7 @@ def _drop_bundle(all_of: Bundles, bundle: int) -> None:
 
 @inlined_uncounted
 def _join(first: Integers, behind: Integers, before: Integers, owner: int, item: int) -> None:
-    """Puts an item at the beginning of the list of an owner."""
+    """Inserts an item at the front of the list of an owner."""
     next_item = first[owner]
     behind[item], before[item] = next_item, NONE
     if next_item != NONE:
@@ -185,7 +185,7 @@ def _join(first: Integers, behind: Integers, before: Integers, owner: int, item:
 
 @inlined_uncounted
 def _leave(first: Integers, behind: Integers, before: Integers, owner: int, item: int) -> None:
-    """Takes an item out of the list of its owner."""
+    """Removes an item from the list of its owner."""
     next_item, previous_item = behind[item], before[item]
     if previous_item == NONE:
         first[owner] = next_item

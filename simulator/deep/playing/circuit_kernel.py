@@ -25,7 +25,7 @@ class CircuitState(NamedTuple):
     """Circuits while a graph is played; without any, all arrays are empty."""
 
     of_path: Integers
-    """`(p,)` circuit that a way needs, or `NONE`; empty without circuits."""
+    """`(p,)` circuit that a path needs, or `NONE`; empty without circuits."""
     ends: Integers
     """`(c, 2)`."""
     set_up_s: float
@@ -36,11 +36,11 @@ class CircuitState(NamedTuple):
     status: Integers
     """`(c,)` `DOWN`, `WAITING` for ports, `STARTING` or `UP`."""
     num_flows: Integers
-    """`(c,)` messages that use a circuit or wait for it."""
+    """`(c,)` number of messages that use a circuit or wait for it."""
     last_used: Integers
     """`(c,)` serial of the last use, for the least recently used one."""
     asked: Integers
-    """`(c,)` serial of the wish for ports."""
+    """`(c,)` serial of the request for ports."""
     num_set_ups: Integers
     """`(c,)`."""
     starting: Integers
@@ -48,12 +48,12 @@ class CircuitState(NamedTuple):
     ready_s: Floats
     """`(c,)` when a circuit that is being set up will be up."""
     numbers: Integers
-    """`(3,)` first place of that ring, circuits in it, last serial."""
+    """`(3,)` first position of that ring, number of circuits in it, last serial."""
     first_circuit: Integers
     """`(v,)` first circuit that waits for a port of a vertex."""
     last_circuit: Integers
     next_circuit: Integers
-    """`(c, 2)` the circuit behind each, in the line of either end."""
+    """`(c, 2)` the circuit behind each, in the queue of either end."""
     previous_circuit: Integers
     first_flow: Integers
     """`(c,)` first message that waits for a circuit."""
@@ -65,7 +65,7 @@ class CircuitState(NamedTuple):
 
 
 def new_circuit_state(circuits: Circuits | None, of_path: Integers, num_tasks: int) -> CircuitState:
-    """Returns circuits none of which is up."""
+    """Returns circuits, none of which is up."""
     count, vertices = (len(circuits), len(circuits.num_ports)) if circuits else (0, 0)
     tasks = num_tasks if circuits else 0
     ports = circuits.num_ports if circuits else np.empty(0, np.int64)
@@ -104,7 +104,7 @@ def new_circuit_state(circuits: Circuits | None, of_path: Integers, num_tasks: i
 
 @inlined_uncounted
 def circuit_of(state: CircuitState, path: int) -> int:
-    """The circuit that a way needs, or `NONE`."""
+    """The circuit that a path needs, or `NONE`."""
     if path == NONE or len(state.of_path) == 0:
         return NONE
     return int(state.of_path[path])
@@ -112,7 +112,7 @@ def circuit_of(state: CircuitState, path: int) -> int:
 
 @inner_uncounted
 def may_go(state: CircuitState, circuit: int, task: int, now_s: float) -> bool:
-    """Whether a message can go at once; if not it waits, and the circuit is set up as soon as there are ports."""
+    """Whether a message can go at once; if not, it waits, and the circuit is set up as soon as there are ports."""
     state.num_flows[circuit] += 1
     if state.status[circuit] == UP:
         return True
@@ -129,7 +129,7 @@ def may_go(state: CircuitState, circuit: int, task: int, now_s: float) -> bool:
 
 @inner_uncounted
 def leave(state: CircuitState, circuit: int, now_s: float) -> None:
-    """Ends the use of a circuit by one message; hands its ports on when it was the last."""
+    """Ends the use of a circuit by one message; if it was the last, hands the circuit's ports on."""
     state.num_flows[circuit] -= 1
     state.last_used[circuit] = _serial(state)
     if state.num_flows[circuit] == 0:
@@ -138,7 +138,7 @@ def leave(state: CircuitState, circuit: int, now_s: float) -> None:
 
 @inlined_uncounted
 def next_up_s(state: CircuitState) -> float:
-    """When the next circuit is up; `inf` where none is being set up."""
+    """When the next circuit is up; `inf` if none is being set up."""
     if state.numbers[STARTED] == 0:
         return np.inf
     return float(state.ready_s[state.starting[state.numbers[FIRST]]])
@@ -164,7 +164,7 @@ def _serial(state: CircuitState) -> int:
 
 @inner_uncounted
 def _set_up(state: CircuitState, circuit: int, now_s: float) -> bool:
-    """Begins to set a circuit up if both ends have a port for it, and tears down what idles there."""
+    """Begins to set up a circuit if both ends have a port for it, and tears down the idle circuits on these ports."""
     one, other = _port(state, state.ends[circuit, 0]), _port(state, state.ends[circuit, 1])
     if min(one, other) == NONE:
         return False
@@ -183,7 +183,7 @@ def _set_up(state: CircuitState, circuit: int, now_s: float) -> bool:
 
 @inner_uncounted
 def _port(state: CircuitState, vertex: int) -> int:
-    """A free port of a vertex, or that of the circuit that idles longest, or `NONE`."""
+    """A free port of a vertex, or that of its longest-idle circuit, or `NONE`."""
     found = NONE
     for port in range(state.first_port[vertex], state.first_port[vertex + 1]):
         circuit = state.port_circuit[port]
@@ -211,7 +211,7 @@ def _tear_down(state: CircuitState, circuit: int) -> None:
 
 @inner_uncounted
 def _wait(state: CircuitState, circuit: int) -> None:
-    """Puts a circuit at the end of the lines of both ends."""
+    """Puts a circuit at the end of both ends' queues."""
     state.status[circuit] = WAITING
     state.asked[circuit] = _serial(state)
     for side in range(2):
@@ -228,7 +228,7 @@ def _wait(state: CircuitState, circuit: int) -> None:
 
 @inner_uncounted
 def _stop_waiting(state: CircuitState, circuit: int) -> None:
-    """Takes a circuit out of both lines."""
+    """Takes a circuit out of both queues."""
     for side in range(2):
         vertex = state.ends[circuit, side]
         before, behind = state.previous_circuit[circuit, side], state.next_circuit[circuit, side]
@@ -249,7 +249,7 @@ def _side(state: CircuitState, circuit: int, vertex: int) -> int:
 
 @inner_uncounted
 def _serve(state: CircuitState, one: int, other: int, now_s: float) -> None:
-    """Sets up what waits for a port of two vertices, the oldest wish first, as long as they have one."""
+    """Sets up circuits that wait for a port of two vertices, the oldest request first, as long as there are ports."""
     first, second = state.first_circuit[one], state.first_circuit[other]
     while max(first, second) != NONE:
         is_first = second == NONE or (first != NONE and state.asked[first] < state.asked[second])

@@ -30,14 +30,14 @@ class SharingRule(StrEnum):
     """How flows share a link."""
 
     MAX_MIN = "max_min"
-    """What some cannot use goes to the others."""
+    """Bandwidth that some flows cannot use goes to the others."""
     EQUAL_SPLIT = "equal_split"
     """Every flow gets the same, used or not (TrioSim)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What became of n tasks on l links."""
+    """When n tasks ran, and how l links were used."""
 
     ready_s: Floats
     """`(n,)` when the last predecessor ended."""
@@ -46,15 +46,15 @@ class Played:
     end_s: Floats
     """`(n,)`."""
     link_bytes: Floats
-    """`(l,)` what crossed each link."""
+    """`(l,)` bytes that crossed each link."""
     link_used_s: Floats
-    """`(l,)` how long there was a flow on it."""
+    """`(l,)` how long there was a flow on each link."""
     link_full_s: Floats
-    """`(l,)` how long its flows could have used more."""
+    """`(l,)` how long each link's flows could have used more bandwidth."""
     circuit_wait_s: Floats
-    """`(n,)` how long a flow waited for its circuit, which is before `start_s`; empty without circuits."""
+    """`(n,)` how long a flow waited for its circuit, before `start_s`; empty without circuits."""
     circuit_use: CircuitUse | None
-    """None without circuits."""
+    """How circuits were used; None without circuits."""
 
     @property
     def makespan_s(self) -> float:
@@ -70,11 +70,11 @@ def play(
     Args:
         graph: what has to be done.
         topology: the network.
-        paths: the ways that `graph.path` numbers.
+        paths: the paths that `graph.path` numbers.
         sharing: how flows share links.
 
     Raises:
-        InputError: tasks wait for each other in a circle; names some of them. A way needs two circuits.
+        InputError: tasks wait for each other in a circle, some of which are named; or a path needs two circuits.
     """
     net, change = new_sharing(paths.offsets, paths.links, topology.bandwidth_bytes_per_s)
     state = _new_state(graph, len(paths), topology.num_links)
@@ -168,5 +168,5 @@ def _new_state(graph: TaskGraph, num_paths: int, num_links: int) -> State:
 
 
 def _power_of_two(count: int) -> int:
-    """The least power of two that is not less."""
+    """The smallest power of two that is at least `count`."""
     return 1 << max(0, count - 1).bit_length()

@@ -49,17 +49,17 @@ class State(NamedTuple):
     end_s: Floats
     """`(n,)`; NaN for a task that was never reached."""
     waits_for: Integers
-    """`(n,)` predecessors that have not ended."""
+    """`(n,)` number of predecessors that have not ended."""
     work: Integers
     """`(n,)` ring of the tasks that can start now, in the order in which they became ready."""
     sizes: Integers
-    """`(3,)` first place of the ring, tasks in it, changed paths."""
+    """`(3,)` first position of the ring, number of tasks in it, number of changed paths."""
     timers: Timers
     """Durations that run."""
     is_busy: Booleans
-    """`(r,)` resources at work."""
+    """`(r,)` whether a resource is at work."""
     has_resource: Booleans
-    """`(n,)` whether the task was handed its resource by the one before it."""
+    """`(n,)` whether the previous task handed its resource to this one."""
     first_waiting: Integers
     """`(r,)` first task that waits for a resource."""
     last_waiting: Integers
@@ -68,19 +68,19 @@ class State(NamedTuple):
     moved_bytes: Floats
     """`(p,)` bytes that a flow on each path would have moved since the path was last idle."""
     moved_until_s: Floats
-    """`(p,)` when that was counted."""
+    """`(p,)` when `moved_bytes` was last updated."""
     leaves_at_bytes: Floats
-    """`(n,)` count of its path at which a flow is done."""
+    """`(n,)` value of its path's `moved_bytes` at which a flow is done."""
     root: Integers
-    """`(p,)` the flow of each path that is done first: root of a skew heap."""
+    """`(p,)` the flow of each path that finishes first: root of a skew heap."""
     left: Integers
     right: Integers
     is_changed: Booleans
     """`(p,)` whether the number of flows may have changed since the network was shared out."""
     changed: Integers
-    """`(p,)` scratch: those paths."""
+    """`(p,)` scratch: the changed paths."""
     kept: Integers
-    """`(p,)` scratch: those on which as many flows came as went."""
+    """`(p,)` scratch: changed paths on which as many flows came as went."""
     path_end_s: Floats
     """`(2 p,)` when the first flow of each path is done: a tournament, see `heap.first_key`."""
     new_end_s: Floats
@@ -90,11 +90,11 @@ class State(NamedTuple):
     since_s: Floats
     """`(l,)` when the flows of a link last changed."""
     used_flows: Integers
-    """`(l,)` how many there have been since."""
+    """`(l,)` number of flows since then."""
     used_s: Floats
-    """`(l,)` how long there was a flow on it."""
+    """`(l,)` how long there was a flow on each link."""
     full_s: Floats
-    """`(l,)` how long it was full."""
+    """`(l,)` how long each link was full."""
 
 
 FIRST, WORK, CHANGED = 0, 1, 2
@@ -188,7 +188,7 @@ def _is_superfluous(tasks: Tasks, state: State, task: int) -> bool:
 
 @inner_uncounted
 def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, first: int) -> int:
-    """Starts the flows that waited for a circuit, from the first one on; returns how many ended at once."""
+    """Starts the flows that waited for a circuit, beginning with `first`; returns how many ended at once."""
     num_ended, task = 0, first
     while task != NONE:
         behind = circuits.next_flow[task]
@@ -201,7 +201,7 @@ def _circuit_up(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State
 
 @inlined_uncounted
 def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
-    """Lets the duration of a task run; returns 1 if it ended at once."""
+    """Starts the duration of a task; returns 1 if it ended at once."""
     if tasks.duration_s[task] > 0.0:
         set_timer(state.timers, task, state.now_s[0] + tasks.duration_s[task])
         return 0
@@ -210,7 +210,7 @@ def _go(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: 
 
 @inlined_uncounted
 def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State, task: int) -> int:
-    """Ends a task, or sends it on its way; returns 1 if it ended."""
+    """Ends a task whose duration is over, or starts its flow; returns 1 if it ended."""
     path = tasks.path[task]
     if path == NONE or tasks.num_bytes[task] == 0.0 or net.path_offsets[path] == net.path_offsets[path + 1]:
         _leave(tasks, circuits, state, task)
@@ -228,7 +228,7 @@ def _duration_over(tasks: Tasks, net: Sharing, circuits: CircuitState, state: St
 
 @inlined_uncounted
 def _leave(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> None:
-    """Hands the circuit of a task that is over to those that wait longest."""
+    """Hands the circuit of a finished task to those that have waited longest."""
     circuit = circuit_of(circuits, tasks.path[task])
     if circuit != NONE:
         leave(circuits, circuit, state.now_s[0])
@@ -236,7 +236,7 @@ def _leave(tasks: Tasks, circuits: CircuitState, state: State, task: int) -> Non
 
 @inlined_uncounted
 def _end(tasks: Tasks, state: State, task: int) -> None:
-    """Ends a task: its resource goes to the one that waits longest, its successors may be ready."""
+    """Ends a task: its resource goes to the task that has waited longest, and its successors may become ready."""
     state.end_s[task] = state.now_s[0]
     resource = tasks.resource[task]
     if resource != NONE:
@@ -275,7 +275,7 @@ def _flows_done(tasks: Tasks, net: Sharing, circuits: CircuitState, state: State
 
 @inlined_uncounted
 def _count_moved(net: Sharing, state: State, path: int) -> None:
-    """Brings the count of a path up to the present."""
+    """Updates a path's count of moved bytes to the present."""
     if state.root[path] != NONE:
         elapsed_s = state.now_s[0] - state.moved_until_s[path]
         state.moved_bytes[path] += net.rate_bytes_per_s[path] * elapsed_s
@@ -297,7 +297,7 @@ def _change_flows(net: Sharing, state: State, path: int, by: int) -> None:
 def _share_out(net: Sharing, change: Change, state: State, is_max_min: bool) -> None:
     """Gives every flow its rate, and every path its next event.
 
-    Where as many flows came as went the rates stay, and only the path's own event is new.
+    If as many flows came as went, the rates stay, and only the path's own event is new.
     """
     num_kept, num_dirty = 0, 0
     for position in range(state.sizes[CHANGED]):
@@ -339,7 +339,7 @@ def _is_alone(net: Sharing, path: int) -> bool:
 
 @inlined_uncounted
 def _fill_alone(net: Sharing, change: Change, state: State, path: int) -> None:
-    """Gives the flows of a path that shares no link what its narrowest link has."""
+    """Gives the flows of a path that shares no link the bandwidth of its narrowest link."""
     _count_moved(net, state, path)
     leave_bundles(change, path)
     flows = net.num_flows[path]
@@ -376,7 +376,7 @@ def _refilled(net: Sharing, change: Change, state: State, num_dirty: int, is_max
 
 @inlined_uncounted
 def _close_link(net: Sharing, state: State, link: int) -> None:
-    """Adds the time since the last change of a link to what it was then."""
+    """Adds the time since the last change of a link to the counters of the state that it was in."""
     elapsed_s = state.now_s[0] - state.since_s[link]
     if state.used_flows[link] > 0:
         state.used_s[link] += elapsed_s

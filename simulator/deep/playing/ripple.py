@@ -24,30 +24,30 @@ NUM_LINKS, NUM_PATHS = 0, 1
 
 
 class Ripple(NamedTuple):
-    """What a change has reached so far."""
+    """How far a change has spread."""
 
     due: Floats
-    """A tournament of links, see `heap.first_key`: no level that has yet to be found is below."""
+    """A tournament of links, see `heap.first_key`: lower bounds of the levels that have yet to be found."""
     is_reached: Booleans
     """`(l,)` whether a link is among those that the change has reached."""
     is_settled: Booleans
     """`(l + 1,)` whether its level is found."""
     is_rising: Booleans
-    """`(l + 1,)` whether its level will be higher than it was; it is not known yet how much."""
+    """`(l + 1,)` whether its level will rise by an amount that is not known yet."""
     is_new: Booleans
     """`(l,)` whether its level has changed."""
     is_listed: Booleans
     """`(p,)` whether a path is among those that the change has reached."""
     moved: Integers
-    """`(p,)` scratch: paths that go to another holder."""
+    """`(p,)` scratch: paths that move to another holder."""
     crossed: Integers
     """`(l,)` scratch: the bundles of one holder."""
     left: Floats
-    """`(l,)` bytes/s that others leave to those that a link holds, as far as known: no more than it will be."""
+    """`(l,)` bytes/s left for the flows that a link holds, as far as known: a lower bound of the final value."""
     free: Integers
-    """`(l,)` how many it shares that among."""
+    """`(l,)` number of flows that share `left`."""
     sizes: Integers
-    """`(2,)` links and paths reached."""
+    """`(2,)` number of links and of paths reached."""
 
 
 def new_ripple(num_links: int, num_paths: int) -> Ripple:
@@ -68,7 +68,7 @@ def new_ripple(num_links: int, num_paths: int) -> Ripple:
 
 
 class Change(NamedTuple):
-    """Flows that have come or gone, and the lists of what that concerns."""
+    """Flows that have come or gone, and the links and paths that this affects."""
 
     bandwidth_bytes_per_s: Floats
     num_flows: Integers
@@ -88,7 +88,7 @@ def spread(change: Change, changed: Integers, num_changed: int) -> tuple[int, in
     """Finds the new levels after a change on some paths, all of whose links are built.
 
     Returns:
-        How many links and paths with flows it has reached; they stand in `change.links` and `change.paths`.
+        The number of links and of paths with flows that it has reached; they are in `change.links` and `change.paths`.
     """
     ripple, level = change.ripple, change.bundles.level
     ripple.sizes[:] = 0
@@ -112,7 +112,7 @@ def spread(change: Change, changed: Integers, num_changed: int) -> tuple[int, in
 
 @inner_uncounted
 def _take_in(change: Change, changed: Integers, num_changed: int) -> None:
-    """Brings the bundles up to date, and looks at all links of the paths that have changed."""
+    """Updates the bundles, and reaches all links of the paths that have changed."""
     bundles, nobody = change.bundles, len(change.link_flows)
     for position in range(num_changed):
         path = changed[position]
@@ -136,12 +136,12 @@ def _take_in(change: Change, changed: Integers, num_changed: int) -> None:
 
 @inner_uncounted
 def _level(change: Change, link: int) -> float:
-    """What each flow that a link holds would get: what is left by those that others hold to less."""
+    """What each flow that a link holds would get: its share of what is left by flows that others hold to lower rates."""
     bundles, ripple = change.bundles, change.ripple
     free = change.link_flows[link]
     level = np.inf if free == 0 else change.bandwidth_bytes_per_s[link] / free
     left, last_free = change.bandwidth_bytes_per_s[link], free + 1
-    while 0 < free < last_free:  # each round, more flows are found to be held to less
+    while 0 < free < last_free:  # each round finds more flows that are held to lower rates
         last_free = free
         free, left = change.link_flows[link], change.bandwidth_bytes_per_s[link]
         bundle = bundles.over[link]
@@ -159,7 +159,7 @@ def _level(change: Change, link: int) -> float:
 
 @inner_uncounted
 def _reach(change: Change, link: int, key: float) -> None:
-    """Puts a link among those whose level has to be found, no later than where it was."""
+    """Adds a link to those whose level has to be found, with no larger key than before."""
     _note(change, link)
     due = change.ripple.due
     key = min(key, change.bundles.level[link])
@@ -169,7 +169,7 @@ def _reach(change: Change, link: int, key: float) -> None:
 
 @inner_uncounted
 def _note(change: Change, link: int) -> None:
-    """Puts a link among those that were reached."""
+    """Adds a link to those that were reached."""
     ripple = change.ripple
     if not ripple.is_reached[link]:
         ripple.is_reached[link] = True
@@ -179,7 +179,7 @@ def _note(change: Change, link: int) -> None:
 
 @inner_uncounted
 def _list(change: Change, path: int) -> None:
-    """Puts a path among those that were reached."""
+    """Adds a path to those that were reached."""
     ripple = change.ripple
     if not ripple.is_listed[path]:
         ripple.is_listed[path] = True
@@ -189,9 +189,9 @@ def _list(change: Change, path: int) -> None:
 
 @inner_uncounted
 def _reach_held(change: Change, holder: int) -> None:
-    """Reaches all links that flows of a holder cross, before they get faster.
+    """Reaches all links that flows of a holder cross, before these flows get faster.
 
-    Those that are settled had the same level as the holder, and keep the flows to it.
+    Links that are settled had the holder's level, and hold the flows to it.
     """
     bundles, ripple, num_crossed = change.bundles, change.ripple, 0
     bundle = bundles.held[holder]
@@ -211,7 +211,7 @@ def _reach_held(change: Change, holder: int) -> None:
 
 @inner_uncounted
 def _level_without(change: Change, link: int, bundle: int) -> float:
-    """A bound of what each flow that a link holds would get, from below, if it held those of one more bundle."""
+    """A lower bound of what each flow that a link holds would get if it also held those of one more bundle."""
     bundles, ripple = change.bundles, change.ripple
     was, flows = bundles.level[bundles.by[bundle]], bundles.num_flows[bundle]
     free, left = ripple.free[link], ripple.left[link]
@@ -222,7 +222,7 @@ def _level_without(change: Change, link: int, bundle: int) -> float:
 
 @inner_uncounted
 def _settle(change: Change, link: int, level: float) -> None:
-    """Gives a link its level, and takes the flows that other links would let be faster."""
+    """Gives a link its level, and takes over the flows that other links would let be faster."""
     bundles, ripple = change.bundles, change.ripple
     ripple.is_settled[link] = True
     _take_over(change, link, level)
@@ -270,7 +270,7 @@ def _take_over(change: Change, link: int, level: float) -> None:
 
 @inner_uncounted
 def _close(change: Change) -> tuple[int, int]:
-    """Lists the paths whose rates have changed, and forgets what was reached; returns how many links and paths it was."""
+    """Lists the paths whose rates have changed, and resets what was reached; returns the number of links and of paths."""
     ripple = change.ripple
     num_links = ripple.sizes[NUM_LINKS]
     for position in range(num_links):
@@ -300,7 +300,7 @@ def _list_held(change: Change, link: int) -> None:
 
 @inner_uncounted
 def left_over(change: Change, link: int) -> float:
-    """Counts anew what others leave to the flows that a link holds; returns bytes/s that these leave in turn."""
+    """Recomputes what others leave to the flows that a link holds; returns the bytes/s that these leave in turn."""
     bundles, ripple = change.bundles, change.ripple
     left, free = change.bandwidth_bytes_per_s[link], 0
     bundle = bundles.over[link]

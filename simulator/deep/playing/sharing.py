@@ -27,11 +27,11 @@ FULL_FRACTION = 1e-9
 SAME_FRACTION = 1e-12
 """Shares that differ by less are the same, but for rounding."""
 NUM_ROUNDS = 4
-"""Rounds over all links before the rest is sorted."""
+"""Number of rounds over all links before the rest is sorted."""
 SMALL_FACTOR = 8
-"""A part of the network is small where its paths cross no more than so many times the links of those that have changed."""
+"""A part of the network is small if its paths cross at most this many times the links of the changed paths."""
 FILLED, BUILT, SPREAD = 0, 1, 2
-"""How a part is shared out: filled anew, the same with its bundles built for the next change, or as far as a change reaches."""
+"""How a part is shared out: filled anew, filled with bundles built for the next change, or only as far as a change reaches."""
 
 
 class Sharing(NamedTuple):
@@ -46,7 +46,7 @@ class Sharing(NamedTuple):
     num_flows: Integers
     """`(p,)` flows on each path now."""
     shared_flows: Integers
-    """`(p,)` flows for which the rates hold."""
+    """`(p,)` number of flows for which the rates hold."""
     rate_bytes_per_s: Floats
     """`(p,)` rate of each flow of a path."""
     link_flows: Integers
@@ -54,13 +54,13 @@ class Sharing(NamedTuple):
     is_full: Booleans
     """`(l,)`."""
     left_bytes_per_s: Floats
-    """`(l,)` scratch: what is left of a link while it is filled."""
+    """`(l,)` scratch: bandwidth left of a link while it is filled."""
     left_flows: Integers
     """`(l,)` scratch: flows that still grow."""
     seen_link: Booleans
     seen_path: Booleans
     links: Integers
-    """Scratch: the links of the part that is filled."""
+    """Scratch: the links of the part that is being filled."""
     paths: Integers
     """The paths of that part that have flows."""
     share: Floats
@@ -73,7 +73,7 @@ class Sharing(NamedTuple):
 def new_sharing(
     path_offsets: Integers, path_links: Integers, bandwidth_bytes_per_s: Floats
 ) -> tuple[Sharing, Change]:
-    """Returns a network without flows, and what follows changes of its flows from link to link."""
+    """Returns a network without flows, and the state that follows changes of its flows from link to link."""
     num_paths, num_links = len(path_offsets) - 1, len(bandwidth_bytes_per_s)
     path_of = np.repeat(np.arange(num_paths), np.diff(path_offsets))
     order = np.argsort(path_links, kind="stable")
@@ -135,7 +135,7 @@ def max_min_rates(
 
 @compiled_uncounted
 def follow(net: Sharing, change: Change, changed: Integers, is_max_min: bool) -> int:
-    """Shares a network out after the flows of some paths have changed; returns how."""
+    """Shares out a network after the flows of some paths have changed; returns how it was done."""
     num_links, num_paths, how = reach(net, change, changed, len(changed), is_max_min)
     share_out(net, change, num_links, num_paths, how, is_max_min)
     return int(how)
@@ -145,10 +145,10 @@ def follow(net: Sharing, change: Change, changed: Integers, is_max_min: bool) ->
 def reach(
     net: Sharing, change: Change, changed: Integers, num_changed: int, is_max_min: bool
 ) -> tuple[int, int, int]:
-    """Finds what a change on `changed` paths concerns: `net.links` and `net.paths` with flows; `share_out` follows.
+    """Finds what a change on `changed` paths affects: `net.links` and `net.paths` with flows; `share_out` follows.
 
     Returns:
-        How many links and paths it is, and how they are shared out.
+        The number of links and of paths, and how they are shared out.
     """
     places, is_built = 0, True
     for position in range(num_changed):
@@ -197,7 +197,7 @@ def share_out(
 
 @inner_uncounted
 def leave_bundles(change: Change, path: int) -> None:
-    """Takes the flows of a path out of the bundles in which they may be."""
+    """Takes the flows of a path out of their bundles, if they are in any."""
     if change.bundles.holder[path] != NONE:
         detach(change.bundles, path)
 
@@ -241,10 +241,10 @@ def _take_levels(net: Sharing, change: Change, num_links: int, num_paths: int) -
 def touch(
     net: Sharing, changed: Integers, num_changed: int, is_max_min: bool, most_places: int
 ) -> tuple[int, int]:
-    """Finds the part of the network that `changed` paths are in: `net.links` and `net.paths` with flows.
+    """Finds the part of the network that contains the `changed` paths: `net.links` and `net.paths` with flows.
 
     Returns:
-        Their numbers, or `NONE` where the paths cross more than so many links, each counted for itself.
+        Their numbers, or `NONE` if the paths cross more than `most_places` links, counted once per path.
     """
     num_links, num_paths, done, places = 0, 0, 0, 0
     for position in range(num_changed):
@@ -277,7 +277,7 @@ def touch(
 
 @inner_uncounted
 def _split(net: Sharing, num_links: int, num_paths: int) -> None:
-    """Every flow gets the least of its equal shares of its links."""
+    """Gives every flow the lowest of its equal shares of its links."""
     for position in range(num_paths):
         path = net.paths[position]
         rate = np.inf
@@ -303,10 +303,10 @@ def _add_links(net: Sharing, path: int, num_links: int) -> int:
 
 @inner_uncounted
 def _fill_up(net: Sharing, num_links: int, num_paths: int) -> None:
-    """Progressive filling: the links with the least share for each flow decide about their flows, then the next ones.
+    """Progressive filling: the links with the lowest share per flow settle their flows, then the next ones.
 
-    Networks are regular, so that many links have the least share at once: a few rounds over all links do. What remains
-    then is taken link by link from a heap.
+    Networks are regular, so many links have the lowest share at once, and a few rounds over all links do most of the work.
+    The rest is taken link by link from a heap.
     """
     for position in range(num_links):
         link = net.links[position]
@@ -329,7 +329,7 @@ def _fill_up(net: Sharing, num_links: int, num_paths: int) -> None:
 
 @inner_uncounted
 def _fill_round(net: Sharing, num_links: int) -> bool:
-    """Settles all links that have the least share; returns whether there was one."""
+    """Settles all links that have the lowest share; returns whether there was one."""
     least = np.inf
     for position in range(num_links):
         link = net.links[position]
@@ -346,7 +346,7 @@ def _fill_round(net: Sharing, num_links: int) -> bool:
 
 @inner_uncounted
 def _fill_from_heap(net: Sharing, num_links: int) -> None:
-    """Fills what is left, the link with the least share first; shares only grow, so that old ones are too small."""
+    """Fills the rest, the link with the lowest share first; shares only grow, so outdated ones are too small."""
     size = 0
     for position in range(num_links):
         link = net.links[position]

@@ -21,25 +21,25 @@ from simulator.table import Floats, Integers
 NONE = -1
 """No path, no resource."""
 MOST_TASKS = 16_000_000
-"""A graph with more would take more than about 4 GB to play."""
+"""Most tasks of a graph; more would take more than about 4 GB to play."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskGraph:
-    """n tasks and what waits for what."""
+    """n tasks, and which of them wait for which."""
 
     duration_s: Floats
-    """`(n,)` time on the resource; of a flow, until its first byte arrives."""
+    """`(n,)` time on the resource; for a flow, the time until its first byte arrives."""
     num_bytes: Floats
-    """`(n,)` what a flow moves."""
+    """`(n,)` bytes that a flow moves."""
     path: Integers
-    """`(n,)` the way of a flow, or `NONE`."""
+    """`(n,)` the path of a flow, or `NONE`."""
     resource: Integers
-    """`(n,)` what does one task at a time, or `NONE`."""
+    """`(n,)` the resource of a task, which does one task at a time, or `NONE`."""
     label: Integers
     """`(n,)` position in `labels`."""
     labels: tuple[str, ...]
-    """What tasks are called; many share one."""
+    """Labels of tasks; many tasks share one."""
     offsets: Integers
     """`(n + 1,)` where the successors of a task begin in `successors`."""
     successors: Integers
@@ -53,7 +53,7 @@ class TaskGraph:
         return len(self.duration_s)
 
     def label_of(self, task: int) -> str:
-        """Returns what a task is called."""
+        """Returns the label of a task."""
         return self.labels[int(self.label[task])]
 
 
@@ -79,13 +79,13 @@ class TaskGraphBuilder:
         return self._num_tasks
 
     def add_resources(self, count: int) -> Integers:
-        """Adds things that do one task at a time; returns their numbers `(count,)`."""
+        """Adds resources, which do one task at a time; returns their numbers `(count,)`."""
         first = self.num_resources
         self.num_resources += count
         return np.arange(first, first + count)
 
     def names(self, labels: Sequence[str]) -> Integers:
-        """Returns what stands for labels in `add`, `(k,)`."""
+        """Returns the numbers of labels, `(k,)`, for use in `add`."""
         return np.array(
             [self._labels.setdefault(label, len(self._labels)) for label in labels], dtype=np.int64
         )
@@ -104,11 +104,11 @@ class TaskGraphBuilder:
         """Adds tasks; the columns broadcast against each other and against each array of predecessors.
 
         Args:
-            label: what all of them are called, or numbers of `names`, one for each.
+            label: one label for all of them, or numbers from `names`, one for each.
             duration_s: time on the resource, or latency of a flow.
-            num_bytes: what flows move.
-            path: numbers of a `Router`.
-            resource: numbers of `add_resources`.
+            num_bytes: bytes that flows move.
+            path: numbers from a `Router`.
+            resource: numbers from `add_resources`.
             after: predecessors, each an array that broadcasts to the tasks; `NONE` stands for no predecessor.
             unless: tasks that make these superfluous if they have ended when these begin; `NONE`: nothing does.
         """
@@ -128,13 +128,13 @@ class TaskGraphBuilder:
         return numbers
 
     def require_room(self, count: int) -> None:
-        """Raises `InputError` where so many more tasks would be too many; callers ask before they prepare many."""
+        """Raises `InputError` if `count` more tasks would be too many; callers ask before they prepare many."""
         if self._num_tasks + count > MOST_TASKS:
             rule = f"needs more than {MOST_TASKS:,} tasks: {self.way_out}"
             raise refusal("task graph", rule)
 
     def add_edges(self, before: ArrayLike, after: ArrayLike) -> None:
-        """Lets tasks wait for others, pair by pair."""
+        """Makes tasks wait for others, pair by pair."""
         pairs = np.broadcast_arrays(before, after)
         first, second = (part.ravel().astype(np.int64, copy=False) for part in pairs)
         is_edge = first != NONE

@@ -27,11 +27,11 @@ class Timers(NamedTuple):
     """`(n,)`."""
     heap_task: Integers
     sizes: Integers
-    """`(3,)` first place of the line, the place behind its last, entries of the heap."""
+    """`(3,)` first position of the line, the position after its last, number of entries in the heap."""
 
 
 def new_timers(num_tasks: int) -> Timers:
-    """Returns timers of which none runs; arrays of zeros take no memory until something is written there."""
+    """Returns timers, none of which runs; arrays of zeros take no memory until something is written there."""
     return Timers(
         line_s=np.zeros(num_tasks),
         line_task=np.zeros(num_tasks, dtype=np.int64),
@@ -43,7 +43,7 @@ def new_timers(num_tasks: int) -> Timers:
 
 @inner_uncounted
 def set_timer(timers: Timers, task: int, end_s: float) -> None:
-    """Notes when the duration of a task ends."""
+    """Records when the duration of a task ends."""
     place = timers.sizes[END]
     is_last = place == timers.sizes[BEGIN]
     if not is_last:
@@ -59,7 +59,7 @@ def set_timer(timers: Timers, task: int, end_s: float) -> None:
 
 @inner_uncounted
 def next_timer_s(timers: Timers) -> float:
-    """When the next duration ends; `inf` where none runs."""
+    """When the next duration ends; `inf` if none runs."""
     heap_s = timers.heap_s[0] if timers.sizes[HEAP] > 0 else np.inf
     place = timers.sizes[BEGIN]
     line_s = timers.line_s[place] if place < timers.sizes[END] else np.inf
@@ -68,7 +68,7 @@ def next_timer_s(timers: Timers) -> float:
 
 @inner_uncounted
 def next_timer(timers: Timers) -> int:
-    """Takes the duration that ends next; returns its task, of equals the one with the lower number."""
+    """Removes the duration that ends next; returns its task, of equal ones the one with the lower number."""
     place = timers.sizes[BEGIN]
     is_heap = timers.sizes[HEAP] > 0
     if is_heap and place < timers.sizes[END]:

@@ -29,36 +29,36 @@ from simulator.table import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class Waits:
-    """What became of the time of r accelerators, with p paths and k kinds of traffic."""
+    """How r accelerators spent their time, with p paths and k kinds of traffic."""
 
     busy_s: Floats
-    """`(r,)` computing."""
+    """`(r,)` time spent computing."""
     for_traffic_s: Floats
-    """`(r, k)` waiting for flows, by their kind."""
+    """`(r, k)` time spent waiting for flows, by their kind."""
     for_circuits_s: Floats
-    """`(r,)` waiting until flows have a circuit: for a port, and for the set-up."""
+    """`(r,)` time spent waiting until flows have a circuit: for a port, and for the set-up."""
     for_others_s: Floats
-    """`(r,)` waiting for others that compute."""
+    """`(r,)` time spent waiting for others that compute."""
     over_s: Floats
-    """`(r,)` done, while others are still at work."""
+    """`(r,)` time after the accelerator is done, while others are still at work."""
     waited_for_s: Floats
-    """`(r,)` how long others waited for this one's computing, all of them together."""
+    """`(r,)` how long others waited for this one's computing, summed over all of them."""
     pairs_s: Floats
-    """`(r, r)` how long the first waited for the computing of the second; `(0, 0)` where nobody asked."""
+    """`(r, r)` how long the first waited for the computing of the second; `(0, 0)` if not asked for."""
     path_s: Floats
-    """`(p,)` how long accelerators waited for flows on each path, all of them together."""
+    """`(p,)` how long accelerators waited for flows on each path, summed over all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerators:
-    """What is known of the r accelerators of a graph besides its tasks; resource i is accelerator i."""
+    """What is known about the r accelerators of a graph, other than its tasks; resource i is accelerator i."""
 
     receiver: Integers
     """`(p,)` the accelerator that each path leads to, or `NONE`; what arrives there last is waited for."""
     team: Integers
     """`(r,)` those with the same number do the same operators in the same order."""
     is_paired: bool = False
-    """Whether it is asked who waits for whom, pair by pair."""
+    """Whether waits are recorded for each pair of accelerators."""
 
 
 def of_stages(size: int, num_stages: int) -> Integers:
@@ -76,7 +76,7 @@ def receivers(topology: Topology, paths: Paths) -> Integers:
 
 
 def same_operators(graph: TaskGraph, played: Played) -> Integers:
-    """Returns teams of accelerators whose operators are called the same from the first to the last, `(r,)`."""
+    """Returns teams of accelerators whose operators have the same labels from the first to the last, `(r,)`."""
     order, first = _in_order(graph, played)
     teams: dict[bytes, int] = {}
     called = (graph.label[order[first[row] : first[row + 1]]].tobytes() for row in range(graph.num_resources))
@@ -94,10 +94,10 @@ def waits(
 
     Args:
         graph: what was played; resource i is accelerator i.
-        played: what became of it.
-        num_paths: of the network.
-        known: what is known of the accelerators; left out: none waits for what arrives last, and each does something else.
-        kinds: of each task, `(n,)`, and how many there are; left out: what tasks are called.
+        played: when its tasks ran.
+        num_paths: number of paths of the network.
+        known: what is known about the accelerators; default: none waits for what arrives last, and all do different work.
+        kinds: kind of each task, `(n,)`, and the number of kinds; default: the labels of tasks.
     """
     size = graph.num_resources
     if known is None:
@@ -153,7 +153,7 @@ class _Found(NamedTuple):
 
 
 class _Chain(NamedTuple):
-    """What was played, and what came before what."""
+    """What was played, and which task preceded which."""
 
     latest: Integers
     """`(n,)` the predecessor that ended last."""
@@ -167,7 +167,7 @@ class _Chain(NamedTuple):
     order: Integers
     first: Integers
     place: Integers
-    """`(n,)` how many operators of the accelerator come before this one."""
+    """`(n,)` number of operators of the accelerator before this one."""
     team: Integers
 
 
@@ -175,9 +175,9 @@ class _Chain(NamedTuple):
 def _latest(
     offsets: Integers, successors: Integers, ready_s: Floats, end_s: Floats, path: Integers
 ) -> Integers:
-    """The predecessor of each task that ended last before it was ready, `NONE` where there is none.
+    """The predecessor of each task that ended last before it was ready, `NONE` if there is none.
 
-    Of those that ended together it is the one on the task's own path: around a ring that runs evenly every accelerator
+    Of those that ended together, the one on the task's own path is taken: around a ring that runs evenly, every accelerator
     waits for the link that leads to it.
     """
     latest = np.full(len(end_s), NONE, dtype=np.int64)
@@ -185,7 +185,7 @@ def _latest(
         for place in range(offsets[task], offsets[task + 1]):
             after = successors[place]
             if end_s[task] > ready_s[after]:
-                continue  # the task did not wait for all that come before it
+                continue  # the task did not wait for all of its predecessors
             last_s = -1.0 if latest[after] == NONE else end_s[latest[after]]
             is_later = end_s[task] > last_s * (1.0 + SAME_TIME_FRACTION)
             is_equal = end_s[task] >= last_s * (1.0 - SAME_TIME_FRACTION)
@@ -205,7 +205,7 @@ def _places(order: Integers, first: Integers, num_tasks: int) -> Integers:
 
 @compiled
 def _last_arrivals(path: Integers, end_s: Floats, receiver: Integers, size: int) -> Integers:
-    """The flow that arrives last at each accelerator, the first one of several, `NONE` where there is none."""
+    """The flow that arrives last at each accelerator, the first one of several, `NONE` if there is none."""
     last = np.full(size, NONE, dtype=np.int64)
     for task in range(len(path)):
         own = receiver[path[task]] if path[task] != NONE else NONE
@@ -237,7 +237,7 @@ def _attribute(chain: _Chain, last_arrivals: Integers, makespan_s: float, found:
 def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int, found: _Found) -> None:
     """Charges the gap of an accelerator, whose last cause ended at the end of it or before."""
     left_s, least_s = until_s - begin_s, SAME_TIME_FRACTION * until_s
-    same_s = 0.0  # what this accelerator waited, too, before the operator that is gone back to
+    same_s = 0.0  # how long this accelerator waited before its own version of the mate's operator
     while cause != NONE and left_s > least_s:
         spent_s = max(0.0, until_s - chain.start_s[cause])
         other = chain.resource[cause]
@@ -265,12 +265,12 @@ def _charge(chain: _Chain, own: int, begin_s: float, until_s: float, cause: int,
         until_s = min(until_s, chain.asked_s[cause])
         cause = chain.latest[cause]
     if left_s > least_s:
-        found.over_s[own] += left_s  # nothing came before the first of what it waited for
+        found.over_s[own] += left_s  # the chain has no earlier task
 
 
 @compiled_uncounted
 def _mate(chain: _Chain, own: int, begin_s: float, task: int) -> int:
-    """A task's operator on an accelerator of the team that was through with it before its gap, `NONE` of any other."""
+    """An accelerator's own version of a teammate's operator, if it ended before the gap; `NONE` for any other task."""
     place = chain.first[own] + chain.place[task]
     if chain.team[chain.resource[task]] != chain.team[own] or place >= chain.first[own + 1]:
         return NONE
@@ -280,7 +280,7 @@ def _mate(chain: _Chain, own: int, begin_s: float, task: int) -> int:
 
 @compiled_uncounted
 def _longer_s(chain: _Chain, mate: int, task: int, took_s: float) -> float:
-    """What an operator took longer than its mate."""
+    """How much longer an operator took than its mate."""
     longer_s = took_s - (chain.end_s[mate] - chain.start_s[mate])
     return longer_s if longer_s > SAME_TIME_FRACTION * chain.end_s[task] else 0.0
 
