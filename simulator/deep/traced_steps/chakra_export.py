@@ -32,7 +32,7 @@ class ChakraExport:
     """A step as Chakra traces."""
 
     nodes: tuple[tuple[ChakraNode, ...], ...]
-    """Of each accelerator."""
+    """Nodes of each accelerator."""
     groups: dict[int, tuple[int, ...]]
     """Accelerators that take part in a collective, by the group's number (`pg_name`)."""
 
@@ -40,7 +40,7 @@ class ChakraExport:
         """Writes a file for each accelerator, `NAME.RANK.et` or `.json`, and `NAME.groups.json` into a folder.
 
         Raises:
-            OSError: the folder is not there, or a file cannot be written.
+            OSError: the folder does not exist, or a file cannot be written.
         """
         for rank, nodes in enumerate(self.nodes):
             write_chakra(folder / f"{name}.{rank}{suffix}", nodes)
@@ -56,10 +56,10 @@ def chakra_export(
     Args:
         trace: one step on one accelerator.
         parallelism: how it is divided.
-        batch_size: samples of each replica; left out: those of the trace.
+        batch_size: samples of each replica; default: those of the trace.
 
     Raises:
-        InputError: the trace cannot be divided so.
+        InputError: the trace cannot be divided that way.
     """
     graph = TaskGraphBuilder()
     traffic = WholeTraffic(graph)
@@ -71,7 +71,7 @@ def chakra_export(
 
 @dataclass
 class WholeTraffic:
-    """Takes the place of collectives made of flows: one task for each accelerator, and what it stands for."""
+    """Replaces collectives of flows by one task for each accelerator, and records what the task stands for."""
 
     graph: TaskGraphBuilder
     groups: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class WholeTraffic:
         return tasks
 
     def called(self, _label: str) -> WholeTraffic:
-        """Returns itself: nodes are called after the kind of their collective."""
+        """Returns itself: nodes are named after the kind of their collective."""
         return self
 
     def all_to_all(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
@@ -122,13 +122,13 @@ class WholeTraffic:
     def send(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> Integers:
-        """Adds a message for each pair of ranks, `(k,)`; returns what stands for receiving it."""
+        """Adds a message for each pair of ranks, `(k,)`; returns the tasks that receive it."""
         return self.message(source, target, num_bytes, after, label)[1]
 
     def message(
         self, source: Integers, target: Integers, num_bytes: float, after: Integers, label: str
     ) -> tuple[Integers, Integers]:
-        """Adds a message for each pair of ranks, `(k,)`; returns what stands for sending and for receiving it."""
+        """Adds a message for each pair of ranks, `(k,)`; returns the tasks that send and that receive it."""
         sent = self.graph.add(label, after=[after])
         received = self.graph.add(f"receive of {label}", duration_s=np.zeros(len(sent)))
         for one, other, give, take in zip(
@@ -148,14 +148,14 @@ class WholeTraffic:
 
 
 def nodes_of(graph: TaskGraph, traffic: WholeTraffic, num_gpus: int) -> tuple[tuple[ChakraNode, ...], ...]:
-    """Returns the tasks of each accelerator; joins are left out, and who waits for one waits for what it joins."""
+    """Returns the tasks of each accelerator; joins are replaced by the tasks that they join."""
     before: list[list[int]] = [[] for _ in range(len(graph))]
     for task in range(len(graph)):
         for after in graph.successors[graph.offsets[task] : graph.offsets[task + 1]].tolist():
             before[after].append(task)
     rows: list[list[ChakraNode]] = [[] for _ in range(num_gpus)]
     behind: dict[int, tuple[int, ...]] = {}
-    """Of tasks that have been seen: the nodes that who waits for them waits for."""
+    """For each task seen so far: the nodes for which its successors wait."""
     spent_s = np.zeros(num_gpus)
     for task in _in_order(graph):
         deps = tuple(dict.fromkeys(dep for other in before[task] for dep in behind[other]))
@@ -192,7 +192,7 @@ def _node(
 
 
 def _in_order(graph: TaskGraph) -> Iterator[int]:
-    """Tasks, each behind all that it waits for."""
+    """Tasks, each after all those for which it waits."""
     waiting = graph.num_predecessors.tolist()
     ready = [task for task, count in enumerate(waiting) if count == 0][::-1]
     while ready:

@@ -50,11 +50,11 @@ def chakra_step(
     Args:
         ranks: nodes of each accelerator.
         groups: accelerators of each group; a collective without `pg_name` is one of all.
-        topology: the network, with as many accelerators or more.
-        algorithm: of collectives; left out: of each the one that is over first.
+        topology: the network, with at least as many accelerators.
+        algorithm: algorithm of collectives; default: the fastest for each.
 
     Raises:
-        InputError: collectives or messages of different accelerators do not fit together, or the network is too small.
+        InputError: collectives or messages of different accelerators do not match, or the network is too small.
     """
     if len(ranks) > topology.num_ranks:
         rule = f"must be at most {topology.num_ranks}, the accelerators of network {topology.name!r}"
@@ -72,7 +72,7 @@ class _Build:
     graph: TaskGraphBuilder
     collectives: ChosenCollectives
     begins: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By accelerator and node: the task that waits for what the node waits for."""
+    """By accelerator and node: the task that waits for the node's predecessors."""
     ends: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def add(self) -> None:
@@ -89,7 +89,7 @@ class _Build:
                 self.graph.add_edges(np.array(before, dtype=np.int64), self.begins[rank, node.id])
 
     def _add_node(self, rank: int, node: ChakraNode) -> None:
-        """Adds what a node does by itself; traffic has a begin, to which flows are added later."""
+        """Adds what a node does by itself; traffic gets a begin task, to which flows are added later."""
         if node.type is NodeType.COMP_NODE:
             duration_s = node.duration_micros * MICROSECOND
             (task,) = self.graph.add(node.name or "compute", duration_s=duration_s, resource=rank)
@@ -122,7 +122,7 @@ class _Build:
             raise InputError(problems[:MOST_PROBLEMS], "Chakra traces")
 
     def _meetings(self) -> dict[tuple[int, int], dict[int, ChakraNode]]:
-        """Nodes of collectives by group and turn, then by accelerator."""
+        """Nodes of collectives by group and count, then by accelerator."""
         found: dict[tuple[int, int], dict[int, ChakraNode]] = {}
         for rank, nodes in enumerate(self.ranks):
             turns: dict[int, int] = {}
@@ -175,7 +175,7 @@ class _Build:
             (flow,) = self.collectives.send(
                 *ends, float(node.number("comm_size", source=_trace(rank))), begin, "send"
             )
-            # What waits for a send waits until it has arrived, as in ASTRA-sim; what waits for its begin alone does not.
+            # Successors of a send wait until it has arrived, as in ASTRA-sim; successors of its begin do not.
             self.ends[rank, node.id] = int(flow)
             self.graph.add_edges(flow, self._arrival(taker, received))
 
@@ -185,7 +185,7 @@ class _Build:
         return int(task)
 
     def _ends_of(self, kind: NodeType) -> dict[tuple[int, int, int, int], tuple[int, ChakraNode]]:
-        """Sends or receives by source, target, tag and turn."""
+        """Sends or receives by source, target, tag and count."""
         found: dict[tuple[int, int, int, int], tuple[int, ChakraNode]] = {}
         turns: dict[tuple[int, int, int], int] = {}
         for rank, node in self._of(kind):

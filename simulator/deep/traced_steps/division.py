@@ -22,14 +22,14 @@ from simulator.table import Booleans, Floats, Integers
 def with_batch(trace: OperatorTrace, num_samples: float, model: OperatorModel | None = None) -> OperatorTrace:
     """Returns a trace as it would be with another batch.
 
-    Activations and the time of operators that touch any grow with the batch. Parameters, their gradients and the
-    optimizer do not: TrioSim scales them all. A batch that leaves the accelerator half idle takes longer than this,
+    Activations, and the time of operators that touch any, grow with the batch. Parameters, their gradients and the optimizer
+    do not; TrioSim scales all of them. A batch that leaves the accelerator half idle takes longer than computed here,
     unless lines of operators with their intercepts are given.
 
     Args:
-        trace: measured.
-        num_samples: of the new step; a part of one, too, for micro-batches.
-        model: lines of operators; left out: time is proportional to the batch.
+        trace: the measured trace.
+        num_samples: samples of the new step; may be fractional, for micro-batches.
+        model: lines of operators; default: time is proportional to the batch.
     """
     scaled, grows = _grown(trace, num_samples)
     longer = np.where(grows, num_samples / trace.batch_size, 1.0)
@@ -40,11 +40,11 @@ def with_batch(trace: OperatorTrace, num_samples: float, model: OperatorModel | 
 
 
 def kept_in_proportion(trace: OperatorTrace, num_samples: float, model: OperatorModel) -> tuple[str, ...]:
-    """Returns the classes of operators whose time grows in proportion to the batch for want of a line that says otherwise.
+    """Returns the classes of operators that are scaled in proportion to the batch because no line says otherwise.
 
     Args:
-        trace: measured.
-        num_samples: of the new step.
+        trace: the measured trace.
+        num_samples: samples of the new step.
         model: lines of operators.
     """
     scaled, grows = _grown(trace, num_samples)
@@ -57,7 +57,7 @@ def _fitted(trace: OperatorTrace, scaled: OperatorTrace, model: OperatorModel) -
 
 
 def _grown(trace: OperatorTrace, num_samples: float) -> tuple[OperatorTrace, Booleans]:
-    """A trace with the sizes of another batch and the times of its own, and which operators grow, `(n,)`."""
+    """A trace with the sizes of another batch and its own times, and which operators grow, `(n,)`."""
     ratio = num_samples / trace.batch_size
     is_activation = trace.tensors.is_a(Category.ACTIVATION)
     counted = is_activation.astype(np.float64)
@@ -76,9 +76,9 @@ def moved(trace: OperatorTrace, traced_on: Rates, rates: Rates) -> OperatorTrace
     """Returns a trace as it would be on another accelerator, from lines fitted to its own operators.
 
     Args:
-        trace: measured.
-        traced_on: what the accelerator of the trace can do.
-        rates: what the other one can do.
+        trace: the measured trace.
+        traced_on: rates of the accelerator of the trace.
+        rates: rates of the other one.
     """
     own = fit_operators([samples_of(trace)])
     other = on_accelerator([(traced_on, own)], rates)
@@ -89,9 +89,9 @@ def moved(trace: OperatorTrace, traced_on: Rates, rates: Rates) -> OperatorTrace
 
 
 def stages(trace: OperatorTrace, num_stages: int) -> Integers:
-    """Returns the stage of each layer, `(num_layers,)`: runs of layers whose slowest takes the least time.
+    """Returns the stage of each layer, `(num_layers,)`: runs of layers, divided so that the slowest run is as fast as possible.
 
-    Of the divisions that are equally good it takes the one whose first stages are longest.
+    Of equally good divisions it takes the one whose first stages are longest.
     """
     seconds = np.zeros(trace.num_layers)
     has_layer = trace.layer != NO_LAYER
@@ -108,7 +108,7 @@ def stages(trace: OperatorTrace, num_stages: int) -> Integers:
 
 
 def _least_limit(seconds: Floats, num_stages: int) -> float:
-    """The least time that the slowest of so many runs can take: dynamic programming over where the last run begins."""
+    """The lowest possible time of the slowest of `num_stages` runs: dynamic programming over where the last run begins."""
     total = np.concatenate([[0.0], np.cumsum(seconds)])
     best = total.copy()
     for _ in range(num_stages - 1):
@@ -121,8 +121,8 @@ def _least_limit(seconds: Floats, num_stages: int) -> float:
 def boundary_bytes(trace: OperatorTrace, stage: Integers) -> Floats:
     """Returns the bytes of activations that cross the boundary after each stage but the last, `(num_stages - 1,)`.
 
-    What is made before the boundary and read behind it, views of the same storage once. A trace whose tensors do not
-    meet at a boundary (a view under a new name) sends what the last operator before it makes.
+    These are tensors made before the boundary and read after it; views of the same storage count once. If no tensor links
+    both sides of a boundary (a view under a new name), the outputs of the last operator before it are sent.
     """
     num_boundaries = int(stage[-1])
     is_forward = trace.is_in(Phase.FORWARD)
@@ -143,10 +143,10 @@ def boundary_bytes(trace: OperatorTrace, stage: Integers) -> Floats:
 
 
 def shared_bytes(trace: OperatorTrace) -> Floats:
-    """Returns what accelerators that share an operator by columns of its weight hand each other after it, `(n,)`.
+    """Returns the bytes that accelerators exchange after an operator that they share by columns of its weight, `(n,)`.
 
-    Forward it is what the operator makes, which each of them has a part of. Backward it is the gradient of what the
-    forward operator read, which each of them has a share in; what the step is fed needs no gradient.
+    Forward, these are the operator's outputs, of which each has a part. Backward, they are the gradient of the forward
+    operator's inputs, to which each contributes a summand; inputs of the step need no gradient.
     """
     num_bytes = trace.tensors.num_bytes * trace.tensors.is_a(Category.ACTIVATION)
     made = np.zeros(len(num_bytes), dtype=np.bool_)
@@ -158,7 +158,7 @@ def shared_bytes(trace: OperatorTrace) -> Floats:
 
 
 def local_parameter_bytes(trace: OperatorTrace, tensor_parallel: int) -> Floats:
-    """Returns what one accelerator has of each tensor, `(m,)`: a part of what operators that are split read."""
+    """Returns the bytes that one accelerator has of each tensor, `(m,)`: only a part of the inputs of split operators."""
     reader = trace.inputs.rows
     is_read = trace.can_split[reader] & trace.is_in(Phase.FORWARD)[reader]
     is_split = np.zeros(len(trace.tensors.names), dtype=np.bool_)
@@ -168,7 +168,7 @@ def local_parameter_bytes(trace: OperatorTrace, tensor_parallel: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """Gradients that replicas add up together."""
+    """Gradients that replicas all-reduce together."""
 
     num_bytes: float
     ready: int
@@ -180,8 +180,8 @@ def buckets(
 ) -> list[Bucket]:
     """Returns the buckets of PyTorch's DistributedDataParallel, in the order in which they are sent.
 
-    Parameters are taken in the order in which their gradients are complete; a bucket is closed when it has reached
-    its size, so that it may exceed it by one parameter (`compute_bucket_assignment_by_size`).
+    Parameters are taken in the order in which their gradients are complete. A bucket is closed when it has reached its
+    size, so it may exceed it by one parameter (`compute_bucket_assignment_by_size`).
 
     Args:
         parameters: tensors in that order.

@@ -43,10 +43,10 @@ from simulator.errors import InputError, Problem, check_rules
 from simulator.table import Floats, Integers
 
 MANY = 1_024
-"""Accelerators from which on a step that is too large is refused before it is built, which would take long."""
+"""From this number of accelerators on, a step that is too large is refused before it is built, which would take long."""
 
 MOST_MEETINGS = 1e9
-"""Meetings of messages between stages on links from which on a step is refused; 2e8 of them take half a minute."""
+"""From this number of meetings of inter-stage messages on links on, a step is refused; 2e8 of them take half a minute."""
 _FEWER = "take fewer accelerators, micro-batches or stages"
 
 
@@ -64,12 +64,12 @@ class Extrapolation:
     stage_of_layer: Integers
     """`(num_layers,)`."""
     offload: OffloadPlan | None = None
-    """What leaves an accelerator whose memory is too small; None: nobody asked."""
+    """What leaves an accelerator whose memory is too small; None: no offload was asked for."""
     fold: Fold | None = None
-    """What stands for what, in `topology` and `paths`, too; None: every accelerator and link is played."""
+    """Which accelerators and links stand for which, in `topology` and `paths`, too; None: all of them are played."""
 
     def accelerators(self) -> Accelerators:
-        """Returns what `waits` has to know: whom each path leads to, and that those of a stage do the same."""
+        """Returns what `waits` has to know: where each path leads, and that accelerators of a stage do the same."""
         receiver, size = receivers(self.topology, self.paths), self.graph.num_resources
         if self.fold is not None:
             receiver = np.where(receiver == NONE, NONE, self.fold.row_of_rank()[receiver])
@@ -93,17 +93,17 @@ def extrapolate(
     Args:
         trace: one step on one accelerator.
         parallelism: how it is divided.
-        topology: the network, with as many accelerators or more.
-        batch_size: samples of each replica; left out: those of the trace.
-        speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
-        model: lines of operators, for another batch and micro-batches; left out: time is proportional to the batch.
-        offload: a limited memory, for replicas that each have all of the model; left out: everything fits. With it
+        topology: the network, with at least as many accelerators.
+        batch_size: samples of each replica; default: those of the trace.
+        speed: `(num_gpus,)` speed of each accelerator relative to that of the trace; default: all are as fast.
+        model: lines of operators, for another batch and micro-batches; default: time is proportional to the batch.
+        offload: a limited memory, for replicas that each have all of the model; default: everything fits. With it
             nothing is folded.
-        algorithm: of collectives; left out: of each the one that is over first.
+        algorithm: algorithm of collectives; default: the fastest for each.
         is_folded: whether accelerators that do the same are played once (`simulator.deep.traced_steps.fold`).
 
     Raises:
-        InputError: the trace cannot be divided so, the network or the memory is too small.
+        InputError: the trace cannot be divided that way, or the network or the memory is too small.
     """
     step = StepRequest(trace=trace, parallelism=parallelism, batch_size=batch_size, speed=speed, model=model)
     return spread_step(step, topology, offload=offload, algorithm=algorithm, is_folded=is_folded)
@@ -117,7 +117,7 @@ def spread_step(
     algorithm: Algorithm = Algorithm.AUTO,
     is_folded: bool = False,
 ) -> Extrapolation:
-    """Returns the step that is asked for; see `extrapolate`."""
+    """Returns the requested step; see `extrapolate`."""
     parallelism = step.parallelism
     if offload is not None:
         _check_whole_replicas(parallelism)
@@ -146,10 +146,10 @@ def spread_step(
 
 
 def num_whole_tasks(step: StepRequest, topology: Topology, algorithm: Algorithm) -> int:
-    """Returns how many tasks a step has that is not folded, without making it; see `extrapolate`.
+    """Returns how many tasks a step has that is not folded, without building it; see `extrapolate`.
 
     Raises:
-        InputError: the trace cannot be divided so, or the network is too small.
+        InputError: the trace cannot be divided that way, or the network is too small.
     """
     step.check()
     _check_network(step.parallelism, topology)
@@ -158,7 +158,7 @@ def num_whole_tasks(step: StepRequest, topology: Topology, algorithm: Algorithm)
 
 @dataclass(frozen=True, kw_only=True)
 class _Ground:
-    """What the tasks of a step are added to; nothing is in the graph yet."""
+    """The empty graph and the traffic to which the tasks of a step are added."""
 
     graph: TaskGraphBuilder
     traffic: ChosenCollectives
@@ -166,7 +166,7 @@ class _Ground:
 
     @classmethod
     def of(cls, step: StepRequest, topology: Topology, algorithm: Algorithm, *, is_folded: bool) -> Self:
-        """Returns that of a step, if this does not turn out too large already."""
+        """Returns that of a step, unless the step already turns out to be too large."""
         traffic = _traffic(topology, algorithm)
         if step.parallelism.num_gpus < MANY and not is_folded:
             graph = TaskGraphBuilder(way_out=_FEWER)
@@ -180,13 +180,13 @@ class _Ground:
 
 
 def _traffic(topology: Topology, algorithm: Algorithm) -> ChosenCollectives:
-    """Returns what moves data over a network, for no graph yet."""
+    """Returns the traffic of a network, not yet bound to a graph."""
     collectives = Collectives(graph=TaskGraphBuilder(), router=Router(topology))
     return ChosenCollectives(collectives=collectives, algorithm=algorithm)
 
 
 def _traffic_of(part: PlayedPart, topology: Topology) -> ChosenCollectives:
-    """Returns the traffic of a part of a step; ways of accelerators that are not played would only be in the way."""
+    """Returns the traffic of a part of a step, without the paths of accelerators that are not played."""
     if part.fold is None or part.fold.num_each == 1:
         return part.traffic
     return replace(part.traffic, collectives=replace(part.traffic.collectives, router=Router(topology)))

@@ -42,18 +42,18 @@ _REPLICAS, _PARTS = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class Fold:
-    """What stands for what."""
+    """Which accelerators and links stand for which."""
 
     ranks: Integers
     """`(stages, replicas, parts)` all accelerators."""
     num_replicas: int
-    """Replicas that are played; replica i stands for i + `num_replicas`, i + 2 `num_replicas` and so on."""
+    """Number of replicas that are played; replica i stands for i + `num_replicas`, i + 2 `num_replicas` and so on."""
     num_parts: int
-    """Parts of operators that are played, which stand for others as replicas do."""
+    """Number of parts of operators that are played; they stand for others as replicas do."""
     stand_in: Integers
     """`(l,)` the link that stands for each link."""
     num_alike: Integers
-    """`(l,)` links that one stands for, itself among them."""
+    """`(l,)` number of links that each one stands for, itself included."""
 
     @property
     def played(self) -> Integers:
@@ -62,7 +62,7 @@ class Fold:
 
     @property
     def num_each(self) -> int:
-        """Accelerators that each played one stands for, itself among them."""
+        """Number of accelerators that each played one stands for, itself included."""
         return int(self.ranks.size // self.played.size)
 
     def row_of_rank(self) -> Integers:
@@ -75,30 +75,30 @@ class Fold:
         return found
 
     def network(self, topology: Topology) -> Topology:
-        """Returns the network that played flows have for themselves: where k that are alike cross a link, 1/k of it."""
+        """Returns the network as played flows see it: where k equal flows cross a link, 1/k of its bandwidth."""
         num_crossing = np.maximum(1, self.num_each // self.num_alike)
         return replace(topology, bandwidth_bytes_per_s=topology.bandwidth_bytes_per_s / num_crossing)
 
     def of_every_link(self, played: Floats) -> Floats:
-        """Returns what comes together on each link, bytes or seconds, `(l,)`, given what played flows add up to on each."""
+        """Returns the bytes or seconds of all flows on each link, `(l,)`, from those of the played flows."""
         return played[self.stand_in] * self.num_each / self.num_alike
 
     def ways(self, paths: Paths) -> Paths:
-        """Returns ways over the links that stand for others."""
+        """Returns paths over the links that stand for others."""
         return replace(paths, links=self.stand_in[paths.links])
 
 
 def find_fold(parallelism: Parallelism, router: Router, speed: Floats, patterns: Sequence[Pattern]) -> Fold:
-    """Returns the least that has to be played of a step.
+    """Returns the smallest part of a step that has to be played.
 
     Args:
         parallelism: how the step is divided.
-        router: of the network.
-        speed: `(num_gpus,)` of each accelerator.
+        router: router of the network.
+        speed: `(num_gpus,)` relative speed of each accelerator.
         patterns: who sends to whom in collectives.
 
     Raises:
-        InputError: no way leads from an accelerator to one that it sends to.
+        InputError: there is no path from an accelerator to one that it sends to.
     """
     symmetry = _Symmetry(parallelism=parallelism, router=router, speed=speed, patterns=patterns)
     stand_in = np.arange(router.topology.num_links)
@@ -118,7 +118,7 @@ def find_fold(parallelism: Parallelism, router: Router, speed: Floats, patterns:
 
 @dataclass(frozen=True, kw_only=True)
 class _Symmetry:
-    """Tells which replicas or parts of a step can be moved to the places of others. A move is as in `Flows`."""
+    """Finds which replicas or parts of a step can be moved to the places of others; moves are as in `Flows`."""
 
     parallelism: Parallelism
     router: Router
@@ -142,7 +142,7 @@ class _Symmetry:
         return moved
 
     def _is_kept(self, moved: Integers) -> bool:
-        # Sends come last: their ways can be long, and do not matter where collectives have changed.
+        # Sends are checked last: their paths can be long, and they do not matter if collectives have changed already.
         is_as_fast = bool((self.speed[moved[: len(self.speed)]] == self.speed).all())
         return is_as_fast and self._collectives.is_kept(moved) and self.flows.is_kept(moved)
 
@@ -166,9 +166,9 @@ class _Symmetry:
 
 
 def _moves(size: int, count: int) -> Iterator[list[Integers]]:
-    """Yields moves of places that lead from each one to all those a multiple of `count` away, together.
+    """Yields sets of moves that together lead from each place to all places a multiple of `count` away.
 
-    A turn, and the swaps of blocks.
+    First a turn, then the swaps of blocks.
     """
     places = np.arange(size)
     yield [np.roll(places, -count)]

@@ -40,13 +40,13 @@ class HopRules:
     """How long workers wait for each other."""
 
     max_gap: int = 5
-    """g: iterations that a worker may be ahead of one that it sends to."""
+    """g: most iterations that a worker may be ahead of one that it sends to."""
     num_backups: int = 0
-    """b: updates of an iteration that need not come."""
+    """b: number of updates of an iteration that a worker need not wait for."""
     staleness: int = 0
-    """s: iterations by which an update may be old."""
+    """s: most iterations that an update may be old."""
     skip_behind: int | None = None
-    """d: iterations behind all that it sends to, from which on a worker skips; None: it never does."""
+    """d: a worker skips iterations when it is this far behind all that it sends to; None: it never does."""
 
     def check(self, edges: Integers) -> None:
         """Raises `InputError` with all rules that are broken on a graph, `(e, 2)`."""
@@ -83,37 +83,37 @@ class HopStep:
     edges: Integers
     """`(e, 2)` sender and receiver."""
     enter: Integers
-    """`(K + 1, w)` tasks at whose end a worker enters an iteration; the last one: when it is through."""
+    """`(K + 1, w)` tasks at whose end a worker enters an iteration; the last row: when it is done."""
     compute: Integers
     """`(K, w)`."""
     sent: Integers
     """`(K, e)` tasks at whose end an update has arrived."""
     received: Integers
-    """`(K, w)` tasks at whose end enough updates have come."""
+    """`(K, w)` tasks at whose end enough updates have arrived."""
     applied: Integers
     """`(K, w)` tasks at whose end an iteration is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HopResult:
-    """What became of K iterations of w workers."""
+    """How K iterations of w workers went."""
 
     entered_s: Floats
-    """`(K + 1, w)` when each worker entered each iteration; the last row: when it was through."""
+    """`(K + 1, w)` when each worker entered each iteration; the last row: when it was done."""
     is_skipped: Booleans
     """`(K, w)`."""
     for_updates_s: Floats
-    """`(w,)` waiting for updates after computing."""
+    """`(w,)` time spent waiting for updates after computing."""
     for_tokens_s: Floats
-    """`(w,)` waiting for tokens after an iteration was over."""
+    """`(w,)` time spent waiting for tokens after an iteration was over."""
     waited_for_s: Floats
-    """`(w, w)` how long each worker waited for each other one, for its updates and tokens together."""
+    """`(w, w)` how long the first worker waited for the second, for its updates and tokens together."""
     largest_gap: int
-    """Iterations that a worker was ahead of one that it sends to or hears from, at most."""
+    """Most iterations that a worker was ahead of one that it sends to or hears from."""
 
     @property
     def iterations_per_s(self) -> Floats:
-        """`(w,)` iterations that each worker went through, skipped ones, too, over the time until it was through."""
+        """`(w,)` iterations of each worker, skipped ones included, divided by the time until it was done."""
         last_s = self.entered_s[-1]
         return np.where(last_s > 0.0, len(self.is_skipped) / np.where(last_s > 0.0, last_s, 1.0), 0.0)
 
@@ -124,14 +124,14 @@ def hop_step(
     """Returns iterations of decentralised training.
 
     Args:
-        compute_s: `(K, w)` what each iteration takes each worker.
-        num_bytes: of an update: the parameters.
+        compute_s: `(K, w)` how long each worker computes in each iteration.
+        num_bytes: size of an update: the parameters.
         edges: `(e, 2)` sender and receiver, see `simulator.deep.traced_steps.hop_graphs`.
         topology: the network; worker i is accelerator i.
         rules: how long workers wait for each other.
 
     Raises:
-        InputError: a rule is broken, or the network does not join two neighbours.
+        InputError: a rule is broken, or the network does not connect two neighbours.
     """
     rules.check(edges)
     num_iterations, num_workers = compute_s.shape
@@ -183,7 +183,7 @@ def _joins(builder: TaskGraphBuilder, label: str, num_rows: int, num_workers: in
 def _all_ahead(
     builder: TaskGraphBuilder, enter: Integers, edges: Integers, skip_behind: int | None
 ) -> Integers:
-    """Tasks `(K, w)` at whose end all that a worker sends to are so far ahead of it, or `NONE`."""
+    """Tasks `(K, w)` at whose end all that a worker sends to are `skip_behind` ahead of it, or `NONE`."""
     num_iterations, num_workers = len(enter) - 1, enter.shape[1]
     found = np.full((num_iterations, num_workers), NONE)
     if skip_behind is not None and skip_behind < num_iterations:
@@ -217,7 +217,7 @@ def _waited_for(
     updates_s: Floats,
     tokens_s: Floats,
 ) -> Floats:
-    """Charges each wait to the first neighbour whose update or token came when it was over, `(w, w)`."""
+    """Charges each wait to the first neighbour whose update or token ended it, `(w, w)`."""
     size, old, gap = entered_s.shape[1], step.rules.staleness, step.rules.max_gap
     waited = np.zeros((size, size))
     open_s, gate_s = updates_s.copy(), tokens_s.copy()
@@ -233,7 +233,7 @@ def _waited_for(
 
 
 def _largest_gap(entered_s: Floats, edges: Integers) -> int:
-    """The most iterations that one of two neighbours was ahead of the other when it entered one."""
+    """Most iterations that one of two neighbours was ahead of the other when it entered an iteration."""
     last, largest = len(entered_s) - 1, 0
     for one, other in np.concatenate([edges, edges[:, ::-1]]).tolist():
         reached = np.searchsorted(entered_s[:, other], entered_s[:, one], side="right") - 1

@@ -18,20 +18,20 @@ class HopGraph(Choice):
     """Graphs that a word can name."""
 
     RING = "ring"
-    """Each worker and the two beside it."""
+    """Each worker is joined to the two next to it."""
     RING_BASED = "ring-based"
     """A ring in which each worker is also joined to the one opposite."""
     DOUBLE_RING = "double-ring"
     """Two ring-based graphs of half of the workers each, joined worker by worker."""
     COMPLETE = "complete"
-    """Each worker and all others."""
+    """Each worker is joined to all others."""
 
 
 def hop_graph(kind: HopGraph, num_workers: int) -> Integers:
     """Returns a graph, `(e, 2)`.
 
     Raises:
-        InputError: there are too few workers for it, or a number that cannot be halved.
+        InputError: there are too few workers for it, or their number does not divide as it needs.
     """
     half = num_workers // 2
     match kind:
@@ -57,7 +57,7 @@ def checked_graph(pairs: ArrayLike, num_workers: int) -> Integers:
     """Returns a given graph, sorted.
 
     Raises:
-        InputError: a pair names a worker that is not there, joins a worker to itself or comes twice; a worker sends to
+        InputError: a pair names a worker that does not exist, joins a worker to itself or is repeated; a worker sends to
             nobody or hears from nobody.
     """
     edges = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
@@ -100,6 +100,6 @@ def _opposite(num_workers: int) -> Integers:
 
 
 def _both_ways(*parts: Integers) -> Integers:
-    """Pairs and their reverses, each once: with two or four workers some of a ring are the same."""
+    """Pairs and their reverses, each once; with two or four workers some pairs of a ring coincide."""
     pairs = np.concatenate(parts)
     return np.asarray(np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0))

@@ -25,26 +25,26 @@ class Lifetimes:
 
     num_operators: int
     names: tuple[str, ...]
-    """`(s,)` tensor by which each storage is called: its largest view."""
+    """`(s,)` tensor after which each storage is named: its largest view."""
     num_bytes: Floats
     """`(s,)`."""
     first: Integers
-    """`(s,)` operator from which on a storage is there."""
+    """`(s,)` first operator during which a storage is present."""
     last: Integers
     """`(s,)` last operator that needs it."""
     can_move: Booleans
-    """`(s,)` whether it is an activation, which another memory may hold while nobody needs it."""
+    """`(s,)` whether it is an activation, which another memory may hold while no operator needs it."""
     touches: tuple[Integers, ...]
     """`(s,)` the operators that touch each storage, in order."""
 
     @cached_property
     def live_bytes(self) -> Floats:
-        """`(n,)` bytes that are there while each operator runs."""
+        """`(n,)` bytes that are present while each operator runs."""
         return self._live_bytes(self.num_bytes)
 
     @property
     def staying_bytes(self) -> Floats:
-        """`(n,)` bytes of what never leaves, and of what each operator touches: with less it cannot run."""
+        """`(n,)` bytes of what never leaves and of what each operator touches; with less memory it cannot run."""
         staying = self._live_bytes(np.where(self.can_move, 0.0, self.num_bytes))
         for storage in np.flatnonzero(self.can_move).tolist():
             staying[self.touches[storage]] += self.num_bytes[storage]
@@ -58,7 +58,7 @@ class Lifetimes:
 
     @property
     def peak_bytes(self) -> float:
-        """Most bytes that are there at one time."""
+        """Most bytes that are present at one time."""
         return float(self.live_bytes.max(initial=0.0))
 
 

@@ -19,16 +19,16 @@ NO_LIMIT = float("inf")
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTier:
-    """Memory beside that of the accelerators."""
+    """Memory outside the accelerators."""
 
     name: str
     bandwidth_bytes_per_s: float
-    """Of each accelerator's link to it, in each direction."""
+    """Bandwidth of each accelerator's link to it, in each direction."""
     capacity_bytes: float = NO_LIMIT
-    """For each accelerator; of a pool: for all of them together."""
+    """Capacity for each accelerator; of a pool, for all of them together."""
     latency_s: float = 0.0
     shared_bytes_per_s: float | None = None
-    """What all accelerators together can move to a pool, and as much from it; None: no pool."""
+    """Bandwidth of all accelerators together to a pool, and the same from it; None: no pool."""
 
     @property
     def is_pool(self) -> bool:
@@ -36,7 +36,7 @@ class MemoryTier:
         return self.shared_bytes_per_s is not None
 
     def room_bytes(self, num_gpus: int) -> float:
-        """Returns what one of equal accelerators may put there."""
+        """Returns the bytes that each of `num_gpus` equal accelerators may put there."""
         return self.capacity_bytes / num_gpus if self.is_pool else self.capacity_bytes
 
     def check(self) -> None:
@@ -68,7 +68,7 @@ class TieredNetwork:
 
 
 def with_tiers(topology: Topology, tiers: tuple[MemoryTier, ...]) -> TieredNetwork:
-    """Returns a network with tiers of memory beside it; no other traffic passes through them.
+    """Returns a network extended by tiers of memory, through which no other traffic passes.
 
     Raises:
         InputError: a value of a tier is out of range.

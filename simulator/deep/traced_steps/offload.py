@@ -24,9 +24,9 @@ from simulator.errors import InputError, Problem
 from simulator.table import Floats, Integers
 
 ROUNDING = 1e-9
-"""Memory is full when it is exceeded by more than this share: bytes are added up and taken off again."""
+"""Memory counts as exceeded only beyond this share, since sums of bytes that are added and subtracted have rounding errors."""
 OUT, BACK = "offload", "fetch"
-"""What copies are called."""
+"""Labels of copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Offload:
     """A limited memory, and where to put what it does not hold."""
 
     capacity_bytes: float
-    """Of each accelerator."""
+    """Memory of each accelerator."""
     tiers: tuple[MemoryTier, ...]
     """The first one is preferred."""
 
@@ -65,7 +65,7 @@ class OffloadPlan:
     moves: tuple[Move, ...]
     """In the order of `back_by`."""
     live_bytes: Floats
-    """`(n,)` bytes that are there while each operator runs, with room for what leaves and comes kept."""
+    """`(n,)` bytes in use while each operator runs, including the room of tensors that are leaving or coming back."""
     tier_peak_bytes: tuple[float, ...]
     """Most bytes that one accelerator has on each tier at one time."""
 
@@ -75,8 +75,8 @@ def plan_offload(needed: Lifetimes, offload: Offload, num_gpus: int) -> OffloadP
 
     Args:
         needed: when storages are needed.
-        offload: the memory, and where what does not fit can go.
-        num_gpus: accelerators, all of which do the same; a pool is shared by them.
+        offload: the memory, and where data can go that does not fit.
+        num_gpus: number of accelerators, which all do the same; they share a pool.
 
     Raises:
         InputError: an operator does not fit even alone with what never leaves, or the tiers are full.
@@ -110,7 +110,7 @@ def plan_offload(needed: Lifetimes, offload: Offload, num_gpus: int) -> OffloadP
 
 
 def _evictions(needed: Lifetimes, capacity_bytes: float) -> list[Move]:
-    """Goes through the operators, and lets leave what is not needed for longest; comes back at the last moment."""
+    """Goes through the operators and evicts what is not needed for the longest time; it returns at the last moment."""
     born, dying = _by_operator(needed.first, needed), _by_operator(needed.last, needed)
     touched: list[list[int]] = [[] for _ in range(needed.num_operators)]
     for storage, operators in enumerate(needed.touches):
@@ -152,7 +152,7 @@ def _next_use(needed: Lifetimes, storage: int, operator: int) -> int:
 
 
 def _victim(needed: Lifetimes, storages: set[int], operator: int) -> int | None:
-    """The one that is not needed for longest; the larger, then the first of equals."""
+    """The storage that is not needed for the longest time; of equal ones the larger, then the first."""
     movable = [storage for storage in storages if needed.can_move[storage]]
     if not movable:
         return None
@@ -177,7 +177,7 @@ def _leaving(needed: Lifetimes, storage: int, operator: int) -> Move:
 
 
 def _earliest(live: Floats, move: Move, capacity_bytes: float) -> int:
-    """The operator at whose end there is room again and stays; not before the one that needs its room has ended."""
+    """The operator from whose end on there is lasting room again; not before the one that needs its room has ended."""
     back_after = move.back_by - 1
     while back_after > move.out_by and live[back_after] + move.num_bytes <= capacity_bytes:
         back_after -= 1
@@ -208,8 +208,8 @@ def add_moves(
     """Adds the copies of a plan to the graph of a step, on every accelerator.
 
     Args:
-        graph: with the tasks of all operators.
-        router: through the network with its tiers.
+        graph: the graph, which has the tasks of all operators.
+        router: router of the network with its tiers.
         network: where the tiers are.
         plan: what leaves and comes back.
         tasks: tasks of each operator, `(r,)`, by its number; accelerator i has the i-th one.

@@ -21,13 +21,13 @@ from simulator.record import Choice
 from simulator.table import Floats
 
 MOST_ERROR_FRACTION = 0.1
-"""Lines that miss their own samples by more are not used for other sizes."""
+"""Lines that miss their own samples by more than this are not used for other sizes."""
 SAME_ERROR = 1e-6
-"""Lines whose errors are no further apart fit as well as each other."""
+"""Lines whose errors differ by no more than this fit equally well."""
 
 
 class Driver(Choice):
-    """What the time of a class of operators grows with."""
+    """The quantity with which the time of a class of operators grows."""
 
     OPERATIONS = "operations"
     INPUT = "input"
@@ -57,12 +57,12 @@ class OperatorLine:
     """Seconds for each operation, or byte."""
     intercept_s: float
     error_fraction: float
-    """Root of the mean squared relative error on what it was fitted to."""
+    """Root mean square of the relative error on the samples to which it was fitted."""
     num_samples: int
     num_sizes: int
-    """Of its samples, those of the same size once."""
+    """Number of different sizes among its samples."""
     rivals: tuple[OperatorLine, ...] = ()
-    """Lines of other drivers that fit the samples as well."""
+    """Lines of other drivers that fit the samples equally well."""
 
     def seconds(self, sizes: Floats) -> Floats:
         """Returns the time of operators of the class whose sizes by driver are `(n, 3)`."""
@@ -75,7 +75,7 @@ OperatorModel = Mapping[str, OperatorLine]
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What an accelerator can do at best."""
+    """The peak rates of an accelerator."""
 
     flop_per_s: float
     memory_bytes_per_s: float
@@ -158,11 +158,11 @@ def seconds(model: OperatorModel, names: Sequence[str], sizes: Floats) -> Floats
 
 
 def ratios(model: OperatorModel, names: Sequence[str], before: Floats, after: Floats) -> Floats:
-    """Returns by how much operators take longer when their sizes change, `(n,)`; NaN for classes whose samples do not tell.
+    """Returns the factor by which operators take longer when their sizes change, `(n,)`; NaN for classes that cannot say.
 
-    Samples of one size do not. A line that misses its own samples by more than `MOST_ERROR_FRACTION` says little about its
-    intercept, on which this depends: convolutions of different shapes have none in common. Where lines of several drivers fit
-    as well, the one that changes most counts: what an operator makes may be a weight's gradient, which no batch changes.
+    Samples of one size cannot. Nor can a line that misses its own samples by more than `MOST_ERROR_FRACTION`: the factor
+    depends on the intercept, and convolutions of different shapes share none. If lines of several drivers fit equally well,
+    the one that changes most counts: an operator's output may be a weight's gradient, which no batch changes.
     """
     found = np.full(len(names), np.nan)
     all_names = np.array(names, dtype=np.str_)
@@ -174,7 +174,7 @@ def ratios(model: OperatorModel, names: Sequence[str], before: Floats, after: Fl
 
 
 def _largest_change(lines: Sequence[OperatorLine], before: Floats, after: Floats) -> Floats:
-    """The ratio furthest from 1 of each operator, `(n,)`; NaN where all lines say that it takes no time."""
+    """The ratio furthest from 1 for each operator, `(n,)`; NaN if all lines say that it takes no time."""
     old_s, new_s = (np.stack([line.seconds(sizes) for line in lines]) for sizes in (before, after))
     each = np.divide(new_s, old_s, out=np.ones_like(new_s), where=old_s > 0.0)
     furthest = np.argmax(np.abs(np.log(np.maximum(each, np.finfo(np.float64).tiny))), axis=0)
@@ -185,8 +185,8 @@ def _largest_change(lines: Sequence[OperatorLine], before: Floats, after: Floats
 def on_accelerator(known: Sequence[tuple[Rates, OperatorModel]], rates: Rates) -> OperatorModel:
     """Returns the lines for an accelerator on which nothing was measured.
 
-    Classes need a line of the same driver on each known accelerator; where drivers differ it is that of the first. With
-    one known accelerator the rate is that of arithmetic for classes driven by operations and that of memory for others.
+    Classes need a line of the same driver on each known accelerator; where drivers differ, the first one's is used. With
+    one known accelerator, the arithmetic rate is used for classes driven by operations and the memory rate for others.
 
     Args:
         known: accelerators with their lines, at least one.

@@ -10,26 +10,27 @@ from simulator.deep.traced_steps.step_request import StepRequest
 from simulator.deep.traced_steps.step_sketch import StepSketch, sketch_step
 
 MANY_TASKS = 12_000_000
-"""Tasks above which it is tried whether algorithms whose accelerators are alike make fewer."""
+"""Number of tasks above which algorithms whose accelerators are alike are tried, which may need fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedPart:
-    """What is played of a step."""
+    """The part of a step that is played."""
 
     sketch: StepSketch
     fold: Fold | None
-    """What stands for what; None: all is played."""
+    """Which accelerators stand for which; None: all are played."""
     traffic: ChosenCollectives
-    """What chooses the algorithms that are in the sketch."""
+    """The collectives that choose the algorithms of the sketch."""
     num_tasks: int
-    """Of the part."""
+    """Number of tasks of the part."""
 
 
 def played_part(asked: StepRequest, traffic: ChosenCollectives, *, is_folded: bool) -> PlayedPart:
     """Returns the part of a step that is played.
 
-    Where it is large, and algorithms are chosen, and choosing only what is alike leaves less of it, that is chosen.
+    If the part is large and algorithms may be chosen, only algorithms whose nodes are alike are chosen where that makes the
+    part smaller.
     """
     part = _part(asked, traffic, is_folded=is_folded)
     if not is_folded or part.num_tasks <= MANY_TASKS or traffic.algorithm not in CANDIDATES:

@@ -27,22 +27,22 @@ class ShardedStage:
     ranks: Integers
     """`(replicas, parts)` accelerators of the stage."""
     shape: tuple[int, ...]
-    """Replicas and parts that are played, the first ones."""
+    """Numbers of replicas and parts that are played, the first ones."""
     layer_bytes: Floats
-    """`(num_layers,)` of weights on one accelerator, once they are gathered."""
+    """`(num_layers,)` bytes of weights on one accelerator, once they are gathered."""
     gradient_bytes: Floats
-    """`(n,)` of gradients that are complete after each operator."""
+    """`(n,)` bytes of gradients that are complete after each operator."""
     scattered: Integers = field(init=False)
-    """When the gradients so far are scattered."""
+    """Tasks at which the gradients so far are scattered."""
     _begun: Integers = field(init=False)
-    """When the layer that computes could begin, and so the gathering of the next one."""
+    """Tasks at which the current layer, and therefore the gather of the next one, may begin."""
     _layer: int = NO_LAYER
 
     def __post_init__(self) -> None:
         self.scattered = self._begun = np.full(self.shape, NONE)
 
     def gather(self, layer: int, after: Integers) -> Integers:
-        """Adds the gathering of a layer that begins after some tasks; returns when it can begin."""
+        """Adds the gather of a layer that follows some tasks; returns the tasks at which the layer can begin."""
         if layer == self._layer:
             return after
         self._layer = layer
@@ -54,7 +54,7 @@ class ShardedStage:
         return self._begun
 
     def scatter(self, operators: Integers, done: Integers) -> None:
-        """Adds the scattering of the gradients that some operators, done at some tasks, have completed."""
+        """Adds the scatter of the gradients that `operators`, done at the tasks `done`, have completed."""
         num_bytes = float(self.gradient_bytes[operators].sum())
         if num_bytes > 0.0:
             ready = self.graph.add("gradients ready", after=[done, self.scattered]).reshape(done.shape)
@@ -65,8 +65,8 @@ def bytes_of_layers(trace: OperatorTrace, parameter_bytes: Floats) -> tuple[Floa
     """Returns the bytes of the weights of each layer, `(num_layers,)`, and of gradients by operator, `(n,)`.
 
     Args:
-        trace: whose layers.
-        parameter_bytes: `(m,)` of each tensor on one accelerator.
+        trace: the trace that has the layers.
+        parameter_bytes: `(m,)` bytes of each tensor on one accelerator.
     """
     ready, num_bytes = trace.gradient_ready[trace.parameters], parameter_bytes[trace.parameters]
     by_layer = np.bincount(trace.layer[ready], weights=num_bytes, minlength=trace.num_layers)

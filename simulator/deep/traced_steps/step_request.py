@@ -24,12 +24,12 @@ class StepRequest:
     batch_size: int | None = None
     """Samples of each replica; None: those of the trace."""
     speed: Floats | None = None
-    """`(num_gpus,)` of each accelerator over that of the trace; None: all are as fast."""
+    """`(num_gpus,)` speed of each accelerator relative to that of the trace; None: all are as fast."""
     model: OperatorModel | None = None
     """Lines of operators, for another batch and micro-batches; None: time is proportional to the batch."""
 
     def check(self) -> None:
-        """Raises `InputError` where the trace cannot be divided so."""
+        """Raises `InputError` if the trace cannot be divided that way."""
         self.parallelism.check(self.trace, self.batch_size, self.speed)
 
     @property
@@ -39,7 +39,7 @@ class StepRequest:
 
     @property
     def speeds(self) -> Floats:
-        """Speed of every accelerator over that of the trace, `(num_gpus,)`."""
+        """Speed of every accelerator relative to that of the trace, `(num_gpus,)`."""
         return np.ones(self.parallelism.num_gpus) if self.speed is None else self.speed
 
     @property
@@ -52,5 +52,5 @@ class StepRequest:
         return with_batch(self.trace, self.num_samples, self.model)
 
     def micro_batch(self) -> OperatorTrace:
-        """Returns the part of that step which one micro-batch takes."""
+        """Returns one micro-batch's part of that step."""
         return with_batch(self.trace, self.samples_of_pass, self.model)

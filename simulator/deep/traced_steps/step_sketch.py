@@ -20,32 +20,32 @@ from simulator.deep.traces.parallelism import Parallelism
 from simulator.table import Integers
 
 MOST_DIRECT_MESSAGES = 4_000_000
-"""Direct messages of all groups that are looked at; more take longer to find than a step may take to play."""
+"""Most direct messages of all groups that are examined; more take longer to find than a step may take to play."""
 MOST_SEEN_MESSAGES = 256
-"""Messages between stages whose ways are looked at; around a ring of 65,536 cables each is half of them long."""
+"""Most messages between stages whose paths are examined; around a ring of 65,536 cables each crosses half of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepSketch:
-    """What is known of a step from its first replica and part."""
+    """What the first replica and part of a step say about it."""
 
     num_tasks: int
-    """Tasks of the first replica and part, on all stages; every other one has as many."""
+    """Number of tasks of the first replica and part, on all stages; every other one has as many."""
     algorithms: frozenset[Algorithm]
-    """What collectives take."""
+    """Algorithms that the collectives use."""
     patterns: tuple[Pattern, ...] | None
-    """Who sends to whom in collectives, among all accelerators, those of the same once; None: too many to look at."""
+    """Who sends to whom in collectives, among all accelerators, equal patterns once; None: too many to examine."""
 
 
 def sketch_step(asked: StepRequest, traffic: ChosenCollectives) -> StepSketch:
-    """Returns what is known of a step without making more than its first replica and part; see `add_step`.
+    """Returns what is known about a step from building only its first replica and part; see `add_step`.
 
     Args:
-        asked: which step.
-        traffic: what chooses algorithms; nothing is added to its graph.
+        asked: the requested step.
+        traffic: the collectives that choose algorithms; nothing is added to their graph.
 
     Raises:
-        InputError: the trace cannot be divided so.
+        InputError: the trace cannot be divided that way.
     """
     graph = TaskGraphBuilder()
     seen = _Seen(traffic=traffic.on(graph))
@@ -67,11 +67,11 @@ def _patterns(seen: Collection[tuple[Form, Integers]], ranks_per_node: int) -> t
 
 
 def num_meetings(parallelism: Parallelism, router: Router, fold: Fold | None) -> float:
-    """Returns how often messages between stages meet one of the same micro-batch on a link, each itself, too.
+    """Returns how often messages between stages meet one of the same micro-batch on a link, counting each with itself.
 
-    This is what it takes to share out the links, which tasks do not tell: around a ring of cables messages that go past
-    hundreds of accelerators meet as many of the others on each cable. Of many messages some are looked at, evenly spread:
-    of s times as many, c of which were seen on a link, s c + s^2 c (c - 1) meetings are to be expected there.
+    This is the effort of sharing out the links, which the number of tasks does not show: around a ring of cables, messages
+    that pass hundreds of accelerators meet as many others on each cable. Of many messages an evenly spread sample is examined:
+    if there are s times as many, and c of the sample cross a link, s c + s^2 c (c - 1) meetings are expected there.
     """
     played = parallelism.ranks() if fold is None else fold.played
     sources = np.concatenate([played[:-1].ravel(), played[1:].ravel()])
@@ -88,11 +88,11 @@ def num_meetings(parallelism: Parallelism, router: Router, fold: Fold | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """Notes collectives, and adds their tasks of the first rank, or for trees, whose ranks are not alike, as many."""
+    """Records collectives, and adds the tasks of one rank: the first, or for trees, whose ranks differ, the mean number."""
 
     traffic: ChosenCollectives
     groups: dict[tuple[object, ...], tuple[Form, Integers]] = field(default_factory=dict)
-    """All collectives, and their ranks `(..., n)`, those of the same ranks by the same algorithm once."""
+    """All collectives and their ranks `(..., n)`; those of the same ranks by the same algorithm once."""
 
     def all_reduce(self, ranks: Integers, num_bytes: float, after: Integers) -> Integers:
         return self._run(Operation.ALL_REDUCE, ranks, num_bytes, after)

@@ -40,18 +40,18 @@ def add_step(
     """Adds the step of a trace on many accelerators to a graph; see `extrapolate`.
 
     Args:
-        asked: which step.
-        graph: what the tasks are added to; resources 0 and up are the accelerators that are played.
-        traffic: what moves data between them.
-        ended: filled with the tasks of each operator, `(replicas, parts)`, those of its last micro-batch.
-        played: `(stages, replicas, parts)` accelerators that are played, the first replicas and parts, of which the others
-            are repetitions (`simulator.deep.traced_steps.fold`); left out: all.
+        asked: the requested step.
+        graph: the graph to which the tasks are added; resources 0 and up are the played accelerators.
+        traffic: moves data between them.
+        ended: filled with the tasks of each operator in its last micro-batch, `(replicas, parts)`.
+        played: `(stages, replicas, parts)` accelerators that are played: the first replicas and parts, which the others
+            repeat (`simulator.deep.traced_steps.fold`); default: all.
 
     Returns:
         The stage of each layer, `(num_layers,)`.
 
     Raises:
-        InputError: the trace cannot be divided so.
+        InputError: the trace cannot be divided that way.
     """
     asked.check()
     ranks = asked.parallelism.ranks()
@@ -71,16 +71,16 @@ def add_step(
 
 @dataclass(kw_only=True)
 class _Step:
-    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`, those of one stage that are played."""
+    """Adds the tasks of one step. Arrays of tasks are `(replicas, parts)`: the played ones of one stage."""
 
     trace: OperatorTrace
-    """Of one micro-batch."""
+    """Trace of one micro-batch."""
     parallelism: Parallelism
     graph: TaskGraphBuilder
     traffic: Traffic
     speed: Floats
     ended: dict[int, Integers]
-    """Tasks of each operator, those of its last micro-batch."""
+    """Tasks of each operator in its last micro-batch."""
     ranks: Integers
     """`(stages, replicas, parts)` all accelerators."""
     played: Integers
@@ -100,7 +100,7 @@ class _Step:
 
     @cached_property
     def resources(self) -> Integers:
-        """`(stages, replicas, parts)` compute streams of those that are played."""
+        """`(stages, replicas, parts)` compute streams of the played accelerators."""
         return np.arange(self.played.size).reshape(self.played.shape)
 
     @cached_property
@@ -114,7 +114,7 @@ class _Step:
 
     @cached_property
     def duration_s(self) -> Floats:
-        """`(n,)` on one of the accelerators that share an operator."""
+        """`(n,)` duration on one of the accelerators that share an operator."""
         split = 1.0 / self.parallelism.tensor_parallel
         return np.where(self.trace.can_split, split, 1.0) * self.trace.duration_s
 
@@ -128,7 +128,7 @@ class _Step:
         return shared_bytes(self.trace) if is_shared else np.zeros(len(self.trace))
 
     def _new_gates(self) -> Integers:
-        """Joins that wait for what a chunk is sent, `(chunks, micro-batches, replicas, parts)`."""
+        """Joins that wait for the messages to a chunk, `(chunks, micro-batches, replicas, parts)`."""
         num_stages, *inside = self.played.shape
         shape = (num_stages * self.parallelism.num_chunks, self.parallelism.num_microbatches, *inside)
         return self.graph.add("arrived", after=[np.full(shape, NONE)]).reshape(shape)
@@ -136,7 +136,7 @@ class _Step:
     def _add_stage(
         self, stage: int, arrived: tuple[Integers, Integers], done: tuple[Integers, Integers]
     ) -> None:
-        """Adds what a stage does, and notes when each micro-batch is through its chunks.
+        """Adds what a stage does, and records when each micro-batch has passed its chunks.
 
         Args:
             stage: its number.
@@ -173,7 +173,7 @@ class _Step:
         return np.flatnonzero(is_here)
 
     def _shards(self, stage: int) -> ShardedStage | None:
-        """What gathers the weights of a stage, if its replicas keep parts of them."""
+        """The traffic of a stage's weights, if its replicas keep parts of them."""
         if self.parallelism.sync is not GradientSync.SHARDED or self.parallelism.data_parallel == 1:
             return None
         layer_bytes, gradient_bytes = bytes_of_layers(self.trace, self.parameter_bytes)
@@ -194,7 +194,7 @@ class _Step:
         microbatch: int,
         shards: ShardedStage | None,
     ) -> Integers:
-        """Adds operators one after another, with what is shared between them; notes their tasks in `ended`."""
+        """Adds operators one after another, with the traffic between them; records their tasks in `ended`."""
         for run in self._runs(operators):
             if shards is not None:
                 after = shards.gather(int(self.trace.layer[run[0]]), after)
@@ -206,7 +206,7 @@ class _Step:
         return after
 
     def _runs(self, operators: Integers) -> Iterator[Integers]:
-        """Cuts operators behind each that is followed by traffic, and between layers that are gathered."""
+        """Cuts the operators after each that is followed by traffic, and between layers that are gathered."""
         is_cut = self.shared_bytes[operators[:-1]] > 0
         if self.parallelism.sync is GradientSync.SHARDED:
             is_cut |= np.diff(self.trace.layer[operators]) != 0
@@ -229,7 +229,7 @@ class _Step:
         return tasks
 
     def _share(self, stage: int, operator: int, after: Integers) -> Integers:
-        """Adds what accelerators that share an operator hand each other."""
+        """Adds the exchange between accelerators that share an operator."""
         num_bytes = float(self.shared_bytes[operator])
         if num_bytes == 0.0:
             return after
@@ -238,7 +238,7 @@ class _Step:
         return self.traffic.all_reduce(self.ranks[stage], num_bytes, after)
 
     def _add_sync(self, stage: int, backward_done: Integers) -> Integers:
-        """Adds up gradients over the replicas, one bucket after another; returns when the last one is there."""
+        """Adds the all-reduce of gradients over replicas, bucket by bucket; returns the tasks that end the last one."""
         if self.parallelism.data_parallel == 1:
             return backward_done
         summed = np.full(backward_done.shape, NONE)
@@ -259,7 +259,7 @@ class _Step:
         yield from buckets(here, self.parameter_bytes, trace.gradient_ready, *sizes)
 
     def _add_optimizer(self, stage: int, after: Integers) -> None:
-        """Adds the optimizer, which takes as long as the stage's part of the parameters wants."""
+        """Adds the optimizer, whose time is proportional to the stage's part of the parameters."""
         trace = self.trace
         operators = np.flatnonzero(trace.is_in(Phase.OPTIMIZER))
         if len(operators):
@@ -272,7 +272,7 @@ class _Step:
             self.ended.update(zip(operators.tolist(), np.moveaxis(tasks, -1, 0), strict=True))
 
     def _send(self, source: int, target: int, num_bytes: float, done: Integers, arrived: Integers) -> None:
-        """Sends what each micro-batch of a chunk makes to another one, from each accelerator to its counterpart."""
+        """Sends the output of each micro-batch of a chunk to another chunk, from each accelerator to its counterpart."""
         num_stages = self.parallelism.pipeline_parallel
         here, there = (
             np.broadcast_to(self.played[chunk % num_stages], done[source].shape).ravel()

@@ -34,12 +34,12 @@ from simulator.table import Floats, Integers
 from simulator.units import GIGA
 
 BANDWIDTH_BYTES_PER_S = 65 * GIGA
-"""Between accelerators, TrioSim's default."""
+"""Bandwidth between accelerators, TrioSim's default."""
 MOST_GPUS = 4_096
 
 
 class TrioSimCase(Choice):
-    """What TrioSim simulates."""
+    """The cases that TrioSim simulates."""
 
     SINGLE = "single"
     DATA = "dp"
@@ -71,10 +71,10 @@ def triosim_step(
     Args:
         trace: one step on one accelerator.
         case: how it is spread.
-        num_gpus: accelerators.
-        bandwidth_bytes_per_s: between them.
-        batch_size: samples; everything is scaled by it, weights and optimizer, too. Left out: those of the trace.
-        num_microbatches: for the pipeline; other cases do not read it.
+        num_gpus: number of accelerators.
+        bandwidth_bytes_per_s: bandwidth between them.
+        batch_size: samples; everything is scaled by it, including weights and optimizer. Default: those of the trace.
+        num_microbatches: number of micro-batches in the pipeline; other cases ignore it.
 
     Raises:
         InputError: a number is out of range.
@@ -138,12 +138,12 @@ class _Build:
         return self._add_run(every, self.trace.duration_s, np.full(len(self.ranks), NONE))
 
     def add_data_parallel(self) -> None:
-        """Adds the step, and behind it all gradients at once."""
+        """Adds the step, and after it the sum of all gradients at once."""
         done = self.add_step()[:, -1]
         self.collectives.ring_all_reduce(self.ranks, self.trace.parameter_bytes, done)
 
     def add_distributed(self) -> None:
-        """Adds the step, and beside it what TrioSim sends for each backward operator."""
+        """Adds the step and, in parallel, what TrioSim sends for each backward operator."""
         steps = self.add_step()
         before = np.full(len(self.ranks), NONE)
         for operator, num_bytes in self._buckets():
@@ -151,7 +151,7 @@ class _Build:
             before = self.collectives.ring_all_reduce(self.ranks, num_bytes, begin)
 
     def add_tensor_parallel(self) -> None:
-        """Adds the step with split operators, and all that these make behind each of them."""
+        """Adds the step with split operators, each followed by the exchange of its outputs."""
         trace, size = self.trace, len(self.ranks)
         made = trace.outputs.sums(trace.tensors.num_bytes) / size
         duration_s = np.where(trace.can_split, 1.0 / size, 1.0) * trace.duration_s
@@ -165,7 +165,7 @@ class _Build:
     def _buckets(self) -> Iterator[tuple[int, float]]:
         """Backward operators that read parameters, and the bytes that TrioSim sends for them.
 
-        Those parameters, sent before or not, and each one not yet sent whose name comes later in the alphabet.
+        It sends those parameters, whether sent before or not, and each unsent one whose name comes later in the alphabet.
         """
         tensors = self.trace.tensors
         unsent = set(self.trace.parameters.tolist())

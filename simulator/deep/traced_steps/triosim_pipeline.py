@@ -22,7 +22,7 @@ from simulator.table import Floats, Integers
 from simulator.units import GIGA
 
 REMOTE_BYTES_PER_S = 696 * GIGA
-"""From the remote memory to each accelerator, TrioSim's default."""
+"""Bandwidth from the remote memory to each accelerator, TrioSim's default."""
 
 
 def add_pipeline(
@@ -60,7 +60,7 @@ def _runs(trace: OperatorTrace, operators: Integers, num_stages: int) -> list[In
 def _stage_seconds(
     trace: OperatorTrace, forward: list[Integers], backward: list[Integers], num_microbatches: int
 ) -> tuple[Floats, Floats]:
-    """Seconds `(2, stages)` forward and backward: of the first micro-batch, which fetches, and of the others."""
+    """Seconds `(2, stages)` forward and backward, for the first micro-batch, which fetches, and for the others."""
     held: list[set[int]] = [set() for _ in forward]
     seconds = []
     num_stages = len(forward)
@@ -76,7 +76,7 @@ def _stage_seconds(
 
 
 def _visit_s(trace: OperatorTrace, operators: list[int], held: set[int]) -> float:
-    """Seconds that a stage takes for its operators, with the fetches that it waits for; notes what it then holds."""
+    """Seconds that a stage takes for its operators, including waits for fetches; records what it then holds."""
     now_s, fetched_s, computed_s = 0.0, np.inf, np.inf
     fetch, compute = 0, 0
     inputs = [trace.inputs.of(operator).tolist() for operator in operators]
@@ -86,7 +86,7 @@ def _visit_s(trace: OperatorTrace, operators: list[int], held: set[int]) -> floa
             if fetch < compute or not missing:
                 fetch += 1
                 continue
-            # Room is made at once, and what has room counts as there.
+            # Room is made at once, and a tensor that has room counts as present.
             held.update(missing, trace.outputs.of(operators[fetch]).tolist())
             fetched_s = now_s + float(trace.tensors.num_bytes[missing].sum()) / REMOTE_BYTES_PER_S
         if np.isinf(computed_s):
@@ -111,7 +111,7 @@ class _Pipeline:
         self._graph = collectives.graph
         self._num_stages = num_stages
         self._begin = NONE
-        """After what the first stage may begin with the next micro-batch."""
+        """The task after which the first stage may begin the next micro-batch."""
         self._last = np.full(num_stages, NONE)
         """The last task of each stage."""
 
@@ -124,7 +124,7 @@ class _Pipeline:
                 self._begin = arrived
 
     def turn(self) -> None:
-        """Lets the way back begin when all are through."""
+        """Lets the backward passes begin when all forward passes are done."""
         self._begin = int(self._last[-1])
 
     def backward(self, seconds: Floats, num_bytes: Floats) -> None:
@@ -134,7 +134,7 @@ class _Pipeline:
             arrived = self._pass("backward", stage, stage - 1, seconds[stage], num_bytes[stage], arrived)
 
     def _pass(self, label: str, stage: int, target: int, seconds: float, num_bytes: float, after: int) -> int:
-        """Adds the work of a stage and what it sends on; returns when that has arrived."""
+        """Adds the work of a stage and its message to the next one; returns the task at which that has arrived."""
         task = self._graph.add(
             label, duration_s=seconds, resource=stage, after=[[after], [self._last[stage]]]
         )

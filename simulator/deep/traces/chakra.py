@@ -58,22 +58,22 @@ class ChakraNode(Record):
     name: str = ""
     type: NodeType = NodeType.INVALID_NODE
     deps: tuple[int, ...] = ()
-    """Nodes that must have ended: by data, and by control where control says so (`with_control`)."""
+    """Nodes that must have ended: data dependencies, and control dependencies that order nodes (`with_control`)."""
     start_time_micros: int = Field(default=0, ge=0, lt=2**64)
     duration_micros: int = Field(default=0, ge=0, lt=2**64)
     attributes: Mapping[str, Value] = Field(default_factory=dict)
     """Single values by name, such as `comm_size`; lists are not kept."""
 
     def number(self, name: str, default: int | None = None, *, source: str = "") -> int:
-        """Returns an attribute that must be a whole number that is not negative.
+        """Returns an attribute that must be a non-negative whole number.
 
         Args:
-            name: of the attribute.
-            default: where it is missing.
-            source: whose node this is, for the error.
+            name: name of the attribute.
+            default: value if it is missing.
+            source: file of the node, for the error.
 
         Raises:
-            InputError: it is not, or it is missing and there is no default.
+            InputError: it is something else, or it is missing and there is no default.
         """
         value = self.attributes.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -88,24 +88,24 @@ class ChakraTrace:
 
     nodes: tuple[ChakraNode, ...]
     has_callers: bool = False
-    """Whether its `ctrl_deps` were taken for callers, which are not waited for (`with_control`)."""
+    """Whether its `ctrl_deps` were taken for callers, which impose no wait (`with_control`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFields:
-    """A node as it stands in a file."""
+    """A node as it is in a file."""
 
     values: Mapping[str, object]
     """Fields of `ChakraNode`, not yet checked."""
     control: tuple[int, ...]
-    """What it depends on by control."""
+    """Its control dependencies."""
 
 
 def check_nodes(nodes: Sequence[ChakraNode], source: str) -> None:
-    """Checks what can only be seen across nodes.
+    """Checks rules that involve several nodes.
 
     Raises:
-        InputError: a node is there twice, waits for one that is not there, or nodes wait for each other in a circle.
+        InputError: a node occurs twice, waits for one that does not exist, or nodes wait for each other in a circle.
     """
     known: set[int] = set()
     problems: list[Problem] = []
@@ -127,19 +127,20 @@ def check_nodes(nodes: Sequence[ChakraNode], source: str) -> None:
 
 
 def with_control(nodes: Sequence[ChakraNode], control: Sequence[tuple[int, ...]], source: str) -> ChakraTrace:
-    """Returns nodes that wait for control, too, unless control says who called them.
+    """Returns nodes that also wait for their control dependencies, unless these name callers.
 
-    Chakra's converter of PyTorch's traces writes the one caller of an operator there, drops callers that do nothing themselves,
-    and has the order of execution in the data; a caller ends when what it called has, so that waiting for it could not end.
-    So control names callers where no node has more than one, there is an order by data, and the two together cannot be kept.
+    Chakra's converter of PyTorch's traces writes the one caller of an operator as its control dependency, drops callers that do
+    nothing themselves, and puts the order of execution into data dependencies. A caller ends only when what it called has
+    ended, so waiting for it would never end. Control dependencies are therefore taken for callers if no node has more than
+    one, there are data dependencies, and the two together cannot be satisfied.
 
     Args:
-        nodes: checked by `check_nodes`.
-        control: what each of them depends on by control.
+        nodes: nodes that `check_nodes` has checked.
+        control: control dependencies of each of them.
         source: the file.
 
     Raises:
-        InputError: control does not name callers, and a node of it is not there, or it goes in a circle.
+        InputError: control dependencies do not name callers, and refer to a node that does not exist or form a circle.
     """
     if not any(control):
         return ChakraTrace(nodes=tuple(nodes))

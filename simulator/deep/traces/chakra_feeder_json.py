@@ -22,7 +22,7 @@ _NODE = {name: name for name in ("Id", "Name", "NodeType", "runtime", "is_cpu_op
 
 
 def feeder_nodes(path: Path, document: Mapping[str, object]) -> Iterator[NodeFields]:
-    """Yields the fields of each node; raises `InputError` where one is unknown, missing, or of another type."""
+    """Yields the fields of each node; raises `InputError` if one is unknown, missing, or of the wrong type."""
     whole = JsonFields.read(path, "document", document, _DOCUMENT)
     for number, node in enumerate(whole.items(WORKLOAD_GRAPH)):
         yield _node(JsonFields.read(path, f"{WORKLOAD_GRAPH}.{number}", node, _NODE))

@@ -57,7 +57,7 @@ def read_chakra_trace(path: Path) -> ChakraTrace:
     """Returns the trace of one accelerator, from protobuf (gzipped or not) or JSON.
 
     Raises:
-        InputError: the file is broken, or its nodes contradict each other; names file, node, field and rule.
+        InputError: the file is invalid, or its nodes contradict each other; names file, node, field and rule.
     """
     data = unpacked(path, read_bytes(path))
     records = from_json(path, data) if _is_json(path, data) else _from_wire(path, data)
@@ -75,7 +75,7 @@ def read_chakra_trace(path: Path) -> ChakraTrace:
 
 
 def _is_json(path: Path, data: bytes) -> bool:
-    """By the name, as chakra's feeder does; by the beginning where that says nothing."""
+    """Decides by the name, as Chakra's feeder does; by the first bytes if the name says nothing."""
     return path.suffix == ".json" or (path.suffix != ".et" and data.lstrip().startswith(b"{"))
 
 
@@ -171,7 +171,7 @@ def _wire_attribute(name: str, value: Value) -> bytes:
 
 
 def _wire_value(name: str, value: Value) -> bytes:
-    """A value, even if it is zero: which field is there says what it is."""
+    """A value, even if it is zero, because the field's presence says which type it is."""
     match value:
         case bool():
             return as_varint(_BOOL << 3 | VARINT) + as_varint(int(value))

@@ -19,7 +19,7 @@ from simulator.deep.traces.json_fields import JsonFields, spelled
 from simulator.deep.traces.trace_text import broken
 
 INT32_NAMES = frozenset({"comm_src", "comm_dst", "comm_tag"})
-"""Attributes that generators of traces write as int32."""
+"""Attributes that trace generators write as int32."""
 _TYPES = frozenset(NodeType)
 _METADATA = {"version", "attr"}
 _WHOLE = ("id", "start_time_micros", "duration_micros")
@@ -35,7 +35,7 @@ _ATTRIBUTE = spelled(
 
 
 def from_json(path: Path, data: bytes) -> Iterator[NodeFields]:
-    """Yields the fields of each node; raises `InputError` where the text is no row of messages."""
+    """Yields the fields of each node; raises `InputError` if the text is not a sequence of messages."""
     for position, message in enumerate(_messages(path, data)):
         if isinstance(message, dict) and WORKLOAD_GRAPH in message:
             yield from feeder_nodes(path, message)
@@ -103,7 +103,7 @@ def _attribute(fields: JsonFields) -> dict[str, Value]:
 
 
 def _number(fields: JsonFields, key: str) -> float:
-    """A number, or the text of one."""
+    """A number, also if given as text."""
     value, number = fields.values[key], math.nan
     if isinstance(value, int | float | str) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):
@@ -114,7 +114,7 @@ def _number(fields: JsonFields, key: str) -> float:
 
 
 def as_json(nodes: Sequence[ChakraNode]) -> str:
-    """Returns the metadata and the nodes, one a line."""
+    """Returns the metadata and the nodes, one per line."""
     messages: list[Mapping[str, object]] = [{"version": VERSION}, *(_json_message(node) for node in nodes)]
     return "\n".join(json.dumps(message) for message in messages) + "\n"
 

@@ -15,7 +15,7 @@ from simulator.deep.traces.trace_text import broken, problems_of, read_text, sho
 from simulator.errors import InputError, Problem
 
 MOST_CELL_CHARACTERS = 10_000_000
-"""A list in one cell may be long: an optimizer reads all tensors."""
+"""Longest cell; lists in cells may be long, since an optimizer reads all tensors."""
 
 Row = Mapping[str, str]
 """Cells by column."""
@@ -24,14 +24,14 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True, kw_only=True)
 class CsvFile:
-    """Rows of one file, and the line at which each stands."""
+    """Rows of one file, and the line number of each."""
 
     path: Path
     rows: list[Row]
     lines: list[int]
 
     def place(self, row: int) -> str:
-        """Returns where a row stands, such as `trace.csv, line 5`."""
+        """Returns the place of a row, such as `trace.csv, line 5`."""
         return f"{self.path.name}, line {self.lines[row]}"
 
     def records(self, read: Callable[[Row], _Record]) -> list[_Record]:
@@ -56,7 +56,7 @@ class CsvFile:
 
 
 class BrokenCellError(ValueError):
-    """A cell that cannot be read: its column, what stands there, and the rule that it breaks."""
+    """A cell that cannot be read: its column, its text, and the rule that it breaks."""
 
     def __init__(self, column: str, value: str, rule: str) -> None:
         super().__init__(rule)
@@ -64,14 +64,14 @@ class BrokenCellError(ValueError):
 
 
 def read_csv(path: Path, columns: Sequence[str]) -> CsvFile:
-    """Returns the rows of a file with a heading.
+    """Returns the rows of a file that has a header.
 
     Args:
-        path: of the file.
-        columns: that it must have; others are kept, too.
+        path: path of the file.
+        columns: columns that it must have; others are kept, too.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or a row has too few or too many cells.
+        InputError: the file cannot be read or lacks a column, or a row has too few or too many cells.
     """
     before = csv.field_size_limit(MOST_CELL_CHARACTERS)
     try:

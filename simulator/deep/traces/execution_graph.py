@@ -18,9 +18,9 @@ from simulator.errors import InputError, Problem
 
 MOST_PROBLEMS = 20
 MOST_DEPTH = 200
-"""Operators inside operators; a file with more goes in a circle."""
+"""Deepest nesting of operators; a file with more has a circle."""
 MOST_LISTS = 3
-"""Lists inside lists of tensors."""
+"""Deepest nesting of lists of tensors."""
 _USER_SCOPE = 7
 _END_OF_NUMBERS = 2**64
 _TENSOR_LENGTHS = (6, 7, 8, 9)
@@ -44,7 +44,7 @@ class _Node(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphOperator:
-    """One operator of the outermost level."""
+    """One outermost operator."""
 
     name: str
     thread: int
@@ -54,10 +54,10 @@ class GraphOperator:
 
 
 def read_execution_graph(path: Path) -> list[GraphOperator]:
-    """Returns the operators of the outermost level of an execution trace, in the order in which they began.
+    """Returns the outermost operators of an execution trace, in the order in which they began.
 
     Raises:
-        InputError: the file is no execution trace, or a node breaks the form; names node, field and rule.
+        InputError: the file is no execution trace, or a node is malformed; names node, field and rule.
     """
     nodes = _nodes(path)
     known = {node.id: node for node in nodes}
@@ -90,7 +90,7 @@ def _nodes(path: Path) -> list[_Node]:
         else:
             if (
                 nodes.setdefault(node.id, node) is not node
-            ):  # all that is inside would be inside each of the two
+            ):  # everything inside would be inside each of the two
                 problems.append(
                     Problem(path=f"nodes.{number}.id", value=shown(node.id), rule="stands there twice")
                 )
@@ -102,7 +102,7 @@ def _nodes(path: Path) -> list[_Node]:
 
 
 def _older_form(node: object) -> object:
-    """Newer schemas (1.1.0 on) keep values in `inputs.values` and the rest in `attrs`; older ones beside the name."""
+    """Converts a node to the older form; from schema 1.1.0 on, values are in `inputs.values` and the rest in `attrs`."""
     if not isinstance(node, dict):
         return node
     plain = {key: value for key, value in node.items() if key not in ("ctrl_deps", "attrs")}
@@ -120,7 +120,7 @@ def _older_form(node: object) -> object:
 
 
 def _is_outermost(path: Path, node: _Node, known: dict[int, _Node]) -> bool:
-    """Whether a node is an operator, and nothing around it is one."""
+    """Whether a node is an operator that is not inside another one."""
     if node.scope == _USER_SCOPE:
         return False
     around, depth = known.get(node.parent), 0
@@ -144,7 +144,7 @@ def _call(node: _Node, children: dict[int, list[_Node]], depth: int) -> Call:
 
 
 def _operator(node: _Node, call: Call) -> GraphOperator:
-    """A node with what it reads before it has made it, and with all that it makes."""
+    """A node with all tensors that it makes, and those that it reads before it has made them."""
     inputs: dict[int, GraphTensor] = {}
     outputs: dict[int, GraphTensor] = {}
     for part in _telling(call):
@@ -160,7 +160,7 @@ def _operator(node: _Node, call: Call) -> GraphOperator:
 
 
 def _telling(call: Call) -> Iterator[Call]:
-    """A call, and where it does not say what it makes, those inside it."""
+    """A call or, if it does not say what it makes, the calls inside it."""
     yield call
     if not call.outputs:
         for one in call.inside:
@@ -168,7 +168,7 @@ def _telling(call: Call) -> Iterator[Call]:
 
 
 def _read(node: _Node) -> list[GraphTensor]:
-    """Inputs with their shapes and what the operator's schema calls them."""
+    """Inputs with their shapes and their names in the operator's schema."""
     arguments = node.op_schema.partition("(")[2].split(", ")
     found = []
     for number, value in enumerate(node.inputs):
@@ -182,7 +182,7 @@ def _read(node: _Node) -> list[GraphTensor]:
 def _in(
     values: Sequence[object], shape: tuple[int, ...] = (), argument: str = "", depth: int = 0
 ) -> Iterator[GraphTensor]:
-    """Tensors among values, inside lists of them, too."""
+    """Tensors among values, including those inside lists."""
     for value in values:
         if not isinstance(value, list):
             continue
@@ -201,7 +201,7 @@ def _in(
 
 
 def _is_tensor(value: Sequence[object]) -> bool:
-    """Five whole numbers of 64 bits, the device, and perhaps more."""
+    """Whether a value is five 64-bit integers, the device, and possibly more."""
     if len(value) not in _TENSOR_LENGTHS or not isinstance(value[5], str):
         return False
     return all(type(part) is int and 0 <= part < _END_OF_NUMBERS for part in value[:5])

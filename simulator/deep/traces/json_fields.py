@@ -10,13 +10,13 @@ from simulator.deep.traces.trace_text import broken, is_unicode, shown
 from simulator.errors import InputError
 
 _MOST_DIGITS = 20
-"""Of a whole number of 64 bits."""
+"""Most digits of a 64-bit integer."""
 _MOST_NAMES = 12
-"""Fields that an error lists."""
+"""Most fields that an error lists."""
 
 
 def spelled(names: Iterable[str]) -> dict[str, str]:
-    """Returns names by their spellings: as they are, in snake case, and in camel case."""
+    """Returns snake-case names by their spellings: as they are, and in camel case."""
     return {spelling: name for name in names for spelling in (name, _camel(name))}
 
 
@@ -31,17 +31,17 @@ class JsonFields:
 
     path: Path
     place: str
-    """Where it stands in the file."""
+    """Its place in the file."""
     values: Mapping[str, object]
     spelling: Mapping[str, str]
     """How the file spells each name."""
 
     @classmethod
     def read(cls, path: Path, place: str, found: object, names: Mapping[str, str]) -> JsonFields:
-        """Returns the fields of an object under the names of their spellings.
+        """Returns the fields of an object under the names to which their spellings belong.
 
         Raises:
-            InputError: it is no object, has an unknown field, or one field in two spellings.
+            InputError: it is not an object, has an unknown field, or has one field in two spellings.
         """
         if not isinstance(found, dict):
             raise broken(path, place, found, "must be an object")
@@ -60,36 +60,36 @@ class JsonFields:
         return self._broken(name, self.values.get(name), rule)
 
     def text(self, name: str) -> str:
-        """Returns a text, empty where it is left out; raises `InputError` where it is none."""
+        """Returns a text, empty if it is missing; raises `InputError` if it is something else."""
         value = self.values.get(name, "")
         if not isinstance(value, str) or not is_unicode(value):
             raise self.broken(name, "must be text")
         return value
 
     def truth(self, name: str) -> bool:
-        """Returns true or false; raises `InputError` where it is neither."""
+        """Returns true or false; raises `InputError` if it is neither."""
         value = self.values.get(name, False)
         if not isinstance(value, bool):
             raise self.broken(name, "must be true or false")
         return value
 
     def whole(self, name: str) -> int:
-        """Returns a whole number, 0 where it is left out; raises `InputError` where it is none."""
+        """Returns a whole number, 0 if it is missing; raises `InputError` if it is something else."""
         return self._whole(name, self.values.get(name, 0))
 
     def whole_numbers(self, name: str) -> tuple[int, ...]:
-        """Returns a list of whole numbers, empty where it is left out; raises `InputError` where it is none."""
+        """Returns a list of whole numbers, empty if it is missing; raises `InputError` if it is something else."""
         return tuple(self._whole(name, value) for value in self.items(name))
 
     def items(self, name: str) -> list[object]:
-        """Returns a list, empty where it is left out; raises `InputError` where it is none."""
+        """Returns a list, empty if it is missing; raises `InputError` if it is something else."""
         value = self.values.get(name, [])
         if not isinstance(value, list):
             raise self.broken(name, "must be a list")
         return value
 
     def _whole(self, name: str, value: object) -> int:
-        """A whole number, or the text of one: JSON of protobuf has 64 bits as text."""
+        """A whole number, also if given as text, which is how protobuf's JSON writes 64-bit integers."""
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         digits = value.removeprefix("-") if isinstance(value, str) else ""

@@ -41,7 +41,7 @@ class _Arguments(BaseModel):
 
 
 class _Event(BaseModel):
-    """One complete event; what else stands there is not read."""
+    """One complete event; its other fields are not read."""
 
     model_config = _FORM
 
@@ -62,13 +62,13 @@ class _Event(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledOperator:
-    """One operator of the outermost level."""
+    """One outermost operator."""
 
     name: str
     thread: int | str
     begin_us: float
     duration_s: float
-    """Of its kernels, one after another; of the operator itself in a profile without kernels."""
+    """Total duration of its kernels; that of the operator itself in a profile without kernels."""
     phase: Phase
     record_id: int | None
     """`Record function id`, by which an execution trace of the same step knows it; newer profiles have it."""
@@ -80,10 +80,10 @@ def read_profile(path: Path) -> list[ProfiledOperator]:
 
 
 def read_steps(path: Path) -> list[list[ProfiledOperator]]:
-    """Returns the operators of each step of a profile in the order in which they began, those without kernels included.
+    """Returns the operators of each step of a profile in the order in which they began, including those without kernels.
 
     Raises:
-        InputError: the file is no profile, or an event breaks the form; names event, field and rule.
+        InputError: the file is no profile, or an event is malformed; names event, field and rule.
     """
     events = _events(path)
     outermost = sorted(_outermost(events), key=lambda event: event.ts)
@@ -134,7 +134,7 @@ def _events(path: Path) -> list[_Event]:
 
 
 def _is_wanted(event: object) -> bool:
-    """Whether an event is complete and of a kind that counts; one without text for its kind is to be refused."""
+    """Whether an event is complete and of a kind that counts; one whose kind is no text is kept, to be refused later."""
     if not isinstance(event, dict) or event.get("ph") != "X":
         return False
     kind = event.get("cat", "")
@@ -142,7 +142,7 @@ def _is_wanted(event: object) -> bool:
 
 
 def _by_step(events: Sequence[_Event], operators: Sequence[_Event]) -> Iterator[list[_Event]]:
-    """Operators that began in each step; all of them in a profile that marks no steps."""
+    """The operators that began in each step; all of them if a profile marks no steps."""
     steps = [event for event in events if event.cat == _ANNOTATION and event.name.startswith(_STEP)]
     if not steps:
         yield list(operators)
@@ -151,7 +151,7 @@ def _by_step(events: Sequence[_Event], operators: Sequence[_Event]) -> Iterator[
 
 
 def _outermost(events: Sequence[_Event]) -> Iterator[_Event]:
-    """Operators that no other one of their thread is around."""
+    """Operators that are not inside another one of their thread."""
     until: dict[tuple[int | str, int | str], float] = {}
     operators = [event for event in events if event.cat == _OPERATOR]
     for event in sorted(operators, key=lambda event: (event.ts, -event.dur)):
@@ -162,7 +162,7 @@ def _outermost(events: Sequence[_Event]) -> Iterator[_Event]:
 
 
 def _kernel_us(events: Sequence[_Event], operators: Sequence[_Event]) -> list[float] | None:
-    """Microseconds of the kernels of each operator; `None` in a profile without kernels. Traffic is left out."""
+    """Microseconds of each operator's kernels, without traffic; `None` in a profile without kernels."""
     launches = {
         event.args.correlation: event
         for event in events

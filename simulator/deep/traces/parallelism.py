@@ -17,16 +17,16 @@ MOST_MICROBATCHES = 4_096
 
 
 class PipelineOrder(Choice):
-    """In which order a stage works on its micro-batches."""
+    """The order in which a stage works on its micro-batches."""
 
     GPIPE = "gpipe"
-    """All forward, then all backward, the last one first (Huang et al. 2019)."""
+    """All forward passes, then all backward passes, the last micro-batch first (Huang et al. 2019)."""
     ONE_F_ONE_B = "1f1b"
-    """As few forward as fill the pipeline, then one backward for each forward (Narayanan et al. 2019)."""
+    """As few forward passes as fill the pipeline, then one backward for each forward (Narayanan et al. 2019)."""
 
 
 class GradientSync(Choice):
-    """When replicas add up their gradients."""
+    """When replicas sum their gradients."""
 
     BUCKETS = "buckets"
     """While the backward pass runs, bucket by bucket (PyTorch's DistributedDataParallel)."""
@@ -41,29 +41,29 @@ class Parallelism:
     """How one step is divided among accelerators."""
 
     data_parallel: int = 1
-    """Replicas, each with a batch of its own."""
+    """Number of replicas, each with a batch of its own."""
     tensor_parallel: int = 1
-    """Accelerators that share each operator that can be split."""
+    """Number of accelerators that share each operator that can be split."""
     pipeline_parallel: int = 1
     """Stages."""
     num_microbatches: int = 1
-    """Parts in which a replica's batch passes through; gradients are added up over all of them."""
+    """Number of micro-batches into which a replica's batch is divided; gradients are accumulated over all of them."""
     order: PipelineOrder = PipelineOrder.ONE_F_ONE_B
     num_chunks: int = 1
-    """Runs of layers on each stage; above 1 the pipeline is interleaved (Narayanan et al. 2021)."""
+    """Number of runs of layers on each stage; above 1 the pipeline is interleaved (Narayanan et al. 2021)."""
     sync: GradientSync = GradientSync.BUCKETS
     first_bucket_bytes: float = MIB
-    """The first bucket is small, so that traffic begins early (PyTorch's `_DEFAULT_FIRST_BUCKET_BYTES`)."""
+    """Size of the first bucket; it is small, so that traffic begins early (PyTorch's `_DEFAULT_FIRST_BUCKET_BYTES`)."""
     bucket_bytes: float = 25 * MIB
-    """A bucket is full from here on (PyTorch's `bucket_cap_mb`)."""
+    """Size from which on any other bucket is full (PyTorch's `bucket_cap_mb`)."""
 
     @property
     def num_gpus(self) -> int:
-        """Accelerators in all."""
+        """Total number of accelerators."""
         return self.data_parallel * self.tensor_parallel * self.pipeline_parallel
 
     def ranks(self) -> Integers:
-        """Returns the accelerators `(stages, replicas, parts)`: parts of an operator next to each other, stages far."""
+        """Returns the accelerators `(stages, replicas, parts)`: parts of an operator are consecutive, stages far apart."""
         shape = (self.pipeline_parallel, self.data_parallel, self.tensor_parallel)
         return np.arange(self.num_gpus).reshape(shape)
 
@@ -71,9 +71,9 @@ class Parallelism:
         """Raises `InputError` with all rules that the division of a trace breaks.
 
         Args:
-            trace: what is divided.
-            batch_size: samples of each replica; left out: those of the trace.
-            speed: `(num_gpus,)` of each accelerator over that of the trace; left out: all as fast.
+            trace: the trace that is divided.
+            batch_size: samples of each replica; default: those of the trace.
+            speed: `(num_gpus,)` speed of each accelerator relative to that of the trace; default: all are as fast.
         """
         problems = [*self._out_of_range()]
         if batch_size is not None and batch_size < self.num_microbatches:
@@ -136,7 +136,7 @@ class Parallelism:
 def stage_order(
     order: PipelineOrder, stage: int, num_stages: int, num_microbatches: int
 ) -> list[tuple[bool, int]]:
-    """Returns what a stage does, in order: whether it is a forward pass, and of which micro-batch."""
+    """Returns the passes of a stage in order: whether each is forward, and its micro-batch."""
     forward = [(True, microbatch) for microbatch in range(num_microbatches)]
     if order is PipelineOrder.GPIPE:
         return [*forward, *((False, microbatch) for microbatch in reversed(range(num_microbatches)))]
@@ -151,10 +151,10 @@ def stage_order(
 def interleaved_order(
     stage: int, num_stages: int, num_chunks: int, num_microbatches: int
 ) -> list[tuple[bool, int, int]]:
-    """Returns what a stage of several chunks does, in order: whether forward, of which chunk, of which micro-batch.
+    """Returns the passes of a stage with several chunks in order: whether each is forward, its chunk, its micro-batch.
 
-    Micro-batches pass through each chunk in groups of as many as stages; as few passes forward as keep all stages busy,
-    then one backward for each forward (Narayanan et al. 2021, section 2.2).
+    Micro-batches pass through each chunk in groups of `num_stages`. The stage runs as few forward passes as keep all stages
+    busy, then one backward for each forward (Narayanan et al. 2021, section 2.2).
     """
     num_passes = num_chunks * num_microbatches
     num_ahead = min(2 * (num_stages - stage - 1) + (num_chunks - 1) * num_stages + 1, num_passes)

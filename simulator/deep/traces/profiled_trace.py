@@ -26,7 +26,7 @@ from simulator.deep.traces.trace_text import broken, problems_of
 from simulator.errors import InputError
 
 _SPLIT = ("conv", "linear", "matmul", "addmm", "bmm", "aten::mm", "embedding", "mmbackward")
-"""What tensor parallelism divides, in the names of operators."""
+"""Parts of the names of operators that tensor parallelism divides."""
 _WEIGHTS, _STATES = ("weight", "bias"), ("running_mean", "running_var")
 
 
@@ -42,11 +42,11 @@ def read_profiled(profile: Path, graph: Path, *, batch_size: int, name: str = ""
     Args:
         profile: JSON of `torch.profiler`, gzipped or not.
         graph: JSON of `ExecutionTraceObserver` for the same step, gzipped or not.
-        batch_size: samples of the step, which neither says.
-        name: of the trace; left out: that of the profile.
+        batch_size: samples of the step, which neither file says.
+        name: name of the trace; default: that of the profile.
 
     Raises:
-        InputError: a file is broken, or they are not of the same step; names file, place, field and rule.
+        InputError: a file is invalid, or the two are not of the same step; names file, place, field and rule.
     """
     return joined(
         read_profile(profile), graph, batch_size=batch_size, name=name or profile.name.partition(".")[0]
@@ -83,7 +83,7 @@ def joined(profiled: Sequence[ProfiledOperator], graph: Path, *, batch_size: int
 
 
 def _pairs(timed: Sequence[ProfiledOperator], graph: Sequence[GraphOperator]) -> list[_Pair]:
-    """Matches operators, those of the profile in their order."""
+    """Matches the operators of both files, in the order of the profile."""
     by_id = {operator.record_id: operator for operator in graph}
     if any(operator.record_id in by_id for operator in timed):
         return [
@@ -106,7 +106,7 @@ def _categories(pairs: Sequence[_Pair]) -> dict[int, Category]:
         made[pair.timed.phase] |= {tensor.storage for tensor in pair.graph.outputs}
         if (
             pair.timed.phase is Phase.FORWARD
-        ):  # views of what is read are not: a compiled region makes some of weights
+        ):  # views of inputs do not count: a compiled region makes views of weights
             allocated |= {tensor.storage for tensor in pair.graph.outputs} - {
                 tensor.storage for tensor in pair.graph.inputs
             }
@@ -140,7 +140,7 @@ def _record(pair: _Pair) -> OperatorRecord:
 
 
 def _num_flop(graph: GraphOperator) -> float:
-    """Operations of a product with a weight: twice each output for each input that it is made of."""
+    """Operations of a product with a weight: two for each output and each input that contributes to it."""
     weights: list[GraphTensor] = [
         tensor for tensor in graph.inputs if tensor.argument == "weight" and len(tensor.shape) > 1
     ]

@@ -11,14 +11,14 @@ from simulator.deep.traces.triosim_files import DEFAULT_BATCH_SIZE, OPERATORS_FI
 
 
 def read_operator_trace(path: Path, *, batch_size: int | None = None) -> OperatorTrace:
-    """Returns the trace at a path: a folder of TrioSim's, or a file of our own.
+    """Returns the trace at a path: a folder of TrioSim's, or a file in capplan's own format.
 
     Args:
         path: folder or file.
-        batch_size: samples of the step, for formats that do not say; left out: 128, as in TrioSim's samples.
+        batch_size: samples of the step, for formats that do not say; default: 128, as in TrioSim's samples.
 
     Raises:
-        InputError: nothing is there, it has none of the formats, or it is broken.
+        InputError: the path does not exist, has none of the formats, or is invalid.
     """
     if path.is_dir():
         return read_triosim(path, batch_size=batch_size or DEFAULT_BATCH_SIZE)

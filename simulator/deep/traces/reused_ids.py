@@ -22,11 +22,11 @@ class GraphTensor:
     element_bytes: int
     shape: tuple[int, ...] = ()
     argument: str = ""
-    """What the operator calls it, such as `weight`."""
+    """Its name as an argument of the operator, such as `weight`."""
 
     @property
     def num_bytes(self) -> float:
-        """Elements times bytes of each."""
+        """Number of elements times bytes of each."""
         return float(self.num_elements * self.element_bytes)
 
 
@@ -39,28 +39,28 @@ class Call:
     inside: tuple[Call, ...] = ()
 
     def tensors(self) -> Iterator[GraphTensor]:
-        """Yields what it reads and makes, and what those inside it do."""
+        """Yields the tensors that it reads and makes, and those of the calls inside it."""
         yield from chain(self.inputs, self.outputs)
         for call in self.inside:
             yield from call.tensors()
 
 
 def told_apart(calls: Sequence[Call]) -> list[Call]:
-    """Returns calls, in the order in which they ran, with a number of its own for each tensor and each storage."""
+    """Returns calls, in the order in which they ran, with a unique number for each tensor and each storage."""
     numbers = _Numbers(list(chain.from_iterable(call.tensors() for call in calls)))
     return [_told_apart(call, numbers) for call in calls]
 
 
 def _told_apart(call: Call, numbers: _Numbers) -> Call:
     inputs = numbers.of(call.inputs)
-    # Before what is inside: it may fill bytes that nobody was seen to allocate.
+    # Before the calls inside: these may fill bytes that no call was seen to allocate.
     numbers.renew({tensor.storage for tensor in call.outputs} - {tensor.storage for tensor in call.inputs})
     inside = tuple(_told_apart(one, numbers) for one in call.inside)
     return Call(inputs=inputs, outputs=numbers.of(call.outputs), inside=inside)
 
 
 class _Numbers:
-    """What each number of the observer stands for now; whatever has a number first keeps it."""
+    """What each number of the observer stands for at present; the first owner of a number keeps it."""
 
     def __init__(self, tensors: Sequence[GraphTensor]) -> None:
         self._storages: dict[int, int] = {}
@@ -70,7 +70,7 @@ class _Numbers:
         self._new_id = count(max((tensor.id for tensor in tensors), default=0) + 1)
 
     def of(self, tensors: Iterable[GraphTensor]) -> tuple[GraphTensor, ...]:
-        """Returns tensors by what their numbers stand for."""
+        """Returns tensors with their numbers replaced by what these stand for."""
         return tuple(self._of(tensor) for tensor in tensors)
 
     def _of(self, tensor: GraphTensor) -> GraphTensor:
@@ -82,7 +82,7 @@ class _Numbers:
         return replace(tensor, id=self._ids[key], storage=storage)
 
     def renew(self, storages: Iterable[int]) -> None:
-        """Lets the numbers of storages stand for new bytes from here on."""
+        """Makes the numbers of storages stand for new bytes from now on."""
         for storage in sorted(storages):
             if storage in self._storages:
                 self._storages[storage] = next(self._new_storage)

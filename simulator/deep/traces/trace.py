@@ -31,12 +31,12 @@ class Category(Choice):
     """What a tensor holds."""
 
     ACTIVATION = "activation"
-    """Inputs, activations and their gradients: as many bytes again for twice the batch."""
+    """Inputs, activations and their gradients: their bytes are proportional to the batch."""
     PARAMETER = "parameter"
     GRADIENT = "gradient"
-    """Of a parameter."""
+    """Gradient of a parameter."""
     STATE = "state"
-    """What outlives a step beside the parameters: moments of the optimizer, running means."""
+    """What outlives a step, other than parameters: moments of the optimizer, running means."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,32 +94,32 @@ class OperatorTrace:
     duration_s: Floats
     """`(n,)`."""
     num_flop: Floats
-    """`(n,)` floating-point operations, 0 where nobody knows."""
+    """`(n,)` floating-point operations, 0 where unknown."""
     can_split: Booleans
     """`(n,)` whether tensor parallelism divides the operator's work: matrix products, convolutions, embeddings."""
     inputs: Lists
-    """What each operator reads, tensors by number."""
+    """Numbers of the tensors that each operator reads."""
     outputs: Lists
     layer: Integers
     """`(n,)` layer from 0, `NO_LAYER` for the optimizer; a layer begins with an operator that has parameters."""
     forward_of: Integers
-    """`(n,)` of a backward operator that reads parameters, the forward operator that read them; else `NO_OPERATOR`."""
+    """`(n,)` for a backward operator that reads parameters, the forward operator that read them; else `NO_OPERATOR`."""
     gradient_ready: Integers
-    """`(m,)` of a parameter, the operator after which its gradient is complete; else `NO_OPERATOR`."""
+    """`(m,)` for a parameter, the operator after which its gradient is complete; else `NO_OPERATOR`."""
     source: str | None = None
-    """Who measured it, on what; None: nobody said."""
+    """Who measured it, on what; None: unknown."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def num_layers(self) -> int:
-        """Layers from the first forward operator to the last; at least one."""
+        """Number of layers from the first forward operator to the last; at least one."""
         return int(self.layer.max(initial=0)) + 1
 
     @property
     def single_device_s(self) -> float:
-        """All operators one after another."""
+        """Total time of all operators, one after another."""
         return float(self.duration_s.sum())
 
     def is_in(self, phase: Phase) -> Booleans:
@@ -128,12 +128,12 @@ class OperatorTrace:
 
     @cached_property
     def parameters(self) -> Integers:
-        """Parameters by number, one view of each; the order is that of their gradients, then of their numbers."""
+        """Numbers of the parameters, one view of each, in the order of their gradients, then of their numbers."""
         is_parameter = self.gradient_ready != NO_OPERATOR
         numbers = np.flatnonzero(is_parameter)
         return numbers[np.lexsort((numbers, self.gradient_ready[numbers]))]
 
     @property
     def parameter_bytes(self) -> float:
-        """Bytes of all parameters, and so of their gradients."""
+        """Bytes of all parameters, and therefore of their gradients."""
         return float(self.tensors.num_bytes[self.parameters].sum())

@@ -19,34 +19,34 @@ from simulator.record import Record
 from simulator.table import Floats, Integers
 
 MOST_SECONDS = 1e6
-"""Longest operator that is believed: a trace in another unit is refused."""
+"""Longest plausible operator; a trace in another unit is refused."""
 MOST_BYTES = 1e15
 MOST_FLOP = 1e21
 MOST_PROBLEMS = 20
-"""So many are listed; a broken file has thousands."""
+"""Most problems that are listed; an invalid file may have thousands."""
 
 
 class TensorRecord(Record):
     """One tensor of a trace."""
 
     id: str = Field(min_length=1, max_length=200)
-    """Name, once in a trace."""
+    """Name, unique in a trace."""
     num_bytes: float = Field(ge=0.0, le=MOST_BYTES)
     category: Category = Category.ACTIVATION
     """What it holds."""
     storage: str | None = None
-    """Tensors with the same storage are views of the same bytes; left out: its own."""
+    """Tensors with the same storage are views of the same bytes; default: a storage of its own."""
 
 
 class OperatorRecord(Record):
     """One operator of a trace."""
 
     name: str = Field(min_length=1, max_length=500)
-    """Such as `aten::conv2d`."""
+    """Its name, such as `aten::conv2d`."""
     phase: Phase
     duration_s: float = Field(ge=0.0, le=MOST_SECONDS)
     num_flop: float = Field(default=0.0, ge=0.0, le=MOST_FLOP)
-    """Floating-point operations; 0: unknown. Of a backward operator left out: twice those of its forward operator."""
+    """Floating-point operations; 0: unknown. Default for a backward operator: twice those of its forward operator."""
     can_split: bool = False
     """Whether tensor parallelism divides its work."""
     inputs: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class OperatorRecord(Record):
 
 
 Place = Callable[[int], str]
-"""Says where record i of a kind stands: `operators[3]`, or `trace.csv, line 5`."""
+"""Gives the place of record i of a kind: `operators[3]`, or `trace.csv, line 5`."""
 
 
 def build_trace(
@@ -70,12 +70,12 @@ def build_trace(
     """Returns the columns of a trace.
 
     Args:
-        name: of the trace, for people.
+        name: name of the trace, for people.
         batch_size: samples of the step.
-        tensors: in any order.
-        operators: in the order in which they ran.
-        tensor_place: where a tensor stands.
-        operator_place: where an operator stands.
+        tensors: tensors in any order.
+        operators: operators in the order in which they ran.
+        tensor_place: gives the place of a tensor in its file.
+        operator_place: gives the place of an operator in its file.
 
     Raises:
         InputError: records contradict each other; all contradictions are listed, up to `MOST_PROBLEMS`.
@@ -112,7 +112,7 @@ def _too_early(
 ) -> Iterator[Problem]:
     """A tensor that is read before its only maker has run: the two would wait for each other.
 
-    What outlives a step is there before it begins, and a tensor without bytes is a place holder.
+    What outlives a step exists before it begins, and a tensor without bytes is a placeholder.
     """
     made = {
         name: row
@@ -171,7 +171,7 @@ def _columns(
 
 
 def _num_flop(operators: Sequence[OperatorRecord], forward_of: Integers) -> Floats:
-    """A backward operator multiplies twice: for the gradient of what was read, and for that of the weight."""
+    """Operations; a backward operator multiplies twice: for the gradient of its input, and for that of the weight."""
     written = np.array([operator.num_flop for operator in operators], dtype=np.float64)
     of_mate = np.where(forward_of == NO_OPERATOR, 0.0, 2.0 * written[forward_of])
     return np.where(written > 0.0, written, of_mate)

@@ -22,10 +22,10 @@ _HEAD_BYTES = 200
 
 
 class TraceRecord(Record):
-    """A whole trace, as it stands in a file."""
+    """A whole trace, as it is in a file."""
 
     format: Literal["capplan-operator-trace-1"] = "capplan-operator-trace-1"
-    """What the file is."""
+    """Format of the file."""
     name: str = Field(min_length=1, max_length=200)
     batch_size: int = Field(ge=1, le=MOST_SAMPLES)
     """Samples of the step."""
@@ -33,14 +33,14 @@ class TraceRecord(Record):
     """Who measured it, on what."""
     tensors: tuple[TensorRecord, ...]
     operators: tuple[OperatorRecord, ...]
-    """In the order in which they ran."""
+    """Operators in the order in which they ran."""
 
 
 def read_trace_file(path: Path) -> OperatorTrace:
     """Returns the trace in a JSON file.
 
     Raises:
-        InputError: the file cannot be read, is no JSON, or breaks the form; names the field and the rule.
+        InputError: the file cannot be read, is not JSON, or is malformed; names the field and the rule.
     """
     text = read_text(path)
     try:
@@ -55,7 +55,7 @@ def read_trace_file(path: Path) -> OperatorTrace:
 
 
 def is_trace_file(path: Path) -> bool:
-    """Returns whether a file says of itself that it is one of ours."""
+    """Returns whether a file declares itself to be a capplan trace."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -65,7 +65,7 @@ def is_trace_file(path: Path) -> bool:
 
 
 def write_trace_file(trace: OperatorTrace, path: Path) -> None:
-    """Writes a trace as a whole, fields at their defaults left out; `read_trace_file` gives the same one back.
+    """Writes a whole trace, without fields at their defaults; `read_trace_file` returns the same trace.
 
     Raises:
         InputError: the file cannot be written.
@@ -91,7 +91,7 @@ def _one_a_line(rows: list[object]) -> str:
 
 
 def trace_record(trace: OperatorTrace) -> TraceRecord:
-    """Returns a trace as it stands in a file."""
+    """Returns a trace in the form of its file."""
     tensors = trace.tensors
     is_shared = np.bincount(tensors.storage)[tensors.storage] > 1
     rows = zip(tensors.names, tensors.num_bytes, tensors.category, tensors.storage, is_shared, strict=True)

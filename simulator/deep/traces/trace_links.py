@@ -13,7 +13,7 @@ from simulator.table import Integers
 
 
 def owners(tensors: Tensors, phase: Integers, inputs: Lists) -> Integers:
-    """Returns of each storage with parameters the forward operator that reads it first, `(s,)`; else `NO_OPERATOR`."""
+    """Returns, for each storage with parameters, the forward operator that reads it first, `(s,)`; else `NO_OPERATOR`."""
     owner = np.full(int(tensors.storage.max(initial=-1)) + 1, NO_OPERATOR)
     is_read = tensors.is_a(Category.PARAMETER)[inputs.values] & (phase[inputs.rows] == Phase.FORWARD.code)
     # Written from the last reader to the first, which remains.
@@ -22,7 +22,7 @@ def owners(tensors: Tensors, phase: Integers, inputs: Lists) -> Integers:
 
 
 def mates(tensors: Tensors, phase: Integers, inputs: Lists, owner: Integers) -> Integers:
-    """Returns of each backward operator the forward one whose parameters it reads, `(n,)`; else `NO_OPERATOR`."""
+    """Returns, for each backward operator, the forward one whose parameters it reads, `(n,)`; else `NO_OPERATOR`."""
     mate = np.full(len(phase), NO_OPERATOR)
     found = owner[tensors.storage[inputs.values]]
     is_pair = (found != NO_OPERATOR) & (phase[inputs.rows] == Phase.BACKWARD.code)
@@ -49,10 +49,10 @@ def layers(phase: Integers, owner: Integers, forward_of: Integers) -> Integers:
 def gradient_operators(
     tensors: Tensors, phase: Integers, inputs: Lists, owner: Integers, forward_of: Integers
 ) -> Integers:
-    """Returns of each parameter the operator that completes its gradient, `(m,)`; of other tensors `NO_OPERATOR`.
+    """Returns, for each parameter, the operator that completes its gradient, `(m,)`; for other tensors `NO_OPERATOR`.
 
-    It is the last backward operator that reads the parameter. Biases are read by none; theirs is complete with the
-    other parameters of their forward operator, or else when the backward pass is over.
+    It is the last backward operator that reads the parameter. No backward operator reads a bias: its gradient is complete
+    with those of the other parameters of its forward operator, or if there are none, when the backward pass is over.
     """
     ready = np.full(len(tensors.names), NO_OPERATOR)
     backward = np.flatnonzero(phase == Phase.BACKWARD.code)

@@ -17,10 +17,10 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns what a file holds.
+    """Returns the content of a file.
 
     Raises:
-        InputError: the file is no file, cannot be read, or is larger than `MOST_FILE_BYTES`.
+        InputError: the path is not a file, cannot be read, or is larger than `MOST_FILE_BYTES`.
     """
     try:
         if not path.is_file():
@@ -34,7 +34,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Returns the text of a file; raises `InputError` as `read_bytes` does, or where it is not UTF-8."""
+    """Returns the text of a file; raises `InputError` as `read_bytes` does, or if it is not UTF-8."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -42,7 +42,7 @@ def read_text(path: Path) -> str:
 
 
 def unpacked(path: Path, data: bytes) -> bytes:
-    """Returns bytes as they are, or unpacked where they are gzipped; raises `InputError` where they cannot be."""
+    """Returns bytes as they are, or unpacked if they are gzipped; raises `InputError` if unpacking fails."""
     if not data.startswith(_GZIP):
         return data
     try:
@@ -55,7 +55,7 @@ def unpacked(path: Path, data: bytes) -> bytes:
 
 
 def read_json(path: Path) -> object:
-    """Returns the document in a JSON file, gzipped or not; raises `InputError` where there is none."""
+    """Returns the document in a JSON file, gzipped or not; raises `InputError` if there is none."""
     data = unpacked(path, read_bytes(path))
     try:
         found: object = json.loads(data.decode("utf-8-sig"))
@@ -70,7 +70,7 @@ def broken(path: Path, place: str, value: object, rule: str) -> InputError:
 
 
 def is_unicode(text: str) -> bool:
-    """Returns whether a text can be written as UTF-8: JSON may name half of a pair of surrogates."""
+    """Returns whether a text can be written as UTF-8; JSON may contain one half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def is_unicode(text: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """Returns a value on one short line of printable characters; nothing for empty text."""
+    """Returns a value as one short line of printable characters; empty for empty text."""
     if value is None or (isinstance(value, str) and not value):
         return ""
     if isinstance(value, int) and abs(value) >= 10**_SHOWN:  # Python refuses to print more than 4,300 digits
@@ -95,7 +95,7 @@ def shown(value: object) -> str:
 
 
 def problems_of(error: ValidationError, place: str) -> list[Problem]:
-    """Returns what pydantic found in one record, each with the place of its field."""
+    """Returns the problems that pydantic found in one record, each with the place of its field."""
     return [
         Problem(
             path=".".join([place, *(str(step) for step in detail["loc"])]).strip("."),

@@ -19,7 +19,7 @@ from simulator.units import MICROSECOND
 
 OPERATORS_FILE, TENSORS_FILE = "trace.csv", "tensor.csv"
 DEFAULT_BATCH_SIZE = 128
-"""Of the traces that TrioSim ships; the files do not say it."""
+"""Batch size of the traces that TrioSim ships; the files do not say it."""
 _TIME = "Operator_cudatimenooverlap"
 """Sum over the kernels of an operator: the column that TrioSim's own loader reads."""
 _LISTS = ("Operator_input", "Operator_output")
@@ -35,18 +35,18 @@ _TENSOR_COLUMNS = (
 _PARAMETERS = ("weight", "bias")
 _STATES = ("running_mean", "running_var")
 _NO_STORAGE = "0"
-"""Of tensors that do not exist: gradients that nobody asked for."""
+"""Storage of tensors that do not exist: gradients that were not requested."""
 
 
 def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> OperatorTrace:
     """Returns the trace in a folder of TrioSim's.
 
     Args:
-        folder: with `trace.csv` and `tensor.csv`.
+        folder: folder with `trace.csv` and `tensor.csv`.
         batch_size: samples of the step, which the files do not say.
 
     Raises:
-        InputError: a file is missing or broken; names file, line, field and rule.
+        InputError: a file is missing or invalid; names file, line, field and rule.
     """
     operator_file = read_csv(folder / OPERATORS_FILE, _OPERATOR_COLUMNS)
     tensor_file = read_csv(folder / TENSORS_FILE, _TENSOR_COLUMNS)
@@ -65,7 +65,7 @@ def read_triosim(folder: Path, *, batch_size: int = DEFAULT_BATCH_SIZE) -> Opera
 
 
 def _refuse_disorder(file: CsvFile) -> None:
-    """Operators are numbered in the order in which they ran, so that none is there twice."""
+    """Refuses operators that are not numbered in the order in which they ran, so that none occurs twice."""
     last = 0
     for number, row in enumerate(file.rows):
         cell = row["OperatorID"].strip()
@@ -115,7 +115,7 @@ class _Use:
     num_elements: float
     num_bytes: float
     first_size: float
-    """Of its first dimension: the outputs of a weight."""
+    """Size of its first dimension: the outputs of a weight."""
     kind: str
     storage: str
 
@@ -136,7 +136,7 @@ def _tensor_use(row: Row) -> _Use:
 def _with_operations(
     operators: list[OperatorRecord], uses: list[_Use], categories: dict[str, Category], first: dict[str, int]
 ) -> list[OperatorRecord]:
-    """Counts operations of what multiplies by a weight: twice each output for each input that an output is made of."""
+    """Counts operations of products with a weight: two for each output and each input that contributes to it."""
     counted = []
     for operator in operators:
         weights = [
@@ -157,7 +157,7 @@ def _tensors(
 ) -> tuple[list[TensorRecord], list[int], list[OperatorRecord]]:
     """One record for each tensor, and the row of its first use, from all uses; they must agree on its size.
 
-    With the shapes of tensors the operations of operators can be counted, too.
+    The shapes of tensors also allow counting the operations of operators.
     """
     first: dict[str, int] = {}
     kinds: dict[str, set[str]] = {}
@@ -188,7 +188,7 @@ def _tensors(
 def _categories(
     uses: list[_Use], operators: list[OperatorRecord], first: dict[str, int], kinds: dict[str, set[str]]
 ) -> dict[str, Category]:
-    """What each tensor holds, from what it is called and from who reads it."""
+    """What each tensor holds, judging by its name and by the operators that read it."""
     forward = {name for record in operators if record.phase is Phase.FORWARD for name in record.inputs}
     kept = {name for record in operators if record.phase is Phase.OPTIMIZER for name in record.inputs}
     made = {name for record in operators if record.phase is Phase.BACKWARD for name in record.outputs}

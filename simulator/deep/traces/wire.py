@@ -14,11 +14,11 @@ _MASK = 2**64 - 1
 
 
 class WireError(ValueError):
-    """Bytes that are no message; says why and at which byte."""
+    """Bytes that are not a message; says why and at which byte."""
 
 
 def varint(data: bytes, place: int) -> tuple[int, int]:
-    """Returns the number at a place, and the place behind it; raises `WireError` where there is none."""
+    """Returns the number at a place, and the place after it; raises `WireError` if there is none."""
     value = 0
     for position in range(_MOST_VARINT_BYTES):
         if place + position >= len(data):
@@ -31,7 +31,7 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Yields number, kind and value of each field; raises `WireError` where the bytes are no message."""
+    """Yields number, kind and value of each field; raises `WireError` if the bytes are not a message."""
     place = 0
     while place < len(data):
         tag, place = varint(data, place)
@@ -53,7 +53,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def messages(data: bytes) -> Iterator[bytes]:
-    """Yields messages that stand one behind the other, each with its length before it; raises `WireError`."""
+    """Yields messages that follow one another, each preceded by its length; raises `WireError`."""
     place = 0
     while place < len(data):
         size, begin = varint(data, place)
@@ -64,7 +64,7 @@ def messages(data: bytes) -> Iterator[bytes]:
 
 
 def packed(value: int | bytes) -> list[int]:
-    """Returns the numbers of a repeated field, of which one occurrence may hold many."""
+    """Returns the numbers of a repeated field, one occurrence of which may hold many."""
     if isinstance(value, int):
         return [value]
     found, place = [], 0
@@ -75,17 +75,17 @@ def packed(value: int | bytes) -> list[int]:
 
 
 def signed(value: int) -> int:
-    """Returns an int32 or int64 of a number on the wire: two's complement in 64 bits."""
+    """Returns the int32 or int64 of a number on the wire: two's complement in 64 bits."""
     return value - 2**64 if value >= 2**63 else value
 
 
 def zigzag(value: int) -> int:
-    """Returns a sint32 or sint64 of a number on the wire."""
+    """Returns the sint32 or sint64 of a number on the wire."""
     return (value >> 1) ^ -(value & 1)
 
 
 def as_varint(value: int) -> bytes:
-    """Returns a number as it stands on the wire."""
+    """Returns the wire form of a number."""
     value &= _MASK
     out = bytearray()
     while value > 0x7F:
