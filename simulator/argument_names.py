@@ -1,7 +1,8 @@
-"""What does a text call an argument? Each front has its own name for it: `num_gpus` in Python, `--gpus` at a terminal.
+"""What does a text call an argument? Each front end has its own name for it: `num_gpus` in Python, `--gpus` at a terminal.
 
-A text that names arguments is made of parts. As the `str` that it is, it calls them as Python does; `told` calls them as
-another front does. An f-string or `join` of it keeps Python's names alone, so that a text around it is made of parts, too.
+A text that names arguments is built from parts. As the `str` that it is, it uses their Python names; `told` uses those of
+another front end. An f-string or `join` of it keeps only the Python names, so a text around it must be built from parts as
+well.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ class Argument(str):
 
     Args:
         name: of the argument.
-        value: what is to be given, or was; left out where the argument alone is meant.
-        place: which entry of a list is meant; left out: all of it.
+        value: its actual or required value; left out if only the argument is meant.
+        place: which entry of a list is meant; left out: the whole list.
     """
 
     __slots__ = ("name", "value")
@@ -25,7 +26,7 @@ class Argument(str):
     value: str
 
     def __new__(cls, name: str, value: str = "", *, place: int | None = None) -> Self:
-        """Makes the text and keeps what it is made of."""
+        """Builds the text and keeps its parts."""
         entry = "" if place is None else f"[{place}]"
         made = super().__new__(cls, f"{name}{entry}={value}" if value else f"{name}{entry}")
         made.name, made.value = name, value
@@ -33,25 +34,25 @@ class Argument(str):
 
 
 class Words(str):
-    """A text that names arguments, of `parts` one behind the other."""
+    """A text that names arguments: its `parts` concatenated."""
 
     __slots__ = ("parts",)
 
     parts: tuple[str, ...]
 
     def __new__(cls, *parts: str) -> Self:
-        """Makes the text and keeps what it is made of."""
+        """Builds the text and keeps its parts."""
         made = super().__new__(cls, "".join(parts))
         made.parts = parts
         return made
 
 
 Names = Callable[[Argument], str]
-"""What a front calls an argument."""
+"""A front end's name for an argument."""
 
 
 def told(text: str, names: Names) -> str:
-    """Returns a text with the names that a front has for the arguments in it.
+    """Returns a text with a front end's names for the arguments in it.
 
     Example:
         >>> rule = Words("needs ", Argument("traced_on"))

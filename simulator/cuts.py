@@ -1,6 +1,6 @@
-"""What would a plan's step and memory be if its layers were cut otherwise? Many cuts of one plan as a batch.
+"""How would a plan's step time and memory change if its layers were cut differently? Many cuts of one plan as a batch.
 
-A cut has the layers of every pipeline chunk in model order, as `workload.stage_layers` lists them.
+A cut lists the layers of every pipeline chunk in model order, like `workload.stage_layers`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from simulator.table import Floats, Integers, Table
 
 @dataclass(frozen=True, kw_only=True)
 class CutTable(Table):
-    """Cuts of one plan's layers, and what comes of them."""
+    """Cuts of one plan's layers, with the resulting step time and memory."""
 
     layers: Integers
-    """`(n, C)` layers of every chunk."""
+    """`(n, C)` layers in each chunk."""
     step_time_s: Floats
     """`(n,)` one optimizer step."""
     peak_memory_bytes: Floats
@@ -37,19 +37,19 @@ class StageFigures(Table):
     """The stages of one plan, `(p,)`."""
 
     num_layers: Integers
-    """Layers of all chunks of a stage."""
+    """Layers in all chunks of a stage."""
     micro_batch_s: Floats
-    """Forward and backward pass of one micro-batch, exposed collectives included."""
+    """Forward and backward pass of one micro-batch, including exposed collectives."""
     memory_bytes: Floats
     """Memory of one rank of the stage."""
 
 
 def simulate_cuts(job: Job, plan: Plan, layers: Integers) -> CutTable:
-    """Returns what comes of cuts, `(n, C)`, each as if the workload's `stage_layers` listed it.
+    """Returns the outcome of cuts, `(n, C)`, each as if the workload's `stage_layers` listed it.
 
     Args:
-        job: the job; its own `stage_layers` do not count.
-        plan: a plan with C chunks that keeps all other rules of layouts.
+        job: the job; its own `stage_layers` are ignored.
+        plan: a plan with C chunks that obeys all other layout rules.
         layers: layers of every chunk; each row adds up to those of the model.
     """
     blocks = [
@@ -70,7 +70,7 @@ def _simulated(job: Job, plan: Plan, layers: Integers) -> CutTable:
 
 
 def stage_figures(job: Job, plan: Plan, layers: Integers) -> StageFigures:
-    """Returns what every stage does and holds under one cut, `(C,)`."""
+    """Returns the time and memory of every stage under one cut, `(C,)`."""
     num_stages = plan.pipeline_parallel
     plans = _repeated(plan, num_stages)
     chunks = chunks_of(job.workload.model, plans, np.tile(layers, (num_stages, 1)))
@@ -85,7 +85,7 @@ def stage_figures(job: Job, plan: Plan, layers: Integers) -> StageFigures:
 
 
 def micro_batches_of(job: Job, plan: Plan) -> int:
-    """Returns the micro-batches of one replica in one step."""
+    """Returns the number of micro-batches of one replica in one step."""
     return int(num_micro_batches(job.workload, _repeated(plan, 1))[0])
 
 

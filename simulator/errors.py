@@ -21,18 +21,18 @@ from typing import Self
 from simulator.argument_names import Names, told
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What a system says of a disk, a quota or a file that is full."""
+"""System errors that mean a full disk, quota or file."""
 
 
 class CapplanError(Exception):
-    """Base of all errors that capplan raises on purpose; `message` is fit for a user's eyes, with arguments as in Python."""
+    """Base of all errors that capplan raises on purpose; `message` is written for users, with arguments named as in Python."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
         self.message = message
 
     def told(self, names: Names) -> str:
-        """Returns the text with the names that a front has for arguments."""
+        """Returns the text with a front end's names for arguments."""
         return told(self.message, names)
 
 
@@ -41,14 +41,14 @@ class Problem:
     """One broken rule in a user's input."""
 
     path: str
-    """Where it stands, such as `offers[0].num_gpus.max`."""
+    """Its location, such as `offers[0].num_gpus.max`."""
     value: str
-    """What stands there, shortened to one line."""
+    """The offending value, shortened to one line."""
     rule: str
-    """The rule that it breaks, with the way out."""
+    """The rule that it breaks, and how to fix it."""
 
     def told(self, names: Names) -> Problem:
-        """Returns the problem with the names that a front has for the arguments in it."""
+        """Returns the problem with a front end's names for the arguments in it."""
         return replace(self, path=told(self.path, names), rule=told(self.rule, names))
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Problem:
 
 
 class InputError(CapplanError):
-    """A user's input breaks one or more rules; `problems` holds all of them, and `source` says where."""
+    """A user's input breaks one or more rules; `problems` lists all of them, and `source` names the input."""
 
     def __init__(self, problems: list[Problem], source: str = "") -> None:
         self.problems = tuple(problems)
@@ -68,11 +68,11 @@ class InputError(CapplanError):
         super().__init__(f"{where}{count}\n{lines}")
 
     def __reduce__(self) -> tuple[type[Self], tuple[list[Problem], str]]:
-        """Pickles what the message is made of, so that the error comes out of another process as it went in."""
+        """Pickles the parts of the message, so that the error is the same after it has crossed a process boundary."""
         return type(self), (list(self.problems), self.source)
 
     def told(self, names: Names) -> str:
-        """Returns the text with the names that a front has for arguments; fields of a file keep theirs."""
+        """Returns the text with a front end's names for arguments; fields of a file keep their names."""
         return str(InputError([problem.told(names) for problem in self.problems], told(self.source, names)))
 
 
@@ -81,7 +81,7 @@ class CatalogError(InputError):
 
 
 class NoSpaceError(InputError):
-    """A file has no space where it was to be written; the message names it."""
+    """There is no space left for a file; the message names it."""
 
 
 class StudyError(CapplanError):
@@ -89,7 +89,7 @@ class StudyError(CapplanError):
 
 
 class OtherVersionError(StudyError):
-    """Another version of capplan wrote a study, so that this one cannot read it; the message says what it met."""
+    """Another version of capplan wrote the study, so this one cannot read it; the message says what it found."""
 
 
 class TrackingError(StudyError):
@@ -101,12 +101,12 @@ class EngineError(StudyError):
 
 
 def words_of(error: BaseException) -> str:
-    """Returns the text of an error, with the arguments in it where it is one of ours."""
+    """Returns the text of an error; for errors of our own, with the arguments in it."""
     return error.message if isinstance(error, CapplanError) else str(error)
 
 
 def system_reason(error: OSError) -> str:
-    """Returns what the system says of an error, such as `No space left on device`, however a library words it."""
+    """Returns the system's reason for an error, such as `No space left on device`, however a library words it."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
@@ -114,9 +114,9 @@ def unwritten(path: str, file: object, error: OSError, source: str = "") -> Inpu
     """Returns the error of a file that could not be written.
 
     Args:
-        path: the argument that named it; empty where `source` says enough.
+        path: the argument that named the file; empty where `source` is enough.
         file: its name; empty likewise.
-        error: what the system said.
+        error: the system's error.
         source: see `InputError`.
     """
     problem = Problem(path=path, value=str(file), rule=f"cannot be written: {system_reason(error)}")
@@ -124,15 +124,15 @@ def unwritten(path: str, file: object, error: OSError, source: str = "") -> Inpu
 
 
 def refusal(source: object, rule: str) -> InputError:
-    """Returns the error of a file, or of anything else that is refused as a whole."""
+    """Returns the error for a file, or another input, that is rejected as a whole."""
     return InputError([Problem(path="", value="", rule=rule)], str(source))
 
 
 def check_rules(rules: Mapping[str, tuple[object, bool, str]]) -> None:
-    """Raises `InputError` with all rules that are broken.
+    """Raises `InputError` with all broken rules.
 
     Args:
-        rules: by the place of a value: the value, whether it keeps the rule, and the rule.
+        rules: by the location of a value: the value, whether it satisfies the rule, and the rule.
     """
     problems = [
         Problem(path=place, value=str(value), rule=rule)

@@ -1,7 +1,7 @@
-"""How is worked out once what many batches of one job ask for? The latest arguments are remembered with their result.
+"""How is a result shared by many batches of one job computed only once? The latest arguments are remembered with it.
 
-Jobs do not change, and comparing two of them takes longer than most that follows from one: arguments are the same only if
-they are the same objects.
+Jobs do not change, and comparing two of them takes longer than most computations on one. Arguments therefore count as the same
+only if they are the same objects.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _Result = TypeVar("_Result")
 
 
 def remembering_latest(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Returns the function, which keeps its latest result for when it is called with the same positional objects again.
+    """Returns the function with its latest result cached for calls with the same positional objects.
 
-    The result is handed out as it is: whoever gets it must not change it.
+    The result is returned without a copy: callers must not change it.
     """
     latest: list[tuple[tuple[object, ...], _Result]] = []
 

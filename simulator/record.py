@@ -1,7 +1,7 @@
-"""How do people's files meet our types? The base of every value that is read from or shown to a user.
+"""How do user files become our types? The base of every value that is read from, or shown to, a user.
 
-Records are frozen, refuse unknown fields, NaN and infinities, and carry a docstring under each field,
-which is also its description in the JSON Schema.
+Records are frozen, reject unknown fields, NaN and infinities, and have a docstring under each field, which is also its
+description in the JSON Schema.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Record(BaseModel):
 def meanings(record: type[Record]) -> Mapping[str, str]:
     """Returns the docstring under each field, by name; fields without one are left out.
 
-    They are read from the source when somebody asks: for every type at every start it would take longer than many commands do.
+    They are read from the source on request: doing so for every type at every start would take longer than many commands.
     """
     found: dict[str, str] = {}
     for base in reversed(record.__mro__):
@@ -57,7 +57,7 @@ def meanings(record: type[Record]) -> Mapping[str, str]:
 
 
 def _docstrings(record: type[Record]) -> dict[str, str]:
-    """Returns the docstrings of the fields that a type has of its own."""
+    """Returns the docstrings of a type's own fields."""
     try:
         source = inspect.getsource(record)
     except OSError:  # installed without its source
@@ -78,7 +78,7 @@ def _docstrings(record: type[Record]) -> dict[str, str]:
 
 
 class Choice(StrEnum):
-    """A closed choice: a word in files, its position (`code`) in the columns of a table."""
+    """A closed choice: a word in files, and its position (`code`) in table columns."""
 
     @cached_property
     def code(self) -> int:

@@ -1,4 +1,4 @@
-"""What does each row of a table of numbers add up to? Apart from `simulator.table`, so that types load without a compiler."""
+"""How are the rows of a table of numbers summed? Separate from `simulator.table`, so that types load without a compiler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulator.table import Floats
 
 
 def sum_columns(values: Floats) -> Floats:
-    """Adds up each row of `(n, m)` from left to right, `(n,)`: however many columns of zeros follow, see `table.total`."""
+    """Adds each row of `(n, m)` from left to right, `(n,)`, independent of trailing columns of zeros; see `table.total`."""
     return _sums_of_rows(np.ascontiguousarray(values, dtype=np.float64))
 
 

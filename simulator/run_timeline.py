@@ -1,6 +1,6 @@
-"""When does what happen in one run of a plan? Saves, interruptions and ways back of one replication, with their times.
+"""When does what happen in one run of a plan? Saves, interruptions and recoveries of one replication, with their times.
 
-The deep view of a run: what `simulator.run.wall_time.replicate_runs` sums up for this replication, event by event.
+This is the detailed view of a run: the events that `simulator.run.wall_time.replicate_runs` sums for this replication.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from simulator.simulate import simulate
 from simulator.table import Booleans, Floats, Integers, Table
 
 MOST_LOGGED = 100_000
-"""Events of a run that are written out; of a run with more, saves are left out. As a trace that is about 20 MB."""
+"""Maximum number of logged events; for a run with more, saves are left out. As a trace this is about 20 MB."""
 
 
 class RunEventKind(Choice):
-    """What happens; the first four are the interruptions of `simulator.run.columns.Interruption`."""
+    """Kinds of events; the first four are the interruptions of `simulator.run.columns.Interruption`."""
 
     PROCESS_FAULT = "process_fault"
     NODE_FAULT = "node_fault"
     DOMAIN_FAULT = "domain_fault"
     PLANNED_STOP = "planned_stop"
     SAVE = "save"
-    """Training stands still for a save."""
+    """Training is stopped for a save."""
     BACKPRESSURE_WAIT = "backpressure_wait"
-    """Training stands still until an earlier save has ended."""
+    """Training is stopped until an earlier save has ended."""
     COMMIT = "commit"
     """A save is on its way, and training goes on."""
     DURABLE_WRITE = "durable_write"
-    """A save is on its way to storage that outlives the nodes."""
+    """A save is on its way to storage that survives the nodes."""
     REDUCED_CAPACITY = "reduced_capacity"
     """A replica is missing; as time without work."""
     SAVE_AHEAD = "save_ahead"
@@ -49,32 +49,32 @@ class RunEventKind(Choice):
     RESTART = "restart"
     RESTORE = "restore"
     TRAINING = "training"
-    """Steps, those that are lost later included."""
+    """Steps, including those that are lost later."""
     INITIALIZATION = "initialization"
     """The first start."""
 
 
 NUM_INTERRUPTIONS = 4
-"""Kinds that happen at an instant."""
+"""Number of kinds that happen at an instant."""
 BACKGROUND = (RunEventKind.COMMIT, RunEventKind.DURABLE_WRITE)
-"""Kinds beside which training goes on."""
+"""Kinds during which training continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunEvents(Table):
-    """Events of one run, `(k,)`, by their start; in the foreground they follow each other without a gap."""
+    """Events of one run, `(k,)`, by start time; in the foreground they follow each other without a gap."""
 
     kind: Integers
     """Codes of `RunEventKind`."""
     start_s: Floats
-    """Since the first start."""
+    """Time since the first start."""
     end_s: Floats
     value_s: Floats
-    """Of an interruption, and of a restart that failed and began anew: work that is lost. Of a save: work that it holds."""
+    """Of an interruption, or a restart that failed and began anew: lost work. Of a save: work that it holds."""
     is_background: Booleans
-    """Whether training goes on meanwhile."""
+    """Whether training continues meanwhile."""
     is_lost: Booleans
-    """Whether an interruption ended it: a save that nobody can go back to."""
+    """Whether an interruption ended it: a save that can never be restored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +86,18 @@ class RunTimeline:
     wall_time_s: float
     """From the first start to the end of the last step."""
     work_s: float
-    """Training that counts, stragglers and evaluations included."""
+    """Training that counts, including stragglers and evaluations."""
     steps_s: float
     """Steps that count, at the speed without stragglers."""
     straggler_s: float
-    """What stragglers add to the steps that count in this run."""
+    """Time that stragglers add in this run to the steps that count."""
     evaluation_s: float
-    """Evaluations of the model, stragglers included."""
+    """Evaluations of the model, including stragglers."""
     has_saves: bool
-    """Whether saves are among the events; not so where they are too many."""
+    """Whether saves are among the events; not if there are too many."""
     events: RunEvents
     ledger: RunReplications
-    """Where the seconds of this run go, `(1, 1)`; without the first start."""
+    """Breakdown of this run's seconds, `(1, 1)`; without the first start."""
 
 
 def run_timeline(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -> RunTimeline:
@@ -106,11 +106,11 @@ def run_timeline(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -
     Args:
         job: the job.
         plan: a plan with a valid layout (`constraints.layout`).
-        seed: of the replays of an answer.
-        replication: which of them, from 0.
+        seed: of the answer's replays.
+        replication: its number, from 0.
 
     Raises:
-        InputError: the run never ends, or has too many interruptions to be written out.
+        InputError: the run never ends, or has too many interruptions to log.
     """
     plans = PlanTable.from_plans([plan])
     outcomes = simulate(job, plans)
@@ -143,7 +143,7 @@ def run_timeline(job: Job, plan: Plan, *, seed: int = 0, replication: int = 0) -
 
 
 def _logged(columns: RunColumns, seed: int, replication: int) -> tuple[Records, bool]:
-    """Returns the log of a run that ends, and whether its saves fitted into it."""
+    """Returns the log of a run that ends, and whether its saves fitted."""
     work_s = float(np.asarray(columns["work_s"])[0, replication])
     designs = designs_of(Runs.of({**columns, "work_s": np.zeros(1)}))
     for logs_saves in (True, False):
@@ -155,7 +155,7 @@ def _logged(columns: RunColumns, seed: int, replication: int) -> tuple[Records, 
 
 
 def _events(log: Records, wall_s: float, start_s: float) -> RunEvents:
-    """Returns the log as a table on the clock of the whole run, with what lies between its events."""
+    """Returns the log as a table on the clock of the whole run, including the periods between its events."""
     kind, begin_s, end_s = log["kind"], log["start_s"], np.minimum(log["end_s"], wall_s)
     stops_s = begin_s[kind < NUM_INTERRUPTIONS]
     position = np.searchsorted(stops_s, begin_s, side="right")
@@ -183,7 +183,7 @@ def _events(log: Records, wall_s: float, start_s: float) -> RunEvents:
 
 
 def _between(logged: RunEvents, start_s: float, end_s: float) -> RunEvents:
-    """Training: whatever lies between the other events of the foreground."""
+    """Training: the periods between the other foreground events."""
     own = logged.take(~logged.is_background)
     begins_s = np.append(start_s, own.end_s)
     ends_s = np.append(own.start_s, end_s)

@@ -1,4 +1,4 @@
-"""What do the tables say that are shipped with the code? Their rows, as text by column."""
+"""What do the tables shipped with the code contain? Their rows, as text by column."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib import resources
 
 
 def shipped_rows(file: str, room: str = "simulator") -> list[dict[str, str]]:
-    """Returns the rows of a CSV file that lies beside the modules of a room.
+    """Returns the rows of a CSV file that is shipped in a package.
 
     Args:
-        file: its path from there, such as `data/accuracy.csv`.
-        room: package that it belongs to.
+        file: its path inside the package, such as `data/accuracy.csv`.
+        room: the package.
     """
     text = resources.files(room).joinpath(file).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

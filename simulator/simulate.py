@@ -2,8 +2,8 @@
 
     plans -> step and memory of every layout -> saves -> run with failures -> energy and power
 
-What a step takes depends on the layout alone, so designs that differ only in how they save, how many spares they
-keep or when they checkpoint share one simulated step.
+The time of a step depends on the layout alone, so designs that differ only in how they save, how many spares they keep or when
+they checkpoint share one simulated step.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from simulator.threads import on_threads
 from simulator.work_parts import equal_parts
 
 LAYOUTS_PER_BLOCK = 4096
-"""Layouts that are priced together: enough to hide NumPy's cost per call, few enough to stay in the cache."""
+"""Layouts that are simulated together: enough to amortise NumPy's cost per call, few enough to stay in the cache."""
 LEAST_DESIGNS_PER_THREAD = 2_048
-"""With fewer designs threads mostly wait for each other; then only pipelines are shared (`simulator.pipeline.schedule`)."""
+"""With fewer designs, threads mostly wait for each other; then only pipelines are shared (`simulator.pipeline.schedule`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryTable(Table):
-    """What follows from the parts, `(n,)`."""
+    """Figures derived from the parts, `(n,)`."""
 
     mfu_fraction: Floats
-    """Model FLOPs utilisation of a step: model FLOPs (causal attention, no recomputation) over the dense peak of the
-    number format that the plan uses."""
+    """Model FLOPs utilisation of a step: model FLOPs (causal attention, no recomputation) over the dense peak of the plan's
+    number format."""
     model_flop_per_s_per_gpu: Floats
     """Model FLOPs per second and accelerator during a step."""
     peak_memory_bytes: Floats
-    """Memory that the most loaded accelerator needs."""
+    """Memory needed by the most loaded accelerator."""
     memory_capacity_bytes: Floats
     """Memory that each accelerator has."""
     peak_power_w: Floats
-    """Most that the facility draws."""
+    """Highest power of the facility."""
     hall_power_w: Floats
-    """IT power when the facility draws most."""
+    """IT power at the facility's peak."""
     cooling_power_w: Floats
-    """What cooling and the building draw when the facility draws most."""
+    """Power of cooling and the building at the facility's peak."""
     rack_power_w: Floats
     """IT power of the nodes of one rack."""
     power_swing_w: Floats
-    """Largest change of the facility's power at once."""
+    """Largest step change of the facility's power."""
     power_ramp_w_per_s: Floats
     """Fastest change of the facility's power."""
     power_range_fraction: Floats
@@ -71,7 +71,7 @@ class SummaryTable(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes(TableGroup):
-    """What happened to `n` designs, by what it concerns; every part has one row per design."""
+    """What happened to `n` designs, by topic; every part has one row per design."""
 
     steps: StepTable
     memory: MemoryTable
@@ -92,9 +92,9 @@ def simulate(job: Job, plans: PlanTable) -> Outcomes:
 
     Args:
         job: the job; supplies everything that is not a decision.
-        plans: `(n,)` designs with valid layouts (`constraints.layout`); a layout that has no schedule comes out as NaN.
+        plans: `(n,)` designs with valid layouts (`constraints.layout`); a layout without a schedule yields NaN.
 
-    Large batches are shared among as many threads as Numba may use; what comes out does not depend on them.
+    Large batches are shared among as many threads as Numba may use; the results do not depend on the number of threads.
     """
     num_parts = min(get_num_threads(), len(plans) // LEAST_DESIGNS_PER_THREAD)
     parts = equal_parts(job, plans, num_parts) if num_parts > 1 else []
@@ -112,7 +112,7 @@ def _simulate(job: Job, plans: PlanTable) -> Outcomes:
 def outcomes_of(job: Job, plans: PlanTable, steps: StepTable, memory: MemoryTable) -> Outcomes:
     """Returns what happens to plans whose steps and memory are known, `(n,)` each; see `simulate`."""
     offers = OfferTable.from_job(job).take(plans.offer)
-    # Saves follow iterations as they are run, with their stragglers.
+    # Saves are paced by actual iterations, including stragglers.
     iteration_s = steps.step_time_s * expected_straggler_slowdown(job, plans, steps)
     checkpoints = checkpoint_costs(job, plans, offers, iteration_s, steps.optimizer_s)
     run = expected_run(job, plans, steps, checkpoints)
@@ -157,7 +157,7 @@ def steps_and_memory(job: Job, plans: PlanTable) -> tuple[StepTable, MemoryTable
     """Returns step and memory of each plan; plans that share a layout share their simulation."""
     first, inverse = distinct_layouts(plans)
     layouts = plans.take(first)
-    # Layouts of like width share a block, because a block is as wide as its widest layout.
+    # Layouts of similar width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
     blocks = [
         _price_layouts(job, layouts.take(order[start : start + LAYOUTS_PER_BLOCK]))
@@ -176,7 +176,7 @@ def _price_layouts(job: Job, layouts: PlanTable) -> tuple[StepTable, MemoryTable
 
 
 def _use_of_peak(job: Job, plans: PlanTable, offers: OfferTable, steps: StepTable) -> dict[str, Floats]:
-    """Model FLOPs per second and accelerator, and what share of the peak they are, by fields of `SummaryTable`."""
+    """Model FLOPs per second and accelerator, and their share of the peak, by fields of `SummaryTable`."""
     flop = trained_flop_per_token(job.workload) * job.workload.tokens_per_step
     flop_per_s = flop / (steps.step_time_s * plans.num_gpus)
     peak = np.take_along_axis(offers.peak_flop_per_s, plans.precision[:, None], axis=1)[:, 0]

@@ -1,7 +1,7 @@
-"""How does a batch of designs travel? As one table of NumPy columns, one row per design.
+"""How are batches of designs passed around? As one table of NumPy columns, one row per design.
 
-A table is a frozen dataclass whose fields are arrays of equal length `(n,)` (or `(n, m)` for a column
-that has parts). Evaluating one design is a table of one row.
+A table is a frozen dataclass whose fields are arrays of equal length `(n,)` (or `(n, m)` for a column with several parts).
+Evaluating one design is a table of one row.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 MOST_CODES = 2**62
-"""Numbers of rows are below it, so that they fit 64 bits."""
+"""Row codes are below this, so that they fit into 64 bits."""
 MOST_DIGITS = 2**24
-"""Whole numbers that spread further are sorted before they are digits."""
+"""Integers with a wider range are sorted before they become digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Table:
 
     @classmethod
     def concatenate(cls, tables: Sequence[Self]) -> Self:
-        """Returns the rows of all tables one after another, one alone as it is; raises `ValueError` for none at all."""
+        """Returns the rows of all tables in sequence, or a single table as it is; raises `ValueError` for none at all."""
         if len(tables) == 1:
             return tables[0]
         return cls(
@@ -66,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class TableGroup:
-    """Base of tables, and groups of them, that are about the same rows; a subclass only declares its parts."""
+    """Base of groups whose tables, or further groups, describe the same rows; a subclass only declares its parts."""
 
     @classmethod
     def parts(cls) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class TableGroup:
 
     @classmethod
     def concatenate(cls, groups: Sequence[Self]) -> Self:
-        """Returns the rows of all groups one after another; raises `ValueError` for none at all."""
+        """Returns the rows of all groups in sequence; raises `ValueError` for none at all."""
         first, *_ = groups
         return cls(
             **{
@@ -93,9 +93,9 @@ class TableGroup:
 
 
 def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Returns the first of all rows that are equal in some columns, and for every row the number of that one, `(n,)`.
+    """Returns the first row of each set of rows with equal columns, and for every row the number of its set, `(n,)`.
 
-    Rows are compared as one whole number each: digits of places that have as many values as the columns.
+    Each row is encoded as one integer, with a digit per column whose base is the number of values there.
 
     Args:
         columns: `(n,)` each, at least one, without NaN.
@@ -115,7 +115,7 @@ def first_of_equals(columns: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.
 
 
 def _digits(column: NDArray[np.generic]) -> tuple[Integers, int]:
-    """Numbers from 0 on that are equal for equal values, `(n,)`, and how many there may be."""
+    """Integers from 0 that are equal for equal values, `(n,)`, and their range."""
     if len(column) and column.dtype.kind == "i":
         least = column.min()
         if (num_digits := int(column.max()) - int(least) + 1) <= MOST_DIGITS:
@@ -125,9 +125,9 @@ def _digits(column: NDArray[np.generic]) -> tuple[Integers, int]:
 
 
 def total(columns: Iterable[Floats]) -> Floats:
-    """Adds columns `(n,)` or tables of them `(n, m)` one after another, so that the order does not depend on n.
+    """Adds columns `(n,)` or tables of them `(n, m)` in sequence, so that the order does not depend on n.
 
-    NumPy's sum adds in blocks whose size depends on the shape. Here a design comes out the same to the last bit
+    NumPy's sum adds in blocks whose size depends on the shape. Here the result for a design is the same to the last bit,
     whatever other designs share its table.
     """
     return functools.reduce(np.add, columns)

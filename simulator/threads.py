@@ -1,7 +1,7 @@
-"""How do several cores share work? A thread each: NumPy and compiled kernels let go of the interpreter while they compute.
+"""How do several cores share work? One thread each: NumPy and compiled kernels release the GIL while they compute.
 
-Numba's own loops on several threads would do the same, but each is compiled with all that it calls, once more: the step and the
-run would be compiled three times when they are used first.
+Numba's own parallel loops would do the same, but each is compiled again with everything that it calls: the step and the run
+would be compiled three times at first use.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ Result = TypeVar("Result")
 
 
 def on_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Returns what a function makes of each item, on as many threads as Numba may use; kernels in it have one thread each.
+    """Returns the results of a function for each item, on as many threads as Numba may use; kernels in it get one thread each.
 
-    Whatever a call raises is raised here. Threads pay where arrays are long: NumPy and compiled kernels let go of the
-    interpreter for those alone.
+    An exception in any call is raised here. Threads pay off if arrays are long, since only then the GIL is released.
     """
     num_threads = min(get_num_threads(), len(items))
     if num_threads < 2:

@@ -1,4 +1,4 @@
-"""Which number is it in SI? The only place where prefixes and time units are turned into numbers.
+"""Which number is it in SI? The only place where prefixes and time units become numbers.
 
 Decimal prefixes are powers of ten (GB = 1e9 bytes, Gbit/s = 1e9 bits per second); binary ones are
 written out (GiB = 2**30 bytes). Bits are never bytes.

@@ -1,7 +1,7 @@
-"""Which designs of a batch does each core or worker simulate? Parts that are about as much work and share no layout.
+"""Which designs of a batch does each core or worker simulate? Parts with about equal work and no common layouts.
 
-Designs of one layout share its step, so a batch that is cut anywhere else has most layouts in every part: 8,192 random
-designs of 1,255 layouts of GPT-3 would be cut into halves of 1,232 and 1,237 layouts, which take as long as the whole.
+Designs of one layout share its step. A batch that is cut arbitrarily has most layouts in every part: 8,192 random designs with
+1,255 layouts of GPT-3 would be cut into halves with 1,232 and 1,237 layouts, each of which takes as long as the whole.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from simulator.domain.plan import PlanTable, distinct_layouts
 from simulator.layout.micro_batches import num_micro_batches
 
 LAYOUT_WORK = 6_000
-"""What a layout takes beside its forwards and backwards, in these: some 25 of 61 microseconds (docs/studies.md)."""
+"""Cost of a layout beyond its forwards and backwards, in units of these: some 25 of 61 microseconds (docs/studies.md)."""
 DESIGN_WORK = 1_000
-"""What a design takes beside its layout."""
+"""Cost of a design beyond its layout."""
 
 Rows = NDArray[np.intp]
 
 
 def equal_parts(job: Job, plans: PlanTable, num_parts: int) -> list[Rows]:
-    """Returns the rows of each part, rising; fewer parts than asked for where there are fewer layouts.
+    """Returns the rows of each part, ascending; fewer parts than requested if there are fewer layouts.
 
     Args:
         job: the job.

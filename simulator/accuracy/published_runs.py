@@ -1,7 +1,7 @@
 """How far are simulated step times from measured ones? The error on published runs, by architecture and number format.
 
-`benchmarks/validate_steps.py` writes the figures into `data/accuracy.csv`. The constants of `simulator.machine.training` are
-fitted on the same rows; docs/validation.md says how much larger errors are on sources that were left out of the fit.
+`benchmarks/validate_steps.py` writes the figures to `data/accuracy.csv`. The constants of `simulator.machine.training` are
+fitted to the same rows; docs/validation.md shows how much larger errors are for sources left out of the fit.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from simulator.shipped import shipped_rows
 FILE = "data/accuracy.csv"
 PUBLISHED_RUNS = "published runs"
 LEAST_ROWS = 10
-"""Configurations below which a mean error is told, but nothing is corrected or compared by it."""
+"""With fewer configurations than this, a mean error is reported, but not used to correct or compare anything."""
 EXPERTS_ERROR_FRACTION = 0.3
-"""Error of steps of mixtures of experts that users should expect either way (docs/validation.md): five configurations of two
-models were compared, 16 % too fast at most, and one whole run (docs/whole-runs.md); estimate."""
+"""Error that users should expect for steps of mixtures of experts, in either direction (docs/validation.md): five
+configurations of two models were compared, 16 % too fast at most, and one whole run (docs/whole-runs.md); estimate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """The error of simulated step times on measured configurations; errors are simulated over measured, less one."""
+    """The error of simulated step times on measured configurations; errors are simulated over measured, minus one."""
 
     num_rows: int
-    """Configurations that were compared."""
+    """Compared configurations."""
     bias_fraction: float
     """Mean error; negative: the simulator is too fast."""
     mean_absolute_error_fraction: float
-    """Mean size of the error."""
+    """Mean absolute error."""
     is_measured: bool
-    """Whether these very architecture and format were compared; otherwise the figures are borrowed."""
+    """Whether this exact architecture and format were compared; otherwise the figures are borrowed."""
     compared_with: str = PUBLISHED_RUNS
-    """What was measured, in words."""
+    """Description of what was measured."""
 
     @property
     def is_known(self) -> bool:
-        """Whether so many steps of the kind were compared that their mean error says something of others."""
+        """Whether enough steps of this kind were compared for their mean error to predict others."""
         return self.is_measured and self.num_rows >= LEAST_ROWS
 
 
@@ -47,15 +47,15 @@ def step_time_error(
 ) -> Accuracy:
     """Returns the error of step times on an architecture in a number format.
 
-    What was never compared is taken to be no better than what was: the format with the largest mean absolute error
-    of the same architecture or, for an architecture without rows, of all. Mixtures of experts borrow from mixtures of
-    experts only.
+    Combinations that were never compared are assumed to be no better than compared ones: they take the format with the largest
+    mean absolute error of the same architecture or, for an architecture without rows, of all. Mixtures of experts borrow only
+    from mixtures of experts.
 
     Args:
         family: Architecture of the accelerator (`Accelerator.family`).
         precision: Number format (`Precision.value`).
         has_experts: Whether the model is a mixture of experts.
-        is_like_measured: Whether steps were compared on this accelerator, and nothing of the step is beyond them.
+        is_like_measured: Whether steps were compared on this accelerator, and the step has no unmeasured feature.
     """
     network = "experts" if has_experts else "dense"
     table = {

@@ -1,8 +1,8 @@
-"""How far may a simulated step be off, and how much of that do all designs on the same accelerators share?
+"""How far may a simulated step be off, and how much of the error do all designs on the same accelerators share?
 
-ln(true / simulated) of a design is the sum of two independent parts: one that every design of a job on the same kind of
-accelerator shares (its kernels, software and fabric), and one of the layout's own. Each is normal on either side of nothing,
-and reaches further upwards, since what a simulator leaves out only lengthens a step. `python -m benchmarks.step_error`
+ln(true / simulated) of a design is the sum of two independent parts: one shared by every design of a job on the same kind of
+accelerator (its kernels, software and fabric), and one specific to the layout. Each is normal on either side of zero and
+extends further upwards, because effects that a simulator omits only lengthen a step. `python -m benchmarks.step_error`
 estimates both from the published steps of docs/validation.md and writes `data/step_error.csv`.
 """
 
@@ -18,39 +18,39 @@ from simulator.shipped import shipped_rows
 
 FILE = "data/step_error.csv"
 UNMEASURED_RATIO = 2.0
-"""How much less sure steps without any measurement of their like are (4 bits, low-rank adapters, longer sequences than any).
-With thirteen kinds of steps left out in turn, errors on eleven of them are up to 1.9 times as large as with their sources alone
-left out, on pipelines and Megatron 2.5 and 2.7 times (`benchmarks.unseen_kinds`)."""
+"""Factor on the error of steps without any similar measurement (4 bits, low-rank adapters, longer sequences than any). With
+thirteen kinds of steps left out in turn, errors on eleven of them are up to 1.9 times as large as with only their sources left
+out, on pipelines and Megatron 2.5 and 2.7 times (`benchmarks.unseen_kinds`)."""
 UNMEASURED_ARCHITECTURE_RATIO = 1.5
-"""Error on an architecture that takes another one's constants, relative to that on all measured ones. With Ampere, Hopper and
-Blackwell left out in turn, four of five errors in 16 bits are below 20.5, 9.8 and 28.1 %
+"""Factor on the error for an architecture that uses another one's constants, relative to that on all measured ones. With
+Ampere, Hopper and Blackwell left out in turn, four of five errors in 16 bits are below 20.5, 9.8 and 28.1 %
 (`benchmarks.unknown_accelerators`). Their means are +10.8, +3.9 and -8.3 % (simulated longer, longer and shorter than
-measured), so that either side reaches as far."""
+measured), so both sides extend equally far."""
 FAMILIES_OF_THE_VENDOR = ("volta", "ampere", "hopper", "blackwell")
-"""Architectures of the vendor whose others constants were fitted on. Nothing of any other vendor was ever compared, so that its
-steps are as unsure as kinds of steps that nobody measured."""
+"""Architectures of the vendor whose accelerators the constants were fitted on. No other vendor was ever compared, so their
+steps are as uncertain as kinds of steps that nobody measured."""
 Z_80 = 1.2815515655446004
-"""Standard normal quantile of 90 %: four of five values lie within it on either side."""
+"""Standard normal quantile of 90 %: four of five values lie within plus or minus this."""
 ANY = "any"
-"""Architecture and number format of the line for what was never compared."""
+"""Architecture and number format of the row for combinations never compared."""
 
 
 class Sides(NamedTuple):
-    """What belongs to measurements shorter than simulated, and to longer ones."""
+    """A value for measurements shorter than simulated, and one for longer ones."""
 
     below: float
     above: float
 
     def times(self, ratio: float) -> Sides:
-        """Returns both so many times as large."""
+        """Returns both values multiplied by a ratio."""
         return Sides(below=ratio * self.below, above=ratio * self.above)
 
 
 ALIKE = Sides(below=1.0, above=1.0)
-"""Stretch of errors that reach as far on both sides."""
+"""Symmetric errors: no stretch on either side."""
 UNSEEN_RATIOS = Sides(below=0.9, above=1.6)
-"""Stretch of residuals, whose constants have seen the rows. With constants that are fitted without a source, 7 % of
-333 steps of shipped sources are then shorter than their intervals and 11 % longer (`python -m benchmarks.unseen_sources`)."""
+"""Stretch of residuals, whose constants have seen the rows. With constants fitted without a source, 7 % of 333 steps of shipped
+sources are then shorter than their intervals and 11 % longer (`python -m benchmarks.unseen_sources`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +58,15 @@ class StepError:
     """Standard deviations of ln(true / simulated) step time, before the stretch of either side."""
 
     shared_log_deviation: float
-    """Part that designs on the same accelerators share."""
+    """Part shared by designs on the same accelerators."""
     own_log_deviation: float
-    """Part of each layout."""
+    """Part specific to each layout."""
     ratios: Sides = UNSEEN_RATIOS
     """Stretch of both parts where the truth is shorter than simulated, and where it is longer."""
 
     @property
     def interval_log_half_widths(self) -> Sides:
-        """How far below and above lies the interval that holds four of five measurements, as logarithms of time."""
+        """Lower and upper extent of the interval that holds four of five measurements, in logarithms of time."""
         return self.ratios.times(self._log_half_width)
 
     @property
@@ -74,7 +74,7 @@ class StepError:
         return Z_80 * math.hypot(self.shared_log_deviation, self.own_log_deviation)
 
     def times(self, ratio: float) -> StepError:
-        """Returns how sure steps are whose error is so many times as large."""
+        """Returns the error multiplied by a ratio."""
         return replace(
             self,
             shared_log_deviation=ratio * self.shared_log_deviation,
@@ -82,7 +82,7 @@ class StepError:
         )
 
     def at_least(self, log_half_width: float) -> StepError:
-        """Returns how sure steps are of which either side of the interval reaches so far, if not further."""
+        """Returns the error with both sides of the interval extended to at least this half-width."""
         least = log_half_width / self._log_half_width
         return replace(self, ratios=Sides(*(max(ratio, least) for ratio in self.ratios)))
 
@@ -95,17 +95,16 @@ def step_error(
     accelerator: str | None = None,
     is_beyond_measured: bool = False,
 ) -> StepError:
-    """Returns how sure steps are on an architecture in a number format; what was never compared is less sure.
+    """Returns the error of steps on an architecture in a number format; combinations never compared are less certain.
 
     Args:
         family: Architecture of the accelerator (`Accelerator.family`).
         precision: Number format (`Precision.value`).
         has_experts: Whether the model is a mixture of experts.
-        accelerator: Its catalogue name, one without measured steps being no surer than all measured ones together; left
-            out: one with measured steps.
-        is_beyond_measured: Whether something of the step was never measured (`simulator.step.step_reach`): of 4 bits nothing
-        was,
-            so that they count as 8.
+        accelerator: Its catalogue name. One without measured steps is no more certain than all measured ones together;
+            left out: one with measured steps.
+        is_beyond_measured: Whether some feature of the step was never measured (`simulator.step.step_reach`). Nothing was
+            measured in 4 bits, so these count as 8.
     """
     network = "experts" if has_experts else "dense"
     lines = {kind: line for kind, line in _estimated().items() if kind[2] == network}
@@ -133,23 +132,23 @@ def _on_unmeasured(family: str, together: StepError) -> StepError:
 
 
 def less_sure(width: float, of_kernels: float, ratio: float) -> float:
-    """Returns the width of an error where that of kernels is so many times as large.
+    """Returns the width of an error when its kernel part is multiplied by a ratio.
 
     Args:
-        width: of the whole error: of kernels, and of what is independent of them, such as the load of experts.
-        of_kernels: the part of kernels alone, that of dense models.
-        ratio: how many times as large that part becomes, at least 1.
+        width: of the whole error: kernels, and independent parts such as the load of experts.
+        of_kernels: the kernel part alone, that of dense models.
+        ratio: factor on this part, at least 1.
     """
     return math.hypot(width, math.sqrt(ratio**2 - 1.0) * of_kernels)
 
 
 def architecture_ratio(family: str) -> float:
-    """Returns how much less sure steps are on an architecture that takes another one's constants."""
+    """Returns the factor on the error for an architecture that uses another one's constants."""
     return UNMEASURED_ARCHITECTURE_RATIO if family in FAMILIES_OF_THE_VENDOR else UNMEASURED_RATIO
 
 
 def is_measured(accelerator: str, *, has_experts: bool) -> bool:
-    """Returns whether any step of such a network on an accelerator was compared; by its catalogue name."""
+    """Returns whether any step of such a network was compared on an accelerator; by its catalogue name."""
     network = "experts" if has_experts else "dense"
     return any(accelerator in line.accelerators for kind, line in _estimated().items() if kind[2] == network)
 
@@ -160,7 +159,7 @@ def _widest(errors: Iterable[StepError]) -> StepError:
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """One line of the file."""
+    """One row of the file."""
 
     error: StepError
     accelerators: tuple[str, ...]

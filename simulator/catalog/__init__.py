@@ -1,4 +1,4 @@
-"""What is known about the hardware, models and places of the world? Figures by name, each with its source.
+"""What is known about the world's hardware, models and places? Figures by name, each with its source.
 
     accelerator("h100-sxm5-80gb")            Accelerator, Node, Fabric, ModelShape and Site by name
     default_node("h100-sxm5-80gb")           what an offer takes when it says no more

@@ -1,7 +1,7 @@
-"""What do the catalogue's files say? Every figure with its unit, source, date and confidence.
+"""What do the catalogue's files contain? Every figure with its unit, source, date and confidence.
 
-A CSV of the catalogue has one figure a row, `id,quantity,value,unit,source,date,confidence`, in the unit of
-its source. This module is the only one that reads the files, and the only place where their units become SI.
+Each CSV file has one figure per row, `id,quantity,value,unit,source,date,confidence`, in the unit of its source. Only this
+module reads the files, and only here their units become SI.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from simulator.record import Choice, Record
 from simulator.units import GIB, GIGA, KILO, SQUARE_CENTIMETRE, SQUARE_MILLIMETRE, TERA, gigabits_per_s
 
 PRICE_LIST = "rents.csv"
-"""The file in which one quantity of an entry has many figures."""
+"""The file where one quantity of an entry may have several figures."""
 TEXT_UNIT = "text"
-"""Unit of figures that are words, such as the vendor."""
+"""Unit of textual figures, such as the vendor."""
 
 SI_PER_UNIT: Mapping[str, float] = {
     "count": 1.0,
@@ -49,44 +49,44 @@ SI_PER_UNIT: Mapping[str, float] = {
     "W/TB": 1.0 / TERA,
     "1/year": 1.0,
 }
-"""SI value of each unit that may stand in the files; prices, energy and carbon factors stay per hour, year and kWh."""
+"""SI value of each unit allowed in the files; prices, energy and carbon factors stay per hour, year and kWh."""
 
 
 class Confidence(Choice):
-    """How far a figure can be trusted."""
+    """How reliable a figure is."""
 
     VERIFIED = "verified"
     """Read in the cited source."""
     PARTIAL = "partial"
-    """Cited, but read in a second-hand text, or sources disagree."""
+    """Cited, but read in a secondary source, or sources disagree."""
     ESTIMATE = "estimate"
-    """Derived by a stated rule, or not checked."""
+    """Derived by a stated rule, or unverified."""
 
 
 class Figure(Record):
-    """One figure of the catalogue as its source gives it."""
+    """One figure of the catalogue as given by its source."""
 
     quantity: str
     """What is measured, such as `memory_bandwidth`."""
     value: float | str
     """The figure in its unit, or a word where the unit is `text`."""
     unit: str
-    """Unit of the source, such as `GB/s` (decimal)."""
+    """Unit used by the source, such as `GB/s` (decimal)."""
     source: str
     """Keys of `docs/catalog-sources.md`, separated by `; `, each with an optional note after `: `."""
     date: str
-    """Date, month or year that the figure holds for; empty where the source gives none."""
+    """Date, month or year that the figure is valid for; empty if the source gives none."""
     confidence: Confidence
-    """How far it can be trusted."""
+    """How reliable it is."""
 
     @property
     def si_value(self) -> float | str:
-        """The value in SI units; words as they are."""
+        """The value in SI units; text is unchanged."""
         return self.value if isinstance(self.value, str) else self.value * SI_PER_UNIT[self.unit]
 
 
 Entries = Mapping[str, tuple[Figure, ...]]
-"""Figures by name of the entry, in the order of the file."""
+"""Figures by entry name, in file order."""
 
 
 Overlay = Mapping[str, Entries]
@@ -96,7 +96,7 @@ _overlay: ContextVar[Overlay] = ContextVar("figures of the user")
 
 @contextmanager
 def overlaid(overlay: Overlay) -> Iterator[None]:
-    """Lets a user's own figures replace those of the catalogue while the block runs."""
+    """Replaces catalogue figures by a user's own while the block runs."""
     token = _overlay.set(overlay)
     try:
         yield
@@ -105,7 +105,7 @@ def overlaid(overlay: Overlay) -> Iterator[None]:
 
 
 def current_entries(file_name: str) -> Entries:
-    """Returns the figures of one CSV file by entry, with the user's own in the place of those that they replace."""
+    """Returns the figures of one CSV file by entry, with the user's own replacing the catalogue's."""
     shipped, own = entries(file_name), _overlay.get({}).get(file_name, {})
     if not own:
         return shipped
@@ -117,12 +117,12 @@ def current_entries(file_name: str) -> Entries:
 
 
 def is_own(file_name: str, name: str) -> bool:
-    """Returns whether the user brings figures of an entry along."""
+    """Returns whether the user supplies figures for an entry."""
     return name in _overlay.get({}).get(file_name, {})
 
 
 def _merged(shipped: tuple[Figure, ...], own: tuple[Figure, ...], replaces_all: bool) -> tuple[Figure, ...]:
-    """Own figures in the place of shipped ones of the same quantity; of prices, which have many, in the place of all."""
+    """Own figures replace shipped ones of the same quantity; own prices, which may be many, replace all shipped ones."""
     replaced = {figure.quantity for figure in own}
     kept = () if replaces_all else tuple(figure for figure in shipped if figure.quantity not in replaced)
     return (*kept, *own)
@@ -130,7 +130,7 @@ def _merged(shipped: tuple[Figure, ...], own: tuple[Figure, ...], replaces_all: 
 
 @cache
 def entries(file_name: str) -> Entries:
-    """The figures of one CSV file of the package; the file is read once."""
+    """The figures of one CSV file in the package; the file is read once."""
     rows: dict[str, list[Figure]] = {}
     for row in csv.DictReader(read_text(file_name).splitlines()):
         rows.setdefault(row["id"], []).append(figure_of(row))
@@ -139,10 +139,10 @@ def entries(file_name: str) -> Entries:
 
 @cache
 def model_document() -> Mapping[str, Mapping[str, object]]:
-    """Returns the entries of `models.yaml` as they are written."""
+    """Returns the raw entries of `models.yaml`."""
     import yaml
 
-    # The reader in C is eight times as fast, but PyYAML can be built without it.
+    # The C reader is eight times as fast, but PyYAML can be built without it.
     safe_loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     document = yaml.load(read_text("models.yaml"), Loader=safe_loader)  # noqa: S506 - both loaders are safe ones
     assert isinstance(document, dict)
@@ -172,7 +172,7 @@ def catalog_hash() -> str:
 
 
 def figure_of(row: Mapping[str, str]) -> Figure:
-    """Returns the figure in a row, by the names of its columns."""
+    """Returns the figure in a row, given by column names."""
     value = row["value"] if row["unit"] == TEXT_UNIT else float(row["value"])
     return Figure(
         quantity=row["quantity"],

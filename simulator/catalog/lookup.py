@@ -1,4 +1,4 @@
-"""Which entry of the catalogue has this name? Names become domain types; unknown ones propose the nearest."""
+"""Which catalogue entry has this name? Names become domain types; unknown names produce suggestions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Made = TypeVar("Made", bound=Record)
 
 
 class Kind(Choice):
-    """What the catalogue holds."""
+    """The kinds of entries in the catalogue."""
 
     ACCELERATORS = "accelerators"
     """Chips as a training framework sees them."""
     NODES = "nodes"
-    """Servers that hold them."""
+    """Servers that contain them."""
     FABRICS = "fabrics"
     """Networks between the nodes."""
     MODELS = "models"
@@ -34,7 +34,7 @@ class Kind(Choice):
     RENTS = "rents"
     """Hourly prices, by accelerator."""
     FACTORS = "factors"
-    """Footprints and prices that hold for all hardware; shown, and the defaults of job files."""
+    """Footprints and prices that apply to all hardware; shown to users, and the defaults of job files."""
 
 
 FILES: Mapping[Kind, str] = {
@@ -45,7 +45,7 @@ FILES: Mapping[Kind, str] = {
     Kind.RENTS: "rents.csv",
     Kind.FACTORS: "factors.csv",
 }
-"""The CSV file of each kind; models stand in `models.yaml`."""
+"""The CSV file of each kind; models are in `models.yaml`."""
 
 ACCELERATOR_FIELDS: Mapping[str, str] = {
     "name": "name",
@@ -96,7 +96,7 @@ SITE_FIELDS: Mapping[str, str] = {
     "water_onsite": "water_onsite_l_per_kwh",
     "water_offsite": "water_offsite_l_per_kwh",
 }
-"""Field of the domain type by quantity in the file; other quantities are shown, not used."""
+"""Field of the domain type by quantity in the file; other quantities are only shown."""
 
 
 def accelerator(name: str, *, path: str = "accelerator") -> Accelerator:
@@ -163,7 +163,7 @@ def _unknown_rule(kind: Kind, name: str) -> str:
 
 
 def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
-    """Returns up to four names: those that contain the wanted one or stand in it, then those spelt alike."""
+    """Returns up to four names: those that contain the wanted one or are contained in it, then similarly spelt ones."""
     parts = [name for name in known if wanted and (wanted in name or name in wanted)]
     alike = difflib.get_close_matches(wanted, known, n=4, cutoff=0.5)
     return list(dict.fromkeys([*parts, *alike]))[:4]
@@ -179,7 +179,7 @@ def _fields(kind: Kind, name: str, fields: Mapping[str, str], path: str) -> dict
 
 
 def _made(kind: type[Made], fields: Mapping[str, float | str], name: str, path: str) -> Made:
-    """Returns a domain type; raises `CatalogError` where a user's own figures leave one out or break its rules."""
+    """Returns a domain type; raises `CatalogError` if a user's own figures omit a field or break its rules."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -202,7 +202,7 @@ def _word(accelerator_name: str, quantity: str, path: str) -> str:
 
 @cache
 def _model_figures(name: str) -> tuple[Figure, ...]:
-    """Returns the figures of a shape, its own parameter counts and the published ones."""
+    """Returns the figures of a shape with its computed and published parameter counts."""
     entry, shape = model_document()[name], model(name)
     numbers = shape.model_dump(exclude={"name", "source"}, exclude_none=True)
     parts = [numbers.pop(name, {}) for name in ("experts", "latent_attention", "sliding_window")]

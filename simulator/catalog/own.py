@@ -1,14 +1,15 @@
-"""Which figures does a user put in the place of the catalogue's? Price lists and region files of one's own.
+"""Which catalogue figures does a user replace? With their own price lists and region files.
 
-A file has the columns of the catalogue and the kind before them, one figure a row:
+A file has the columns of the catalogue preceded by the kind, one figure per row:
 
     kind,id,quantity,value,unit,source,date,confidence
     rents,h100-sxm5-80gb,on_demand,1.90,USD/GPU-hour,our contract,2026-11,verified
     sites,us-iowa,electricity_price,0.047,USD/kWh,our tariff,2026,verified
     factors,flash,price,250,USD/TB,our quote,2026-10,verified
 
-A figure replaces that of the same quantity; the rents of an accelerator are replaced all together. An unknown id is a new
-entry, which must have every figure that its type requires. `simulator.catalog.own_rules` has the rules of rows and entries.
+A figure replaces the one of the same quantity; the rents of an accelerator are replaced as a whole. An unknown id is a new
+entry, which must have every figure that its type requires. `simulator.catalog.own_rules` contains the rules for rows and
+entries.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from simulator.errors import InputError, Problem, refusal
 
 MOST_BYTES = 10_000_000
 _Figures = dict[str, dict[str, dict[str, list[Figure]]]]
-"""Figures by file of the catalogue, entry and quantity."""
+"""Figures by catalogue file, entry and quantity."""
 
 
 def read_own_figures(paths: Sequence[Path]) -> Overlay:
     """Returns the figures of some files; later files win.
 
     Raises:
-        InputError: a file cannot be read, or rows or entries break rules; all problems of the first such file are in it.
+        InputError: a file cannot be read, or rows or entries break rules; it lists all problems of the first such file.
     """
     found: _Figures = {}
     rows: dict[Path, list[OwnRow]] = {}
@@ -57,7 +58,7 @@ def _overlay(found: _Figures) -> Overlay:
 
 
 def _with_switches(found: _Figures) -> _Figures:
-    """Own carbon of a switch stands in all fabrics of the catalogue that the user gives no other one."""
+    """A user's own carbon figure of a switch applies to all catalogue fabrics for which the user gives no other one."""
     switch = found.get("factors.csv", {}).get("switch", {}).get("embodied_carbon")
     if not switch:
         return found
@@ -84,7 +85,7 @@ def _rows(path: Path) -> list[OwnRow]:
 
 
 def _written_rows(path: Path) -> Sequence[tuple[int, Sequence[str]]]:
-    """Returns the cells of every row but the heading, with its line in the file."""
+    """Returns the cells of every row except the heading, with its line number."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise refusal(path, "is larger than 10 MB")

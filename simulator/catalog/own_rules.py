@@ -1,8 +1,7 @@
-"""Which rules does a user's own price list or region file break, row by row and entry by entry?
+"""Which rules does a user's own price list or region file break, by row and by entry?
 
-A row is wrong by itself: a misspelt quantity, a unit of another kind, a figure that is no number, the same figure twice.
-An entry is wrong by what the rows make of it together with the catalogue: a new region without a tariff, a PUE below 1, a
-rent of an accelerator that nobody knows.
+A row can be wrong by itself: a misspelt quantity, a unit of another kind, a non-numeric figure, a duplicate. An entry can be
+wrong given its rows and the catalogue: a new region without a tariff, a PUE below 1, a rent for an unknown accelerator.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from simulator.errors import CatalogError, Problem
 
 COLUMNS = ("kind", "id", "quantity", "value", "unit", "source", "date", "confidence")
 KINDS = tuple(kind.value for kind in FILES)
-"""Kinds whose figures can be replaced; shapes of models are written into jobs."""
+"""Kinds whose figures can be replaced; model shapes are written into jobs instead."""
 LIKE_UNITS = (("GB", "GiB"), ("GB/s", "Gbit/s"), ("W", "kW"), ("fraction", "ratio"))
-"""Units that can stand for each other."""
+"""Units that can replace each other."""
 MOST_TIMES = 100.0
-"""A user's own factor is at most so many times the catalogue's: unlike sources differ by less, unlike units by more."""
+"""Largest ratio of a user's own factor to the catalogue's: different sources differ by less, different units by more."""
 REFERENCES: Mapping[tuple[str, str], Kind] = {
     ("nodes", "accelerator"): Kind.ACCELERATORS,
     ("accelerators", "default_node"): Kind.NODES,
@@ -43,23 +42,23 @@ _MAKERS: Mapping[str, Callable[[str], object]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class OwnRow:
-    """One row of a file that keeps the rules of rows."""
+    """One row of a file that satisfies the row rules."""
 
     number: int
-    """Line in the file."""
+    """Line number in the file."""
     kind: str
     name: str
     figure: Figure
 
     @classmethod
     def of(cls, number: int, written: Sequence[str]) -> Self:
-        """Returns the figure of a row."""
+        """Returns the row with its figure."""
         cells = dict(zip(COLUMNS, written, strict=True))
         return cls(number=number, kind=cells["kind"], name=cells["id"], figure=figure_of(cells))
 
 
 def broken_rows(rows: Sequence[tuple[int, Sequence[str]]]) -> list[Problem]:
-    """Returns the first rule that each row breaks, and rows that say the same thing twice."""
+    """Returns the first rule that each row breaks, and duplicate rows."""
     problems, seen = [], dict[tuple[str, ...], int]()
     for number, written in rows:
         if len(written) != len(COLUMNS):
@@ -78,7 +77,7 @@ def broken_rows(rows: Sequence[tuple[int, Sequence[str]]]) -> list[Problem]:
 
 
 def _identity(cells: Mapping[str, str]) -> tuple[str, ...]:
-    """What no two rows have in common; rents of one accelerator differ by vendor and date."""
+    """The key that no two rows may share; rents of one accelerator differ by vendor and date."""
     columns = ("kind", "id", "quantity")
     return tuple(
         cells[name] for name in (*columns, "source", "date") if name in columns or cells["kind"] == "rents"
@@ -91,7 +90,7 @@ def _repeated(cells: Mapping[str, str], before: int, number: int) -> Iterator[tu
 
 
 def _broken_names(cells: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields columns that name nothing, with the rule; what follows one of them cannot be checked."""
+    """Yields columns with unknown names, with the rule; columns after the first of them cannot be checked."""
     kind, name, quantity = cells["kind"], cells["id"], cells["quantity"]
     if kind not in KINDS:
         yield "kind", f"must be one of {', '.join(KINDS)}{_nearest(kind, KINDS)}"
@@ -131,7 +130,7 @@ def _is_number(text: str) -> bool:
 
 
 def _units_of(kind: str, name: str) -> Mapping[str, tuple[str, ...]]:
-    """Units in which each quantity may be given; a factor has quantities of its own, and no others can be thought of."""
+    """Allowed units of each quantity; each factor has its own quantities and no others."""
     shipped = _units_by_entry(kind)
     if kind == "factors":
         return shipped.get(name, {})
@@ -156,7 +155,7 @@ def _nearest(name: str, known: Sequence[str]) -> str:
 
 
 def broken_entries(rows: Sequence[OwnRow], overlay: Overlay) -> list[Problem]:
-    """Returns what is wrong with the entries that a file names, over the catalogue and all own figures."""
+    """Returns the problems of the entries that a file names, on top of the catalogue and all own figures."""
     with overlaid(overlay):
         problems = [problem for row in rows for problem in _broken_reference(row)]
         first = {(row.kind, row.name): row for row in reversed(rows)}
@@ -166,7 +165,7 @@ def broken_entries(rows: Sequence[OwnRow], overlay: Overlay) -> list[Problem]:
 
 
 def _broken_factor(row: OwnRow) -> Iterator[Problem]:
-    """A factor that lies so far above the catalogue's that it must be in another unit."""
+    """A factor that exceeds the catalogue's so far that it must be in another unit."""
     shipped = {figure.quantity: figure.si_value for figure in entries(FILES[Kind.FACTORS])[row.name]}
     known, own = shipped[row.figure.quantity], row.figure.si_value
     if isinstance(known, float) and isinstance(own, float) and 0.0 < known * MOST_TIMES < own:
@@ -175,7 +174,7 @@ def _broken_factor(row: OwnRow) -> Iterator[Problem]:
 
 
 def _broken_reference(row: OwnRow) -> Iterator[Problem]:
-    """A figure that names what nobody knows."""
+    """A figure that refers to an unknown entry."""
     kind = REFERENCES.get((row.kind, row.figure.quantity))
     if kind and row.figure.value not in names(kind):
         rule = f"is not among the catalogue's {kind.value}{_nearest(str(row.figure.value), names(kind))}"
@@ -183,7 +182,7 @@ def _broken_reference(row: OwnRow) -> Iterator[Problem]:
 
 
 def _broken_entry(row: OwnRow) -> Iterator[Problem]:
-    """An entry that is incomplete or breaks the rules of its type, or rents of an accelerator that nobody knows."""
+    """An entry that is incomplete or breaks the rules of its type, or rents of an unknown accelerator."""
     if row.kind == "factors":
         yield from _broken_factor(row)
         return

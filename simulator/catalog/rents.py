@@ -1,7 +1,7 @@
-"""What does an hour of an accelerator cost? A range from the newest public prices.
+"""What does an accelerator-hour cost? A range from the most recent public prices.
 
-Prices of one accelerator differ by a factor of ten in the same month, which is the largest uncertainty of any
-cost: the range matters more than its middle.
+Prices of one accelerator differ by a factor of ten within a month, the largest uncertainty of any cost: the range matters more
+than its middle.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from simulator.errors import CatalogError, Problem
 
 COMMITTED = ("reserved_1y", "reserved_3y")
 PLANNED = ("on_demand", *COMMITTED)
-"""Prices that a training run can rely on; spot prices can be interrupted, analysts' models are not offers."""
+"""Prices that a training run can rely on; spot capacity can be interrupted, and analysts' models are not offers."""
 WINDOW_YEARS = 2.0
 """Prices older than this, counted from the newest of the accelerator, are left out."""
 FEW_VENDORS = 3
-"""Below this many vendors the spread between them says nothing."""
+"""With fewer vendors than this, the spread between them is meaningless."""
 COMMITMENT_DISCOUNT_FRACTION = 0.56
 """Three years' commitment against on-demand: 64 % at AWS, 56 % at Google, 49 % at Azure; the middle one.
 Source: key DISCOUNTS of `docs/catalog-sources.md`."""
@@ -38,25 +38,25 @@ CONTRACTS: Mapping[str, tuple[str, ...]] = {
     "reserved_3y": ("reserved_3y",),
     "spot": ("spot",),
 }
-"""Kinds of prices by the name of a contract; `planned` is what a job takes that says nothing."""
+"""Kinds of prices by contract name; `planned` is the default of a job."""
 
 
 def rent(
     accelerator_name: str, *, contract: str = "planned", path: str = "accelerator"
 ) -> tuple[Estimate, str]:
-    """Returns the rent of an accelerator in USD per GPU-hour, and where it comes from.
+    """Returns the rent of an accelerator in USD per GPU-hour, and its source.
 
-    With three vendors or more, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the
-    cheapest price of each vendor, commitments included. With fewer, `mid` and `high` are the median and
-    highest price on demand, and `low` is the lowest commitment, or the lowest price less the usual discount; a price
-    list of the user's own has no discounts that it does not name: one price is `low`, `mid` and `high`. Of one
-    kind of contract they are the lowest, the median and the highest price; a single spot price, which has no spread of its
-    own and changes by the hour, has that of all rents of the accelerator.
+    With three or more vendors, `low`, `mid` and `high` are the 5th, 50th and 95th percentile over the cheapest price of each
+    vendor, commitments included. With fewer, `mid` and `high` are the median and highest on-demand price, and `low` is the
+    lowest commitment, or the lowest price less the usual discount. A user's own price list has no discounts that it does not
+    name: a single price is `low`, `mid` and `high`. For one kind of contract they are the lowest, the median and the highest
+    price; a single spot price has no spread of its own and changes by the hour, so it gets the spread of all rents of the
+    accelerator.
 
     Args:
         accelerator_name: its name in the catalogue.
         contract: which prices count, a name among `CONTRACTS`.
-        path: where the name stands, for messages.
+        path: where the name was given, for messages.
 
     Raises:
         CatalogError: The accelerator is unknown, or no rent of it is.
@@ -77,7 +77,7 @@ def rent(
 
 
 def vendor_rents(accelerator_name: str) -> dict[str, float]:
-    """Returns the newest price on demand of each vendor, USD per GPU-hour; raises as `rent` does where no rent is known."""
+    """Returns the newest on-demand price of each vendor, USD per GPU-hour; raises as `rent` does if no rent is known."""
     quotes = _newest_quotes(_prices(accelerator_name, "planned", "accelerator"))
     return {vendor: _usd(quote) for (vendor, quantity), quote in quotes.items() if quantity == "on_demand"}
 
@@ -109,7 +109,7 @@ def _range_of_contract(quotes: Quotes) -> tuple[float, float, float]:
 
 
 def _range_of_one(quotes: Quotes, accelerator_name: str, path: str) -> tuple[float, float, float]:
-    """The only price of a kind, as far apart from the next vendor's as all rents of the accelerator are."""
+    """The only price of a kind, with the spread of all rents of the accelerator."""
     ((_, quote),) = quotes.items()
     usd = _usd(quote)
     try:
@@ -144,13 +144,13 @@ def _usd(price: Figure) -> float:
 
 
 def year_of(date: str) -> float:
-    """Returns a date, month or year as years; a year alone counts as its middle."""
+    """Returns a date, month or year in years; a year alone counts as its middle."""
     year, month = [*date.split("-"), "7"][:2]
     return int(year) + (int(month) - 1) / 12.0
 
 
 def _vendor(price: Figure) -> str:
-    """Returns the vendor, which stands before the first comma of the source's note, or of a source without one."""
+    """Returns the vendor: the text before the first comma of the source's note, or of a source without one."""
     return (price.source.partition(": ")[2] or price.source).split(",")[0]
 
 

@@ -1,1 +1,1 @@
-"""What does a save cost, and what outlasts which failure? The checkpoint schemes."""
+"""What does a save cost, and which failures does it survive? The checkpoint schemes."""

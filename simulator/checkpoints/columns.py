@@ -1,7 +1,7 @@
 """What do checkpoint schemes have in common? The columns that several of them fill in the same way.
 
-A scheme is a function from `Saves` to `Costs`: columns of `simulator.checkpoints.schemes.CheckpointTable`, an array `(n,)`
-each or one number for all designs. What a scheme leaves out has the default of `simulator.checkpoints.schemes.DEFAULTS`.
+A scheme is a function from `Saves` to `Costs`: columns of `simulator.checkpoints.schemes.CheckpointTable`, each an array `(n,)`
+or one number for all designs. Columns that a scheme omits take their values from `simulator.checkpoints.schemes.DEFAULTS`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from simulator.table import Floats, Integers
 Costs = dict[str, Floats | Integers | float]
 
 _ROUNDING = 1e-9
-"""Share by which a whole number may come out too large."""
+"""Relative rounding error by which a whole number may come out too large."""
 
 
 class IntervalReason(Choice):
-    """Why saves cannot follow each other faster."""
+    """Why saves cannot follow each other more closely."""
 
     NEVER = "never"
     """Nothing is saved."""
     STEP_TIME = "step_time"
-    """The state changes once in a step."""
+    """The state changes once per step."""
     COMMIT_TIME = "commit_time"
-    """A save has to be written before its slot is free: commit time over slots."""
+    """A save must be written before its slot is free: commit time over slots."""
     WINDOW = "window"
     """The steps over which one save is spread."""
 
 
 def blocking(saves: Saves, sizes: SaveSizes) -> Costs:
-    """Training stops for copy and write; the file system outlasts every failure."""
+    """Training stops for copy and write; the file system survives every failure."""
     return {
         **_on_file_system(saves, sizes),
         **_shortest_interval(saves, 0.0),
@@ -42,7 +42,7 @@ def blocking(saves: Saves, sizes: SaveSizes) -> Costs:
 
 
 def in_background(saves: Saves, sizes: SaveSizes) -> Costs:
-    """Training stops for the copy to host memory, from where it is written on; `committed` and `two_levels` say until when."""
+    """Training stops only for the copy to host memory, written on in the background; `committed` or `two_levels` end it."""
     return {
         **_on_file_system(saves, sizes),
         "stall_s": saves.options.fixed_stall_s + sizes.copy_s,
@@ -64,7 +64,7 @@ def _on_file_system(saves: Saves, sizes: SaveSizes) -> Costs:
 
 
 def committed(saves: Saves, commit_s: Floats, *, slots: int, window_s: Floats | float = 0.0) -> Costs:
-    """Saves have one place to go, where they are `commit_s` after the stall; until then they hold a slot."""
+    """Saves have one destination, which they reach `commit_s` after the stall; until then they occupy a slot."""
     return {
         **_shortest_interval(saves, commit_s / slots, window_s),
         "commit_s": commit_s,
@@ -82,15 +82,15 @@ def two_levels(
     moved_bytes: float | Floats,
     durable_bytes: Floats,
 ) -> Costs:
-    """Saves commit to a fast level; every so-and-so-many-th goes on to the file system, as fast as that can write.
+    """Saves commit to a fast level; every n-th continues to the file system, as fast as that can write.
 
     Args:
         saves: the designs.
         commit_s: from the end of the stall to the commit on the fast level, `(n,)`.
         durable_commit_s: from the end of the stall to the commit on the file system, `(n,)`.
         slots: saves under way at once.
-        moved_bytes: what a save sends over the network besides.
-        durable_bytes: what goes to the file system, `(n,)`.
+        moved_bytes: additional bytes that a save sends over the network.
+        durable_bytes: bytes written to the file system, `(n,)`.
     """
     interval = _shortest_interval(saves, commit_s / slots)
     durable_every = whole(
@@ -120,11 +120,11 @@ def _shortest_interval(saves: Saves, slot_s: Floats | float, window_s: Floats | 
 
 
 def survives(*, process: Floats | float, node: Floats | float = 0.0, domain: Floats | float = 0.0) -> Costs:
-    """How likely the fast level outlasts each kind of failure."""
+    """Probabilities that the fast level survives each kind of failure."""
     return {"process_survival": process, "node_survival": node, "domain_survival": domain}
 
 
 def whole(values: Floats) -> Integers:
-    """Rounds up to whole numbers of at least 1; what is unknown is 1."""
+    """Rounds up to whole numbers of at least 1; unknown values become 1."""
     counts = np.ceil(np.maximum(values, 1.0) * (1.0 - _ROUNDING))
     return np.where(np.isfinite(values), counts, 1.0).astype(np.int64)

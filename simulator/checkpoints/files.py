@@ -9,12 +9,12 @@ from simulator.checkpoints.sizes import Saves
 
 
 def no_saves(_saves: Saves) -> Costs:
-    """Every failure starts the run anew."""
+    """Every failure restarts the run from the beginning."""
     return {}
 
 
 def sync(saves: Saves) -> Costs:
-    """One writer a replica: the ranks of the first replica write everything while training stands still."""
+    """One writer per replica: the ranks of the first replica write everything while training stands still."""
     return blocking(saves, saves.sizes_of_one_writer())
 
 
@@ -24,7 +24,7 @@ def sync_sharded(saves: Saves) -> Costs:
 
 
 def asynchronous(saves: Saves) -> Costs:
-    """Written in the background; host memory still has the state after a fault of a process (DLRover)."""
+    """Written in the background; after a process fault, host memory still holds the state (DLRover)."""
     sizes = saves.sizes()
     return {
         **in_background(saves, sizes),
@@ -35,9 +35,9 @@ def asynchronous(saves: Saves) -> Costs:
 
 
 def lazy(saves: Saves) -> Costs:
-    """The copy, too, hides behind forward and backward of the next step (CheckFreq, DataStates-LLM).
+    """The copy also hides behind forward and backward of the next step (CheckFreq, DataStates-LLM).
 
-    s = max(0, s_fixed + T_copy - T_overlap). What hides still lies between the state and its commit.
+    s = max(0, s_fixed + T_copy - T_overlap). The hidden part still delays the commit.
     """
     sizes, options = saves.sizes(), saves.options
     copy_s = options.fixed_stall_s + sizes.copy_s
@@ -51,10 +51,10 @@ def lazy(saves: Saves) -> Costs:
 
 
 def differential(saves: Saves) -> Costs:
-    """A full save, then changes only; columns are means over saves, loads over failures (Check-N-Run, LowDiff).
+    """A full save, then only changes; columns are means over saves, loads over failures (Check-N-Run, LowDiff).
 
-    With a full save every k and changes of share q a save has (1 + (k - 1) q)/k of the bytes, and (k - 1)/2 changes wait to be
-    replayed at a failure.
+    With a full save every k and changes of share q, a save has (1 + (k - 1) q)/k of the bytes on average, and a failure must
+    replay (k - 1)/2 changes.
     """
     sizes, options = saves.sizes(), saves.options
     every, fraction = options.base_every, options.delta_fraction
@@ -70,7 +70,7 @@ def differential(saves: Saves) -> Costs:
         "durable_load_s": load_s,
         "bytes_per_save": saved_bytes,
         "network_bytes_per_save": saved_bytes,
-        # The older full saves with all their changes, and the full one under way.
+        # The older full saves with all their changes, and the one under way.
         "storage_bytes": (options.kept_saves - 1) * every * saved_bytes + sizes.total_bytes,
         "save_energy_j": options.transfer_j_per_byte * saved_bytes,
     }

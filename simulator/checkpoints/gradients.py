@@ -1,4 +1,4 @@
-"""What does a save cost that is kept up to date with gradients? On the nodes themselves, or on servers beside them."""
+"""What does a save cost that gradients keep up to date? On the nodes themselves, or on dedicated servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.table import Floats, Integers, total
 
 
 def gradient_assisted(saves: Saves) -> Costs:
-    """The copy is spread over K steps, and gradients bring its earlier parts up to the last of them (GoCkpt).
+    """The copy is spread over K steps, and gradients bring its earlier parts up to date with the last of them (GoCkpt).
 
     P = T_store + (K - 1)/2 passes of the optimizer over the state in host memory; the next save waits for it.
     """
@@ -33,7 +33,7 @@ def gradient_assisted(saves: Saves) -> Costs:
 
 
 def _exposed_s(saves: Saves, copy_s: Floats) -> Floats:
-    """What a gradient-assisted save cannot hide (GoCkpt, arXiv 2511.07035); forward is a third of both passes.
+    """Exposed time of a gradient-assisted save (GoCkpt, arXiv 2511.07035); forward is a third of both passes.
 
     s = max(0, T_S - K T_ovl) + T_G (K - 1)/2, or overlapped
     s = max(0, T_S - K T_ovl) + sum over i = 1..K-1 of max(0, i/K T_G - (t_update + t_forward)),
@@ -52,9 +52,9 @@ def _exposed_s(saves: Saves, copy_s: Floats) -> Floats:
 
 
 def gradient_replica(saves: Saves) -> Costs:
-    """Servers take mirrored gradients from the switches and replay every step (FlowCheck, Checkmate).
+    """Servers receive gradients mirrored by the switches and replay every step (FlowCheck, Checkmate).
 
-    Training waits only where a fixed number of servers takes longer for a step than the step itself.
+    Training waits only if a fixed number of servers takes longer for a step than the step itself.
     """
     sizes, options, designs = saves.sizes(), saves.options, saves.designs
     servers, late_s = _servers(saves)
@@ -84,10 +84,10 @@ def gradient_replica(saves: Saves) -> Costs:
 
 
 def _servers(saves: Saves) -> tuple[Integers, Floats]:
-    """How many servers there are, and by how much they are late in every step, both `(n,)`.
+    """Number of servers, and their delay in every step, both `(n,)`.
 
-    A step's gradients must come in, and the optimizer run on them, within a step: n = max(G Theta / (NIC t_step),
-    (b + G) Theta / (replay rate t_step)), and the state must fit into their memories.
+    A step's gradients must arrive, and the optimizer run on them, within a step: n = max(G Theta / (NIC t_step), (b + G) Theta
+    / (replay rate t_step)), and the state must fit into their memories.
     """
     options, step_s = saves.options, saves.designs.step_time_s
     held_bytes = (saves.bytes_per_parameter + options.gradient_bytes) * saves.num_parameters

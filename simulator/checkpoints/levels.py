@@ -1,4 +1,4 @@
-"""What does a save cost that stays near the accelerators? Drives of the nodes and memory of peers, the file system behind."""
+"""What does a save near the accelerators cost? To node-local drives or peers' memory, with the file system behind them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.table import Floats
 
 
 def local_nvme(saves: Saves) -> Costs:
-    """Nodes write to drives of their own, which are lost with the node."""
+    """Nodes write to their own drives, which are lost with the node."""
     sizes, options = saves.sizes(), saves.options
     commit_s = sizes.node_bytes / options.nvme_write_bytes_per_s
     return {
@@ -30,7 +30,7 @@ def local_nvme(saves: Saves) -> Costs:
 
 
 def in_memory_peer(saves: Saves) -> Costs:
-    """Host memory holds the last save and the one under way, each with the copies of the peers (Gemini).
+    """Host memory holds the last save and the one under way, each including the peers' copies (Gemini).
 
     P = max(t_step, T_copy + T_net / idle share); s = s_peer + max(0, T_net - idle time of a step), T_net = (m - 1) B_g / BW.
     """
@@ -43,7 +43,7 @@ def in_memory_peer(saves: Saves) -> Costs:
         **in_background(saves, sizes),
         **_with_peers(saves, sizes, commit_s, durable_commit_s, slots=1),
         "stall_s": options.peer_stall_s + np.maximum(0.0, send_s - idle * designs.step_time_s),
-        # Training is slower while bytes move, which may be a small part of the step until the next state.
+        # Training is slower while bytes move, possibly only for a small part of the step until the next state.
         "tax_fraction": options.write_tax_fraction * moved_s / commit_s,
         "host_memory_bytes": 2.0 * options.peer_copies * sizes.node_bytes,
         "fast_load_s": sizes.gpu_bytes / designs.network_bytes_per_s,
@@ -51,7 +51,7 @@ def in_memory_peer(saves: Saves) -> Costs:
 
 
 def tiered(saves: Saves) -> Costs:
-    """Own drives, drives of peers, file system: recovery takes the fastest that is left (Orbax, HyperPod)."""
+    """Own drives, drives of peers, file system: recovery uses the fastest that survives (Orbax, HyperPod)."""
     sizes, options = saves.sizes(), saves.options
     write_s = options.peer_copies * sizes.node_bytes / options.nvme_write_bytes_per_s
     commit_s = np.maximum(write_s, _send_s(saves, sizes) / options.idle_network_fraction)
@@ -64,14 +64,14 @@ def tiered(saves: Saves) -> Costs:
 
 
 def _send_s(saves: Saves, sizes: SaveSizes) -> Floats:
-    """The copies of one rank's shard over the network that it has to itself."""
+    """Time to send the copies of one rank's shard over the network that it has to itself."""
     return (saves.options.peer_copies - 1) * sizes.gpu_bytes / saves.designs.network_bytes_per_s
 
 
 def _with_peers(
     saves: Saves, sizes: SaveSizes, commit_s: Floats, durable_commit_s: Floats, *, slots: int
 ) -> Costs:
-    """Copies on other nodes outlast the loss of one, and of a failure domain as they are placed."""
+    """Copies on other nodes survive the loss of a node, and that of a failure domain depending on placement."""
     options = saves.options
     node, domain = (
         peer_survival(

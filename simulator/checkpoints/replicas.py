@@ -1,4 +1,4 @@
-"""What does a failure cost where another replica still has the state? Saves in the background are for failures of all."""
+"""What does a failure cost if another replica still has the state? Background saves then cover the loss of all replicas."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def just_in_time(saves: Saves) -> Costs:
 
 
 def replica_ft(saves: Saves) -> Costs:
-    """The other replicas go on after a quorum, and the failed one comes back beside them (torchft, FT-HSDP).
+    """The other replicas continue after a quorum, and the failed one rejoins them (torchft, FT-HSDP).
 
-    Of D replicas (under hybrid sharding, of D shard groups) one is missing for R_rep: capacity of R_rep / D of the whole
-    job is lost. At the rate a of what is not announced, nodes that are taken back among it, the number of replicas that are
-    missing is Poisson with mean a R_rep; a failure that meets D - 1 of them takes the last one, and all go back to a save.
+    Of D replicas (D shard groups under hybrid sharding), one is missing for R_rep, which costs the whole job R_rep / D of
+    capacity. With a the rate of unannounced interruptions, including nodes taken back, the number of missing replicas is
+    Poisson with mean a R_rep. A failure that meets D - 1 missing ones takes the last, and all go back to a save.
     """
     quorum_s = np.full(len(saves.designs), saves.options.quorum_stall_s)
     losses = _Losses.of(saves)
@@ -46,7 +46,7 @@ def replica_ft(saves: Saves) -> Costs:
 
 
 def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
-    """A failure undoes half a step on average where a replica is left, and goes back to a save otherwise."""
+    """A failure loses half a step on average if a replica is left, and otherwise goes back to a save."""
     designs = saves.designs
     node_ranks = designs.gpus_per_node
     domain_ranks = saves.reliability.nodes_per_domain * node_ranks
@@ -65,7 +65,7 @@ def _live_replica(saves: Saves, live_restart_s: Floats) -> Costs:
 
 
 def _outlasts(saves: Saves, lost_ranks: Integers) -> Booleans:
-    """From ZeRO-1 on no replica holds the states of another one: only shard groups can stand in for each other."""
+    """From ZeRO-1 on, no replica holds the states of another one: only shard groups can stand in for each other."""
     designs = saves.designs
     return replicas_outlast(
         num_copies=designs.num_copies, copy_ranks=designs.copy_ranks, lost_ranks=lost_ranks
@@ -73,25 +73,25 @@ def _outlasts(saves: Saves, lost_ranks: Integers) -> Booleans:
 
 
 def _restart_s(saves: Saves) -> float:
-    """The way back without waiting for a node and without a load."""
+    """Recovery without waiting for a node and without a load."""
     restart = saves.reliability.restart
     return restart.detect_s + restart.diagnose_s + restart.initialize_s + restart.warm_up_s
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Losses:
-    """What unannounced interruptions take, `(n,)`."""
+    """Losses by unannounced interruptions, `(n,)`."""
 
     replicas_per_s: Floats
-    """Interruptions, each of which takes a replica."""
+    """Rate of interruptions, each of which takes a replica."""
     nodes_per_s: Floats
-    """Nodes that go out of service."""
+    """Rate of nodes that go out of service."""
     node_share: Floats
-    """Share of the interruptions that take any."""
+    """Share of the interruptions that take any nodes."""
 
     @classmethod
     def of(cls, saves: Saves) -> Self:
-        """Returns what designs lose."""
+        """Returns the losses of designs."""
         designs, fleet = saves.designs, saves.reliability
         rates = interruption_rates_per_s(
             fleet, designs.num_gpus, designs.gpus_per_node, designs.reclaims_per_1000_node_days
@@ -107,12 +107,12 @@ class _Losses:
 
 
 def _replica_recovery_s(saves: Saves, losses: _Losses) -> Floats:
-    """From the fault until the failed replica trains again: restart, another node where one is needed, a copy."""
+    """From the fault until the failed replica trains again: restart, a replacement node if one is needed, and a copy."""
     designs, reliability = saves.designs, saves.reliability
     if saves.options.replica_recovery_s is not None:
         return np.full(len(designs), saves.options.replica_recovery_s)
     restart, spares = reliability.restart, designs.num_spare_nodes
-    # Nodes in repair are Poisson; a failure that meets as many as there are spares waits for the queue.
+    # The number of nodes in repair is Poisson; a failure that finds all spares in repair waits for the queue.
     in_repair = losses.nodes_per_s * reliability.repair_days * DAY
     has_none = np.where(spares > 0, pdtrc(np.maximum(0.0, spares - 1.0), in_repair), 1.0)
     replace_s = has_none * restart.replace_from_queue_s + (1.0 - has_none) * restart.replace_from_spare_s

@@ -1,15 +1,15 @@
-"""What does one save cost, and what outlasts which failure? Every checkpoint scheme as the numbers that the run needs.
+"""What does one save cost, and which failures does it survive? Each checkpoint scheme as the numbers that the run needs.
 
 A scheme turns job, plan, node and storage into columns: the stall of training per save, the time from its end until the save
-can be restored (commit), the slow-down meanwhile (tax), how many saves may be under way (slots), and what a failure goes
-back to on two levels, a fast one and the file system. The schemes are functions, by where saves go:
+can be restored (commit), the slow-down meanwhile (tax), how many saves may be under way (slots), and what a failure goes back
+to on two levels, a fast one and the file system. The schemes are functions, grouped by where saves go:
 
     simulator.checkpoints.files        none, sync, sync_sharded, async, async_lazy, differential
     simulator.checkpoints.levels       local_nvme, in_memory_peer, tiered
     simulator.checkpoints.gradients    gradient_assisted, gradient_replica
     simulator.checkpoints.replicas     just_in_time, replica_ft
 
-Their settings and sources stand in `simulator.domain.checkpointing`.
+Their settings and sources are in `simulator.domain.checkpointing`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ DEFAULTS: Mapping[str, float] = {
     "live_lag_s": NEVER_S,
     "live_restart_s": float("nan"),
 }
-"""What a column holds where its scheme says nothing; 0 in all others."""
+"""Values of columns that a scheme omits; all others are 0."""
 
 _COUNTS = ("slots", "durable_every", "num_servers", "why_minimum_interval")
 
@@ -69,7 +69,7 @@ class CheckpointTable(Table):
     stall_s: Floats
     """Training stopped per save."""
     commit_s: Floats
-    """From the stall's end until the save can be restored from the fast level."""
+    """From the end of the stall until the save can be restored from the fast level."""
     tax_fraction: Floats
     """Slow-down of training until the commit."""
     slots: Integers
@@ -79,45 +79,45 @@ class CheckpointTable(Table):
     why_minimum_interval: Integers
     """Code of the `IntervalReason` for the shortest interval."""
     durable_every: Integers
-    """Saves of which one goes on to the file system."""
+    """One in this many saves continues to the file system."""
     durable_commit_s: Floats
-    """From that save's stall until it can be restored from there."""
+    """From the end of that save's stall until it can be restored from there."""
     fast_load_s: Floats
     """Load from the fast level; 0 where it is part of `live_restart_s`."""
     durable_load_s: Floats
-    """Load from the file system, which every failure can go back to."""
+    """Load from the file system, which is available after every failure."""
     process_survival: Floats
-    """Probability that the fast level outlasts a fault of a process."""
+    """Probability that the fast level survives a process fault."""
     node_survival: Floats
-    """Probability that the fast level outlasts the loss of one node."""
+    """Probability that the fast level survives the loss of one node."""
     domain_survival: Floats
-    """Probability that the fast level outlasts the loss of a whole failure domain."""
+    """Probability that the fast level survives the loss of a whole failure domain."""
     live_lag_s: Floats
-    """Mean work that a failure undoes where a live replica is left; infinite without one."""
+    """Mean work that a failure loses if a live replica is left; infinite without one."""
     live_restart_s: Floats
-    """Standstill then, without waiting for a node; NaN where the ordinary restart applies."""
+    """Downtime in that case, without waiting for a node; NaN where the ordinary restart applies."""
     missing_capacity_s: Floats
-    """Work that is lost then while the failed replica is missing."""
+    """Work lost in that case while the failed replica is missing."""
     host_memory_bytes: Floats
-    """Host memory per node that saves under way need."""
+    """Host memory per node for saves under way."""
     bytes_per_save: Floats
-    """Bytes of one save, copies not counted."""
+    """Bytes of one save, without copies."""
     network_bytes_per_save: Floats
-    """Bytes that one save sends to peers, servers and the file system, on average."""
+    """Mean bytes that one save sends to peers, servers and the file system."""
     storage_bytes: Floats
-    """Capacity of the file system that is taken."""
+    """Capacity used on the file system."""
     save_energy_j: Floats
-    """Energy of one save besides stall and tax: moving its bytes and replaying gradients, before cooling."""
+    """Energy of one save beyond stall and tax: moving its bytes and replaying gradients, before cooling."""
     num_servers: Integers
-    """Servers beside the training nodes."""
+    """Servers in addition to the training nodes."""
     extra_power_w: Floats
-    """Power of the servers beside the training nodes, all the time, before cooling."""
+    """Constant power of these servers, before cooling."""
 
 
 def checkpoint_costs(
     job: Job, plans: PlanTable, offers: OfferTable, step_time_s: Floats, optimizer_s: Floats
 ) -> CheckpointTable:
-    """Returns what a save of each design costs; `offers` holds one row per design."""
+    """Returns the cost of a save for each design; `offers` holds one row per design."""
     parts = []
     for scheme, rows in _rows_by_scheme(plans.checkpoint_scheme):
         designs = Designs.of(job.workload, plans, offers, step_time_s, optimizer_s, rows)
@@ -126,7 +126,7 @@ def checkpoint_costs(
 
 
 def _rows_by_scheme(schemes: Integers) -> Iterator[tuple[CheckpointScheme, Rows]]:
-    """Yields every scheme that occurs with its rows."""
+    """Yields every scheme in use with its rows."""
     counts = np.bincount(schemes)
     for code in np.flatnonzero(counts).tolist():
         is_all = counts[code] == len(schemes)
@@ -143,9 +143,10 @@ def _column(name: str, parts: list[tuple[Rows, Costs]], num_designs: int) -> NDA
 
 
 def chosen_interval_s(job: Job, plans: PlanTable, iteration_s: Floats) -> Floats:
-    """Returns the training time between saves that was asked for, `(n,)`; NaN: the one that loses least.
+    """Returns the requested training time between saves, `(n,)`; NaN: the optimal one.
 
-    The plan's own goes first, then the job's, in seconds or in steps, which take `iteration_s` with their stragglers.
+    The plan's own value takes precedence over the job's, in seconds or in steps; a step takes `iteration_s`, stragglers
+    included.
     """
     options = job.checkpointing
     asked_s = np.full(len(plans), np.nan if options.interval_s is None else options.interval_s)

@@ -1,4 +1,4 @@
-"""How large is a save, and how long do its parts travel? Bytes and transfer times of the designs of one scheme."""
+"""How large is a save, and how long do its transfers take? Bytes and times for the designs of one scheme."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Rows = NDArray[np.intp] | slice
 
 @dataclass(frozen=True, kw_only=True)
 class Designs(Table):
-    """What saves depend on of the designs of one scheme, `(n,)`."""
+    """Properties of the designs of one scheme that saves depend on, `(n,)`."""
 
     num_gpus: Integers
     num_stages: Integers
     replicas: Integers
     """Ranks that hold the same weights, D c."""
     expert_ranks: Integers
-    """Ranks of one stage that hold one set of routed experts together, e t_e; t c where the model has none."""
+    """Ranks of one stage that together hold one set of routed experts, e t_e; t c if the model has none."""
     group_ranks: Integers
-    """Ranks of one stage that hold one copy of all else: t c without sharding, otherwise t z."""
+    """Ranks of one stage that hold one copy of everything else: t c without sharding, otherwise t z."""
     zero_stage: Integers
     num_spare_nodes: Integers
     gpus_per_node: Integers
@@ -57,7 +57,7 @@ class Designs(Table):
         optimizer_s: Floats,
         rows: Rows,
     ) -> Self:
-        """Returns the designs in some rows of all plans; `offers` holds one row per plan."""
+        """Returns the designs in the given rows of all plans; `offers` holds one row per plan."""
         return cls(
             num_gpus=plans.num_gpus[rows],
             num_stages=plans.pipeline_parallel[rows],
@@ -77,12 +77,12 @@ class Designs(Table):
 
     @property
     def copy_ranks(self) -> Integers:
-        """Ranks of one stage that hold one whole copy of its state together."""
+        """Ranks of one stage that together hold one whole copy of its state."""
         return np.maximum(self.group_ranks, self.expert_ranks)
 
     @property
     def num_copies(self) -> Integers:
-        """Whole copies of the state: D without sharding and experts, one in every shard group, one in every set of experts."""
+        """Whole copies of the state: D without sharding and experts, otherwise one per shard group and per set of experts."""
         return self.stage_ranks // self.copy_ranks
 
     @property
@@ -92,37 +92,37 @@ class Designs(Table):
 
     @property
     def num_nodes(self) -> Floats:
-        """Nodes that train; a part of one counts as one."""
+        """Training nodes; a partly used node counts as one."""
         return np.asarray(np.ceil(self.num_gpus / self.gpus_per_node))
 
     @property
     def overlap_s(self) -> Floats:
-        """Forward and backward passes of one step, behind which a copy hides."""
+        """Forward and backward passes of one step, which can hide a copy."""
         return self.step_time_s - self.optimizer_s
 
 
 def group_ranks(plans: PlanTable) -> Integers:
-    """Returns the ranks of one stage that hold one copy of all but routed experts: t c, or t z of a shard group, `(n,)`."""
+    """Returns the ranks of one stage that hold one copy of all except routed experts: t c, or t z of a shard group, `(n,)`."""
     ranks = np.where(plans.zero_stage == 0, plans.context_parallel, shard_group(plans))
     return np.asarray(plans.tensor_parallel * ranks)
 
 
 def expert_set_ranks(workload: Workload, plans: PlanTable) -> Integers:
-    """Returns the ranks of one stage that hold one set of routed experts, `(n,)`; t c where the model has none."""
+    """Returns the ranks of one stage that hold one set of routed experts, `(n,)`; t c if the model has none."""
     if workload.model.experts is None:
         return plans.tensor_parallel * plans.context_parallel
     return expert_ranks(workload, plans)
 
 
 def saved_bytes_per_parameter(job: Job) -> float:
-    """Returns the bytes of a save for each trained weight: as asked for, or the 16-bit weight and the optimizer's states."""
+    """Returns the bytes of a save per trained weight: as configured, or the 16-bit weight and the optimizer's states."""
     asked = job.checkpointing.bytes_per_parameter
     return WEIGHT_BYTES + job.workload.optimizer_bytes if asked is None else asked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saves:
-    """The designs of one scheme, and the parts of the job on which their saves depend."""
+    """The designs of one scheme, and the parts of the job that their saves depend on."""
 
     designs: Designs
     options: Checkpointing
@@ -133,7 +133,7 @@ class Saves:
     num_routed_parameters: float
     """Weights of routed experts among those that are trained."""
     bytes_per_parameter: float
-    """What a save has of each."""
+    """Bytes that a save holds for each weight."""
 
     @classmethod
     def of(cls, job: Job, designs: Designs) -> Self:
@@ -149,13 +149,13 @@ class Saves:
         )
 
     def sizes(self) -> SaveSizes:
-        """Returns the sizes where all ranks write that hold something of their own, or everything is written."""
+        """Returns the sizes if all ranks with unique content write, or if everything is written."""
         if self.options.is_deduplicated:
             return self.sizes_of_one_copy()
         return SaveSizes.of(self, [(_total_bytes(self), self.designs.stage_ranks)])
 
     def sizes_of_one_copy(self) -> SaveSizes:
-        """Returns the sizes where the ranks that hold one copy of the state together write it."""
+        """Returns the sizes if the ranks that hold one copy of the state write it."""
         is_whole, others, experts = (
             self.designs.zero_stage == 0,
             self._tensor_ranks,
@@ -165,7 +165,7 @@ class Saves:
         return self._sizes(np.where(is_whole, others, group), np.where(is_whole, experts, copy))
 
     def sizes_of_one_writer(self) -> SaveSizes:
-        """Returns the sizes where the ranks of one replica write everything, whatever the others hold."""
+        """Returns the sizes if the ranks of one replica write everything, whatever the others hold."""
         return self._sizes(self._tensor_ranks, self.designs.expert_ranks)
 
     @property
@@ -174,7 +174,7 @@ class Saves:
         return self.designs.stage_ranks // self.designs.replicas
 
     def _sizes(self, writers: Integers, expert_writers: Integers) -> SaveSizes:
-        """Returns the sizes of the state without repetitions where so many ranks of a stage write it, and its experts."""
+        """Returns the sizes of the deduplicated state, given how many ranks of a stage write it and its experts."""
         routed = self.bytes_per_parameter * self.num_routed_parameters
         others = self.bytes_per_parameter * self.num_parameters - routed
         ones = np.ones(len(self.designs))
@@ -183,7 +183,7 @@ class Saves:
 
 
 def _total_bytes(saves: Saves) -> Floats:
-    """Bytes of one save without deduplication, `(n,)`: every rank adds what is not split, every copy all else."""
+    """Bytes of one save without deduplication, `(n,)`: every rank writes what is not split, every copy all else."""
     designs, full_bytes = saves.designs, saves.bytes_per_parameter
     weights = min(WEIGHT_BYTES, full_bytes)
     repeated = np.array([full_bytes, weights, weights, 0.0])[designs.zero_stage]
@@ -195,7 +195,7 @@ def _total_bytes(saves: Saves) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class SaveSizes(Table):
-    """Bytes of one save, and how long its parts travel, `(n,)`."""
+    """Bytes of one save, and how long its transfers take, `(n,)`."""
 
     total_bytes: Floats
     gpu_bytes: Floats
@@ -211,7 +211,7 @@ class SaveSizes(Table):
 
     @classmethod
     def of(cls, saves: Saves, parts: Sequence[tuple[Floats, Integers]]) -> Self:
-        """Returns the sizes of the rank and the node that write most, `(n,)`.
+        """Returns the sizes for the rank and the node that write most, `(n,)`.
 
         Args:
             saves: the designs.
@@ -241,6 +241,6 @@ class SaveSizes(Table):
 
 
 def _writers_of_node(designs: Designs, writers: Integers) -> Floats:
-    """Returns how many of the neighbours that write in each stage sit on one node, `(n,)`: stages are t c D ranks apart."""
+    """Returns how many of each stage's neighbouring writers share a node, `(n,)`: stages are t c D ranks apart."""
     stages = np.clip(designs.gpus_per_node / designs.stage_ranks, 1.0, designs.num_stages)
     return np.minimum(writers * stages, designs.gpus_per_node)

@@ -1,4 +1,4 @@
-"""Which saves outlast a failure? How likely the copies of every shard are not all lost with the nodes that hold them."""
+"""Which saves survive a failure? The probability that lost nodes do not hold all copies of any shard."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from simulator.table import Booleans, Floats
 def peer_survival(
     *, num_nodes: npt.ArrayLike, num_copies: int, num_lost: int, placement: PeerPlacement
 ) -> Floats:
-    """Returns how likely every shard outlasts the loss of some nodes in the memory of another one, `(n,)`.
+    """Returns the probability that every shard survives in the memory of another node when some nodes are lost, `(n,)`.
 
-    Which nodes are lost is up to chance, except that nodes of one failure domain are never holders of one shard under
-    `CROSS_DOMAIN`. Of n nodes k are lost, and H sets of m nodes hold a shard each; all of one set are among the lost with
+    The lost nodes are random, except that under `CROSS_DOMAIN` nodes of one failure domain never hold the same shard. With k of
+    n nodes lost, and H sets of m nodes that hold a shard each, the probability that all of one set are lost is
 
         C(n - m, k - m) / C(n, k) = product over i < m of (k - i)/(n - i),
 
@@ -37,7 +37,7 @@ def peer_survival(
 
 
 def _holder_sets(nodes: Floats, num_copies: int, placement: PeerPlacement) -> Floats:
-    """Sets of nodes that hold one shard together; what groups leave over joins the last of them as a ring (Gemini)."""
+    """Number of node sets that hold one shard together; nodes left over by the groups join the last one as a ring (Gemini)."""
     rest = np.mod(nodes, num_copies)
     groups = np.floor(nodes / num_copies) - 1.0 + np.where(rest == 0.0, 1.0, num_copies + rest)
     return nodes if placement is PeerPlacement.RING else groups
@@ -48,6 +48,6 @@ def replicas_outlast(
 ) -> Booleans:
     """Returns where a whole copy of every stage is left when neighbouring ranks are lost, `(n,)`.
 
-    The copies of a stage are neighbours, t c ranks each, or t z in shard groups: what is lost must fit beside one of them.
+    The copies of a stage are neighbours, t c ranks each, or t z in shard groups: the lost ranks must fit into all but one.
     """
     return np.asarray((np.asarray(num_copies) - 1) * np.asarray(copy_ranks) >= lost_ranks)

@@ -1,1 +1,1 @@
-"""Which shape does a published `config.json` describe?"""
+"""Which model shape does a published `config.json` describe?"""

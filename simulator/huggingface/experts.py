@@ -1,6 +1,6 @@
 """Which experts does a published `config.json` describe? Hugging Face's names become fields of `MixtureOfExperts`.
 
-Layers without experts may lead or stand in between at equal distances; any other order is refused.
+Layers without experts may come first, or in between at equal distances; other orders are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Experts = dict[str, int]
 
 
 def local_experts(reader: ConfigReader) -> Experts:
-    """Mixtral, Grok and others: every layer routes, and an expert has the feed-forward size of the file."""
+    """Mixtral, Grok and others: every layer routes; the file's feed-forward size is that of an expert."""
     return _experts(
         reader,
         num_experts=reader.whole("num_local_experts", "num_experts"),
@@ -21,12 +21,12 @@ def local_experts(reader: ConfigReader) -> Experts:
 
 
 def gpt_oss_experts(reader: ConfigReader) -> Experts:
-    """gpt-oss: every layer routes, an expert has the feed-forward size of the file, and biases."""
+    """gpt-oss: every layer routes; the file's feed-forward size is that of an expert, and experts have biases."""
     return {**local_experts(reader), "has_biases": True}
 
 
 def llama_4_experts(reader: ConfigReader) -> Experts:
-    """Llama 4: every layer routes (Scout), or every second one (Maverick), beside a shared expert of the same size."""
+    """Llama 4: every layer routes (Scout), or every second one (Maverick), with a shared expert of the same size."""
     ffn, step = reader.whole("intermediate_size"), reader.whole("interleave_moe_layer_step", default=1)
     num_experts = reader.whole("num_local_experts")
     if reader.has("moe_layers") and step:
@@ -38,7 +38,7 @@ def llama_4_experts(reader: ConfigReader) -> Experts:
 
 
 def dbrx_experts(reader: ConfigReader) -> Experts:
-    """DBRX: every layer routes; what concerns experts stands in a mapping of its own."""
+    """DBRX: every layer routes; the fields for experts are in a separate mapping."""
     part = reader.part("ffn_config")
     return {
         "num_experts": part.whole("moe_num_experts"),
@@ -48,7 +48,7 @@ def dbrx_experts(reader: ConfigReader) -> Experts:
 
 
 def ernie_experts(reader: ConfigReader) -> Experts:
-    """ERNIE 4.5: every so many layers route from one of the first on, up to the last."""
+    """ERNIE 4.5: every n-th layer routes, from a given layer up to the last."""
     if reader.config.get("moe_layer_end_index") not in (None, -1):
         reader.require(
             "moe_layer_end_index", reader.whole(*LAYER_KEYS) - 1, "dense layers behind those with experts"
@@ -65,7 +65,7 @@ def ernie_experts(reader: ConfigReader) -> Experts:
 
 
 def qwen_experts(reader: ConfigReader) -> Experts:
-    """Qwen: leading layers, or all but every so many, have none; one shared expert has a size of its own."""
+    """Qwen: leading layers, or all except every n-th, have none; one shared expert has a size of its own."""
     dense = reader.config.get("mlp_only_layers") or []
     leading = len(dense) if isinstance(dense, list) else 0
     if dense != list(range(leading)):
@@ -81,7 +81,7 @@ def qwen_experts(reader: ConfigReader) -> Experts:
 
 
 def deepseek_experts(reader: ConfigReader) -> Experts:
-    """DeepSeek, Kimi, GLM-4.5 and dots.llm1: some leading layers have none, shared ones are as large as routed ones."""
+    """DeepSeek, Kimi, GLM-4.5 and dots.llm1: some leading layers have none; shared experts are as large as routed ones."""
     reader.require("moe_layer_freq", 1, "dense layers behind those with experts")
     ffn = reader.whole("moe_intermediate_size")
     experts = _experts(

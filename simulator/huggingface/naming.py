@@ -1,4 +1,4 @@
-"""What is the model of a `config.json` called? As its file or folder, where these say anything; else as it says itself."""
+"""What is the model of a `config.json` called? It is named after its file or folder if informative, else by its own keys."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import PurePath
 from simulator.huggingface.reader import Config
 
 _LONGEST_NAME = 100
-"""Characters that `ModelShape.name` takes."""
+"""Longest name that `ModelShape.name` accepts."""
 NAME_KEY = "_name_or_path"
-"""Key under which transformers writes from where a model came: a repository or a folder."""
+"""Key in which transformers records the origin of a model: a repository or a folder."""
 _CACHED = "models--"
-"""How folders of Hugging Face's cache begin, in which a model lies below `snapshots` and a hash."""
+"""Prefix of folders in Hugging Face's cache, where a model is below `snapshots` and a hash."""
 _SAYS_NOTHING = re.compile(
     r"|\W+|[0-9a-f]{7,64}|hf|hugging_?face|transformers|pytorch|safetensors|snapshots|original|main|latest|final"
     r"|(config|model|weight|checkpoint|ckpt|output)s?|(checkpoint|ckpt|step|epoch)[-_]?\d+",
     re.IGNORECASE,
 )
-"""Names of files and folders that could be of any model."""
+"""Names of files and folders that carry no information."""
 
 
 def model_name(config: Config, file: PurePath) -> str:
@@ -27,13 +27,13 @@ def model_name(config: Config, file: PurePath) -> str:
 
     Args:
         config: the parsed file.
-        file: its path as it was written.
+        file: its path as the user wrote it.
     """
     return next(filter(_is_telling, _names(config, file)), "config.json")
 
 
 def _names(config: Config, file: PurePath) -> Iterator[str]:
-    """Yields what the model could be called, the surest first."""
+    """Yields candidate names, the most reliable first."""
     near, *far = [file.stem, *reversed(file.parent.parts)]
     yield near
     yield from far[:1]

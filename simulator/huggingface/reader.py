@@ -1,4 +1,4 @@
-"""How is one `config.json` read so that all of its problems are known at once?"""
+"""How is one `config.json` read so that all of its problems are reported at once?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers")
 
 
 class ConfigReader:
-    """Reads one configuration and collects what is wrong with it."""
+    """Reads one configuration and collects its problems."""
 
     def __init__(self, config: Config, path: str) -> None:
         self.config = config
@@ -21,7 +21,7 @@ class ConfigReader:
         self.model_type = str(config.get("model_type", ""))
 
     def report(self, key: str, rule: str) -> None:
-        """Adds a problem of a key, unless the same one is there already."""
+        """Adds a problem of a key, unless it is already reported."""
         value = self.config.get(key)
         shown = "" if value is None else repr(value)[:60]
         problem = Problem(path=self._prefix + key, value=shown, rule=rule)
@@ -29,11 +29,11 @@ class ConfigReader:
             self.problems.append(problem)
 
     def has(self, key: str) -> bool:
-        """Whether a key stands there with a value."""
+        """Whether a key is present with a value."""
         return self.config.get(key) is not None
 
     def whole(self, *keys: str, default: int | None = None) -> int:
-        """Returns the whole number under the first key that has one; a placeholder after a problem."""
+        """Returns the integer under the first key that has a value; after a problem, a placeholder."""
         key = next((key for key in keys if self.has(key)), None)
         if key is None:
             if default is None:
@@ -47,7 +47,7 @@ class ConfigReader:
         return value
 
     def truth(self, key: str, *, default: bool) -> bool:
-        """Returns the truth value under a key."""
+        """Returns the boolean under a key."""
         value = self.config.get(key)
         if value is None:
             return default
@@ -56,7 +56,7 @@ class ConfigReader:
         return bool(value)
 
     def part(self, key: str) -> ConfigReader:
-        """Returns a reader of the mapping under a key, whose problems are this one's; of an empty one after a problem."""
+        """Returns a reader of the mapping under a key, which shares this one's problems; after a problem, it is empty."""
         inner = self.config.get(key)
         if not isinstance(inner, Mapping):
             self.report(key, f"must be a mapping; a config.json of {self.model_type} has one")
@@ -65,6 +65,6 @@ class ConfigReader:
         return reader
 
     def require(self, key: str, expected: object, meaning: str) -> None:
-        """Reports a key that is set to anything but the one value that a `ModelShape` can express."""
+        """Reports a key with any value except the one that a `ModelShape` can express."""
         if self.has(key) and self.config[key] != expected:
             self.report(key, f"must be {expected!r}: {meaning} cannot be described")

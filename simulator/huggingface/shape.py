@@ -1,10 +1,10 @@
-"""Which shape does a published `config.json` describe? Hugging Face's names become ours.
+"""Which model shape does a published `config.json` describe? Hugging Face's names become ours.
 
-Biases but those of experts, and norms behind blocks, are left out: they are less than 0.2 % of the weights. What has no
-place in a `ModelShape` (sparse layers in between dense ones, unknown families) is refused, not approximated.
+Biases other than those of experts, and norms after blocks, are left out: they are less than 0.2 % of the weights. What a
+`ModelShape` cannot express (sparse layers in between dense ones, unknown families) is refused, not approximated.
 
-Multi-token prediction that a file tells of is named in the `source` of the shape and not taken over: whether it is trained is a
-choice of each training (Megatron Core: `mtp_num_layers`), and most fine-tuning leaves it out.
+Multi-token prediction in a file is mentioned in the `source` of the shape but not adopted: whether it is trained is a choice of
+each training run (Megatron Core: `mtp_num_layers`), and most fine-tuning leaves it out.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from simulator.huggingface.windows import (
 HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed", "d_model")
 HEAD_KEYS = ("num_attention_heads", "n_head", "n_heads")
 MODULE_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
-"""Keys with the modules of multi-token prediction that are published with the weights (DeepSeek-V3, GLM-4.5, ERNIE 4.5 and
-MiMo; MiniMax-M2; Qwen3.5)."""
+"""Keys for the modules of multi-token prediction published with the weights (DeepSeek-V3, GLM-4.5, ERNIE 4.5 and MiMo;
+MiniMax-M2; Qwen3.5)."""
 OPT_POSITION_OFFSET = 2
-"""OPT's table of positions has two rows before the first position."""
+"""OPT's position table has two rows before the first position."""
 LANGUAGE_KEY = "text_config"
-"""Key under which a file of a model for several media has its language model."""
+"""Key of the language model in the file of a multimodal model."""
 _SHARED_KEYS = ("tie_word_embeddings",)
-"""Keys of the language model that may stand beside `text_config`."""
+"""Keys of the language model that may appear next to `text_config`."""
 _LEFT_OUT: Mapping[str, Config] = {
     "gemma3_text": {
         "head_dim": 256,
@@ -56,21 +56,21 @@ _LEFT_OUT: Mapping[str, Config] = {
         "vocab_size": 262_208,
     }
 }
-"""Keys that published files of a family leave out where they are the defaults of transformers (`Gemma3TextConfig`)."""
+"""Keys that published files of a family omit where they equal the defaults of transformers (`Gemma3TextConfig`)."""
 DEFAULT_FFN_RATIO = 4
-"""Feed-forward size over hidden size in families whose files do not say it."""
+"""Feed-forward size over hidden size in families whose files do not state it."""
 
 
 def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
     """Returns the shape that a `config.json` of a known family describes.
 
     Args:
-        config: The parsed file; of a model that also sees or hears, the part of its language model is read.
+        config: The parsed file; of a multimodal model, only its language model is read.
         name: Name of the model in reports.
-        path: Where the configuration stands, for the paths of problems.
+        path: Location of the configuration, for the paths of problems.
 
     Raises:
-        InputError: The `model_type` is unknown, or keys are missing or unusable; all of them are named.
+        InputError: The `model_type` is unknown, or keys are missing or unusable; the error lists all of them.
     """
     language = language_part(config)
     if language is not config:
@@ -92,7 +92,7 @@ def shape_from_config(config: Config, name: str, path: str = "") -> ModelShape:
 
 
 def _told_modules(reader: ConfigReader) -> str:
-    """Names modules of multi-token prediction, which are trained only where a job asks for them."""
+    """Mentions modules of multi-token prediction, which are trained only if a job asks for them."""
     key = next((key for key in MODULE_KEYS if reader.config.get(key)), None)
     return "" if key is None else f"; {key} {reader.config[key]}, trained only as num_mtp_layers says"
 
@@ -112,12 +112,12 @@ Counts = dict[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """How the files of one family are written."""
+    """Conventions of the files of one family."""
 
     is_gated: bool = True
-    """Whether its feed-forward block has a gate."""
+    """Whether the feed-forward block has a gate."""
     is_tied: bool = False
-    """Whether embeddings are tied when the file does not say."""
+    """Whether embeddings are tied if the file does not say."""
     num_kv_heads: Callable[[ConfigReader], int | None]
     """Returns the key-value heads; `None`: as many as attention heads."""
     ffn_hidden_size: Callable[[ConfigReader], int | None]
@@ -129,15 +129,15 @@ class Family:
     latent_attention: Callable[[ConfigReader], Counts] | None = None
     """Returns the fields of `LatentAttention`; left out for ordinary or grouped-query attention."""
     sliding_window: Callable[[ConfigReader], Window | None] | None = None
-    """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens see all before them."""
+    """Returns the fields of `SlidingWindow`, if the file has one; left out where tokens always see everything before them."""
     parallel_block: Callable[[ConfigReader], ParallelBlock | None] | None = None
-    """Returns whether attention and feed-forward block read the same input; left out where they never do."""
+    """Returns whether attention and feed-forward block read the same input; left out if they never do."""
     qk_norm: Callable[[ConfigReader], QueryKeyNorm | None] | None = None
-    """Returns the norms of queries and keys; left out where there never are any."""
+    """Returns the norms of queries and keys; left out if there never are any."""
 
 
 def _numbers(reader: ConfigReader, family: Family) -> dict[str, object]:
-    """Returns the fields of a `ModelShape` that are numbers; problems stay in the reader."""
+    """Returns the numeric fields of a `ModelShape`; problems are collected in the reader."""
     hidden, heads = reader.whole(*HIDDEN_KEYS), reader.whole(*HEAD_KEYS)
     kv_heads, ffn = family.num_kv_heads(reader), family.ffn_hidden_size(reader)
     latent = family.latent_attention(reader) if family.latent_attention else None
@@ -190,7 +190,7 @@ def _falcon_heads(reader: ConfigReader) -> int | None:
 
 
 def _falcon_block(reader: ConfigReader) -> ParallelBlock | None:
-    """The new architecture has blocks side by side whatever else it says, behind two norms unless it says one."""
+    """The new architecture always has parallel blocks, with two norms unless the file says one."""
     if reader.truth("new_decoder_architecture", default=False):
         return "one_norm" if reader.whole("num_ln_in_parallel_attn", default=2) == 1 else "two_norms"
     return "one_norm" if reader.truth("parallel_attn", default=True) else None
@@ -213,7 +213,7 @@ def _wide_norm(_: ConfigReader) -> QueryKeyNorm:
 
 
 def _chosen_head_norm(reader: ConfigReader) -> QueryKeyNorm | None:
-    """GLM-4.5, whose files say it."""
+    """GLM-4.5, where the file decides."""
     return "per_head" if reader.truth("use_qk_norm", default=False) else None
 
 

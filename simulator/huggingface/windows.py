@@ -1,6 +1,6 @@
-"""Which layers of a published `config.json` look back only so far?
+"""Which layers of a published `config.json` have a limited attention window?
 
-`sliding_window`, or Llama 4's `attention_chunk_size`, is how far; `layer_types` or the family says in which layers.
+`sliding_window`, or Llama 4's `attention_chunk_size`, gives its length; `layer_types` or the family decides in which layers.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def cohere_2_window(reader: ConfigReader) -> Window | None:
 
 
 def qwen_window(reader: ConfigReader) -> Window | None:
-    """Qwen: a window in the layers from `max_window_layers` on, and only where the file switches it on."""
+    """Qwen: a window in the layers from `max_window_layers` on, and only if the file enables it."""
     return _late_window(reader) if reader.truth("use_sliding_window", default=False) else None
 
 
 def dots_window(reader: ConfigReader) -> Window | None:
-    """dots.llm1: the same, wherever the file has a window."""
+    """dots.llm1: the same, whenever the file has a window."""
     return _late_window(reader) if reader.has("sliding_window") else None
 
 
@@ -51,7 +51,7 @@ def _late_window(reader: ConfigReader) -> Window | None:
 
 
 def llama_4_chunks(reader: ConfigReader) -> Window | None:
-    """Llama 4: chunks of tokens that do not see each other, but in every fourth layer."""
+    """Llama 4: chunks of tokens that do not see each other, except in every fourth layer."""
     if not reader.has("attention_chunk_size"):
         return None
     every = reader.whole("no_rope_layer_interval", default=4)
@@ -64,7 +64,7 @@ def llama_4_chunks(reader: ConfigReader) -> Window | None:
 
 
 def _with_layer_types(reader: ConfigReader, window: Window, windowed: str) -> Window | None:
-    """Takes from `layer_types`, if the file has it, which layers see everything: the last of each so many."""
+    """Uses `layer_types`, if the file has it, to find the layers that see everything: the last of every n."""
     types = reader.config.get("layer_types")
     if types is None:
         return window
@@ -80,7 +80,7 @@ def _with_layer_types(reader: ConfigReader, window: Window, windowed: str) -> Wi
 
 
 def _window(reader: ConfigReader, *, full_every: int | None = None) -> Window | None:
-    """A window of the files' `sliding_window`; which layers see everything, the files or else the family say."""
+    """A window from the file's `sliding_window`; the file, or else the family, decides which layers see everything."""
     if not reader.has("sliding_window") or not reader.truth("use_sliding_window", default=True):
         return None
     if reader.has("sliding_window_pattern"):

@@ -1,1 +1,1 @@
-"""When does every stage of a pipeline work on which micro-batch? Schedules, played event by event."""
+"""When does every pipeline stage work on which micro-batch? Schedules, played event by event."""

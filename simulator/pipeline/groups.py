@@ -1,9 +1,9 @@
-"""In which groups do interleaved stages take micro-batches through their chunks, and which groups fit?
+"""In which groups do interleaved stages run micro-batches through their chunks, and which group sizes fit?
 
-A stage of v chunks takes N micro-batches through its first chunk, the same N through the next one, and so on; then the next N.
-Narayanan et al. (arXiv 2104.04473) have N = p. Megatron Core lets N be larger (`microbatch_group_size_per_vp_stage`), as
-Llama 3 did (arXiv 2407.21783, section 3.3.2): a stage holds more activations, sends hide behind N - p passes, and p need not
-divide m. With N = m all micro-batches pass one chunk before the next (breadth-first: Lamy-Poirier, arXiv 2211.05953).
+A stage of v chunks runs N micro-batches through its first chunk, the same N through the next one, and so on; then the next N.
+Narayanan et al. (arXiv 2104.04473) use N = p. Megatron Core allows larger N (`microbatch_group_size_per_vp_stage`), as in Llama
+3 (arXiv 2407.21783, section 3.3.2): a stage then holds more activations, sends hide behind N - p passes, and p need not divide
+m. With N = m all micro-batches pass one chunk before the next (breadth-first: Lamy-Poirier, arXiv 2211.05953).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from simulator.table import Booleans, Integers
 def has_fitting_groups(num_stages: Integers, num_micro_batches: Integers, group_size: Integers) -> Booleans:
     """Returns whether groups of N fit, `(n,)`: p <= N <= m, and m mod N is 0 or at least p.
 
-    Smaller ones leave stages waiting for what they have sent themselves; Megatron Core refuses them
+    With smaller groups, stages would wait for results that they sent themselves; Megatron Core refuses them
     (`forward_backward_pipelining_with_interleaving`).
     """
     return np.asarray(groups_excess(num_stages, num_micro_batches, group_size) == 0.0)
 
 
 def groups_excess(num_stages: Integers, num_micro_batches: Integers, group_size: Integers) -> Integers:
-    """Returns how many micro-batches groups of N at least 1 are away from fitting, `(n,)`; 0 fit."""
+    """Returns how far groups of N >= 1 are from fitting, in micro-batches, `(n,)`; 0 fits."""
     p, m, n = num_stages, num_micro_batches, group_size
     left = np.mod(m, n)
     lacking = np.where(left > 0, np.minimum(left, np.maximum(0, p - left)), 0)
@@ -42,5 +42,5 @@ def groups_problem(num_stages: int, num_micro_batches: int, group_size: int) -> 
 
 
 def last_group_size(num_micro_batches: Integers, group_size: Integers) -> Integers:
-    """Returns how many micro-batches are in the last group, `(n,)`."""
+    """Returns the number of micro-batches in the last group, `(n,)`."""
     return num_micro_batches - (num_micro_batches - 1) // group_size * group_size

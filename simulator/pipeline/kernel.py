@@ -1,8 +1,8 @@
-"""How is the training step of many designs played? The compiled event loop behind `simulator.pipeline.schedule`.
+"""How are the training steps of many designs played? The compiled event loop behind `simulator.pipeline.schedule`.
 
-Designs of one shape go through their operations in one order (`simulator.pipeline.order`) and side by side, one in each
-lane. Every forward and backward of every stage and micro-batch is played: it starts at the larger of two clocks, those
-of its stage and of what it waits for, and ends a duration later.
+Designs of one shape run the same operations in the same order (`simulator.pipeline.order`) and are played in parallel, one per
+lane. Every forward and backward of every stage and micro-batch is played: it starts at the later of two times, when its stage
+is free and when its input has arrived, and ends a duration later.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from simulator.pipeline.state import (
 
 @compiled
 def play_rows(batch: PipelineBatch, results: PipelineResults, rows: IntArray) -> None:
-    """Plays designs, given by their rows, of which those of one shape follow each other."""
+    """Plays the designs of these rows; those of one shape must be adjacent."""
     first = 0
     while first < len(rows):
         shape = shape_of(batch, rows[first])
@@ -61,8 +61,8 @@ def play_rows(batch: PipelineBatch, results: PipelineResults, rows: IntArray) ->
 def _play_alike(batch: PipelineBatch, results: PipelineResults, rows: IntArray) -> None:
     """Plays designs of one shape, as many at once as there are lanes.
 
-    Gathered parameters delay the first forwards; a twin without traffic, in the next lane, says by how much the step is
-    longer for that. Reductions delay no operation, so that a design that gathers nothing is its own twin.
+    Gathered parameters delay the first forwards; a twin without traffic, in the next lane, shows how much longer that makes the
+    step. Reductions delay no operation, so a design that gathers nothing is its own twin.
     """
     order = pipeline_order(shape_of(batch, rows[0]), False, False)  # noqa: FBT003  (numba takes no keywords here)
     num_left = 0
@@ -109,7 +109,7 @@ def play_lanes(order: PipelineOrder, lanes: Lanes) -> None:
 
 @compiled_uncounted
 def _play_operations(operations: npt.NDArray[np.int32], lanes: Lanes) -> None:
-    """Plays operations one after another, each in all lanes: the compiler knows their number, however few they are."""
+    """Plays operations in sequence, each in all lanes; the number of lanes is known to the compiler."""
     free_s, ends_s, num_lanes = lanes.free_s, lanes.ends_s, len(lanes.send_s)
     has_starts = lanes.starts_s.shape[0] > 0
     for place in range(len(operations)):
@@ -147,7 +147,7 @@ def _play_routine(
     kind: np.uint64,
     num_lanes: int,
 ) -> None:
-    """Plays an operation that has nothing to do with data-parallel traffic."""
+    """Plays an operation that is independent of data-parallel traffic."""
     for lane in range(num_lanes):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         end_s = start_s + lanes.duration_s[duration, lane]
@@ -159,7 +159,7 @@ def _play_routine(
 def _play_first_forward(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
-    """Plays a chunk's first forward, fed by its parameters piece by piece; without overlap they are there already."""
+    """Plays a chunk's first forward, which receives its parameters piece by piece; without overlap they are already there."""
     for lane in range(len(lanes.send_s)):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
         duration_s = lanes.duration_s[duration, lane]
@@ -180,7 +180,7 @@ def _play_first_forward(
 def _play_last_gradient(
     lanes: Lanes, stage: np.uint64, awaited: np.uint64, end: np.uint64, duration: np.uint64, kind: np.uint64
 ) -> None:
-    """Plays what completes the gradients of a chunk, which are reduced piece by piece as they come."""
+    """Plays the operation that completes the gradients of a chunk, which are reduced piece by piece as they arrive."""
     chunk = kind % len(lanes.stages)
     for lane in range(len(lanes.send_s)):
         start_s = max(lanes.free_s[stage, lane], lanes.ends_s[awaited, lane] + lanes.send_s[lane])
@@ -199,10 +199,10 @@ def _play_last_gradient(
 def streamed_end_s(
     producer_start_s: float, producer_s: float, consumer_free_s: float, consumer_s: float, num_pieces: int
 ) -> float:
-    """Returns when a consumer ends that takes K equal pieces from a producer, each no sooner than produced.
+    """Returns when a consumer of K equal pieces finishes, with each piece taken no sooner than it is produced.
 
-    With a the producer's start, x its duration, u the time from which the consumer is free and y its
-    duration, piece k is there at a + (k+1) x/K and leaves K-k pieces to consume, hence
+    With a the producer's start, x its duration, u the time from which the consumer is free and y its duration, piece k arrives
+    at a + (k+1) x/K and leaves K-k pieces to consume, hence
 
         end = max(u + y, max_k [a + (k+1) x/K + (K-k) y/K]);
 
@@ -215,7 +215,7 @@ def streamed_end_s(
 
 @compiled_uncounted
 def _write_stage_ends(lanes: Lanes, ends_s: FloatArray, lane: int) -> None:
-    """Writes when each stage has its last backward and all its gradient syncs done; chunks are synced in model order."""
+    """Writes when each stage has finished its last backward and all its gradient syncs; chunks are synced in model order."""
     for stage in range(len(lanes.last_end_s)):
         ends_s[stage] = max(lanes.last_end_s[stage, lane], lanes.network_free_s[stage, lane])
     for chunk in range(len(lanes.stages)):
@@ -233,7 +233,7 @@ def _write_results(
     lane: int,
     twin: int,
 ) -> None:
-    """Writes a played design into its row of the results; the twin has the ends that traffic does not delay."""
+    """Writes a played design into its row of the results; the twin's ends are those without delays by traffic."""
     c, m = order.shape.num_chunks, order.shape.num_micro_batches
     step_s = undelayed_s = 0.0
     _write_stage_ends(lanes, results.stage_end_s[row], lane)

@@ -1,11 +1,11 @@
-"""In which order does a pipeline work? All operations of all stages in one row, each behind those that it waits for.
+"""In which order does a pipeline work? All operations of all stages in one sequence, each after those that it waits for.
 
-A stage has a fixed order of its own (`simulator.pipeline.turns`), and each operation waits for one elsewhere. Times play
-no part in that, so designs of one shape share their order, and `simulator.pipeline.kernel` plays many of them at once.
+Each stage has a fixed order of its own (`simulator.pipeline.turns`), and each operation waits for one elsewhere. Times do not
+affect that order, so designs of one shape share it, and `simulator.pipeline.kernel` plays many of them at once.
 
-Ends of operations stand in rows of a table while others wait for them. A chunk has as many rows in each direction as it
-ever has results under way, rounded up to a power of two, and writes them in turn: a result has been taken when its row is
-written again, because the next chunk begins its forward before, and ends its backward after, the chunk that waits.
+Ends of operations are stored in rows of a table while others wait for them. In each direction a chunk has as many rows as it
+ever has results in flight, rounded up to a power of two, and reuses them in turn. A result has always been consumed when its
+row is rewritten, because the next chunk begins its forward before, and ends its backward after, the waiting chunk.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from simulator.pipeline.shape import DUAL_PIPE_V, PipelineShape, num_directions,
 from simulator.pipeline.turns import peaks_in_flight, turns_of_stages
 
 ROUTINE, FIRST_FORWARD, LAST_GRADIENT = 0, 1, 2
-"""Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and where its gradients are complete."""
+"""Where data-parallel traffic meets the pipeline: at the first forward of a chunk, and when its gradients are complete."""
 ALWAYS_THERE = 0
-"""Row of the ends that stands for no wait at all."""
+"""Row of ends for operations that wait for nothing."""
 NOT_YET = -1
 STAGE, AWAITED, END, DURATION, KIND, OCCASION = range(6)
-"""Columns of operations: the stage, the rows of the end that it waits for and of its own, of its duration, and of its
-kind, which is direction and chunk; and one of the three occasions."""
+"""Columns of operations: the stage; the rows of the end that it waits for, of its own end and of its duration; its kind, which
+is direction and chunk; and one of the three occasions."""
 NUM_FIELDS = 6
 
 
 class PipelineOrder(NamedTuple):
-    """The operations of one step, and what they need."""
+    """The operations of one step and the sizes that playing them requires."""
 
     shape: PipelineShape
     operations: npt.NDArray[np.int32]
-    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are operations of their own; before each pair one more that takes
-    no time and waits for what its backward needs."""
+    """Shape (2 C m, 6), or (3 C m, 6) where weight gradients are separate operations; one more precedes each pair, which takes
+    no time and waits for the input of its backward."""
     num_rows: int
-    """Rows of the ends."""
+    """Number of rows for ends."""
     peak_in_flight: npt.NDArray[np.int32]
-    """Shape (P,): most (micro-batch, chunk) activations that a stage holds at once."""
+    """Shape (P,): maximum number of (micro-batch, chunk) activations that a stage holds."""
 
 
 @compiled
@@ -50,9 +50,9 @@ def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_eac
 
     Args:
         shape: schedule, stages, chunks and micro-batches.
-        keeps_every_end: whether no row of the ends is written twice; the end of micro-batch i is then in row
+        keeps_every_end: whether no row of the ends is reused; the end of micro-batch i is then in row
             1 + kind m + i, where the kind is the chunk, plus C for backwards and 2 C for weight gradients.
-        has_duration_each: whether micro-batch i has the duration in row `kind` m + i, instead of all in row `kind`.
+        has_duration_each: whether micro-batch i has its duration in row `kind` m + i, instead of all in row `kind`.
     """
     m = shape.num_micro_batches
     turns = turns_of_stages(shape)
@@ -72,16 +72,16 @@ def pipeline_order(shape: PipelineShape, keeps_every_end: bool, has_duration_eac
 def _merged(
     shape: PipelineShape, turns: npt.NDArray[np.int32], num_slots: int, durations_of_kind: int
 ) -> npt.NDArray[np.int32]:
-    """Merges the turns `(P, K)` of the stages, of which each goes on until it waits for another one.
+    """Merges the turns `(P, K)` of the stages; each stage proceeds until it waits for another one.
 
-    Activations travel up and gradients down, so that a sweep moves every stage by about p operations.
+    Activations travel up and gradients down, so a sweep advances every stage by about p operations.
     """
     p, c = shape.num_stages, shape.num_chunks
     num_kinds, has_pairs = num_directions(shape.schedule) * c, shape.schedule == DUAL_PIPE_V
     operations = np.empty((turns.size + _num_meetings(shape), NUM_FIELDS), dtype=np.int32)
     num_played = np.zeros(p, dtype=np.int64)
     num_done = np.zeros(num_kinds + 1, dtype=np.int64)
-    num_done[num_kinds] = shape.num_micro_batches  # what waits for nothing waits for this
+    num_done[num_kinds] = shape.num_micro_batches  # operations without an input wait for this
     awaited_kinds, is_elsewhere = _awaited_kinds(shape)
     mask = num_slots - 1 if num_slots != shape.num_micro_batches else -1
     num = 0
@@ -115,7 +115,7 @@ def _merged(
 
 @compiled
 def _num_meetings(shape: PipelineShape) -> int:
-    """Returns how many operations there are beside passes, one for each pair."""
+    """Returns the number of operations other than passes, one for each pair."""
     number = 0
     for chunk in range(shape.num_chunks if shape.schedule == DUAL_PIPE_V else 0):
         number += num_paired(shape, chunk)
@@ -132,7 +132,7 @@ def _awaited_row(
     num_slots: int,
     mask: int,
 ) -> int:
-    """Returns the row of the end that the next operation of a kind waits for; `NOT_YET` where that has not been played."""
+    """Returns the row of the end that the next operation of a kind waits for; `NOT_YET` if that has not been played."""
     own = np.uint64(kind)  # an index without a sign needs no look at whether it counts from the end
     micro_batch, awaited = num_done[own], awaited_kinds[own]
     if shape.schedule == DUAL_PIPE_V and is_elsewhere[own]:
@@ -188,10 +188,11 @@ def _write(
 
 @compiled
 def _awaited_kinds(shape: PipelineShape) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Returns for every kind of operation the kind that it waits for, and whether another stage has that one.
+    """Returns, for every kind of operation, the kind that it waits for and whether that runs on another stage.
 
-    The last chunk goes back behind its own forward, and a weight gradient follows its backward: both behind an operation
-    of their own stage, which their turns put before them. The first forward waits for nothing: a kind beyond all.
+    The backward of the last chunk follows its own forward, and a weight gradient follows its backward. Both wait for an
+    operation of their own stage, which comes earlier in its turns. The first forward waits for nothing: a kind beyond all
+    others.
     """
     c = shape.num_chunks
     num_kinds = num_directions(shape.schedule) * c

@@ -1,17 +1,16 @@
 """When does every forward and backward of every stage and micro-batch run?
 
-One training step is played event by event, for a whole batch of designs. The model is cut into p*v
-chunks; chunk c lives on stage c % p. A stage runs its forwards and backwards one at a time, in the fixed
-order of 1F1B (v = 1; Narayanan et al., SOSP 2019, https://arxiv.org/abs/1806.03377, and the flushed form
-of https://arxiv.org/abs/2104.04473, section 2.2.1) or interleaved 1F1B (v > 1; same, section 2.2.2), or of another schedule
-(`simulator.pipeline.turns`):
+One training step is played event by event, for a whole batch of designs. The model is cut into p*v chunks; chunk c lives on
+stage c % p. A stage runs its forwards and backwards one at a time, in the fixed order of 1F1B (v = 1; Narayanan et al., SOSP
+2019, https://arxiv.org/abs/1806.03377, and the flushed form of https://arxiv.org/abs/2104.04473, section 2.2.1), of interleaved
+1F1B (v > 1; same, section 2.2.2), or of another schedule (`simulator.pipeline.turns`):
 
     forward(c, j)   waits for  forward(c-1, j) + send
     backward(c, j)  waits for  backward(c+1, j) + send, and on the last chunk for its own forward
 
-Every stage has one network stream for its data-parallel traffic. Parameters are gathered from time zero,
-chunk after chunk in the order of first use; gradients are reduced chunk after chunk in the order of the last
-backwards. They move in `num_gather_buckets` and `num_overlap_buckets` equal pieces, each piece no sooner than it is there.
+Every stage has one network stream for its data-parallel traffic. Parameters are gathered from time zero, chunk by chunk in the
+order of first use; gradients are reduced chunk by chunk in the order of the last backwards. They move in `num_gather_buckets`
+and `num_overlap_buckets` equal pieces, each no sooner than it is available.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from simulator.pipeline.state import (
 from simulator.threads import on_threads
 
 OPERATIONS_PER_THREAD = 200_000
-"""Forwards that take some milliseconds to play with their backwards; starting a thread takes a tenth of one."""
+"""Forwards that, with their backwards, take some milliseconds to play; starting a thread takes a tenth of a millisecond."""
 
 
 class PipelineColumns(TypedDict):
@@ -54,45 +53,44 @@ class PipelineColumns(TypedDict):
     schedule: NotRequired[npt.ArrayLike]
     """Shape (n,), codes of `simulator.domain.plan.Schedule`; left out: 1F1B."""
     num_chunks_per_stage: npt.ArrayLike
-    """Shape (n,), v >= 1, the virtual pipeline size; under 1F1B 1 is plain, under ZB-V and DualPipeV it is 2, else
+    """Shape (n,), v >= 1, the virtual pipeline size. Under 1F1B, 1 is plain 1F1B; under ZB-V and DualPipeV it is 2; otherwise
     it is 1."""
     num_micro_batches: npt.ArrayLike
-    """Shape (n,), m >= 1; when v > 1 under 1F1B in groups as `group_size` says, at least 2 p under DualPipeV."""
+    """Shape (n,), m >= 1; under 1F1B with v > 1 in groups as `group_size` says; at least 2 p under DualPipeV."""
     group_size: NotRequired[npt.ArrayLike]
-    """Shape (n,), micro-batches that a stage takes through one chunk before the next when v > 1 under 1F1B: from p to m, with
-    none left over or p and more; left out, or 0: p."""
+    """Shape (n,), micro-batches that a stage runs through one chunk before the next under 1F1B with v > 1: from p to m, with a
+    remainder of zero or at least p; left out, or 0: p."""
     chunk_forward_s: npt.ArrayLike
-    """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, exposed
-    collectives included. Here and below, columns past p*v are ignored."""
+    """Shape (n, C) with C >= max(p*v), one micro-batch forward on a chunk, chunks in model order, including exposed
+    collectives. Here and below, columns past p*v are ignored."""
     chunk_backward_s: npt.ArrayLike
-    """Shape (n, C), one micro-batch backward on a chunk, exposed collectives included."""
+    """Shape (n, C), one micro-batch backward on a chunk, including exposed collectives."""
     chunk_weight_gradient_s: NotRequired[npt.ArrayLike]
-    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which zero bubbles do later; left
+    """Shape (n, C), the part of `chunk_backward_s` that no other stage waits for, which zero-bubble schedules do later; left
     out: none."""
     chunk_hidden_forward_s: NotRequired[npt.ArrayLike]
-    """Shape (n, C), how much less a forward of the chunk takes as one of a pair of DualPipeV; left out: nothing."""
+    """Shape (n, C), how much shorter a forward of the chunk is as one of a pair of DualPipeV; left out: nothing."""
     chunk_hidden_backward_s: NotRequired[npt.ArrayLike]
-    """Shape (n, C), how much less a backward of the chunk takes as one of a pair; at most what of it is no weight gradient."""
+    """Shape (n, C), how much shorter a backward of the chunk is as one of a pair; at most its part without weight gradients."""
     send_s: npt.ArrayLike
     """Shape (n,), transfer of one activation or gradient between consecutive chunks; ignored when p = 1."""
     send_blocks_sender: npt.ArrayLike
-    """Shape (n,), True: the sending stage stands still during a send (1F1B without overlap); False: only
-    the receiver waits."""
+    """Shape (n,), True: the sending stage is blocked during a send (1F1B without overlap); False: only the receiver waits."""
     gradient_sync_s: npt.ArrayLike
     """Shape (n, C), data-parallel reduction of a chunk's gradients."""
     parameter_gather_s: npt.ArrayLike
     """Shape (n, C), all-gather of a chunk's parameters at the start of the step; 0 if there is none."""
     num_overlap_buckets: npt.ArrayLike
-    """Shape (n, C), or (n,) where all chunks have as many, K >= 0: a chunk's gradients become ready in K equal pieces during
-    its last backward. 0 is no overlap: a stage reduces them after its last backward."""
+    """Shape (n, C), or (n,) where all chunks have the same number, K >= 0: a chunk's gradients become ready in K equal pieces
+    during its last backward. 0 is no overlap: a stage reduces them after its last backward."""
     num_gather_buckets: NotRequired[npt.ArrayLike]
-    """Likewise: the first forward of a chunk needs its parameters in so many equal pieces; left out: as many as gradients.
-    0 is no overlap: a stage gathers them before its first forward."""
+    """Likewise: the first forward of a chunk consumes its parameters in this number of equal pieces; left out: the same number
+    as for gradients. 0 is no overlap: a stage gathers them before its first forward."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineTimes:
-    """What one step of every design took; n designs, P the largest number of stages among them.
+    """Times of one step of every design; n designs, P the largest number of stages among them.
 
     Columns of stages that a design does not have are zero. A design whose interleaved schedule does not
     exist (1F1B with v > 1 and groups that do not fit, DualPipeV with m < 2 p, another one with the wrong v) has nan in every
@@ -100,37 +98,37 @@ class PipelineTimes:
     """
 
     step_s: FloatArray
-    """Shape (n,): when the last stage to finish has its last backward and all its gradient syncs done."""
+    """Shape (n,): when the last stage has finished its last backward and all its gradient syncs."""
     exposed_sync_s: FloatArray
-    """Shape (n,): how much shorter the step were without gradient sync and parameter gather."""
+    """Shape (n,): how much shorter the step would be without gradient sync and parameter gather."""
     hidden_s: FloatArray
-    """Shape (n,): how much less all forwards and backwards take because some of them run in pairs."""
+    """Shape (n,): total time that forwards and backwards save by running in pairs."""
     busy_s: FloatArray
     """Shape (n, P): sum of the forward and backward durations of a stage."""
     send_busy_s: FloatArray
-    """Shape (n, P): how long a stage stood still in its own sends (zero unless they block the sender)."""
+    """Shape (n, P): how long a stage was blocked by its own sends (zero unless they block the sender)."""
     stage_end_s: FloatArray
-    """Shape (n, P): when a stage has its last backward and all its gradient syncs done."""
+    """Shape (n, P): when a stage has finished its last backward and all its gradient syncs."""
     peak_in_flight: npt.NDArray[np.int32]
-    """Shape (n, P): most (micro-batch, chunk) activations held at once: forward begun, backward not ended."""
+    """Shape (n, P): maximum (micro-batch, chunk) activations held at once: forward begun, backward not ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineTimeline:
-    """Every operation of one step of one design, by stage and then in the order played; all shape (k,)."""
+    """Every operation of one step of one design, by stage and then in playing order; all shape (k,)."""
 
     stage: IntArray
     chunk: IntArray
     micro_batch: IntArray
     is_backward: BoolArray
     is_weight_gradient: BoolArray
-    """Whether it is the part of a backward that ZB-H1, ZB-V and DualPipeV do later."""
+    """Whether it is the deferred part of a backward under ZB-H1, ZB-V or DualPipeV."""
     start_s: FloatArray
     end_s: FloatArray
     is_paired: BoolArray
     """Whether it is the forward or the backward of a pair of DualPipeV."""
     leaves_s: FloatArray
-    """When its result leaves: with its end, but under DualPipeV with that of a pair or a whole backward."""
+    """When its result leaves: at its end, but under DualPipeV at the end of a pair or a whole backward."""
 
 
 def play_pipelines(**columns: Unpack[PipelineColumns]) -> PipelineTimes:
@@ -182,7 +180,7 @@ def pipeline_timeline(**columns: Unpack[PipelineColumns]) -> PipelineTimeline:
 
 
 def _as_timeline(start_s: FloatArray, end_s: FloatArray, shape: PipelineShape) -> PipelineTimeline:
-    """Sorts the operations of one design, which are numbered by direction, chunk and micro-batch, by stage and time."""
+    """Sorts the operations of one design, numbered by direction, chunk and micro-batch, by stage and time."""
     numbers = np.indices((num_directions(shape.schedule), shape.num_chunks, shape.num_micro_batches))
     direction, chunk, micro_batch = numbers.reshape(3, -1)
     stage = np.array([stage_of(shape, number) for number in range(shape.num_chunks)])[chunk]
@@ -216,7 +214,7 @@ def _pairing(shape: PipelineShape) -> tuple[BoolArray, IntArray]:
 
 
 def _has_schedule(batch: PipelineBatch) -> BoolArray:
-    """Interleaving deals micro-batches out in groups; to and fro a stage has two chunks."""
+    """Interleaving deals out micro-batches in groups; in a V, each stage has two chunks."""
     p, v, m = batch.num_stages, batch.num_chunks_per_stage, batch.num_micro_batches
     is_in_turn = (v == 1) | has_fitting_groups(p, m, batch.group_size)
     has_pairs = batch.schedule == DUAL_PIPE_V
@@ -227,7 +225,7 @@ def _has_schedule(batch: PipelineBatch) -> BoolArray:
 
 
 def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
-    """Sets the times of designs to nan whose schedule does not exist."""
+    """Sets the times of designs whose schedule does not exist to nan."""
     is_impossible = ~_has_schedule(batch)
     results.step_s[is_impossible] = np.nan
     results.exposed_sync_s[is_impossible] = np.nan
@@ -237,7 +235,7 @@ def _mark_impossible(batch: PipelineBatch, results: PipelineResults) -> None:
 
 
 def _rows_by_shape(batch: PipelineBatch) -> IntArray:
-    """Returns the rows that can be played, those of one shape side by side."""
+    """Returns the rows that can be played, with those of one shape adjacent."""
     rows = np.flatnonzero(_has_schedule(batch))
     columns = (
         batch.group_size,
@@ -251,7 +249,7 @@ def _rows_by_shape(batch: PipelineBatch) -> IntArray:
 
 
 def _equal_parts(batch: PipelineBatch, rows: IntArray, max_parts: int) -> list[IntArray]:
-    """Returns the rows in parts that have about as many operations each, and not too few for a thread."""
+    """Returns the rows in parts of about equally many operations, and not too few for a thread."""
     shape = (batch.num_stages[rows], batch.num_chunks_per_stage[rows], batch.num_micro_batches[rows])
     num_operations = np.cumsum(np.prod(shape, axis=0))
     total = int(num_operations.max(initial=0))
@@ -261,7 +259,7 @@ def _equal_parts(batch: PipelineBatch, rows: IntArray, max_parts: int) -> list[I
 
 
 def _as_batch(columns: PipelineColumns) -> PipelineBatch:
-    """Brings the columns to the types that the kernels are compiled for, and checks what indexes memory."""
+    """Converts the columns to the types that the kernels are compiled for, and checks everything used as an index."""
     num_stages = np.ascontiguousarray(columns["num_stages"], dtype=np.int64)
     backward_s = np.ascontiguousarray(columns["chunk_backward_s"], dtype=np.float64)
     schedule = columns.get("schedule", np.full_like(num_stages, ONE_F_ONE_B))
@@ -296,13 +294,13 @@ def _as_batch(columns: PipelineColumns) -> PipelineBatch:
 
 
 def _group_size(columns: PipelineColumns, num_stages: IntArray) -> IntArray:
-    """Returns micro-batches of a group, p where none are given; what has another shape stays as it is."""
+    """Returns the group size, p if none is given; arrays of another shape stay as they are."""
     given = np.ascontiguousarray(columns.get("group_size", num_stages), dtype=np.int64)
     return np.where(given == 0, num_stages, given) if given.shape == num_stages.shape else given
 
 
 def _of_chunks(counts: npt.ArrayLike, times_s: FloatArray) -> IntArray:
-    """Returns counts `(n,)` for every chunk of times `(n, C)`; what has another shape stays as it is."""
+    """Returns counts `(n,)` for every chunk of times `(n, C)`; arrays of another shape stay as they are."""
     numbers = np.asarray(counts, dtype=np.int64)
     if numbers.ndim == 1 and numbers.shape == times_s.shape[:1]:
         numbers = np.broadcast_to(numbers[:, None], times_s.shape)
@@ -310,7 +308,7 @@ def _of_chunks(counts: npt.ArrayLike, times_s: FloatArray) -> IntArray:
 
 
 def _count_problems(batch: PipelineBatch) -> list[Problem]:
-    """Returns a problem for every count that is below its least value, and for schedules that there are not."""
+    """Returns a problem for every count below its minimum, and for unknown schedules."""
     least = {
         "schedule": 0,
         "num_stages": 1,
@@ -333,7 +331,7 @@ def _count_problems(batch: PipelineBatch) -> list[Problem]:
 
 
 def _shape_problems(batch: PipelineBatch) -> list[Problem]:
-    """Returns a problem for every column of another length than `num_stages` or with too few chunks."""
+    """Returns a problem for every column whose length differs from `num_stages`, or with too few chunks."""
     rows = batch.num_stages.shape
     least_chunks = 0
     if batch.num_chunks_per_stage.shape == rows:

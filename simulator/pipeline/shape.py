@@ -1,4 +1,4 @@
-"""What does the order of a pipeline depend on, and on which stage does each chunk of it stand?"""
+"""What determines the order of a pipeline, and which stage does each chunk run on?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ONE_F_ONE_B, GPIPE, ZB_H1, ZB_V, DUAL_PIPE_V = range(5)
 
 
 class PipelineShape(NamedTuple):
-    """What the order of a pipeline depends on."""
+    """What determines the order of a pipeline."""
 
     schedule: int
     num_stages: int
@@ -23,19 +23,19 @@ class PipelineShape(NamedTuple):
 
 @compiled
 def num_directions(schedule: int) -> int:
-    """Returns 3 where weight gradients are operations of their own, else 2."""
+    """Returns 3 where weight gradients are separate operations, else 2."""
     return 3 if schedule in (ZB_H1, ZB_V, DUAL_PIPE_V) else 2
 
 
 @compiled
 def turns_back(schedule: int) -> bool:
-    """Returns whether the second of two chunks on each stage go back from the last stage to the first."""
+    """Returns whether each stage has two chunks, the second ones in reverse from the last stage to the first."""
     return schedule in (ZB_V, DUAL_PIPE_V)
 
 
 @compiled
 def stage_of(shape: PipelineShape, chunk: int) -> int:
-    """Returns the stage of a chunk: round and round, or to and fro."""
+    """Returns the stage of a chunk: round-robin, or in a V."""
     if turns_back(shape.schedule) and chunk >= shape.num_stages:
         return shape.num_chunks - 1 - chunk
     return chunk % shape.num_stages

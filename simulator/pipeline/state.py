@@ -1,6 +1,6 @@
-"""What do the kernels of `simulator.pipeline.schedule` keep of a design? Rows of a batch, and the lanes in which it is played.
+"""What do the kernels of `simulator.pipeline.schedule` store for a design? Rows of a batch, and the lanes that play it.
 
-Designs of one shape are played side by side, one in each lane: an operation is looked up once for all of them.
+Designs of one shape are played in parallel, one per lane, so that an operation is looked up once for all of them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 NUM_LANES = 32
-"""Designs played side by side,"""
+"""Designs played in parallel,"""
 TWO_LANES, FOUR_LANES, EIGHT_LANES, SIXTEEN_LANES = 2, 4, 8, 16
-"""and where there are not as many of a shape."""
+"""and where fewer of a shape remain."""
 
 
 class PipelineBatch(NamedTuple):
@@ -63,9 +63,9 @@ class Lanes(NamedTuple):
     stages: IntArray
     """Shape (C,): the stage of each chunk."""
     ends_s: FloatArray
-    """Shape (rows, L): ends of operations for which others wait."""
+    """Shape (rows, L): ends of operations that others wait for."""
     starts_s: FloatArray
-    """Shape (rows, L): starts of the same operations, where they are wanted; otherwise without rows."""
+    """Shape (rows, L): starts of the same operations, if wanted; otherwise without rows."""
     free_s: FloatArray
     """Shape (P, L): when each stage can begin its next operation."""
     last_end_s: FloatArray
@@ -73,13 +73,13 @@ class Lanes(NamedTuple):
     network_free_s: FloatArray
     """Shape (P, L): when the gradients that each stage has sent so far are reduced."""
     gathered_s: FloatArray
-    """Shape (P, L): when the parameters that each stage has asked for so far are there."""
+    """Shape (P, L): when the parameters that each stage has requested so far are there."""
     duration_s: FloatArray
-    """Shape (2 C, L): forwards, then backwards, by chunk, and (3 C, L) with weight gradients behind them; m times as many
-    where micro-batches differ; behind them a row of zeros, for what takes no time, and under
-    DualPipeV, where they do not differ, the forwards and backwards of pairs, (2 C, L)."""
+    """Shape (2 C, L): forwards, then backwards, by chunk; (3 C, L) with weight gradients after them; m times as many rows if
+    micro-batches differ. Then a row of zeros, for what takes no time, and under DualPipeV, where they do not differ, the
+    forwards and backwards of pairs, (2 C, L)."""
     wait_s: FloatArray
-    """Shape (2 C, L) or (3 C, L): how long the stage stands still after it for its send."""
+    """Shape (2 C, L) or (3 C, L): how long the stage is blocked by its send afterwards."""
     sync_s: FloatArray
     """Shape (C, L)."""
     gather_s: FloatArray
@@ -94,7 +94,7 @@ class Lanes(NamedTuple):
 
 @compiled
 def lanes_for(num_wanted: int) -> int:
-    """Returns how many lanes to play so many designs in: the fewest that hold them, or else `NUM_LANES` at a time."""
+    """Returns the number of lanes for this many designs: the fewest that hold them, or else `NUM_LANES` at a time."""
     if num_wanted <= TWO_LANES:
         return TWO_LANES
     if num_wanted <= FOUR_LANES:
@@ -108,7 +108,7 @@ def lanes_for(num_wanted: int) -> int:
 def new_lanes(
     shape: PipelineShape, num_lanes: int, num_rows: int, num_starts: int, durations_of_kind: int
 ) -> Lanes:
-    """Returns lanes of zeros for a shape, as many as `lanes_for` says, in which nothing has been played."""
+    """Returns zeroed lanes for a shape, as many as `lanes_for` says."""
     by_stage = (shape.num_stages, num_lanes)
     by_chunk = (shape.num_chunks, num_lanes)
     num_kinds = num_directions(shape.schedule) * shape.num_chunks
@@ -139,7 +139,7 @@ def new_lanes(
 
 @compiled_uncounted
 def reset(lanes: Lanes) -> None:
-    """Puts every clock to the start of the step."""
+    """Resets every clock to the start of the step."""
     lanes.network_free_s[:] = 0.0
     lanes.gathered_s[:] = 0.0
     lanes.free_s[:] = 0.0
@@ -160,7 +160,7 @@ def shape_of(batch: PipelineBatch, row: int) -> PipelineShape:
 
 @compiled_uncounted
 def load_lane(batch: PipelineBatch, row: int, lanes: Lanes, lane: int, has_network: bool) -> None:
-    """Copies the durations of one row into a lane, with or without its data-parallel traffic; one stage sends nothing."""
+    """Copies the durations of one row into a lane, with or without its data-parallel traffic; a single stage sends nothing."""
     c = len(lanes.stages)
     is_split = len(lanes.wait_s) == 3 * c
     send_s = batch.send_s[row] if batch.num_stages[row] > 1 else 0.0

@@ -1,4 +1,4 @@
-"""In which order does a stage work? Its forwards and backwards under every schedule, whatever the others do.
+"""In which order does a stage work? Its forwards and backwards under every schedule, independent of other stages.
 
     1F1B       Narayanan et al., arXiv 2104.04473: warm-up forwards, then one forward, one backward in turn; interleaved
                with several chunks on a stage, each for a group of p micro-batches in turn, or of N (Megatron Core,
@@ -48,7 +48,7 @@ def fill_turns(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -
 
 @compiled
 def peaks_in_flight(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], int]:
-    """Returns the most activations that each stage holds, `(P,)`, until nothing needs them, and the most results of a chunk.
+    """Returns the most activations that each stage holds until they are no longer needed, `(P,)`, and most results of a chunk.
 
     A result is counted from the forward to the backward of its chunk.
     """
@@ -74,16 +74,16 @@ def peaks_in_flight(shape: PipelineShape, turns: npt.NDArray[np.int32]) -> tuple
 def _fill_in_turn(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
     """Writes the order of 1F1B, plain or interleaved, or of GPipe.
 
-    A schedule of w warm-up forwards followed by one forward, one backward in turn is the same as: run a forward
-    whenever at most w activations are held, else a backward. GPipe is the schedule that never stops warming up.
-    With v chunks on a stage and groups of N, w is 2 (p - 1 - r) + (v - 1) N (Megatron Core, `get_pp_rank_microbatches`).
+    A schedule of w warm-up forwards followed by alternating forwards and backwards is equivalent to this rule: run a forward
+    whenever at most w activations are held, else a backward. GPipe never stops warming up. With v chunks on a stage and groups
+    of N, w is 2 (p - 1 - r) + (v - 1) N (Megatron Core, `get_pp_rank_microbatches`).
     """
     p, c, m = shape.num_stages, shape.num_chunks, shape.num_micro_batches
     num_each_way, v = len(turns) // 2, c // p
     num_warm_up = p - 1 - stage if c == p else 2 * (p - 1 - stage) + (v - 1) * shape.group_size
     if shape.schedule == GPIPE:
         num_warm_up = num_each_way
-    # Micro-batches until it is the next chunk's turn.
+    # Micro-batches until the next chunk's turn.
     group = m if c == p else min(shape.group_size, m)
     forward_chunk, backward_chunk = stage, stage + c - p
     forward_group = backward_group = group
@@ -133,7 +133,7 @@ def _fill_zb_h1(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) 
 
 @compiled
 def _fill_zb_v(shape: PipelineShape, stage: int, turns: npt.NDArray[np.int32]) -> None:
-    """Writes the order of ZB-V for 2p - 1 micro-batches or more, of which those that there are not are left out.
+    """Writes the order of ZB-V for at least 2p - 1 micro-batches, leaving out those that do not exist.
 
     With a and b the first and the second chunk of stage r, and every backward (B) but those of the cool-down followed
     by its weight gradient (W): 2 (p - r) - 1 times Fa; r times Fb Fa; p - r times Fb BWb; then Fa BWa Fb BWb in turn

@@ -1,6 +1,7 @@
-"""How long does the pipeline of each replica take when no two micro-batches are alike?
+"""How long does the pipeline of each replica take when all micro-batches differ?
 
-The kernel of `simulator.pipeline.schedule` in any of its schedules, with a duration for every chunk, micro-batch and direction.
+The kernel of `simulator.pipeline.schedule` in any of its schedules, with a separate duration for every chunk, micro-batch and
+direction.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def play_replicas(
 def _load_durations(
     forward_s: FloatArray, backward_s: FloatArray, weight_fraction: float, lanes: Lanes
 ) -> None:
-    """Copies the durations `(R, C, m)` of some replicas into a lane each."""
+    """Copies the durations `(R, C, m)` of some replicas into one lane each."""
     num_replicas, num_chunks, num_micro_batches = forward_s.shape
     num_each_way = num_chunks * num_micro_batches
     has_weights = len(lanes.duration_s) > 3 * num_each_way

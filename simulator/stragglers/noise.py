@@ -1,4 +1,4 @@
-"""How unlike are the micro-batches of one step, and how likely is which factor?"""
+"""How much do the micro-batches of one step differ, and what is the distribution of the factors?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Quantiles:
     backward: Floats
 
     def factors(self, uniforms: Floats) -> tuple[Floats, Floats]:
-        """Returns the factors of forwards and backwards for uniform draws of any shape, one for both directions."""
+        """Returns the factors of forwards and backwards for uniform draws of any shape; one draw gives both directions."""
         return (
             np.interp(uniforms, self.probability, self.forward),
             np.interp(uniforms, self.probability, self.backward),
@@ -32,7 +32,7 @@ class Quantiles:
 
 @cache
 def sequence_quantiles() -> Quantiles:
-    """Returns the shipped quantiles; a micro-batch that is long forward is as long backward (correlation 0.99)."""
+    """Returns the shipped quantiles; a micro-batch that is long forward is also long backward (correlation 0.99)."""
     rows = shipped_rows("data/straggler_sequence.csv")
     probability, forward, backward = (
         np.array([float(row[name]) for row in rows]) for name in ("percentile", "forward", "backward")
@@ -47,7 +47,7 @@ def sequence_quantiles() -> Quantiles:
 
 @cache
 def sequence_deviation() -> float:
-    """Returns the standard deviation of a micro-batch's forward and backward together, the backward twice as long."""
+    """Returns the standard deviation of a micro-batch's forward plus backward, with the backward twice as long."""
     forward, backward = sequence_quantiles().factors(_QUANTILES)
     return float(np.std((forward + 2.0 * backward) / 3.0))
 
@@ -55,7 +55,7 @@ def sequence_deviation() -> float:
 def draw_micro_batches(
     model: Stragglers, shape: tuple[int, ...], draw: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Draws the factors of forwards and backwards of micro-batches, each with mean 1."""
+    """Draws the forward and backward factors of micro-batches, each with mean 1."""
     deviation = model.micro_batch_log_deviation
     jitter = np.exp(deviation * draw.standard_normal(shape) - deviation**2 / 2.0)
     if not model.has_uneven_sequences:

@@ -1,9 +1,9 @@
-"""What does a pipeline make of slow stages and of unlike micro-batches? In cycles, near-closed forms.
+"""How does a pipeline respond to slow stages and to uneven micro-batches? In cycles, in nearly closed forms.
 
 A cycle is a forward and a backward of one micro-batch on one stage; p stages, v chunks per stage, m micro-batches.
 
-A slow stage. Every cycle of stage k of a balanced pipeline becomes longer by x cycles. With w = p-1-k stages behind it
-and f the share of the forward in a cycle the step becomes longer by
+A slow stage. Every cycle of stage k of a balanced pipeline becomes longer by x cycles. With w = p-1-k stages behind it and f
+the share of the forward in a cycle, the step becomes longer by
 
     last stage, GPipe   m x
     1F1B, v = 1         max(x max(m - w, 1), m x - w f (1 + x))
@@ -11,25 +11,25 @@ and f the share of the forward in a cycle the step becomes longer by
     ZB-H1, ZB-V         x (m - min(w, m) f)
     DualPipeV           x (m - min(w + p - 1, m) f)
 
-The first term of 1F1B is a path through the pipeline that loses no time anywhere: down to the last stage and back, along
-stage k for as long as it can, and down again. The second is stage k at work from its first forward to its last backward.
-GPipe waits for the slow stage in every forward and every backward. Under a zero bubble only the first forwards of a stage,
-of which it has as many as there are stages behind it, fall into its wait for the first gradient. Exact are GPipe, 1F1B with
-v = 1, and ZB-H1 from m = p on where f is a third and x at most 1 (tests compare every stage with the kernel). With v > 1 it
-is a lower bound that the kernel exceeds at the first stages: interleaving leaves slack in every round, so that a slightly
-slow stage costs nearly nothing. For ZB-V it is an upper bound from m = 2 p on where x is at most a half, as for DualPipeV,
-where it is exact at a half and less slow stages fall into the bubble that waiting for whole pairs leaves.
+The first term of 1F1B is a path through the pipeline without idle time: down to the last stage and back, along stage k for as
+long as possible, and down again. The second is stage k busy from its first forward to its last backward. GPipe waits for the
+slow stage in every forward and every backward. Under a zero bubble, only the first forwards of a stage, as many as there are
+stages behind it, fall into its wait for the first gradient. The forms are exact for GPipe, 1F1B with v = 1, and ZB-H1 from m =
+p on where f is a third and x at most 1 (tests compare every stage with the kernel). With v > 1 the form is a lower bound that
+the kernel exceeds at the first stages: interleaving leaves slack in every round, so that a slightly slow stage costs almost
+nothing. For ZB-V it is an upper bound from m = 2 p on where x is at most a half. The same holds for DualPipeV, where it is
+exact at a half; less slow stages fall into the bubble that waiting for whole pairs leaves.
 
-An ideal step is m cycles of the slowest stage, and of others
+An ideal step is m cycles of the slowest stage, and of other stages
 
     GPipe, 1F1B         (p - 1) / v
     ZB-H1               f max(p - 1, 2 p - 1 - m)
     ZB-V                f max((p - 1) / 2, 2 p - 1 - m)
     DualPipeV           f (p - 1)                               (p/2 - 1)(F&B + B - 3 W) of p chunks, arXiv 2412.19437, table 2
 
-Unlike micro-batches. Neighbouring stages wait for each other in every cycle while they work on different micro-batches.
-`straggler_pipeline.csv` has the mean wait and the excess of the slowest replica, played by
-`benchmarks/straggler_pipeline.py` with the pipeline kernel, per standard deviation of a cycle.
+Uneven micro-batches. Neighbouring stages wait for each other in every cycle while they work on different micro-batches.
+`straggler_pipeline.csv` has the mean wait and the excess of the slowest replica, played by `benchmarks/straggler_pipeline.py`
+with the pipeline kernel, per standard deviation of a cycle.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ NoiseKind = Literal["lognormal", "sequences"]
 _NUM_REPLICAS = (8, 64, 512, 4096)
 """Columns of the shipped table."""
 _TINY = 1e-300
-"""Instead of no noise at all, for which everything is far away."""
+"""Replaces zero noise, relative to which everything would be infinitely far away."""
 _FAR = 30.0
-"""Gap in deviations beyond which nobody waits."""
+"""Gap in deviations beyond which no stage waits."""
 
 
 def fill_cycles(
@@ -64,7 +64,7 @@ def fill_cycles(
     num_micro_batches: Integers,
     forward: Floats,
 ) -> Floats:
-    """Returns how many cycles of other stages an ideal step has beside those of the slowest one, `(n,)`.
+    """Returns how many cycles of other stages an ideal step has in addition to those of the slowest one, `(n,)`.
 
     Args:
         schedule: codes of `simulator.domain.plan.Schedule`.
@@ -81,7 +81,7 @@ def fill_cycles(
 
 
 def _is_split(schedule: Integers) -> Booleans:
-    """Whether weight gradients come later than what other stages wait for."""
+    """Whether weight gradients come after what other stages wait for."""
     return np.isin(schedule, [choice.code for choice in SPLIT_BACKWARD])
 
 
@@ -99,7 +99,7 @@ class Pipelines:
     forward_fraction: Floats
     """Share of the forward in a cycle."""
     last_cycle: Floats
-    """Cycle of the last stage, in mean cycles of the stages; it is taken to be the slowest one."""
+    """Cycle of the last stage, in mean cycles of the stages; assumed to be the slowest one."""
     other_cycle: Floats
     """Cycle of every other stage, in the same unit."""
 
@@ -110,7 +110,7 @@ class Pipelines:
 
     @property
     def fill(self) -> Floats:
-        """Cycles of other stages that a step has beside those of the slowest one."""
+        """Cycles of other stages in a step, in addition to those of the slowest one."""
         return fill_cycles(
             self.schedule,
             self.num_stages,
@@ -120,7 +120,7 @@ class Pipelines:
         )
 
     def slow_stage(self, extra: Floats, num_behind: Floats | float) -> Floats:
-        """Returns how much longer the step is when every cycle of one stage is.
+        """Returns how much longer the step is if every cycle of one stage is longer.
 
         Args:
             extra: by which every cycle of the stage is longer.
@@ -140,7 +140,7 @@ class Pipelines:
         return np.asarray(np.where(num_behind < p, longer, 0.0))
 
     def noise(self, kind: NoiseKind, log_deviation: float, compute_fraction: Floats) -> MicroBatchNoise:
-        """Returns what unlike micro-batches of a standard deviation do to the pipeline."""
+        """Returns the effect of uneven micro-batches with this standard deviation on the pipeline."""
         one = np.ones_like(self.num_stages)
         played = np.zeros((*self.num_stages.shape, 1 + len(_NUM_REPLICAS)))
         for code in np.unique(self.schedule):
@@ -161,7 +161,7 @@ class Pipelines:
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatchNoise:
-    """What micro-batches do that differ from each other, in all stages and both directions alike; `(n,)`."""
+    """Effect of uneven micro-batches, with the same factors in all stages and both directions; `(n,)`."""
 
     num_micro_batches: Integers
     of_last: Floats
@@ -171,30 +171,31 @@ class MicroBatchNoise:
     wait: Floats
     """Mean wait per micro-batch in a balanced pipeline, in deviations."""
     slowest: Floats
-    """`(n, k)`: the slowest of each of `_NUM_REPLICAS` above the mean replica, in deviations per root of micro-batches."""
+    """`(n, k)`: excess of the slowest of each number in `_NUM_REPLICAS` over the mean replica, in deviations per root of
+    micro-batches."""
     slowest_alone: Floats
-    """`(n, k)`: as `slowest`, of a single stage, which waits for none."""
+    """`(n, k)`: as `slowest`, for a single stage, which waits for no other."""
 
     def waiting(self, gap: Floats) -> Floats:
         """Returns the mean wait in a step.
 
-        With a slowest stage ahead by a gap g, stages wait only for what exceeds it: as much as normal draws of mean o,
+        If the slowest stage is ahead by a gap g, stages wait only for the excess over it: as much as normal draws with mean o,
         the wait without a gap in deviations, exceed g in a cycle, h(o - g) with h(x) = phi(x) + x Phi(x).
         """
         return np.asarray(self.num_micro_batches * self.of_others * self.wait * self._share(gap))
 
     def slowest_replica(self, num_replicas: Integers, gap: Floats) -> Floats:
-        """Returns by how much the slowest replica exceeds the mean one.
+        """Returns the excess of the slowest replica over the mean one.
 
-        Its last stage differs whatever the gap; what waiting adds to that shrinks with the fourth root of waiting (by eye, on
-        the grid of `tests/simulator/stragglers/test_straggler_play.py`).
+        Its last stage differs whatever the gap; the contribution of waiting to that shrinks with the fourth root of waiting (by
+        eye, on the grid of `tests/simulator/stragglers/test_straggler_play.py`).
         """
         alone = _slowest_of(self.slowest_alone, num_replicas)
         added = np.maximum(0.0, _slowest_of(self.slowest, num_replicas) - alone) * self._share(gap) ** 0.25
         return np.asarray(np.sqrt(self.num_micro_batches) * (self.of_last * alone + self.of_others * added))
 
     def _share(self, gap: Floats) -> Floats:
-        """Share of the waiting that a gap leaves."""
+        """Share of the waiting that remains with a gap."""
         gaps = np.minimum(gap / np.maximum(self.of_others, _TINY), _FAR)
         return _expected_excess(self.wait - gaps) / _expected_excess(self.wait)
 
@@ -206,7 +207,7 @@ def _expected_excess(mean: Floats) -> Floats:
 
 
 def _slowest_of(known: Floats, num_replicas: Integers) -> Floats:
-    """Interpolates `(n, k)` in the expected maximum of as many normal draws; beyond the table it goes on in a line."""
+    """Interpolates `(n, k)` in the expected maximum of that number of normal draws; extrapolates linearly beyond the table."""
     z, grid = expected_maximum(num_replicas), expected_maximum(_NUM_REPLICAS)
     found = z / grid[0] * known[..., 0]
     for index in range(1, len(grid)):
@@ -221,19 +222,19 @@ class _Table:
 
     axes: tuple[Floats, Floats, Floats]
     values: Floats
-    """`(V, P, M, 1 + len(_NUM_REPLICAS))`: the wait, then the slowest of so many replicas."""
+    """`(V, P, M, 1 + len(_NUM_REPLICAS))`: the wait, then the slowest of each number of replicas."""
 
     def at(self, chunks: Integers, stages: Integers, micro_batches: Integers) -> Floats:
-        """Looks up pipelines `(n,)`, each kind of them once; returns `(n, 1 + k)`."""
+        """Looks up pipelines `(n,)`, each distinct one once; returns `(n, 1 + k)`."""
         columns = (chunks, stages, micro_batches)
-        # Designs are many, shapes are few. One number for each shape: sorting rows would take longer than the rest.
+        # Designs are many, shapes few. Each shape gets one number, because sorting rows would take longer than everything else.
         scale = micro_batches.max(initial=1) + 1
         keys = (chunks * (stages.max(initial=1) + 1) + stages) * scale + micro_batches
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         return self._interpolate(*(column.ravel()[first] for column in columns))[inverse.reshape(keys.shape)]
 
     def _interpolate(self, chunks: Integers, stages: Integers, micro_batches: Integers) -> Floats:
-        """Interpolates between the eight neighbours; beyond the table its edge holds."""
+        """Interpolates between the eight neighbours; clamps at the edges of the table."""
         positions = (np.log2(chunks), np.log2(stages), np.log2(micro_batches / stages))
         sides = [_neighbours(axis, position) for axis, position in zip(self.axes, positions, strict=True)]
         found = np.zeros((*positions[0].shape, self.values.shape[-1]))
@@ -250,7 +251,7 @@ class _Table:
 
 
 def _neighbours(axis: Floats, position: Floats) -> tuple[Integers, Floats]:
-    """Returns the index of the grid point below each position and the share of the way to the next one."""
+    """Returns the index of the grid point below each position, and the fraction of the way to the next one."""
     if len(axis) == 1:
         return np.zeros(position.shape, dtype=np.int64), np.zeros(position.shape)
     inside = np.clip(position, axis[0], axis[-1])
@@ -260,7 +261,7 @@ def _neighbours(axis: Floats, position: Floats) -> tuple[Integers, Floats]:
 
 @cache
 def _table(kind: NoiseKind, schedule: int) -> _Table:
-    """Returns the part of the shipped table of a schedule; its rows are in the order of their first columns."""
+    """Returns the part of the shipped table for a schedule; its rows are in the order of their first columns."""
     key = (kind, tuple(Schedule)[schedule].value)
     rows = [
         row for row in shipped_rows("data/straggler_pipeline.csv") if (row["kind"], row["schedule"]) == key

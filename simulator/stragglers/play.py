@@ -1,9 +1,9 @@
-"""How much longer is a step with stragglers when every replica is played event by event? The judge of the fast depth.
+"""How much longer is a step with stragglers if every replica is played event by event? The reference for the fast depth.
 
 Every sample is a step of a newly drawn fleet: factors of ranks, hosts and micro-batches are drawn, the pipeline of every
-replica is played with its own durations (`simulator.stragglers.kernel`), the slowest replica ends the step, and what
-comes behind it stays as long as it was. Ranks are numbered as in Megatron-LM (tensor, context, data, pipeline) and fill
-the nodes in this order.
+replica is played with its own durations (`simulator.stragglers.kernel`), the slowest replica ends the step, and everything
+after the pipeline takes as long as before. Ranks are numbered as in Megatron-LM (tensor, context, data, pipeline) and fill the
+nodes in this order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def play_slowdown(model: Stragglers, designs: StragglerDesigns, *, num_samples: 
 
     Args:
         model: the causes.
-        designs: a table of one row; stages other than the last are alike.
+        designs: a table of one row; all stages except the last are alike.
         num_samples: steps, each with a fleet of its own.
         seed: of all draws.
 
@@ -86,7 +86,7 @@ class _Design:
         return -(-num_ranks // self.gpus_per_node)
 
     def durations_s(self, forward: Floats, backward: Floats | None = None) -> tuple[Floats, Floats]:
-        """Durations `(D, C, m)` of forwards and backwards whose compute is stretched by factors `(D, p, m)`."""
+        """Durations `(D, C, m)` of forwards and backwards whose compute is multiplied by factors `(D, p, m)`."""
         last = self.slowest_cycle_factor
         others = (self.num_stages - last) / max(self.num_stages - 1, 1)
         stages = np.full(self.num_stages, others)
@@ -155,7 +155,7 @@ def _draw_workers(model: Stragglers, design: _Design, draw: np.random.Generator)
 
 
 def _add_pauses(model: Stragglers, design: _Design, forward_s: Floats, draw: np.random.Generator) -> None:
-    """Adds pauses that come at a random forward of each stage that is hit."""
+    """Adds pauses, each at a random forward of the stage that it hits."""
     if model.gc_pause_s == 0.0 or model.is_gc_synchronized:
         return
     healthy = (1.0 - 1.0 / model.gc_every_steps) ** design.ranks_per_stage
@@ -170,7 +170,7 @@ def _add_pauses(model: Stragglers, design: _Design, forward_s: Floats, draw: np.
 def _draw_whole_steps(
     model: Stragglers, design: _Design, num_samples: int, draw: np.random.Generator
 ) -> Floats:
-    """Draws what stretches whole steps: synchronised pauses and episodes."""
+    """Draws effects on whole steps: synchronised pauses and episodes."""
     factors = np.ones(num_samples)
     if model.is_gc_synchronized:
         pauses = draw.random(num_samples) < 1.0 / model.gc_every_steps

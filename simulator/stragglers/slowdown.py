@@ -1,8 +1,8 @@
-"""How much longer is a step with stragglers, by their causes and the layout? The fast depth, and draws of it.
+"""How much longer is a step with stragglers, given their causes and the layout? The fast depth, and draws of it.
 
 Ranks wait for each other where they synchronise: the t c tensor- and context-parallel ranks of a stage at every operator,
-stages through the pipeline's schedule, replicas once per step. With N = t c p D ranks the parts are, in cycles of a stage
-(`simulator.stragglers.pipeline`) of which compute is the share kappa,
+stages through the pipeline's schedule, replicas once per step. With N = t c p D ranks, and kappa the compute share of a cycle,
+the parts in cycles of a stage (`simulator.stragglers.pipeline`) are
 
     last stage     its factor u makes it slower by kappa (u - 1)
     ranks          the slowest of N makes its stage slower by kappa (exp(sigma z_N - sigma^2/2) - 1), z_N by Blom
@@ -11,9 +11,9 @@ stages through the pipeline's schedule, replicas once per step. With N = t c p D
     pauses         as many as the replica with most of them has, each as far as the pipeline does not hide it
     episodes       stretch the step of the whole job while at least one lasts
 
-Ranks and micro-batches come together as root of the sum of squares. Without a pipeline that is exact: the slowest of D
-replicas with variance sigma_rank^2 + sigma_micro_batch^2 / m. A slow host takes the place of both if it costs more.
-`simulator.stragglers.play` plays the same causes event by event and judges these forms.
+Ranks and micro-batches combine as the root of the sum of squares. Without a pipeline that is exact: the slowest of D replicas
+with variance sigma_rank^2 + sigma_micro_batch^2 / m. A slow host replaces both if it costs more. `simulator.stragglers.play`
+plays the same causes event by event and is the reference for these forms.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from simulator.units import DAY
 FORWARD_FRACTION = 1.0 / 3.0
 """Share of the forward in a cycle: a backward computes two products for each one of the forward."""
 FORWARD_FRACTION_RECOMPUTED = 1.0 / 4.0
-"""Share of the forward in a cycle where the backward computes the whole forward again."""
+"""Share of the forward in a cycle if the backward recomputes the whole forward."""
 _FEWEST_HITS = 1e-9
-"""Probability below which no further pause of a replica is counted."""
+"""Probability below which further pauses of a replica are ignored."""
 _SMALLEST_UNIFORM = 2.0**-53
-"""Uniform draws keep away from 0 and 1 by it, where normal quantiles are infinite."""
+"""Minimum distance of uniform draws from 0 and 1, where normal quantiles are infinite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StragglerDesigns(Table):
-    """What stragglers meet in each design, `(n,)`."""
+    """Properties of each design that stragglers act on, `(n,)`."""
 
     schedule: Integers
     """Codes of `simulator.domain.plan.Schedule`."""
@@ -64,13 +64,13 @@ class StragglerDesigns(Table):
     num_chunks_per_stage: Integers
     """v."""
     num_micro_batches: Integers
-    """m of one replica in one step."""
+    """m, of one replica in one step."""
     group_size: Integers
     """N, micro-batches that an interleaved stage takes through one chunk before the next."""
     gpus_per_node: Integers
-    """Accelerators that a slow host slows."""
+    """Accelerators that one slow host slows down."""
     cycle_s: Floats
-    """Forward and backward of one micro-batch on a stage with its exposed traffic, the mean over stages."""
+    """Forward and backward of one micro-batch on a stage including exposed traffic, the mean over stages."""
     slowest_cycle_factor: Floats
     """Cycle of the slowest stage over the mean, at least 1."""
     compute_fraction: Floats
@@ -84,10 +84,10 @@ class StragglerDesigns(Table):
     def of(
         cls, plans: PlanTable, steps: StepTable, num_micro_batches: Integers, gpus_per_node: Integers | int
     ) -> Self:
-        """Returns what stragglers meet in simulated steps.
+        """Returns these properties of simulated steps.
 
-        The slowest stage follows from the time of the pipeline: with c the mean cycle p c / v + (m - 1/v) c_max, and where
-        backwards are split the fill of `simulator.stragglers.pipeline` and m c_max.
+        The slowest stage follows from the time of the pipeline: with c the mean cycle, that is p c / v + (m - 1/v) c_max; if
+        backwards are split, the fill of `simulator.stragglers.pipeline` plus m c_max.
         """
         m, p, v = num_micro_batches, plans.pipeline_parallel, plans.virtual_pipeline
         forward = np.where(
@@ -118,30 +118,30 @@ class StragglerDesigns(Table):
 
     @property
     def num_ranks(self) -> Integers:
-        """N, all accelerators that train."""
+        """N, all training accelerators."""
         return self.ranks_per_stage * self.num_stages * self.num_replicas
 
     @property
     def num_nodes(self) -> Floats:
-        """Nodes that train."""
+        """Number of training nodes."""
         return np.maximum(1.0, self.num_ranks / self.gpus_per_node)
 
     def as_columns(self) -> Self:
-        """Returns every column as `(n, 1)`, so that draws `(n, R)` or `(R,)` join them."""
+        """Returns every column as `(n, 1)`, so that it broadcasts with draws `(n, R)` or `(R,)`."""
         columns: dict[str, Any] = {name: column[:, None] for name, column in self.columns().items()}
         return type(self)(**columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Fleet:
-    """What luck the ranks of a fleet have: expectations `(n,)`, or draws `(n, R)`."""
+    """The luck of a fleet's ranks: expectations `(n,)`, or draws `(n, R)`."""
 
     z_last: Floats
     """Slowest rank of the last stages, in deviations."""
     z_others: Floats
     """Slowest rank of the other stages."""
     slow_host: tuple[tuple[Floats, Floats], ...]
-    """Cases of slow hosts: probability and how many stages are behind the last stage that has one."""
+    """Cases of slow hosts: probability, and number of stages behind the last stage that has one."""
     episode_share: Floats
     """Share of the run with an episode."""
 
@@ -168,14 +168,14 @@ def draw_slowdowns(
 ) -> Floats:
     """Draws the slow-down of whole runs, `(n, R)`; replication r has the same luck in every design.
 
-    What changes from step to step averages out; drawn are the ranks and hosts of the fleet and the episodes of the run.
+    Variation from step to step averages out; drawn are the ranks and hosts of the fleet and the episodes of the run.
 
     Args:
         model: the stragglers.
         designs: `(n,)` designs.
         num_replications: R.
         seed: of the draws.
-        run_s: `(n,)` or one length of the runs, for the number of episodes; None, and what is not finite, takes their
+        run_s: `(n,)` or one run length, for the number of episodes; None, and runs that are not finite, use their
             long-run share.
     """
     draw = np.random.Generator(np.random.PCG64(seed))
@@ -201,7 +201,7 @@ def _healthy_stage_log(model: Stragglers, designs: StragglerDesigns) -> Floats:
 
 
 def _long_run_episode_share(model: Stragglers, designs: StragglerDesigns) -> Floats:
-    """Share of time in which at least one episode lasts somewhere in the job (Poisson arrivals)."""
+    """Share of time with at least one episode somewhere in the job (Poisson arrivals)."""
     rate_per_s = designs.num_nodes * model.episodes_per_node_day / DAY
     return np.asarray(-np.expm1(-rate_per_s * model.episode_s))
 
@@ -217,7 +217,7 @@ def _expected_fleet(model: Stragglers, designs: StragglerDesigns) -> _Fleet:
 
 
 def _slow_host_cases(model: Stragglers, designs: StragglerDesigns) -> tuple[tuple[Floats, Floats], ...]:
-    """Every stage that may be the last one with a slow host: none behind it has one."""
+    """Each stage in turn as the last one with a slow host: none behind it has one."""
     if model.slow_host_fraction == 0.0 or model.slow_host_factor == 1.0:
         return ()
     healthy = np.exp(_healthy_stage_log(model, designs))
@@ -233,7 +233,7 @@ def _drawn_fleet(
 ) -> _Fleet:
     """Draws fleets from `(4, R)` uniform numbers for designs of `(n, 1)`."""
     of_last = designs.num_ranks // designs.num_stages
-    # The number of stages without a slow host before the first with one, counted from the last stage, is geometric.
+    # Counted from the last stage, the number of stages before the first one with a slow host is geometric.
     healthy_log = np.minimum(_healthy_stage_log(model, designs), -1e-300)
     behind = np.floor(np.log(uniforms[2]) / healthy_log)
     return _Fleet(
@@ -247,7 +247,7 @@ def _drawn_fleet(
 def _drawn_episode_share(
     model: Stragglers, designs: StragglerDesigns, uniforms: Floats, run_s: Floats | None
 ) -> Floats:
-    """Draws how many episodes a run meets, and with it its share of time with at least one."""
+    """Draws the number of episodes in a run, and the resulting share of its time with at least one."""
     long_run = _long_run_episode_share(model, designs)
     if run_s is None or model.episodes_per_node_day == 0.0:
         return long_run
@@ -260,7 +260,7 @@ def _drawn_episode_share(
 
 
 def _slowdown(model: Stragglers, designs: StragglerDesigns, fleet: _Fleet) -> Floats:
-    """Slow-down of designs with the luck of a fleet."""
+    """Slow-down of designs with the given luck of a fleet."""
     imbalance, shape = _with_imbalance(model, designs)
     cycles = imbalance + _noise_cycles(model, designs, shape, fleet)
     longer_s = cycles * designs.cycle_s + _pause_s(model, designs, shape)
@@ -269,7 +269,7 @@ def _slowdown(model: Stragglers, designs: StragglerDesigns, fleet: _Fleet) -> Fl
 
 
 def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Floats, Pipelines]:
-    """Cycles that a slower last stage costs, and the pipeline with it."""
+    """Cost in cycles of a slower last stage, and the resulting pipeline."""
     p, slowest = designs.num_stages, designs.slowest_cycle_factor
     extra = np.where(p > 1, designs.compute_fraction * (model.stage_imbalance - 1.0) * slowest, 0.0)
     shape = Pipelines(
@@ -286,7 +286,7 @@ def _with_imbalance(model: Stragglers, designs: StragglerDesigns) -> tuple[Float
 
 
 def _noise_cycles(model: Stragglers, designs: StragglerDesigns, shape: Pipelines, fleet: _Fleet) -> Floats:
-    """Cycles that ranks, hosts and micro-batches cost."""
+    """Cost in cycles of ranks, hosts and micro-batches."""
     of_last = designs.compute_fraction * shape.last_cycle
     of_others = designs.compute_fraction * shape.other_cycle
     typical, slowest_rank = _rank_cycles(model, designs, shape, fleet, of_last, of_others)
@@ -307,7 +307,7 @@ def _noise_cycles(model: Stragglers, designs: StragglerDesigns, shape: Pipelines
 def _micro_batch_noise(
     model: Stragglers, designs: StragglerDesigns, shape: Pipelines
 ) -> list[MicroBatchNoise]:
-    """Returns the kinds of unlike micro-batches that there are."""
+    """Returns the noise of each kind of uneven micro-batches that the model has."""
     deviations: dict[NoiseKind, float] = {
         "lognormal": model.micro_batch_log_deviation,
         "sequences": sequence_deviation() if model.has_uneven_sequences else 0.0,
@@ -332,7 +332,7 @@ def _rank_cycles(
     of_last: Floats,
     of_others: Floats,
 ) -> tuple[Floats, Floats]:
-    """Cycles that ranks cost everywhere, as the slowest of each t c, and what the slowest of all costs beyond."""
+    """Cost in cycles of ranks everywhere, as the slowest of each t c, and the additional cost of the slowest of all."""
     factor = functools.partial(lognormal_factor, model.rank_log_deviation)
     typical = factor(expected_maximum(designs.ranks_per_stage)) - 1.0
     path = shape.num_micro_batches * of_last + shape.fill * of_others
@@ -348,7 +348,7 @@ def _rank_cycles(
 
 
 def _pause_s(model: Stragglers, designs: StragglerDesigns, shape: Pipelines) -> Floats:
-    """What pauses for garbage collection add to a step."""
+    """Time that garbage-collection pauses add to a step."""
     pause_s = model.gc_pause_s
     if pause_s == 0.0 or model.is_gc_synchronized:
         return np.full(designs.num_stages.shape, pause_s / model.gc_every_steps)
@@ -357,7 +357,7 @@ def _pause_s(model: Stragglers, designs: StragglerDesigns, shape: Pipelines) -> 
 
 
 def _most_hits(designs: StragglerDesigns, hit: Floats) -> Floats:
-    """Expected number of stages that pause in the replica where most do: the maximum of D binomial counts."""
+    """Expected number of pausing stages in the replica with most of them: the maximum of D binomial counts."""
     expected = np.zeros(designs.num_stages.shape)
     for count in range(int(designs.num_stages.max())):
         at_most = bdtr(np.minimum(count, designs.num_stages).astype(np.float64), designs.num_stages, hit)
@@ -370,9 +370,9 @@ def _most_hits(designs: StragglerDesigns, hit: Floats) -> Floats:
 
 
 def _visible_fraction(pause_s: float, designs: StragglerDesigns, shape: Pipelines) -> Floats:
-    """Share of a pause at a random stage and micro-batch that makes the step longer.
+    """Share of a pause at a random stage and micro-batch that lengthens the step.
 
-    A pause is taken for an excess of its stage spread over all cycles, in a pipeline of equal stages.
+    A pause is treated as an excess of its stage spread over all cycles, in a pipeline of equal stages.
     """
     p, m = designs.num_stages, designs.num_micro_batches
     excess = pause_s / designs.cycle_s / m
