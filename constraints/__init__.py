@@ -1,11 +1,11 @@
-"""May it exist? The rules of layouts, the limits of a job, and why nothing keeps them all.
+"""Is a design allowed? The rules of layouts, the limits of a job, and why no design meets them all.
 
 registry              every constraint by its name
-layout, lattice       which splits of a model there are
-layout_model          why there is none, and which is nearest
+layout, lattice       which ways there are to split a model
+layout_model          why no layout exists, and which one is nearest
 bounds, space         what can be ruled out before simulation
 removal               how many designs each constraint removes
-limits, evaluation    what a simulated design exceeds
+limits, evaluation    which limits a simulated design exceeds
 feasibility           which limits contradict each other
 relaxation            what would make a design possible
 stage_balance         how many layers each pipeline stage should hold

@@ -1,9 +1,9 @@
-"""Which designs may an answer have? Those that are listed, and what refinement tries between them.
+"""Which designs may an answer contain? The listed ones, and those that refinement tries between them.
 
-A search lists layouts without spare nodes and with enough of them, under some power caps. Refinement
-(`studies.searchers.refine`) goes on from there: to any number of spares up to enough, to caps in small steps between the lowest
-and the highest, and to other intervals between saves than the one that loses least. Whoever claims that no design keeps a
-limit, or that none has less of something, has to try all of these.
+A search lists layouts with no spare nodes and with enough of them, under some power caps. Refinement
+(`studies.searchers.refine`) goes further: to any number of spares up to enough, to caps in small steps between the lowest
+and the highest, and to checkpoint intervals other than the one that loses least. A proof that no design meets a limit, or
+that none has less of a quantity, has to cover all of these.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from simulator.table import Booleans, Floats, Integers
 CAP_STEP = 0.05
 """Power caps are set in steps of about this share of the TDP."""
 INTERVAL_FACTOR = 4.0
-"""Intervals between saves lie between the one that loses least divided and multiplied by this."""
+"""Checkpoint intervals lie between the one that loses least divided by this and multiplied by this."""
 NUM_INTERVALS = 49
-"""Intervals that a proof tries in that range. Beside the best one the loss is flat: between two of these it changes by less
-than a thousandth of itself."""
+"""Intervals that a proof tries in that range. Near the best one the loss is flat: between two neighbouring intervals it
+changes by less than a thousandth of itself."""
 NEVER_HELPED_BY_CAPS = ("deadline_days", "num_gpus")
-"""Limited quantities that no lower cap makes smaller: accelerators that draw less are never faster."""
+"""Limited quantities that a lower power cap never reduces: accelerators that draw less are never faster."""
 
 
 def is_refined(job: Job) -> bool:
@@ -37,12 +37,12 @@ def is_refined(job: Job) -> bool:
 
 
 def has_other_intervals(job: Job) -> bool:
-    """Returns whether refinement tries other intervals between saves; one that the job gives stays."""
+    """Returns whether refinement tries other checkpoint intervals; an interval given by the job stays."""
     return is_refined(job) and not job.checkpointing.is_interval_given
 
 
 def stepped_caps(job: Job) -> Floats:
-    """Returns the power caps that refinement tries beside those listed: steps between the lowest and the highest."""
+    """Returns the power caps that refinement tries in addition to those listed: steps between the lowest and the highest."""
     allowed = job.search.power_caps or (job.lowest_power_cap, 1.0)
     low, high = min(allowed), max(allowed)
     num_steps = max(1, round((high - low) / CAP_STEP))
@@ -52,12 +52,12 @@ def stepped_caps(job: Job) -> Floats:
 def caps_of_answers(job: Job, wanted: Collection[str] = ()) -> tuple[float, ...]:
     """Returns every power cap that a design of an answer may have, highest first.
 
-    Those alone that are listed where refinement tries none, or where a lower one neither helps to keep a limit of the job nor
-    makes a quantity smaller that is wanted small.
+    Only the listed caps, if refinement tries no others, or if a lower cap neither helps to meet a limit of the job nor
+    reduces a wanted quantity.
 
     Args:
         job: the question.
-        wanted: names of limits whose quantities are wanted small, set or not.
+        wanted: names of limits, set or not, whose quantities should be small.
     """
     if not is_refined(job) or not _caps_can_help(job, {*set_limits(job), *wanted}):
         return job.power_caps
@@ -65,9 +65,9 @@ def caps_of_answers(job: Job, wanted: Collection[str] = ()) -> tuple[float, ...]
 
 
 def _caps_can_help(job: Job, quantities: Collection[str]) -> bool:
-    """Returns whether capping power below the highest cap can make any of some limited quantities smaller.
+    """Returns whether capping power below the highest cap can reduce any of some limited quantities.
 
-    Rent follows from time alone, so it takes accelerators on sale for a cap to save money.
+    Rent follows from time alone, so a cap can save money only if accelerators are for sale.
     """
     is_rented = all(offer.rent_usd_per_gpu_hour is not None for offer in job.offers)
     never = (*NEVER_HELPED_BY_CAPS, "budget_usd") if is_rented else NEVER_HELPED_BY_CAPS
@@ -75,11 +75,11 @@ def _caps_can_help(job: Job, quantities: Collection[str]) -> bool:
 
 
 def space_of_answers(space: Space, wanted: Collection[str] = ()) -> Space:
-    """Returns the space under every cap that a design of an answer may have; itself where that is no more.
+    """Returns the space under every cap that a design of an answer may have; the same space if there are no further caps.
 
     Args:
         space: the layouts of a job.
-        wanted: names of limits whose quantities are wanted small, set or not.
+        wanted: names of limits, set or not, whose quantities should be small.
     """
     caps = caps_of_answers(space.job, wanted)
     if caps == space.job.power_caps:
@@ -103,17 +103,17 @@ def designs_of_answers(job: Job, layouts: PlanTable) -> PlanTable:
 
 
 def has_fewer_spares(job: Job, listed: PlanTable) -> Booleans:
-    """Returns which listed designs an answer may also have with fewer spare nodes, yet some, `(n,)`."""
+    """Returns which listed designs an answer may also contain with fewer spare nodes, but at least one, `(n,)`."""
     return np.asarray(has_any_number_of_spares(job) & (listed.num_spare_nodes > 1))
 
 
 def without_spares(job: Job, rows: Integers) -> Integers:
-    """Returns the rows of listed designs that differ from those of `rows` in having no spare node, where both are listed."""
+    """Returns the rows of the listed designs that equal those at `rows` but have no spare node, where both are listed."""
     return np.asarray(rows + (1 if job.search.with_spares[0] else -1))
 
 
 def with_fewer_spares(plans: PlanTable) -> PlanTable:
-    """Returns designs with every number of spare nodes between none and theirs, design by design."""
+    """Returns each design with every number of spare nodes between 0 and its own, design by design."""
     num_between = np.maximum(0, plans.num_spare_nodes - 1)
     rows = np.repeat(np.arange(len(plans)), num_between)
     first_of_design = np.repeat(np.cumsum(num_between) - num_between, num_between)
@@ -121,9 +121,9 @@ def with_fewer_spares(plans: PlanTable) -> PlanTable:
 
 
 def with_other_intervals(job: Job, plans: PlanTable, used_s: Floats) -> PlanTable:
-    """Returns designs that save, each with `NUM_INTERVALS` intervals around the one that was used, `(n,)`.
+    """Returns the designs that save checkpoints, each with `NUM_INTERVALS` intervals around the one that it used, `(n,)`.
 
-    None is longer than the longest that the job lets anybody choose, unless the one that was used is.
+    No interval exceeds the longest one that the job allows, unless the one that was used does.
     """
     saves = plans.checkpoint_scheme != CheckpointScheme.NONE.code
     factors = INTERVAL_FACTOR ** np.linspace(-1.0, 1.0, NUM_INTERVALS)

@@ -1,10 +1,10 @@
 """Which cut of the layers makes a plan's step shortest, and is that proven?
 
 1. `constraints.stage_balance` finds the cut whose slowest stage is fastest, from the costs of the plan's layers.
-2. From it and from the workload's own cuts, layers move one by one from stage to stage as long as the simulated step becomes
-   shorter, or, where nothing fits yet, the fullest stage emptier.
+2. From that cut and the workload's own cuts, layers move one by one between stages as long as the simulated step gets
+   shorter, or, while nothing fits yet, as long as the fullest stage gets emptier.
 3. With one chunk on a stage, all cuts whose bound is not above the step that was found (`constraints.cut_bounds`) are
-   simulated, if they are few enough: then no cut that fits the memory has a shorter simulated step.
+   simulated, if they are few enough. This proves that no cut that fits the memory has a shorter simulated step.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from simulator.layout.chunks import can_cut, split_layers
 from simulator.table import Integers
 
 MOST_CUTS = 100_000
-"""Cuts that the proof may simulate,"""
+"""Most cuts that the proof may simulate,"""
 MOST_PASSES = 2e8
-"""and passes of micro-batches through their stages: some seconds."""
+"""and most passes of micro-batches through their stages: a few seconds of work."""
 FEW_CHUNKS = 16
-"""Up to as many chunks a layer may move from any to any; in longer pipelines to the neighbours."""
+"""With up to this many chunks, a layer may move from any chunk to any other; with more, only to a neighbour."""
 MOST_ROUNDS = 100
-"""Moves of one layer; the simulated step gets shorter with each."""
+"""Most moves of one layer; each shortens the simulated step."""
 SAME_DIGITS = 9
-"""Steps are the same where their ratio is 1 to as many places: sums in another order differ by less."""
+"""Two steps count as equal if their ratio is 1 to this many places: summation order changes less than that."""
 MOST_PLACES = 100_000_000
-"""Stages x layers^2 that are weighed against each other; 64 stages of 1,000 layers are less."""
+"""Largest stages x layers^2 that is tried; 64 stages of 1,000 layers stay below it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,11 @@ class BestCut:
     """The fastest cut that was found."""
 
     layers: tuple[int, ...] | None
-    """Layers of every chunk, `(C,)`; `None` where no cut was found that fits the memory."""
+    """Layers of every chunk, `(C,)`; `None` where no cut that fits the memory was found."""
     is_proven: bool
-    """Whether no cut that fits the memory has a shorter simulated step, of those whose inner chunks have layers."""
+    """Whether it is proven that no cut that fits the memory and leaves no inner chunk empty has a shorter simulated step."""
     is_balance_proven: bool
-    """Whether the fastest slowest stage, which the search began at, is proven."""
+    """Whether the cut that the search started from is proven to have the fastest slowest stage."""
     num_simulated: int
     """Cuts that were simulated, some of them more than once."""
 
@@ -59,12 +59,12 @@ def best_cut(job: Job, plan: Plan) -> BestCut:
     """Returns the fastest cut of a plan's layers that fits the memory.
 
     Args:
-        job: the question; cuts that its workload asks for are no limit.
-        plan: a plan that keeps the rules of layouts, but perhaps that on how layers are cut.
+        job: the question; cuts that its workload asks for are not binding.
+        plan: a plan that keeps the rules of layouts, except perhaps the one on how layers are cut.
 
     Raises:
-        InputError: the plan recomputes some layers of a chunk only, has one stage, more chunks than layers and ends, or too
-            many of both to be weighed.
+        InputError: the plan recomputes only some layers of a chunk, has a single stage, has more chunks than layers and
+            ends, or has too many of both to compare.
     """
     _check(job, plan)
     costs = plan_costs(job, plan)
@@ -90,7 +90,7 @@ def best_cut(job: Job, plan: Plan) -> BestCut:
 
 
 def own_cuts(job: Job, plan: Plan) -> list[tuple[int, ...]]:
-    """Returns the cut that the job's workload makes of a plan, then others that it could ask for by a word."""
+    """Returns the cut that the job's workload gives a plan, then others that it could request with a keyword."""
     plans = PlanTable.from_plans([plan])
     wishes: list[StageLayers] = [job.workload.stage_layers, None, "balanced"]
     cuts = [
@@ -102,7 +102,7 @@ def own_cuts(job: Job, plan: Plan) -> list[tuple[int, ...]]:
 
 
 def present_cut(job: Job, plan: Plan) -> tuple[int, ...] | None:
-    """Returns the cut that the job's workload makes of a plan; `None` where it cannot be cut so."""
+    """Returns the cut that the job's workload gives a plan; `None` where that cut is impossible."""
     plans = PlanTable.from_plans([plan])
     wish = job.workload.stage_layers
     if not can_cut(job.workload.model, wish, plans.pipeline_parallel, plans.virtual_pipeline)[0]:
@@ -111,7 +111,7 @@ def present_cut(job: Job, plan: Plan) -> tuple[int, ...] | None:
 
 
 def _spread(job: Job, plan: Plan) -> tuple[int, ...]:
-    """Layers that are dealt out one by one, where there is no other cut to begin with."""
+    """Layers dealt out one by one, for when there is no other cut to start from."""
     num_chunks = plan.pipeline_parallel * plan.virtual_pipeline
     inner = np.ones(num_chunks, dtype=np.int64)
     inner[[0, -1]] = 0
@@ -143,7 +143,7 @@ def _check(job: Job, plan: Plan) -> None:
 
 
 class _Search:
-    """The best cut of those that were simulated: one that fits the memory, then the shorter step, then the emptier stage."""
+    """The best simulated cut. Cuts that fit the memory come first, then those with a shorter step, then an emptier stage."""
 
     def __init__(self, job: Job, plan: Plan) -> None:
         self._job, self._plan = job, plan
@@ -173,7 +173,7 @@ class _Search:
         together = tried if self._best is None else CutTable.concatenate([self._best, tried])
         excess = np.maximum(0.0, together.peak_memory_bytes - self._capacity_bytes)
         ratio = np.round(together.step_time_s / together.step_time_s.min(), SAME_DIGITS)
-        # Stable, so that among equals the first stays.
+        # A stable sort keeps the first of equals.
         row = int(np.lexsort((together.peak_memory_bytes, ratio, excess))[0])
         is_better = self._best is not None and row > 0
         self._best = together.take(slice(row, row + 1))
@@ -204,7 +204,7 @@ class _Search:
 
 
 def _moves(layers: Integers) -> Integers:
-    """Cuts in which one layer stands on another chunk, `(n, C)`; inner chunks keep one or more."""
+    """Cuts with one layer moved to another chunk, `(n, C)`; inner chunks keep at least one layer."""
     num_chunks = len(layers)
     pairs = np.array(list(permutations(range(num_chunks), 2)))
     if num_chunks > FEW_CHUNKS:

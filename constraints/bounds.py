@@ -1,13 +1,13 @@
 """How cheap and how fast can a layout be at best? Bounds that no simulation beats, for pruning before the search.
 
-A layout is kept out only where even its bound breaks a limit, so no design that fits is ever lost. The bounds are what
-a run would come to in which nothing fails, nothing is saved, and steps are as short as their layers allow:
+A layout is pruned only if even its bound breaks a limit, so no feasible design is ever lost. The bounds are those of a
+run in which nothing fails, nothing is saved, and steps are as short as their layers allow:
 
     time    >= steps x least step (constraints.step_bound) x stragglers + first start
     energy  >= computation and exposed collectives at their powers, the rest of that time at the least power
     cost    >= rent or ownership for that time, energy and the fewest spares
     carbon  >= that energy at the grid's intensity, and the embodied share of that time
-    memory, host memory and accelerators are exact, power is so up to the spares
+    memory, host memory and accelerators are exact; power is exact except for spares
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ EXACT_POWERS = (
     "power_ramp_w_per_s",
     "power_range_fraction",
 )
-"""Limits on power beside that of the facility; spares, and servers of `gradient_replica`, alone can add to the first."""
+"""Limits on power other than the facility's; only spares, and servers of `gradient_replica`, can add to the first."""
 WHOLE: dict[str, float] = {"memory": 1.0, "host_memory": 1.0}
-"""Shares that a layout may need of memory and of main memory, as `least_needs` names them."""
+"""Largest shares of accelerator memory and of main memory that a layout may need, by their names in `least_needs`."""
 MARGIN = 1e-9
-"""Share by which bounds are lowered, so that rounding never turns a bound into a rejection."""
+"""Share by which bounds are lowered, so that rounding never rejects a layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoundTable(Table):
-    """Least values of what the limits bound, `(n,)`, in the units of the limits; and the memory they need."""
+    """Least values of the limited quantities, `(n,)`, in the units of the limits; and the memory that layouts need."""
 
     memory_fraction: Floats
     """Memory of the most loaded accelerator as a share of what it has; exact."""
     host_memory_fraction: Floats
-    """Main memory that offloading, and saves at least, under any scheme that the layout can have, need, as a share of what a
-    node has."""
+    """Main memory needed, as a share of what a node has: for offloading, and for saves under the least demanding checkpoint
+    scheme that the layout can have."""
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
@@ -71,7 +71,7 @@ class BoundTable(Table):
     num_gpus: Floats
     carbon_kgco2e: Floats
     energy_j: Floats
-    """Of the facility; no limit bounds it, the search orders layouts by it."""
+    """Energy of the facility; no limit bounds it, but the search orders layouts by it."""
 
     @property
     def fits_memory(self) -> Booleans:
@@ -80,13 +80,13 @@ class BoundTable(Table):
 
 
 def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = None) -> BoundTable:
-    """Returns the bounds of layouts, whatever checkpoint scheme, interval and spares of the job they are run with.
+    """Returns the bounds of layouts that hold for every checkpoint scheme, interval and number of spares of the job.
 
     Args:
         job: the job.
         layouts: the layouts, `(n,)`.
-        under_other_cap: bounds of the same layouts under other power caps; they need the same memory, which is then not
-            added up again.
+        under_other_cap: bounds of the same layouts under other power caps. Their memory is the same, so it is not computed
+            again.
     """
     steps = bound_step(job, layouts)
 
@@ -94,7 +94,7 @@ def bound(job: Job, layouts: PlanTable, under_other_cap: BoundTable | None = Non
         others = None if under_other_cap is None else under_other_cap.take(rows)
         return _bound_block(job, layouts.take(rows), steps.take(rows), others)
 
-    # Layouts of like width share a block, because a block is as wide as its widest layout.
+    # Layouts of similar width share a block, because a block is as wide as its widest layout.
     order = np.argsort(layouts.pipeline_parallel * layouts.virtual_pipeline, kind="stable")
     blocks = np.split(order, range(LAYOUTS_PER_BLOCK, len(order), LAYOUTS_PER_BLOCK))
     return BoundTable.concatenate(on_threads(bounded, blocks)).take(np.argsort(order, kind="stable"))
@@ -133,7 +133,7 @@ def _memory_fractions(
 
 
 def kept_by_bounds(job: Job, bounds: BoundTable) -> dict[str, Booleans]:
-    """Returns for memory and every limit which layouts may keep it, `(n,)`."""
+    """Returns, for memory and every limit, which layouts may keep it, `(n,)`."""
     limits = {
         name: excess_over(getattr(job.limits, name), getattr(bounds, name)) == 0.0 for name in LIMIT_NAMES
     }
@@ -141,7 +141,7 @@ def kept_by_bounds(job: Job, bounds: BoundTable) -> dict[str, Booleans]:
 
 
 def least_needs(bounds: BoundTable, limits: Iterable[str]) -> dict[str, Floats]:
-    """Returns what layouts need at least, `(n,)`: shares of both memories, and the quantities of some limits by their names."""
+    """Returns the least that layouts need, `(n,)`: shares of both memories, and the quantities of some limits by name."""
     memory = {"memory": bounds.memory_fraction, "host_memory": bounds.host_memory_fraction}
     return memory | {name: getattr(bounds, name) for name in limits}
 
@@ -149,7 +149,7 @@ def least_needs(bounds: BoundTable, limits: Iterable[str]) -> dict[str, Floats]:
 def _least_host_memory_bytes(job: Job, layouts: PlanTable, offers: OfferTable) -> Floats:
     """Main memory per node that offloading and the least demanding checkpoint scheme of each layout need, `(n,)`.
 
-    It follows from what is saved and how often at once, so that no step has to be simulated.
+    It follows from what is saved and how many copies exist at once, so no step has to be simulated.
     """
     least = np.full(len(layouts), np.inf)
     any_s = np.ones(len(layouts))
@@ -175,7 +175,7 @@ def _least_usage(
 ) -> Usage:
     """Time, energy and power of a run without saves and failures."""
     steps_s = job.workload.num_steps * steps.step_time_s * least_slowdown(job, layouts)
-    # Evaluations only add to it; they are left out, as saves and failures are.
+    # Evaluations only add to these quantities, so they are left out, like saves and failures.
     wall_s = steps_s + first_start_s(job)
     return Usage(
         wall_s=wall_s,
@@ -187,7 +187,7 @@ def _least_usage(
 def _least_energy_j(
     job: Job, layouts: PlanTable, offers: OfferTable, steps: StepBoundTable, wall_s: Floats
 ) -> Floats:
-    """Energy of computation and collectives at their own powers, and of the rest at the least power of any phase."""
+    """Energy of computation and collectives at their own powers, and of the remaining time at the least power of any phase."""
     power = phase_power(job, layouts, offers)
     busy_j = total_of(power.busy_energy_j(steps.compute_s, steps.communication_s))
     least_j = (steps.compute_s + steps.communication_s) * power.least_w

@@ -1,16 +1,17 @@
 """Which cuts of the layers could fit and be as fast as a given step? All of them, counted first and then listed.
 
-With one chunk on a stage, what comes before stage r is the layers up to its first one, however they are cut, so that whether
-stage r may hold the layers from a to b is known from r, a and b alone. With m micro-batches, T = F + B the two passes of the
-stage and S those of the whole model,
+With one chunk on a stage, everything before stage r is the layers up to its first one, however they are cut. So r, a and b
+alone decide whether stage r may hold the layers from a to b. Let m be the micro-batches, T = F + B the two passes of the
+stage, and S those of the whole model:
 
     step >= m T + (passes of the layers before the stage)                          any schedule that waits for weight gradients
     step >= m T + (forward passes of the layers before the stage)                  zero bubble
     step >= S + (m - 1) T - (min(p - r, m) - 1) F                                  1F1B
 
-The last: before its first backward pass, which waits for the first micro-batch to pass the whole model and to come back, the
-stage does min(p - r, m) of its m forward passes (Narayanan et al., arXiv 2104.04473, section 2.2.1). Bounds leave out sends,
-replica traffic and the optimizer. Nor may the layers of a stage hold more than is left beside the least that a stage needs.
+The last bound holds because a stage does min(p - r, m) of its m forward passes before its first backward pass, which waits
+until the first micro-batch has passed through the whole model and back (Narayanan et al., arXiv 2104.04473, section 2.2.1).
+The bounds leave out sends, replica traffic and the optimizer. The layers of a stage must also fit the memory that remains
+after the least that a stage needs otherwise.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from simulator.domain.plan import SPLIT_BACKWARD, Schedule
 from simulator.table import Booleans, Floats, Integers
 
 SLACK = 1e-9
-"""Share by which sums in another order may differ."""
+"""Share by which sums may differ because of their order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FastCuts:
-    """The cuts of one plan that could fit the memory and be as fast as some step."""
+    """The cuts of one plan that could fit the memory and be as fast as a given step."""
 
     is_allowed: Booleans
     """`(p, L + 1, L + 1)` whether a stage may hold the layers from one place to another."""
     num_endings: Floats
-    """`(p + 1, L + 1)` ways to cut what follows a place into the stages that are left."""
+    """`(p + 1, L + 1)` ways to cut the layers after a place into the remaining stages."""
 
     @property
     def count(self) -> float:
@@ -44,7 +45,7 @@ class FastCuts:
         return float(self.num_endings[0, 0])
 
     def listed(self) -> Integers:
-        """Returns all cuts, `(count, p)`; ask for `count` before."""
+        """Returns all cuts, `(count, p)`; check `count` first."""
         return np.array(list(self._from(0, 0)), dtype=np.int64).reshape(-1, len(self.is_allowed))
 
     def _from(self, stage: int, start: int) -> Iterator[tuple[int, ...]]:
@@ -58,15 +59,15 @@ class FastCuts:
 
 
 def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, step_s: float) -> FastCuts:
-    """Returns the cuts with one chunk on a stage whose bounds are neither above a step nor above the memory.
+    """Returns the cuts with one chunk on a stage whose bounds exceed neither a step nor the memory.
 
-    The first and the last stage may hold no layer; every other one holds one or more.
+    The first and the last stage may be empty; every other one holds at least one layer.
 
     Args:
-        costs: of the layers; one chunk on each of p stages.
+        costs: costs of the layers; one chunk on each of p stages.
         num_micro_batches: m.
-        schedule: of the pipeline.
-        step_s: what the bounds are compared with.
+        schedule: schedule of the pipeline.
+        step_s: step time that the bounds are compared with.
     """
     num_stages, num_places = costs.num_held.shape[1], len(costs.layers.layer_s) + 1
     num_layers = np.arange(num_places) - np.arange(num_places)[:, None]
@@ -82,7 +83,7 @@ def fast_cuts(costs: PlanCosts, *, num_micro_batches: int, schedule: Schedule, s
 
 
 def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Schedule) -> Floats:
-    """The least step in which a stage has the layers from one place to another, `(L + 1, L + 1)`."""
+    """The least step when a stage has the layers from one place to another, `(L + 1, L + 1)`."""
     layers, num_stages, m = costs.layers, costs.num_held.shape[1], num_micro_batches
     passes_s, forward_s = sums_before(layers.layer_s), sums_before(costs.layer_forward_s)
     ends_s = (stage == 0) * layers.embedding_s + (stage == num_stages - 1) * layers.output_s
@@ -100,7 +101,7 @@ def _bound_s(costs: PlanCosts, stage: int, num_micro_batches: int, schedule: Sch
 
 
 def _may_fit(costs: PlanCosts, stage: int) -> Booleans:
-    """Whether a stage could hold the layers from one place to another, `(L + 1, L + 1)`; none at all it always could."""
+    """Whether a stage could hold the layers from one place to another, `(L + 1, L + 1)`; an empty range always fits."""
     layers = costs.layers
     bytes_ = sums_before(layers.layer_bytes + costs.num_held[0, stage] * layers.activation_bytes)
     free_bytes = float(costs.most_free_bytes[stage])

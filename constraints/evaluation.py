@@ -1,4 +1,4 @@
-"""What does a batch of designs come to? Simulation, scores and limits in one call."""
+"""How good is a batch of designs, and is it feasible? Simulation, scores and limits in one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.threads import on_threads
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(TableGroup):
-    """Designs with what became of them, one row each; all of them have valid layouts."""
+    """Designs with their outcomes, scores and excesses, one row each; all of them have valid layouts."""
 
     plans: PlanTable
     outcomes: Outcomes
@@ -36,14 +36,14 @@ class Evaluation(TableGroup):
 
 
 def evaluate(job: Job, plans: PlanTable) -> Evaluation:
-    """Returns what becomes of designs with valid layouts."""
+    """Simulates and scores designs with valid layouts."""
     return judge(job, plans, simulate(job, plans))
 
 
 def judge(job: Job, plans: PlanTable, outcomes: Outcomes) -> Evaluation:
-    """Returns what simulated designs are worth under the prices and limits of a job; no design is simulated.
+    """Scores designs that were already simulated, under the prices and limits of a job.
 
-    Large batches are shared among as many threads as Numba may use; what comes out does not depend on them.
+    Large batches are shared among as many threads as Numba may use; the result does not depend on their number.
     """
 
     def judged(rows: slice) -> tuple[ScoreTable, ExcessTable]:

@@ -1,8 +1,8 @@
-"""Which limits contradict each other? A proof by CP-SAT over what the designs need at least.
+"""Which limits contradict each other? A CP-SAT proof over the least that designs need.
 
-Every limit is an upper bound on one quantity of a design, so a set of limits can be kept together exactly when some
-design keeps them all. CP-SAT chooses a design by the limits that it keeps; each limit stands under an assumption, and
-when there is no choice CP-SAT names assumptions that suffice for it.
+Every limit is an upper bound on one quantity of a design, so a set of limits is satisfiable exactly when some design keeps
+them all. CP-SAT chooses a design by the limits that it keeps. Each limit is guarded by an assumption literal; if there is
+no choice, CP-SAT names a set of assumptions that suffices for the contradiction.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float]) -> tuple[str, ...]:
-    """Returns a set of limits that no design keeps together; empty when some design keeps all.
+    """Returns a set of limits that no design keeps together; empty if some design keeps all.
 
     Args:
         needs: `(n,)` least quantity of each design, by the name of the limit on it.
         limits: the limits that are set.
 
     Returns:
-        A minimal conflict, in the order of `limits`: without any one of its limits, some design keeps the others of it.
-        Without designs, all limits: there is nothing to choose from then.
+        A minimal conflict, in the order of `limits`: if any one of its limits is dropped, some design keeps the rest.
+        All limits, if there are no designs.
     """
     names = tuple(limits)
     if not names:
@@ -45,16 +45,16 @@ def conflicting_limits(needs: Mapping[str, Floats], limits: Mapping[str, float])
 
 
 def least_value(values: Floats, needs: Mapping[str, Floats], limits: Mapping[str, float]) -> float | None:
-    """Returns the least of some values that a design has which keeps all limits, proven by CP-SAT; `None` where none does.
+    """Returns the least value of any design that keeps all limits, proven by CP-SAT; `None` where no design does.
 
     Args:
-        values: `(n,)` a quantity of each design: a corner of the space is where it is least.
+        values: `(n,)` the quantity of each design to minimise.
         needs: `(n,)` least quantity of each design, by the name of the limit on it.
         limits: the limits that are set.
     """
     from ortools.sat.python import cp_model
 
-    # CP-SAT knows only whole numbers: the place of a value among all keeps their order to the last bit.
+    # CP-SAT knows only integers: the rank of a value among all values preserves their order to the last bit.
     distinct, places = np.unique(values, return_inverse=True)
     keeps = [needs[name] <= limit for name, limit in limits.items()]
     rows = np.unique(np.column_stack([places, *keeps]).astype(np.int64), axis=0)
@@ -79,7 +79,7 @@ def fewest_accelerators(
 
 
 def _conflict(patterns: Booleans, names: tuple[str, ...], assumed: tuple[str, ...]) -> tuple[str, ...]:
-    """Limits among the assumed ones that suffice for a contradiction, in the order of `names`; empty for none."""
+    """The assumed limits that suffice for a contradiction, in the order of `names`; empty if there is none."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -94,7 +94,7 @@ def _conflict(patterns: Booleans, names: tuple[str, ...], assumed: tuple[str, ..
 
 
 def exact_solver() -> cp_model.CpSolver:
-    """A solver that gives the same answer every time."""
+    """A deterministic solver: it gives the same answer every time."""
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()

@@ -1,8 +1,8 @@
-"""What could another interval between saves lower a design to at best? A run whose saves cost nothing and lose no work.
+"""How good could a design become with another checkpoint interval? At best, saves cost nothing and lose no work.
 
-Whatever the interval, all steps have to be done, stragglers and evaluations with them, and as often per second of that
-something stops the run and takes its restart. What depends on the interval is left out: stalls, slow-downs and waits for
-saves, lost work, loads, waits for spare nodes, and missing replicas. Quantiles are those of such a run.
+Whatever the interval, a run has to do all steps, with stragglers and evaluations. Interruptions come at the same rate per
+second of that time, and each takes its restart. Everything that depends on the interval is left out: stalls, slow-downs
+and waits for saves, lost work, loads, waits for spare nodes, and missing replicas. Quantiles are those of such a run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simulator.table import total as total_of
 from simulator.units import DAY
 
 WORK = ("productive_s", "straggler_s", "evaluation_s")
-"""Parts of a run that no interval changes; interruptions follow from how long they take together."""
+"""Parts of a run that no interval changes; their total time determines the number of interruptions."""
 ENERGY_OF_WORK = (
     "compute_j",
     "communication_j",
@@ -39,12 +39,12 @@ ENERGY_OF_WORK = (
 )
 """Parts of the energy that no interval changes."""
 QUANTILE_FRACTION = 0.002
-"""Share by which quantiles are lowered: made of strata, they may fall by 0.0008 where a run gets longer and less sure
-(measured, 14,000 designs of 300 random jobs)."""
+"""Share by which quantiles are lowered. They are computed from strata, so they may fall by 0.0008 where a run gets longer
+and more variable (measured, 14,000 designs of 300 random jobs)."""
 
 
 def least_by_intervals(job: Job, part: Evaluation) -> dict[str, Floats]:
-    """Returns what no interval between saves lowers designs below, `(n,)` by the limits that an interval helps to keep."""
+    """Returns lower bounds on designs over all checkpoint intervals, `(n,)`, by the limits that an interval helps to keep."""
     run = undisturbed(job, part.outcomes.run)
     usage = _least_usage(job, part, run)
     return {
@@ -58,9 +58,9 @@ def least_by_intervals(job: Job, part: Evaluation) -> dict[str, Floats]:
 def holds_with_any_spares(job: Job, part: Evaluation) -> Booleans:
     """Returns whether `least_by_intervals` of designs without spare nodes holds with any number of them, too, `(n,)`.
 
-    Spares cost and draw more, and shorten the waits for nodes, which the bound leaves out. That is all that they do, unless
-    something may stop a run while it waits, or replicas go on without a failed one, so that spares change how often the
-    whole run stops; and a run that never ends without them has no bound.
+    Spares add cost and power, and shorten the waits for nodes, which the bound leaves out. They do nothing else, unless a
+    run can be stopped while it waits, or replicas continue without a failed one: then spares change how often the whole
+    run stops. A run that never ends without spares has no bound.
     """
     if job.reliability.fails_during_restart:
         return np.zeros(len(part), dtype=np.bool_)
@@ -69,13 +69,13 @@ def holds_with_any_spares(job: Job, part: Evaluation) -> Booleans:
 
 
 def undisturbed(job: Job, run: RunTable) -> RunTable:
-    """Returns the run without what depends on the interval; of one that never ends, without interruptions."""
+    """Returns the run without what depends on the interval; a run that never ends also loses its interruptions."""
     work_s = total_of(getattr(run, name) for name in WORK)
     ends, nothing = run.makes_progress, np.zeros(len(work_s))
     wall_s, way_back_s = (np.where(ends, time_s, 0.0) for time_s in (run.wall_time_s, run.way_back_s))
     up_s = wall_s - run.initialization_s - way_back_s
     share = np.divide(work_s, up_s, out=nothing.copy(), where=ends)
-    # A restart that may fail itself is the longer, the longer the load behind it.
+    # A restart that can itself fail takes longer, the longer the load after it.
     restarts_alike = ends & (not job.reliability.fails_during_restart)
     restart_s = _scaled(run.restart_s, share, restarts_alike)
     num_failures, num_planned = (
@@ -100,7 +100,7 @@ def undisturbed(job: Job, run: RunTable) -> RunTable:
 
 
 def _with_restarts_alone(job: Job, run: RunTable, num: Floats, restart_s: Floats) -> RunTable:
-    """Returns a run that so many interruptions delay by a restart each, of these seconds in all, and by nothing else."""
+    """Returns a run delayed only by `num` interruptions, whose restarts take `restart_s` in total."""
     mean_s = np.divide(restart_s, num, out=np.zeros(len(num)), where=num > 0.0)
     spread = math.expm1(job.reliability.restart.log_deviation**2)
     return replace(
@@ -119,7 +119,7 @@ def _scaled(values: Floats, share: Floats, where: Booleans) -> Floats:
 
 
 def _least_usage(job: Job, part: Evaluation, run: RunTable) -> Usage:
-    """What such a run uses: the energy of its steps, and of the rest at the power of a cluster that stands still."""
+    """What such a run uses: the energy of its steps, and of the remaining time at the power of an idle cluster."""
     offers = OfferTable.from_job(job).take(part.plans.offer)
     power = phase_power(job, part.plans, offers)
     work_j = total_of(getattr(part.outcomes.energy, name) for name in ENERGY_OF_WORK)
@@ -132,7 +132,7 @@ def _least_usage(job: Job, part: Evaluation, run: RunTable) -> Usage:
 
 
 def _least_cost_usd(job: Job, part: Evaluation, run: RunTable, usage: Usage) -> Floats:
-    """The least expected cost, or that of a run as long as the wanted probability asks for, at the least mean power."""
+    """The least expected cost, or the cost of a run at the quantile of the wanted probability, at the least mean power."""
     late_s = _wall_s(job, part, run, job.limits.budget_probability)
     offers = OfferTable.from_job(job).take(part.plans.offer)
     power = phase_power(job, part.plans, offers)
@@ -144,7 +144,7 @@ def _least_cost_usd(job: Job, part: Evaluation, run: RunTable, usage: Usage) -> 
 
 
 def _wall_s(job: Job, part: Evaluation, run: RunTable, probability: float | None) -> Floats:
-    """The expected wall time, or no more than the one that a run stays below with a probability."""
+    """The expected wall time, or a lower bound on the wall time that a run stays below with a given probability."""
     if probability is None:
         return run.wall_time_s
     late_s = wall_time_quantile_s(job, part.plans, part.outcomes.steps, run, probability)

@@ -1,7 +1,7 @@
 """Which layouts are there? Every valid way to split the model over the accelerators on offer, as one table.
 
-The degrees are enumerated from what divides what, so that every row keeps all rules of `constraints.layout`; data
-parallelism follows from the batch, and with it the number of accelerators.
+The degrees are enumerated from divisors, so every row keeps all rules of `constraints.layout`. Data parallelism follows
+from the batch, and the number of accelerators from that.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 SHORTEST_PIECE = 2048
-"""Tokens below which a sequence is not split further by default: the ring's latency is no longer hidden."""
+"""Tokens below which a sequence is not split further by default, because the ring's latency is no longer hidden."""
 LARGEST_PIPELINE = 64
-"""Pipeline stages by default; published runs have at most 64."""
+"""Most pipeline stages by default; published runs have at most 64."""
 PRECISIONS_IN_16_BITS = frozenset({Precision.FP16, Precision.BF16})
-"""Number formats whose products cast no inputs."""
+"""Number formats whose matrix products cast no inputs."""
 ROWS_PER_BLOCK = 16_384
-"""Ways to split the model that are listed together; each makes a layout for every recomputation, ZeRO stage and format."""
+"""Ways to split the model that are listed together; each gives a layout per recomputation, ZeRO stage and number format."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Degrees:
 
 @dataclass(frozen=True, kw_only=True)
 class RoughBlock:
-    """Ways to split a model from which the layouts of one block follow."""
+    """Ways to split a model, from which the layouts of one block follow."""
 
     degrees: Integers
     """Rows (offer, t, p, v, c, e, d, micro-batch), `(n, 8)`."""
@@ -56,13 +56,13 @@ class RoughBlock:
 
 
 def divisors(number: int) -> list[int]:
-    """Returns all divisors in rising order."""
+    """Returns all divisors in ascending order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
     return sorted({*small, *(number // d for d in small)})
 
 
 def enumerate_layouts(job: Job) -> PlanTable:
-    """Returns every valid layout under every power cap, with the first checkpoint scheme it can have and no spares."""
+    """Returns every valid layout under every power cap, with the first checkpoint scheme that it can have and no spares."""
     return PlanTable.concatenate([no_layouts(job), *layout_blocks(job)])
 
 
@@ -72,27 +72,27 @@ def no_layouts(job: Job) -> PlanTable:
 
 
 def layout_blocks(job: Job) -> Iterator[PlanTable]:
-    """Yields the layouts of `enumerate_layouts` in its order, a block at a time, so that any number of them fits the memory."""
+    """Yields the layouts of `enumerate_layouts` in the same order, block by block, so any number of them fits in memory."""
     return (layouts_in(job, block) for block in rough_blocks(job))
 
 
 def candidate_blocks(job: Job) -> Iterator[PlanTable]:
-    """Yields what is tried, a block at a time: every layout, and what only a rule of layouts keeps from being one."""
+    """Yields all candidates, block by block: every layout, and those that fail only by a rule of layouts."""
     return (_candidates_in(job, block) for block in rough_blocks(job))
 
 
 def rough_blocks(job: Job) -> Iterator[RoughBlock]:
-    """Yields what `layouts_in` makes the blocks of `layout_blocks` of."""
+    """Yields the blocks from which `layouts_in` makes those of `layout_blocks`."""
     index = BlockIndex(job)
     return (index.block(number) for number in range(len(index)))
 
 
 @final
 class BlockIndex:
-    """The blocks of `rough_blocks` by their numbers, any of which can be had without those before it."""
+    """Random access to the blocks of `rough_blocks` by number."""
 
     def __init__(self, job: Job) -> None:
-        """Counts the ways to split the model, and lists none of them."""
+        """Counts the ways to split the model without listing them."""
         self._job = job
         self._splits = _batch_splits(job)
         self._degrees = [
@@ -121,7 +121,7 @@ class BlockIndex:
         return RoughBlock(degrees=np.concatenate(rows), power_cap_fraction=power_cap_fraction)
 
     def place_of(self, number: int) -> tuple[int, float]:
-        """Returns the number of the degrees of a block, and its power cap: blocks of one such number differ in that alone."""
+        """Returns the number of a block's degrees, and its power cap; blocks with the same number differ only in the cap."""
         cap, place = divmod(number, len(self._first) - 1)
         return place, self._job.power_caps[cap]
 
@@ -142,14 +142,14 @@ def _candidates_in(job: Job, block: RoughBlock) -> PlanTable:
 
 
 def _first_scheme(job: Job, layouts: PlanTable) -> Integers:
-    """First allowed scheme, `(n,)`, that a layout can have; the first of all where it can have none."""
+    """First allowed scheme that a layout can have, `(n,)`; the first of all where it can have none."""
     schemes = job.search.checkpoint_schemes
     can_save = can_save_by(job, layouts, schemes)
     return np.select(list(can_save.T), [scheme.code for scheme in schemes], schemes[0].code)
 
 
 def cross_run_knobs(job: Job, layouts: PlanTable) -> PlanTable:
-    """Returns each layout with every checkpoint scheme and number of spares it can have; its designs stay together."""
+    """Returns each layout with every checkpoint scheme and number of spares it can have, all designs of a layout together."""
     knobs, spares = _run_knobs(job), sufficient_spare_nodes(job, layouts)
     row, knob = np.nonzero(_is_design(job, layouts, spares))
     chosen = np.array([(scheme.code, has_spares) for scheme, has_spares in knobs], dtype=np.int64)[knob]
@@ -168,9 +168,9 @@ def _run_knobs(job: Job) -> list[tuple[CheckpointScheme, bool]]:
 
 
 def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
-    """Whether a layout with sufficient `spares` `(n,)` makes a design of its own with each of k run knobs, `(n, k)`.
+    """Whether a layout with sufficient `spares` `(n,)` makes a distinct design with each of k run knobs, `(n, k)`.
 
-    Some schemes need peers or replicas, and where no spares suffice, taking them is the twin of taking none.
+    Some schemes need peers or replicas. Where zero spares are sufficient, the designs with and without spares coincide.
     """
     schemes = job.search.checkpoint_schemes
     can_save = dict(zip(schemes, can_save_by(job, layouts, schemes).T, strict=True))
@@ -181,7 +181,7 @@ def _is_design(job: Job, layouts: PlanTable, spares: Integers) -> Booleans:
 
 
 def _allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
-    """Yields every combination of tensor, pipeline, virtual-pipeline and context parallelism of an offer."""
+    """Yields every combination of tensor, pipeline, virtual-pipeline and context parallelism for an offer."""
     model, search = job.workload.model, job.search
     tensor = search.tensor_parallel or divisors(model.num_heads)
     tensor = [t for t in tensor if t <= offer.node.link_domain_size or search.tensor_parallel]
@@ -191,7 +191,7 @@ def _allowed_degrees(job: Job, offer: Offer) -> Iterator[Degrees]:
 
 
 def listed_cuts(job: Job) -> Iterator[tuple[int, int]]:
-    """Pairs of PP and VPP that the job lists, or all up to `LARGEST_PIPELINE` stages and as many chunks as layers can fill."""
+    """Pairs of PP and VPP that the job lists, or all up to `LARGEST_PIPELINE` stages whose chunks the layers can fill."""
     search, most = job.search, _most_chunks(job)
     stages = search.pipeline_parallel or range(1, min(most, LARGEST_PIPELINE) + 1)
     chunks = search.virtual_pipeline or range(1, most + 1)
@@ -199,7 +199,7 @@ def listed_cuts(job: Job) -> Iterator[tuple[int, int]]:
 
 
 def filled_cuts(job: Job) -> list[tuple[int, int]]:
-    """Those with no more chunks than layers can fill, whether they cut the layers or not."""
+    """The listed pairs with no more chunks than layers can fill, whether or not they cut the layers."""
     most = _most_chunks(job)
     return [(p, v) for p, v in listed_cuts(job) if p * v <= most]
 
@@ -209,9 +209,9 @@ def _most_chunks(job: Job) -> int:
 
 
 def pipelines(job: Job) -> list[tuple[int, int]]:
-    """Pairs of PP and VPP that cut the layers evenly, and plain pipelines of 2^k stages, or of any stages that are listed.
+    """Pairs of PP and VPP that cut the layers evenly, and plain pipelines of 2^k stages or of the listed numbers of stages.
 
-    With every count of stages the jobs in `examples/` would have two to six times as many layouts.
+    With every number of stages the jobs in `examples/` would have two to six times as many layouts.
     """
     layers, search = job.workload.model.num_layers, job.search
     pairs = filled_cuts(job)
@@ -225,7 +225,7 @@ def pipelines(job: Job) -> list[tuple[int, int]]:
 
 
 def contexts(job: Job) -> list[int]:
-    """Degrees of context parallelism: those that the job lists, or halves down to `SHORTEST_PIECE`."""
+    """Degrees of context parallelism: those that the job lists, or repeated halving down to `SHORTEST_PIECE`."""
     if job.search.context_parallel:
         return list(job.search.context_parallel)
     degrees = [1]
@@ -251,7 +251,7 @@ def _with_data_parallel(job: Job, index: int, degrees: Degrees, splits: Integers
 
 
 def _fits(job: Job, index: int, degrees: Degrees, splits: Integers) -> Booleans:
-    """Which ways to split the batch take accelerators in whole nodes within the range of an offer, `(k,)`."""
+    """Which ways to split the batch take whole nodes within the range of an offer, `(k,)`."""
     offer = job.offers[index]
     _, expert, replicas, num_micro_batches = splits
     ranks = replicas * degrees.tensor * degrees.context
@@ -323,7 +323,7 @@ def _with_choices(job: Job, degrees: Integers) -> PlanTable:
 
 
 def _recomputations(job: Job) -> list[Recompute]:
-    """Allowed recomputations, but for one that only takes longer than none: fused attention keeps no scores to begin with."""
+    """Allowed recomputations, except selective where it only costs time: fused attention keeps no scores in the first place."""
     workload, allowed = job.workload, job.search.recompute
     is_idle = workload.recomputes_core_alone and workload.attention not in SEPARATE_KERNELS
     is_beaten = is_idle and Recompute.NONE in allowed
@@ -331,7 +331,7 @@ def _recomputations(job: Job) -> list[Recompute]:
 
 
 def _group_sizes(job: Job, schedule: Schedule) -> tuple[int, ...]:
-    """Groups of interleaved micro-batches that are tried with a schedule; 0: no groups, or as many as there are stages."""
+    """Group sizes of interleaved micro-batches that are tried with a schedule; 0: no groups, or the number of stages."""
     sizes = job.search.interleaved_group_sizes
     return (0, *sizes) if sizes and schedule is Schedule.ONE_F_ONE_B else (0,)
 
@@ -345,9 +345,9 @@ def _is_dealt_as_chosen(table: PlanTable, group_sizes: Integers) -> Booleans:
 
 
 def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
-    """Whether ZeRO stage and groups make a layout another one, `(n,)`: groups that hold all are the same as none.
+    """Whether ZeRO stage and shard groups give a distinct layout, `(n,)`: groups that hold all ranks are the same as none.
 
-    Where it is groups or nothing, the rules of layouts alone say which there may be.
+    Where groups are mandatory, the rules of layouts alone decide which are allowed.
     """
     is_own = ~is_without_replicas(job.workload, table) | np.isin(table.zero_stage, _lone_stages(job))
     if False not in job.search.hybrid_sharding:
@@ -358,9 +358,9 @@ def _is_own_sharding(job: Job, table: PlanTable) -> Booleans:
 
 
 def _lone_stages(job: Job) -> list[int]:
-    """The listed ZeRO stages that are runs of their own where no weight has a replica: of those that are one, the lowest."""
+    """The listed ZeRO stages that differ where no weight has a replica: of stages that coincide, only the lowest."""
     workload = job.workload
-    # What ranks that share nothing gather in a pass all the same, or add up in main memory.
+    # What ranks that share nothing still gather in a pass, or add up in main memory.
     is_own_at_2 = workload.regathers_weights or workload.offloaded_gradient_fraction > 0.0
     # No weights in 32 bits that are their own master, and nothing that passes make of weights.
     has_plain_weights = (
@@ -377,5 +377,5 @@ def _lone_stages(job: Job) -> list[int]:
 
 
 def _node_ranks(job: Job) -> Integers:
-    """Accelerators of a node of each offer."""
+    """Accelerators per node of each offer."""
     return np.array([offer.node.num_accelerators for offer in job.offers], dtype=np.int64)

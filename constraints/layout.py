@@ -1,4 +1,4 @@
-"""May this layout exist? The rules by which a model is split over accelerators, each with the distance from keeping it.
+"""Is this layout valid? The rules by which a model is split over accelerators, each with the distance from keeping it.
 
 The rules are those of the frameworks that run such layouts (Megatron-LM, DeepSpeed, NeMo); breaking one is a result
 with a reason, not an error.
@@ -38,16 +38,16 @@ from simulator.traffic.context_exchange import head_ranks
 
 @dataclass(frozen=True, kw_only=True)
 class LayoutRule:
-    """One rule: its name in reports, the sentence for a reader, and how far each plan is from keeping it."""
+    """One rule: its name in reports, a sentence for readers, and how far each plan is from keeping it."""
 
     name: str
     sentence: str
     excess: Callable[[Job, PlanTable, OfferTable], Floats]
-    """`(n,)`: 0 where the rule is kept, otherwise greater than 0 and the larger the farther."""
+    """`(n,)`: 0 where the rule is kept, otherwise a positive distance from keeping it."""
 
 
 def _remainder(value: Integers | int, divisor: Integers) -> Floats:
-    """What is left of a division, as a share of the divisor."""
+    """Remainder of a division, as a share of the divisor."""
     return np.asarray(np.mod(value, divisor) / divisor, dtype=np.float64)
 
 
@@ -70,7 +70,7 @@ def _attention_heads(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def split_heads(model: ModelShape) -> int:
-    """Returns the heads with keys and values that ranks share out; latent attention expands its own to all heads."""
+    """Returns the number of key-value heads that are split over ranks; latent attention expands its own to all heads."""
     return model.num_heads if model.latent_attention else model.num_kv_heads
 
 
@@ -92,13 +92,13 @@ def _interleaving(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _micro_batches(job: Job, plans: PlanTable) -> Integers:
-    """Micro-batches of a replica, of whatever is left over when the batch is not divided; 1 at least."""
+    """Micro-batches of a replica, rounded down where the batch is not divisible; at least 1."""
     per_round = plans.data_parallel * plans.micro_batch_size
     return np.asarray(np.maximum(1, job.workload.global_batch_size // per_round))
 
 
 def _is_interleaved(plans: PlanTable) -> Booleans:
-    """Whether a stage takes micro-batches through several chunks in groups."""
+    """Whether stages process micro-batches through several chunks in groups."""
     is_usual = plans.pipeline_schedule == Schedule.ONE_F_ONE_B.code
     return np.asarray((plans.virtual_pipeline > 1) & is_usual)
 
@@ -121,7 +121,7 @@ def _schedule(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _weight_gradients(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """What is computed again with its layer or block is gone when its weight gradients are; inputs of products stay."""
+    """Activations recomputed with a layer or block are gone by the time of its weight gradients; product inputs must stay."""
     keeps_inputs = plans.recompute == Recompute.NONE.code
     if job.workload.restores_inputs:
         keeps_inputs |= plans.recompute == Recompute.SELECTIVE.code
@@ -142,7 +142,7 @@ def _sequence(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _context_exchange(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """Ranks that exchange heads need whole ones; the kernels of a ring know no windows (Transformer Engine)."""
+    """Ranks that exchange heads need whole heads; ring kernels do not support windows (Transformer Engine)."""
     workload, c = job.workload, plans.context_parallel
     exchanged = head_ranks(workload, plans, offers.link_domain_size)
     shares, kv_heads = exchanged * plans.tensor_parallel, split_heads(workload.model)
@@ -172,7 +172,7 @@ def _number_format(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def computes_in(job: Job, offer: Offer, precision: Precision) -> bool:
-    """Returns whether accelerators of an offer compute in a number format, by the recipe of the job."""
+    """Returns whether the accelerators of an offer compute in a number format with the job's recipe."""
     chip = offer.accelerator
     has_scales = chip.family in FAMILIES_WITH_BLOCK_SCALES
     can_scale = has_scales or precision is not Precision.FP8 or job.workload.fp8_recipe != "mxfp8"
@@ -180,7 +180,7 @@ def computes_in(job: Job, offer: Offer, precision: Precision) -> bool:
 
 
 def _shard_groups(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """Groups hold whole replicas, and as many whole shares of the experts or the other way round."""
+    """Groups hold whole replicas, and the ranks of a group are a multiple or a divisor of those that share the experts."""
     z, is_hybrid = plans.shard_ranks, plans.shard_ranks > 0
     if not is_hybrid.any():
         return np.zeros(len(plans))
@@ -207,9 +207,9 @@ def _peer_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _live_replica(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """From ZeRO-1 on every replica holds optimizer states that no other one has (Rajbhandari et al., SC 2020).
+    """From ZeRO-1 on, every replica holds optimizer states that no other replica has (Rajbhandari et al., SC 2020).
 
-    Under hybrid sharding each shard group has a whole copy, but for experts that several groups hold together.
+    Under hybrid sharding each shard group has a whole copy, except of experts that several groups hold together.
     """
     copy_ranks = np.maximum(group_ranks(plans), expert_set_ranks(job.workload, plans))
     has_replica = plans.num_gpus // plans.pipeline_parallel >= 2 * copy_ranks
@@ -217,7 +217,7 @@ def _live_replica(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _gradient_mirror(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
-    """Servers see the gradients that replicas exchange: one replica sends none, ZeRO-3 no whole ones (FlowCheck)."""
+    """Servers see the gradients that replicas exchange: a single replica sends none, ZeRO-3 no whole ones (FlowCheck)."""
     is_mirrored = (plans.data_parallel >= 2) & (plans.zero_stage <= 2)
     return _broken_by(plans, ~is_mirrored, CheckpointScheme.GRADIENT_REPLICA)
 
@@ -233,7 +233,7 @@ def _server_memory(job: Job, plans: PlanTable, offers: OfferTable) -> Floats:
 
 
 def _broken_by(plans: PlanTable, is_broken: Booleans, *schemes: CheckpointScheme) -> Floats:
-    """1 where a plan has one of the schemes and breaks their rule."""
+    """1 where a plan has one of the schemes and breaks their rule, otherwise 0."""
     has_scheme = np.isin(plans.checkpoint_scheme, [scheme.code for scheme in schemes])
     return np.where(has_scheme & is_broken, 1.0, 0.0)
 
@@ -356,7 +356,7 @@ LAYOUT_RULES = (
 
 
 def can_save_by(job: Job, layouts: PlanTable, schemes: Sequence[CheckpointScheme]) -> Booleans:
-    """Returns which layouts keep the rules of which of k checkpoint schemes, whatever scheme they name, `(n, k)`."""
+    """Returns which layouts keep the rules of each of k checkpoint schemes, whatever scheme they name, `(n, k)`."""
     offers = OfferTable.from_job(job).take(layouts.offer)
 
     def excess(scheme: CheckpointScheme) -> Floats:

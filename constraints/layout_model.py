@@ -1,8 +1,8 @@
 """Why is there no layout, and what is the nearest one? The degrees of parallelism as a CP-SAT model.
 
-Each rule of `constraints.layout` that degrees can break stands under an assumption, so that CP-SAT names rules that suffice
-for a contradiction, and the smallest change of accelerators or batch that leaves a layout. The model knows the rules as
-arithmetic, not as a list of layouts; tests compare its solutions with those that `constraints.lattice` enumerates.
+Each rule of `constraints.layout` that degrees can break is guarded by an assumption literal. So CP-SAT names rules that
+suffice for a contradiction, and the smallest change of accelerators or batch that permits a layout. The model states the
+rules as arithmetic, not as a list of layouts; tests compare its solutions with the layouts of `constraints.lattice`.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ DEGREE_RULE_NAMES = (
     "experts",
     "number_format",
 )
-"""Rules of layouts on degrees and on the schedule that cuts them, in the order in which reports name them; those of checkpoint
-schemes choose no degrees, and no group of `shard_ranks` is chosen here."""
+"""Rules of layouts on degrees and on the schedule, in the order in which reports name them. Rules of checkpoint schemes are
+left out because they choose no degrees; groups of `shard_ranks` are not chosen here."""
 REACH = 2
-"""Accelerators and sequences are looked for up to so many times what the job names."""
+"""Accelerators and sequences are searched up to this multiple of what the job names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearestLayout:
-    """What one change would give a layout."""
+    """Which single change would permit a layout."""
 
     num_gpus: int | None
-    """Accelerators next to the ranges on offer; `None` where other accelerators do not help."""
+    """Number of accelerators nearest to the ranges on offer; `None` where no other number helps."""
     global_batch_size: int | None
-    """Sequences of a step next to those of the job; `None` where another batch does not help."""
+    """Sequences per step nearest to the job's; `None` where no other batch helps."""
 
 
 def conflicting_rules(job: Job) -> tuple[str, ...]:
     """Returns rules that no choice of degrees keeps together; empty where there is a layout.
 
-    The conflict is minimal: without any one of its rules, some choice of degrees keeps the others of it.
+    The conflict is minimal: if any one of its rules is dropped, some choice of degrees keeps the rest.
     """
     if not any(listed_cuts(job)):
         return ("interleaving",)  # one stage, and several chunks on it, is all that is listed
@@ -69,7 +69,7 @@ def conflicting_rules(job: Job) -> tuple[str, ...]:
 
 
 def nearest_layout(job: Job) -> NearestLayout:
-    """Returns the smallest change of accelerators alone, and of the batch alone, that leaves a layout."""
+    """Returns the smallest change of accelerators alone, and of the batch alone, that permits a layout."""
     return NearestLayout(
         num_gpus=_nearest(job, "gpu_range"),
         global_batch_size=_nearest(job, "batch"),
@@ -94,7 +94,7 @@ def all_degrees(job: Job) -> set[tuple[int, ...]]:
 
 
 def _conflict(job: Job, assumed: tuple[str, ...]) -> tuple[str, ...]:
-    """Rules among the assumed ones that suffice for a contradiction, in their order; empty for none."""
+    """The assumed rules that suffice for a contradiction, in their order; empty if there is none."""
     from ortools.sat.python import cp_model
 
     model = _Model.of(job, ())
@@ -107,7 +107,7 @@ def _conflict(job: Job, assumed: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _nearest(job: Job, rule: str) -> int | None:
-    """Accelerators (`gpu_range`) or sequences (`batch`) next to what the job names, all other rules kept."""
+    """Accelerators (`gpu_range`) or sequences (`batch`) nearest to what the job names, with all other rules kept."""
     from ortools.sat.python import cp_model
 
     model = _Model.of(job, tuple(name for name in DEGREE_RULE_NAMES if name != rule))
@@ -134,20 +134,20 @@ class _Model:
     replicas: cp_model.IntVar
     micro_batch: cp_model.IntVar
     num_micro: cp_model.IntVar
-    """Micro-batches of a replica and step."""
+    """Micro-batches per replica and step."""
     num_gpus: cp_model.IntVar
     batch: cp_model.IntVar
     """Sequences of a step, D b m."""
 
     @property
     def degrees(self) -> tuple[cp_model.IntVar, ...]:
-        """What a layout is made of, as `all_degrees` returns it."""
+        """The degrees of a layout, as `all_degrees` returns them."""
         head = (self.offer, self.tensor, self.pipeline, self.virtual)
         return (*head, self.context, self.expert, self.replicas, self.micro_batch)
 
     @classmethod
     def of(cls, job: Job, kept: Iterable[str]) -> _Model:
-        """Returns the model of a job in which some rules must be kept, and the others may be."""
+        """Returns the model of a job in which some rules must be kept and the others may be broken."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
@@ -198,7 +198,7 @@ class _Model:
         model.minimize(away)
 
     def _offers(self) -> Iterator[tuple[Offer, cp_model.IntVar]]:
-        """Every offer with the literal that it is taken."""
+        """Every offer with the literal that says whether it is taken."""
         for index, offer in enumerate(self.job.offers):
             is_taken = self.model.new_bool_var(f"offer {index}")
             self.model.add(self.offer == index).only_enforce_if(is_taken)
@@ -216,7 +216,7 @@ class _Model:
         self.model.add(self.batch == batch).only_enforce_if(self.keeps["batch"])
 
     def _add_offer_rules(self) -> None:
-        """Ranges, whole nodes and number formats; and, as in the lattice, ranks of a layer within a link domain."""
+        """Ranges, whole nodes and number formats; as in the lattice, the ranks of a layer stay within a link domain."""
         precisions = self.job.workload.precisions
         for offer, is_taken in self._offers():
             self.model.add_linear_constraint(
@@ -249,7 +249,7 @@ class _Model:
             self.model.add_linear_expression_in_domain(self.tensor, domain).only_enforce_if(self.keeps[name])
 
     def _add_pipeline_rules(self) -> None:
-        """Cuts of the layers, by their place in the list of all cuts, and one of the schedules that the job lists."""
+        """Cuts of the layers, by their index in the list of all cuts, and one of the schedules that the job lists."""
         from ortools.sat.python import cp_model
 
         cuts, valid = _cuts(self.job), set(pipelines(self.job))
@@ -271,7 +271,7 @@ class _Model:
         self.model.add_exactly_one(runs)
 
     def _add_micro_batch_rules(self, schedule: Schedule, is_run: cp_model.IntVar) -> None:
-        """Whole groups of micro-batches where a schedule deals them out, two for each stage where it runs them in pairs."""
+        """Whole groups of micro-batches where a schedule uses groups; two per stage where it runs them in pairs."""
         if schedule is Schedule.DUAL_PIPE_V:
             is_kept = is_run, self.keeps["interleaving"]
             self.model.add(self.num_micro >= 2 * self.pipeline).only_enforce_if(*is_kept)
@@ -282,7 +282,7 @@ class _Model:
             self._add_groups([is_interleaved, is_run])
 
     def _add_groups(self, above: list[cp_model.IntVar]) -> None:
-        """Whole groups of as many micro-batches as stages, or groups of one of the sizes that the job lists."""
+        """Whole groups with one micro-batch per stage, or groups of one of the sizes that the job lists."""
         sizes = self.job.search.interleaved_group_sizes
         if not sizes:
             self._add_divides(self.pipeline, self.num_micro, [*above, self.keeps["interleaving"]])
@@ -305,7 +305,7 @@ class _Model:
             pieces = (2 * context if context > 1 else 1) * (tensor if workload.has_sequence_parallel else 1)
             return workload.sequence_length % pieces == 0
 
-        # A table takes no condition, so that whether the rule holds is one of its columns.
+        # A table constraint cannot be conditional, so whether the rule holds is one of its columns.
         rows = [(t, c, int(is_split(t, c))) for t in _tensor(self.job) for c in contexts(self.job)]
         is_kept = self.model.new_bool_var("sequence is split")
         self.model.add_allowed_assignments([self.tensor, self.context, is_kept], rows)
@@ -341,7 +341,7 @@ class _Model:
 
 
 def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
-    """Whether the ranks that exchange heads have whole ones, and no window is in the way of a ring."""
+    """Whether ranks that exchange heads have whole heads, and no window rules out a ring."""
     workload, model = job.workload, job.workload.model
     near = min(context, max(1, offer.node.link_domain_size // tensor))
     exchanged = {"all_to_all": context, "hybrid": near}.get(workload.chosen_exchange, 1)
@@ -354,23 +354,23 @@ def _can_exchange(job: Job, offer: Offer, tensor: int, context: int) -> bool:
 
 
 def _can_run(schedule: Schedule, pipeline: int, virtual: int) -> bool:
-    """Whether a schedule is one of a pipeline with so many stages, and chunks on each."""
+    """Whether a schedule can run a pipeline with these numbers of stages and of chunks per stage."""
     wanted = 2 if schedule in TO_AND_FRO else 1
     return schedule is Schedule.ONE_F_ONE_B or (pipeline > 1 and virtual == wanted)
 
 
 def _can_split_backward(job: Job) -> bool:
-    """Whether any listed recomputation leaves what late weight gradients read, and any ZeRO stage whole gradients."""
+    """Whether any listed recomputation keeps what late weight gradients read, and any listed ZeRO stage whole gradients."""
     keeping = {Recompute.NONE, Recompute.SELECTIVE} if job.workload.restores_inputs else {Recompute.NONE}
     return not keeping.isdisjoint(job.search.recompute) and min(job.search.zero_stages) <= 1
 
 
 def _tensor(job: Job) -> list[int]:
-    """Tensor-parallel degrees that are tried: those that the job lists, or all up to a link domain."""
+    """Tensor-parallel degrees to try: those that the job lists, or all up to a link domain."""
     most = min(job.workload.model.num_heads, max(offer.node.link_domain_size for offer in job.offers))
     return list(job.search.tensor_parallel or range(1, most + 1))
 
 
 def _cuts(job: Job) -> list[tuple[int, int]]:
-    """Pairs of PP and VPP that are tried, whether they cut the layers or not."""
+    """Pairs of PP and VPP to try, whether or not they cut the layers."""
     return filled_cuts(job) or list(listed_cuts(job))

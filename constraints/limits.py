@@ -1,4 +1,4 @@
-"""Does a simulated design keep the limits? Memory, money, time, power, accelerators, carbon: by how much each is broken."""
+"""Does a simulated design keep the limits? Memory, cost, time, power, accelerators, carbon: by how much each is exceeded."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from simulator.units import DAY
 
 @dataclass(frozen=True, kw_only=True)
 class ExcessTable(Table):
-    """By which share each limit is exceeded, `(n,)`; 0 is kept, 0.1 is ten per cent too much, inf has no bound."""
+    """The share by which each limit is exceeded, `(n,)`; 0: kept, 0.1: ten per cent too much, inf: out of reach."""
 
     memory: Floats
-    """Memory of the most loaded accelerator over what it may fill: what it has, less `search.memory_headroom_fraction`."""
+    """Memory of the most loaded accelerator over what it may use: its capacity less `search.memory_headroom_fraction`."""
     host_memory: Floats
-    """Main memory that saves under way and offloading need over what a node has."""
+    """Main memory needed by saves in progress and by offloading, over what a node has."""
     progress: Floats
-    """Infinite where failures come faster than work can be saved."""
+    """Infinite where failures come faster than work can be saved, otherwise 0."""
     budget_usd: Floats
     deadline_days: Floats
     power_w: Floats
@@ -47,7 +47,7 @@ class ExcessTable(Table):
 
     @property
     def is_possible(self) -> Booleans:
-        """Whether a design keeps what no limit of a user can change: memory, host memory and progress; `(n,)`."""
+        """Whether a design keeps the limits that users cannot change: memory, host memory and progress; `(n,)`."""
         return np.asarray((self.memory + self.host_memory + self.progress) == 0.0)
 
     @property
@@ -80,8 +80,8 @@ def set_limits(job: Job) -> dict[str, float]:
 def with_limits(job: Job, limits: Mapping[str, float]) -> Job:
     """Returns the job with these limits and no others, and the same designs.
 
-    The power caps of a job depend on whether it limits power, so they are written down before that limit may go. How
-    surely a limit must be kept stays, since it says what is compared with the limit.
+    The power caps of a job depend on whether it limits power, so they are fixed before that limit is dropped. The
+    probability with which a limit must be kept stays, since it decides which value is compared with the limit.
     """
     search = job.search.model_copy(update={"power_caps": job.power_caps})
     sureness = {name: getattr(job.limits, name) for name in ("deadline_probability", "budget_probability")}
@@ -90,7 +90,7 @@ def with_limits(job: Job, limits: Mapping[str, float]) -> Job:
 
 
 def wanted_probability(job: Job, limit: str) -> float | None:
-    """Returns the probability with which a limit is to be kept; None where its expected value is to keep it."""
+    """Returns the probability with which a limit must be kept; None where the expected value must keep it."""
     match limit:
         case "budget_usd":
             return job.limits.budget_probability
@@ -105,7 +105,7 @@ def limited_quantities(
 ) -> dict[str, Floats]:
     """Returns what each limit of a job bounds, `(n,)`, in the unit of the limit.
 
-    A limit that must be kept with a probability bounds the quantile of the time, or of the cost by its time.
+    A limit that must be kept with a probability bounds the quantile of the time, or the cost at that quantile.
     """
     summary = outcomes.summary
     return {
@@ -123,7 +123,7 @@ def limited_quantities(
 
 
 def _cost_usd(job: Job, plans: PlanTable, scores: ScoreTable, outcomes: Outcomes) -> Floats:
-    """The expected cost, or that of a run as long as the wanted probability asks for; `(n,)`."""
+    """The expected cost, or the cost of a run at the quantile of the wanted probability; `(n,)`."""
     if job.limits.budget_probability is None:
         return scores.cost_usd
     wall_s = _wall_time_s(job, plans, outcomes, job.limits.budget_probability)
@@ -131,14 +131,14 @@ def _cost_usd(job: Job, plans: PlanTable, scores: ScoreTable, outcomes: Outcomes
 
 
 def _wall_time_s(job: Job, plans: PlanTable, outcomes: Outcomes, probability: float | None) -> Floats:
-    """The expected wall time, or the one that a run stays below with a probability; `(n,)`."""
+    """The expected wall time, or the one that a run stays below with a given probability; `(n,)`."""
     if probability is None:
         return outcomes.run.wall_time_s
     return wall_time_quantile_s(job, plans, outcomes.steps, outcomes.run, probability)
 
 
 def excess_over(limit: float | None, value: Floats) -> Floats:
-    """Returns the share by which values exceed a limit, `(n,)`; no limit is never exceeded."""
+    """Returns the share by which values exceed a limit, `(n,)`; a missing limit is never exceeded."""
     return np.zeros(len(value)) if limit is None else np.maximum(0.0, value / limit - 1.0)
 
 

@@ -1,9 +1,9 @@
-"""Why does no layout fit the memory, and how many accelerators would have one? The most loaded stage by a table, in CP-SAT.
+"""Why does no layout fit the memory, and with how many accelerators would one fit? The most loaded stage, in CP-SAT.
 
-What the most loaded stage needs follows from all degrees of parallelism at once: weights from t, p and e, optimizer states
-from D and c as well, activations from b and the micro-batches in flight. So the model has it as a table, exact: for every
-offer and number of accelerators, also beyond the range on offer, the layout that needs least. CP-SAT knows only whole
-numbers: a need stands there as its place among all needs, which keeps their order to the last bit.
+What the most loaded stage needs depends on all degrees of parallelism at once: weights on t, p and e, optimizer states
+also on D and c, activations on b and the micro-batches in flight. So the model uses an exact table. For every offer and
+number of accelerators, also beyond the range on offer, it has the layout that needs least. CP-SAT knows only integers, so
+a need is represented by its rank among all needs, which preserves their order to the last bit.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 MEMORY_RULES = ("gpu_range", "memory")
-"""What can contradict each other here, in the order in which reports name it; layouts keep the other rules."""
+"""Rules that can contradict each other here, in the order in which reports name them; layouts keep the other rules."""
 MOST_GPUS = 1_000_000
-"""As many as an offer can name."""
+"""Most accelerators that an offer can name."""
 WIDER = 4
-"""How many times more accelerators are looked at when nothing fits."""
+"""Factor by which the range of accelerators is widened when nothing fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeedTable(Table):
-    """What layouts need of the memory of an accelerator of their most loaded stage, `(n,)`."""
+    """The memory that layouts need on an accelerator of their most loaded stage, `(n,)`."""
 
     memory_bytes: Floats
     memory_fraction: Floats
-    """What layouts need, as a share of the memory that the accelerator has."""
+    """Memory needed, as a share of the accelerator's memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeastMemory:
-    """The layouts that need least, one for every offer and number of accelerators that has a layout at all."""
+    """The layouts that need least memory, one for every offer and number of accelerators that has any layout."""
 
     layouts: PlanTable
     needs: NeedTable
@@ -59,18 +59,18 @@ class LeastMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFinding:
-    """Whether a model fits, by proof; layouts are tables of one row."""
+    """Whether a model fits, with proof; layouts are tables of one row."""
 
     conflict: tuple[str, ...]
     """A minimal set of `MEMORY_RULES` that no layout keeps; empty where some layout on offer fits."""
     least: LeastMemory | None
     """The layout on offer that needs the smallest share of its accelerator's memory; `None` where there is no layout."""
     nearest: LeastMemory | None
-    """A layout that fits, with as many accelerators as are next to what is on offer; `None` where no number of them helps."""
+    """A layout that fits, with the number of accelerators nearest to what is on offer; `None` where no number helps."""
 
 
 def least_memory(job: Job, most_gpus: int = MOST_GPUS) -> LeastMemory:
-    """Returns the layouts that need least of the memory, on every number of accelerators up to some."""
+    """Returns the layouts that need least memory, for every number of accelerators up to `most_gpus`."""
     wide = _with_any_number(job, most_gpus)
     found = _needs_of(wide, no_layouts(wide))
     for block in rough_blocks(wide):
@@ -85,7 +85,7 @@ def least_memory(job: Job, most_gpus: int = MOST_GPUS) -> LeastMemory:
 
 
 def explain_memory(job: Job) -> MemoryFinding:
-    """Returns whether any layout fits the accelerators on offer, what contradicts that, and what comes nearest."""
+    """Returns whether any layout fits the accelerators on offer, which rules rule it out, and what comes nearest."""
     table, nearest = _nearest_that_fits(job)
     tried = (*((name,) for name in MEMORY_RULES), MEMORY_RULES)  # smaller sets first: the conflict is minimal
     return MemoryFinding(
@@ -96,9 +96,9 @@ def explain_memory(job: Job) -> MemoryFinding:
 
 
 def _nearest_that_fits(job: Job) -> tuple[LeastMemory, LeastMemory | None]:
-    """What is next to the ranges on offer, and the table in which it stands: the first one that has nothing nearer beyond it.
+    """The table in which a layout that fits was found, and the layout that is nearest to the ranges on offer.
 
-    Few accelerators have few layouts, so that looking near first is most of the time all that there is to do.
+    Tables grow until nothing beyond them can be nearer. Few accelerators have few layouts, so the first table mostly suffices.
     """
     largest = most_gpus = max(offer.num_gpus.max for offer in job.offers)
     while True:
@@ -117,7 +117,7 @@ def _distance(job: Job, one: LeastMemory) -> int:
 
 
 def _with_any_number(job: Job, most_gpus: int) -> Job:
-    """The job with accelerators in any number up to some; power caps have nothing to do with memory."""
+    """The job with any number of accelerators up to `most_gpus` and one power cap, since caps do not affect memory."""
     every = GpuRange(min=1, max=most_gpus)
     offers = tuple(offer.model_copy(update={"num_gpus": every}) for offer in job.offers)
     search = job.search.model_copy(update={"power_caps": (1.0,)})
@@ -132,7 +132,7 @@ def _needs_of(job: Job, layouts: PlanTable) -> LeastMemory:
 
 
 def _least_of_each_number(found: LeastMemory) -> LeastMemory:
-    """Of each offer and number of accelerators the first of the layouts that need least."""
+    """For each offer and number of accelerators, the first of the layouts that need least."""
     found = found.take(np.argsort(found.needs.memory_bytes, kind="stable"))
     numbers = np.column_stack([found.layouts.offer, found.layouts.num_gpus])
     return found.take(np.unique(numbers, axis=0, return_index=True)[1])
@@ -140,7 +140,7 @@ def _least_of_each_number(found: LeastMemory) -> LeastMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """One row of the table, and a literal for every rule; to be solved once."""
+    """One row of the table, and a literal for every rule; can be solved once."""
 
     job: Job
     table: LeastMemory
@@ -148,9 +148,9 @@ class _Model:
     row: cp_model.IntVar
     num_gpus: cp_model.IntVar
     place: cp_model.IntVar
-    """Of the row's need among all needs."""
+    """Rank of the row's need among all needs."""
     is_taken: list[cp_model.IntVar]
-    """Whether the row is one of an offer, offer by offer."""
+    """Whether the row belongs to each offer."""
     keeps: dict[str, cp_model.IntVar]
 
     @classmethod
@@ -174,7 +174,7 @@ class _Model:
         return built
 
     def best(self, rules: tuple[str, ...]) -> LeastMemory | None:
-        """Some row that keeps these rules, the best one where the model has an objective; `None` where none does."""
+        """A row that keeps these rules, the best one if the model has an objective; `None` where no row does."""
         from ortools.sat.python import cp_model
 
         self.model.add_bool_and([self.keeps[name] for name in rules])
@@ -189,7 +189,7 @@ class _Model:
         return self.best(("gpu_range",))
 
     def nearest_that_fits(self) -> LeastMemory | None:
-        """A row that fits, of as many accelerators as are next to the range of its offer."""
+        """A row that fits, with the number of accelerators nearest to the range of its offer."""
         away = self.model.new_int_var(0, MOST_GPUS, "away")
         for offer, is_taken in zip(self.job.offers, self.is_taken, strict=True):
             self.model.add(away >= offer.num_gpus.min - self.num_gpus).only_enforce_if(is_taken)
@@ -198,7 +198,7 @@ class _Model:
         return self.best(("memory",))
 
     def _add_table(self) -> None:
-        """A row has its own number, offer, accelerators and need; those that fit come first among the needs."""
+        """Each row has a number, an offer, accelerators and a need; needs that fit rank first."""
         fractions, layouts = self.table.needs.memory_fraction, self.table.layouts
         needs, places = np.unique(fractions, return_inverse=True)
         offer = self.model.new_int_var(0, len(self.job.offers) - 1, "offer")

@@ -1,8 +1,8 @@
-"""What does each layer of a plan take and hold? The costs for `constraints.stage_balance`, as the simulator counts them.
+"""How much time and memory does each layer of a plan need? The costs for `constraints.stage_balance`, from the simulator.
 
-Times are those of `simulator.layers.layer_costs`. What replicas gather and reduce in every micro-batch under ZeRO-2 and ZeRO-3
-is left out, since it shows only where it is longer than the passes that hide it. Bytes are read off the simulator's memory of a
-stage: what one layer more adds to it, and what is there besides.
+Times are those of `simulator.layers.layer_costs`. The per-micro-batch gathers and reductions of ZeRO-2 and ZeRO-3 are left
+out, because they are exposed only where they take longer than the passes that hide them. Bytes are derived from the
+simulated memory of a stage: what one more layer adds to it, and what is there otherwise.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from simulator.table import Floats, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCosts:
-    """The costs of a plan's layers, and the pipeline that they are cut for."""
+    """The costs of a plan's layers, and the pipeline for which they are cut."""
 
     layers: LayerCosts
-    """What every layer takes, and what the ends of the model take beyond what every stage does."""
+    """Costs of every layer, and those of the ends of the model in excess of what every stage has."""
     layer_forward_s: Floats
-    """`(L,)` what of `layers.layer_s` is the forward pass."""
+    """`(L,)` forward part of `layers.layer_s`."""
     num_held: Integers
-    """`(K, C)` micro-batches that each chunk holds at once, at K moments; one with a chunk on each stage."""
+    """`(K, C)` micro-batches that each chunk holds at once, at K moments; K is 1 with one chunk on each stage."""
     capacity_bytes: float
-    """Memory of an accelerator, less what every stage has besides layers."""
+    """Memory of an accelerator, less what every stage needs besides its layers."""
     most_free_bytes: Floats
-    """`(p,)` memory that each stage has for layers at most, whatever their kinds."""
+    """`(p,)` most memory that each stage has for layers, whatever their kinds."""
     turns_back: bool
-    """Whether the second chunks go back from the last stage to the first (ZB-V, DualPipeV)."""
+    """Whether the second chunks run back from the last stage to the first (ZB-V, DualPipeV)."""
 
 
 def plan_costs(job: Job, plan: Plan) -> PlanCosts:
@@ -76,7 +76,7 @@ def plan_costs(job: Job, plan: Plan) -> PlanCosts:
 
 
 def _both_s(part: PartTimes) -> float:
-    """Forward and backward; where they hide each other's traffic as a pair, which most are."""
+    """Forward and backward; as a pair where they hide each other's traffic, as most passes do."""
     return float(part.least_s[0])
 
 
@@ -86,7 +86,7 @@ def _forward_s(part: PartTimes) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class _Bytes:
-    """What the stages of a plan hold, as straight lines over their numbers of layers."""
+    """Memory of the stages of a plan, as linear functions of their numbers of layers."""
 
     chunk_stages: Integers
     """`(C,)` the stage of every chunk."""
@@ -95,11 +95,11 @@ class _Bytes:
     dense: tuple[float, float]
     """States of one dense layer, and its activations of one micro-batch."""
     expert: tuple[float, float]
-    """States of one layer with routed experts, and its activations; those of a dense layer where there are none."""
+    """States of one layer with routed experts, and its activations; the dense layer's where there is no such layer."""
     besides: Floats
-    """`(p,)` all else, beside a single layer of each kind: ends of the model, the layer at work, buffers, framework."""
+    """`(p,)` everything else with a single layer of each kind: ends of the model, the layer at work, buffers, framework."""
     least_besides: Floats
-    """`(p,)` all else on a stage that has only the kind of layer that needs less at work."""
+    """`(p,)` everything else on a stage with only the kind of layer that needs less working memory."""
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable) -> _Bytes:
@@ -109,7 +109,7 @@ class _Bytes:
         expert = _of_a_layer(job, plans, 0, 1) if model.num_expert_layers else dense
         ones = min(1, model.num_dense_layers), min(1, model.num_expert_layers)
         kinds = [kind for kind in ((ones[0], 0), (0, ones[1])) if any(kind)]
-        # With many layers the gradient of the embedding has room where those were.
+        # With many layers, the gradient of the embedding fits into the memory that they have freed.
         most = model.num_layers
 
         def besides(num_dense: int, num_expert: int) -> Floats:
@@ -131,7 +131,7 @@ class _Bytes:
 
     @property
     def common(self) -> float:
-        """What a stage without an end of the model has; the lesser end where there is no such stage."""
+        """What a stage without an end of the model has; that of the smaller end where there is no such stage."""
         is_inner = ~np.isin(np.arange(len(self.besides)), self.chunk_stages[[0, -1]])
         return float(self.besides[is_inner].max() if is_inner.any() else self.besides.min())
 
@@ -142,10 +142,10 @@ class _Bytes:
 
 
 def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[float, float]:
-    """States of a layer of either kind, and its activations of one micro-batch, with what fragmentation adds.
+    """States of a layer of either kind, and its activations of one micro-batch, including fragmentation.
 
-    States are those of a third layer: of the first two ZeRO-3 may gather both. They are read off the last stage, since on the
-    first the gradient of the embedding has more room the more layers there are.
+    States are measured on a third layer, because ZeRO-3 may gather both of the first two. They are measured on the last
+    stage, because on the first one more layers leave more room for the gradient of the embedding.
     """
     stage, v = np.arange(len(plans)), float(plans.virtual_pipeline[0])
     more = (_memory(job, plans, 3 * dense, 3 * expert) - _memory(job, plans, 2 * dense, 2 * expert))[-1] / v
@@ -165,7 +165,7 @@ def _of_a_layer(job: Job, plans: PlanTable, dense: int, expert: int) -> tuple[fl
 
 
 def _memory(job: Job, plans: PlanTable, dense: int, expert: int) -> Floats:
-    """Memory of every stage, `(p,)`, if each of its chunks had so many layers of each kind, beside the ends of the model."""
+    """Memory of every stage, `(p,)`, if each of its chunks had these numbers of layers, besides the ends of the model."""
     chunks = _chunks(job, plans, dense, expert)
     return memory_of_stage(job.workload, plans, chunks, np.arange(len(plans))).peak_bytes
 

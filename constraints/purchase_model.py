@@ -1,4 +1,4 @@
-"""What should be bought, reserved and rented, and which job runs when and where, so that all of it costs least? CP-SAT.
+"""What to buy, reserve and rent, and which job to run when and where, at least total cost? A CP-SAT model.
 
     minimise  sum over lots of nodes x USD of a node + USD of the staff of the dearest lot with nodes
               + sum over jobs of USD of the chosen way
@@ -8,8 +8,8 @@
               lots with nodes <= max_lots; nodes of all lots <= max_nodes; capital and budget
               pools that are one supply at rising sizes: one of them has nodes, and at least its least_nodes
 
-Redundant cuts lift the bound: inside any window of time, the node-hours of jobs that must run there fit the lots; running
-jobs alone, with the idle power of their nodes, keep to power_w.
+Redundant cuts tighten the bound: within any window of time, the node-hours of jobs that must run there fit the lots; the
+running jobs alone, with the idle power of their nodes, stay within power_w.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-"""`optimal` and `infeasible` are proven; `feasible`: the best that was found; `unknown`: nothing was found in time."""
+"""`optimal` and `infeasible` are proven; `feasible`: the best found so far; `unknown`: nothing was found in time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +34,18 @@ class Solution:
 
     status: Status
     choice: Choice | None
-    """The cheapest choice; `None` where there is none or none was found."""
+    """The cheapest choice; `None` if there is none or none was found."""
     cost_usd: int | None
-    """What it costs."""
+    """Cost of that choice."""
     bound_usd: int
-    """No choice costs less."""
+    """Lower bound on the cost of any choice."""
 
 
 def cheapest(problem: PurchaseProblem, *, effort: float) -> Solution:
-    """Returns the cheapest choice that keeps every rule, its jobs as early as its designs and nodes allow.
+    """Returns the cheapest choice that keeps every rule, with jobs as early as its designs and nodes allow.
 
     Args:
-        problem: jobs and what can be had.
+        problem: the jobs and the capacity that is available.
         effort: deterministic seconds of the solver, about as long as real ones; the same effort gives the same answer.
     """
     from ortools.sat.python import cp_model
@@ -81,7 +81,7 @@ class _Model:
     starts: list[cp_model.IntVar]
     """First hour of each job."""
     intervals: list[cp_model.IntervalVar]
-    """When each way runs, if it is taken."""
+    """Interval in which each way runs, if it is taken."""
     lot_nodes: list[list[cp_model.IntVar]]
     """Nodes of each lot of each pool."""
     is_lot_used: list[list[cp_model.IntVar]]
@@ -141,7 +141,7 @@ class _Model:
         )
 
     def as_early_as_possible(self, choice: Choice, effort: float) -> Choice:
-        """The designs of a choice on its nodes, with the least sum of starting hours; the choice itself where none is found."""
+        """The same designs on the same nodes, with the least sum of starting hours; the choice itself if none is found."""
         from ortools.sat.python import cp_model
 
         for way in choice.ways:
@@ -182,8 +182,8 @@ class _Model:
             there = [
                 nodes for lot, nodes in zip(pool.lots, lots, strict=True) if lot.start_h <= start < lot.end_h
             ]
-            # Nodes that are not there are in use by nobody. A capacity that varies would say the same, but with it CP-SAT 9.15
-            # at times takes a plan for optimal that is not.
+            # Missing nodes are modelled as in use. A varying capacity would mean the same, but with it CP-SAT 9.15 sometimes
+            # reports a plan as optimal that is not.
             away = self.model.new_int_var(0, pool.max_nodes, f"{pool.name} away from {start}")
             self.model.add(away == pool.max_nodes - sum(there))
             intervals.append(self.model.new_fixed_size_interval_var(start, end - start, away.name))
@@ -198,7 +198,7 @@ class _Model:
         self.model.add(sum(is_used) <= pool.max_lots)
 
     def _add_node_hours(self, mine: list[int], pool: Pool, lots: list[cp_model.IntVar]) -> None:
-        """Cuts that follow from the rest: node-hours between the earliest start of a job and the latest end of one."""
+        """Redundant cuts: node-hours between the earliest start of a job and the latest end of one."""
         windows = self.problem.windows
         begins, ends = {window.start_h for window in windows}, {window.end_h for window in windows}
         for begin, end in product(sorted(begins), sorted(ends)):
@@ -232,7 +232,7 @@ class _Model:
                     intervals.append(interval)
                     levels.append(pool.idle_w_per_node * nodes)
         self.model.add_cumulative(intervals, levels, self.problem.power_w)
-        # A cut that follows from it: nodes in use are there, so that they draw what idle ones do, whatever lots there are.
+        # A redundant cut: nodes in use are at the site, so they draw at least idle power, whatever lots there are.
         in_use = [
             way.num_nodes * self.problem.pools[way.pool].idle_w_per_node + way.above_idle_w
             for way in self.problem.ways
@@ -257,7 +257,7 @@ class _Model:
         self.model.minimize(cost)
 
     def _staff_usd(self) -> list[cp_model.IntVar]:
-        """Staff from the first delivery on: at least that of every lot with nodes, and no more where costs are least."""
+        """Staff from the first delivery on: at least that of every lot with nodes, with equality at least cost."""
         staffed = [
             (lot.staff_usd, used)
             for pool, is_used in zip(self.problem.pools, self.is_lot_used, strict=True)
@@ -273,11 +273,11 @@ class _Model:
 
 
 def _changes_h(pool: Pool, horizon_h: int) -> list[int]:
-    """Hours between which as many nodes of a pool are there, from the first of the horizon to its end."""
+    """Hours between which the number of available nodes of a pool is constant, from start to end of the horizon."""
     inside = {hour for lot in pool.lots for hour in (lot.start_h, lot.end_h) if 0 < hour < horizon_h}
     return sorted({0, horizon_h} | inside)
 
 
 def _overlap_h(lot: Lot, begin: int, end: int) -> int:
-    """Hours of a lot between two hours."""
+    """Hours for which a lot is available between two hours."""
     return max(0, min(lot.end_h, end) - max(lot.start_h, begin))

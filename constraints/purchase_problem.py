@@ -1,9 +1,9 @@
-"""What may be bought, reserved and rented for several jobs, and does a choice keep every rule? Whole hours, nodes, dollars.
+"""What may be bought, reserved and rented for several jobs, and does a choice keep every rule? In whole hours, nodes, dollars.
 
-A *pool* is one kind of capacity: nodes that are bought and come in lots, nodes that are reserved for a term, or nodes that
-are rented while a job runs. Nodes whose price depends on how many are bought are several pools, one for each price, of which
-one at most has nodes. A *way* is one design of one job in one pool. A choice takes one way for every job, the hour at
-which it starts, and the nodes of every lot. `broken_rules` checks a choice by playing it, not by the model that found it.
+A *pool* is one kind of capacity: nodes that are bought and delivered in lots, nodes that are reserved for a term, or nodes
+that are rented while a job runs. Nodes with volume prices form several pools, one for each price; at most one of them has
+nodes. A *way* is one design of one job in one pool. A *choice* has one way and a starting hour for every job, and the nodes
+of every lot. `broken_rules` checks a choice by playing it out, independently of the model that found it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ PoolKind = Literal["bought", "reserved", "rented"]
 
 @dataclass(frozen=True, kw_only=True)
 class Lot:
-    """Nodes that can be had from one hour to another."""
+    """Nodes that are available from one hour to another."""
 
     start_h: int
     """First hour."""
     end_h: int
     """Hour after the last."""
     usd_per_node: int
-    """What having a node from start to end costs, used or not."""
+    """Cost of having a node from start to end, used or not."""
     capital_usd_per_node: int = 0
-    """What has to be paid for a node at once."""
+    """Upfront payment for a node."""
     staff_usd: int = 0
-    """What staff costs from start to end, however many nodes there are; one staff looks after all lots."""
+    """Cost of staff from start to end, for any number of nodes; one team looks after all lots."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +36,19 @@ class Pool:
     """One kind of capacity."""
 
     name: str
-    """How answers call it."""
+    """Its name in answers."""
     kind: PoolKind
     """Whether nodes are bought, reserved for a term, or rented while a job runs."""
     max_nodes: int
-    """Nodes of all lots, or nodes that are rented at once."""
+    """Most nodes of all lots together, or most nodes rented at once."""
     least_nodes: int = 0
-    """Nodes of all lots at least, where any has nodes."""
+    """Least nodes of all lots together, if any lot has nodes."""
     lots: tuple[Lot, ...] = ()
-    """When nodes may come; none for rent."""
+    """When nodes may be delivered; empty for rent."""
     max_lots: int = 0
-    """Lots that may have nodes."""
+    """Most lots that may have nodes."""
     idle_w_per_node: int = 0
-    """Facility power of a node that stands at the site, whatever it does; 0 for nodes elsewhere."""
+    """Idle facility power of a node at the site, drawn whatever it does; 0 for nodes elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,11 @@ class Way:
     pool: int
     """Position of the pool."""
     num_nodes: int
-    """Nodes that are held, spares too."""
+    """Nodes that are held, including spares."""
     duration_h: int
     """Hours from start to end."""
     usd: int
-    """What is paid for the run alone: rent, or electricity above that of idle nodes; and storage."""
+    """Cost of the run alone: rent, or electricity in excess of idle nodes; and storage."""
     above_idle_w: int = 0
     """Peak power at the site above that of the same nodes when idle; 0 for runs elsewhere."""
 
@@ -74,31 +74,31 @@ class Window:
     """When a job may run."""
 
     start_h: int
-    """Hour before which the job does not start."""
+    """Hour before which the job may not start."""
     end_h: int
-    """Hour behind which the job does not run."""
+    """Hour by which the job must have ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PurchaseProblem:
-    """Several jobs and what can be had for them."""
+    """Several jobs and the capacity available for them."""
 
     horizon_h: int
-    """Hours that are planned."""
+    """Length of the planning horizon, hours."""
     windows: tuple[Window, ...]
     """When each job may run."""
     pools: tuple[Pool, ...]
-    """What can be had."""
+    """The capacity that is available."""
     alternatives: tuple[tuple[int, ...], ...] = ()
-    """Positions of pools that are one supply at rising sizes: one of them at most has nodes."""
+    """Positions of pools that are one supply at rising sizes: at most one of them has nodes."""
     ways: tuple[Way, ...]
     """Every design of every job in every pool that suits it."""
     power_w: int | None = None
-    """Most that the site delivers."""
+    """Most power that the site delivers."""
     budget_usd: int | None = None
     """Most that everything may cost."""
     capital_usd: int | None = None
-    """Most that purchases may take at once."""
+    """Most capital that purchases may take upfront."""
 
     @property
     def supplies(self) -> tuple[tuple[int, ...], ...]:
@@ -127,12 +127,12 @@ def cost_usd(problem: PurchaseProblem, choice: Choice) -> int:
 
 
 def staff_usd(problem: PurchaseProblem, choice: Choice) -> int:
-    """Returns what staff costs that is there as soon as any lot is."""
+    """Returns the cost of staff, which is needed as soon as any lot is delivered."""
     return max((lot.staff_usd for _, lot, nodes in _lots(problem, choice) if nodes), default=0)
 
 
 def capital_usd(problem: PurchaseProblem, choice: Choice) -> int:
-    """Returns what purchases take at once."""
+    """Returns the upfront capital of purchases."""
     return sum(lot.capital_usd_per_node * nodes for _, lot, nodes in _lots(problem, choice))
 
 
@@ -142,7 +142,7 @@ def site_power_w(problem: PurchaseProblem, choice: Choice) -> int:
 
 
 def fits_alone(problem: PurchaseProblem, way: Way) -> bool:
-    """Returns whether no limit by itself rules a way out; true for every way that some choice can take."""
+    """Returns whether no single limit rules a way out; true for every way that some choice can take."""
     window, pool, nodes = problem.windows[way.job], problem.pools[way.pool], way.num_nodes
     lots = pool.lots if pool.max_lots else ()
     if pool.kind != "rented" and not lots:

@@ -1,6 +1,6 @@
-"""What must a design keep? Every constraint by its name: what it says, its formula, unit and source, and what to change.
+"""Which constraints must a design keep? Each by name: what it says, its formula, unit and source, and what to change.
 
-Layouts, limits, answers and purchase plans name constraints by these names and by no others. Letters as in docs/model.md:
+Layouts, limits, answers and purchase plans use these names for constraints and no others. Letters as in docs/model.md:
 t, p, v, c, e, D are tensor, pipeline, virtual-pipeline, context, expert and data parallelism, N the accelerators, b the
 sequences of a micro-batch, B those of a step, s the tokens of a sequence, L the layers; x | y: x divides y. The ranks of a
 shard group, `shard_ranks`, are z.
@@ -16,8 +16,8 @@ from typing import Literal
 from constraints.layout import LAYOUT_RULES
 
 Kind = Literal["layout", "physics", "limit", "purchase"]
-"""`layout`: the split cannot run or cannot be had; `physics`: memory and progress; `limit`: one that the job sets;
-`purchase`: one of a plan over several jobs."""
+"""`layout`: the split cannot run or is not on offer; `physics`: memory and progress; `limit`: set by the job;
+`purchase`: a rule of a plan over several jobs."""
 
 MEGATRON = "Shoeybi et al., arXiv 1909.08053"
 MEGATRON_PIPELINE = "Narayanan et al., arXiv 2104.04473"
@@ -29,7 +29,7 @@ FLEET = "the fleet"
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """One thing that a design must keep."""
+    """One constraint that a design must keep."""
 
     name: str
     """Its name in jobs, answers and tables."""
@@ -42,7 +42,7 @@ class Constraint:
     unit: str
     """Unit of both sides; 1 for counts and shares."""
     source: str
-    """Who says so."""
+    """Where it is documented."""
     way_out: str
     """What to change where it is broken."""
 
@@ -199,7 +199,7 @@ PHYSICS = (
         way_out="shorter or faster saves (checkpoint_scheme, storage), fewer nodes, reliability",
     ),
 )
-"""What no limit of a user can change."""
+"""Constraints that users cannot change."""
 
 
 def _limit(name: str, sentence: str, formula: str, unit: str, way_out: str) -> Constraint:
@@ -269,7 +269,7 @@ LIMITS = (
         "limits.carbon_kgco2e, another site, search.power_caps, or newer accelerators",
     ),
 )  # fmt: skip
-"""What the limits of a job say."""
+"""Limits that a job sets."""
 
 
 def _purchase(name: str, sentence: str, formula: str, unit: str, way_out: str) -> Constraint:
@@ -312,7 +312,7 @@ PURCHASES = (
         "sum of nodes bought x (price + network + installation) <= capital_usd", "USD", "limits.capital_usd, or rent",
     ),
 )  # fmt: skip
-"""What a plan over several jobs must keep."""
+"""Constraints on a plan over several jobs."""
 
 CONSTRAINTS: Mapping[str, Constraint] = MappingProxyType(
     {one.name: one for one in (_DEGREES, *_layout_constraints(), *PHYSICS, *LIMITS, *PURCHASES)}

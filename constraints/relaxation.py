@@ -1,8 +1,8 @@
-"""What would make the job feasible? For each limit the smallest value that works while all others stay.
+"""What would make the job feasible? For each limit, the smallest value that works while all others stay.
 
-Layouts are simulated in the order of their bound on the relaxed quantity, best first, and the search ends when no bound
-that is left could still win. So the answer is exact: the least value that any design of the space reaches, run in any way
-that an answer may run it (`constraints.answers`).
+Layouts are simulated best first, in the order of their bound on the relaxed quantity. The search ends when no remaining
+bound could still win. So the answer is exact: the least value that any design of the space reaches, in any way that an
+answer may run it (`constraints.answers`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from simulator.domain.plan import PlanTable
 from simulator.table import Floats, Integers, total
 
 FIRST_ROUND = 128
-"""Layouts that are simulated before the first look at the bounds; every round doubles them."""
+"""Layouts that are simulated in the first round, before bounds are checked; the number doubles in every round."""
 LARGEST_ROUND = 1024
-"""Layouts of one round at most."""
+"""Most layouts of one round."""
 TUNED_TOGETHER = 256
-"""Designs whose intervals are tried together."""
+"""Designs whose checkpoint intervals are tried together."""
 SPARED_TOGETHER = 2**17
-"""Designs with fewer spares than enough that are simulated together, about, so that they fit the main memory: where nodes
-fail all the time, thousands of spares are enough."""
+"""Approximate number of designs with fewer spares than enough that are simulated together. It keeps them within main
+memory: where nodes fail all the time, it takes thousands of spares to have enough."""
 SIGNIFICANT_DIGITS = 4
 """Digits to which a proposed limit is rounded up."""
 
 Stop = Callable[[], bool]
-"""Asked between rounds; true ends the search."""
+"""Called between rounds; true ends the search."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +64,11 @@ class LeastValue:
 
 
 _Best = tuple[float, Evaluation] | None
-"""The least value that was found, and its design, one row."""
+"""The least value found, and its design, one row."""
 
 
 class LeastValues:
-    """Least values of what a job limits, under any choice of its limits; each is searched once and remembered."""
+    """Least values of a job's limited quantities, under any subset of its limits; each is searched once and remembered."""
 
     def __init__(self, space: Space, should_stop: Stop = lambda: False) -> None:
         self._space = space
@@ -76,7 +76,7 @@ class LeastValues:
         self._should_stop = should_stop
         self._known: dict[tuple[str, frozenset[str]], LeastValue | None] = {}
         self.was_stopped = False
-        """Whether a search was ended early, so that values found since may not be the least."""
+        """Whether a search was ended early; values found since then may not be the least."""
 
     def of(self, name: str, others: Collection[str]) -> LeastValue | None:
         """Returns the least value of one limited quantity among the designs that keep some other limits of the job.
@@ -86,7 +86,7 @@ class LeastValues:
             others: names of limits that the job sets.
 
         Returns:
-            The value and its design, or `None` where no design keeps the other limits.
+            The value and its design, or `None` if no design keeps the other limits.
         """
         key = name, frozenset(others) - {name}
         if key not in self._known:
@@ -94,7 +94,7 @@ class LeastValues:
         return self._known[key]
 
     def can_keep(self, names: Collection[str]) -> bool:
-        """Returns whether any design keeps all of some limits of the job."""
+        """Returns whether any design keeps all the named limits of the job."""
         name = next(iter(names), "num_gpus")
         least = self.of(name, names)
         return least is not None and (name not in names or least.value <= self._limits[name])
@@ -110,7 +110,7 @@ class LeastValues:
         return LeastValue(name=name, value=found[0], design=found[1])
 
     def _of_fewer_limits(self, name: str, others: frozenset[str]) -> LeastValue | None:
-        """What is known already: the least value under some of these limits, whose design happens to keep them all."""
+        """An answer that is already known: the least value under some of these limits, if its design keeps them all."""
         job = self._under(others)
         for (known_name, known_others), known in self._known.items():
             if known_name == name and known is not None and known_others < others:
@@ -120,11 +120,11 @@ class LeastValues:
         return None
 
     def _under(self, others: Collection[str]) -> Job:
-        """The job under these of its limits alone, and with the same bounds."""
+        """The job with only these of its limits, and with the same bounds."""
         return with_limits(self._space.job, {other: self._limits[other] for other in sorted(others)})
 
     def _known_best(self, job: Job, name: str) -> _Best:
-        """The best design that was found for the same quantity under other limits and keeps those of the job."""
+        """The best design found for the same quantity under other limits that also keeps the limits of the job."""
         best: _Best = None
         for known in [value for key, value in self._known.items() if key[0] == name and value is not None]:
             design = judge(job, known.design.plans, known.design.outcomes)
@@ -133,7 +133,7 @@ class LeastValues:
         return best
 
     def nearest_design(self) -> Evaluation | None:
-        """Returns the design whose limits are exceeded least in sum, one row; `None` where none fits memory or ends.
+        """Returns the design with the least total excess over its limits, one row; `None` where none fits memory or ends.
 
         For jobs in which no single limit is at fault.
         """
@@ -146,7 +146,7 @@ class LeastValues:
         return None if found is None else found[1]
 
     def _best(self, job: Job, layouts: PlanTable, bounds: Floats, aim: _Aim, best: _Best = None) -> _Best:
-        """The least finite value of any design, and the design; layouts come in the order of their bounds."""
+        """The least finite value of any design, and the design; layouts are taken in the order of their bounds."""
         order = np.argsort(bounds, kind="stable")
         start, size = 0, FIRST_ROUND
         while start < len(order):
@@ -160,10 +160,10 @@ class LeastValues:
         return best
 
     def _best_of_layouts(self, job: Job, layouts: PlanTable, aim: _Aim, best: _Best) -> _Best:
-        """The best of every design that an answer may have of some layouts, and the one known before.
+        """The best of the design known before and of all designs that an answer may have with some layouts.
 
-        Of those with fewer spare nodes than enough only such are simulated as could be the best by what no interval lowers
-        the design without spares below.
+        Designs with fewer spare nodes than enough are simulated only if they could be the best. This is judged by the lower
+        bound, over all checkpoint intervals, of the same design without spares.
         """
         listed = evaluate(job, cross_run_knobs(job, layouts))
         best = _better(listed, aim, best)
@@ -186,16 +186,16 @@ class LeastValues:
 
 @dataclass(frozen=True, kw_only=True)
 class _Aim:
-    """What is to be small."""
+    """The quantity to minimise."""
 
     value_of: Callable[[Evaluation], Floats]
-    """Of designs, `(n,)`; infinite for those that do not count."""
+    """Value of each design, `(n,)`; infinite for designs that do not count."""
     least_of: Callable[[Evaluation], Floats]
-    """What another interval between saves could lower it to, `(n,)`."""
+    """Lower bound on that value with another checkpoint interval, `(n,)`."""
 
 
 def _spared_together(listed: PlanTable, enough: Integers) -> list[PlanTable]:
-    """The rows of designs with enough spares, in groups with about `SPARED_TOGETHER` designs with fewer; at least one group."""
+    """Rows of designs with enough spares, in one or more groups with about `SPARED_TOGETHER` designs with fewer spares."""
     num_fewer = np.cumsum(listed.num_spare_nodes[enough] - 1)
     groups = np.split(enough, np.flatnonzero(np.diff(num_fewer // SPARED_TOGETHER)) + 1)
     return [listed.take(rows) for rows in groups]
@@ -211,7 +211,7 @@ def _better(part: Evaluation, aim: _Aim, best: _Best) -> _Best:
 
 
 def _with_intervals(job: Job, part: Evaluation, aim: _Aim, best: _Best) -> _Best:
-    """The best with other intervals between saves, too, of those designs that these could make the best."""
+    """The best design, including other checkpoint intervals for the designs that could become the best with them."""
     if not has_other_intervals(job):
         return best
     least = aim.least_of(part)
@@ -228,14 +228,14 @@ def _with_intervals(job: Job, part: Evaluation, aim: _Aim, best: _Best) -> _Best
 
 
 def rounded_up(value: float) -> float:
-    """Returns the least number of `SIGNIFICANT_DIGITS` decimal digits that is not below a positive value."""
+    """Returns a positive value, rounded up to `SIGNIFICANT_DIGITS` decimal digits."""
     exact = Decimal(value)
     last_digit = Decimal(1).scaleb(exact.adjusted() - SIGNIFICANT_DIGITS + 1)
     return float(exact.quantize(last_digit, rounding=ROUND_CEILING))
 
 
 def _quantity(job: Job, name: str) -> _Aim:
-    """What a limit bounds; infinite for designs that break the limits they are evaluated under."""
+    """The quantity that a limit bounds; infinite for designs that break the limits they are evaluated under."""
 
     def quantity(part: Evaluation) -> Floats:
         return limited_quantities(job, part.plans, part.scores, part.outcomes)[name]
@@ -252,7 +252,7 @@ def _quantity(job: Job, name: str) -> _Aim:
 
 
 def _distance(job: Job) -> _Aim:
-    """By how much limits are exceeded in sum; infinite for designs that no change of limits makes possible."""
+    """Total excess over the limits; infinite for designs that no change of limits makes possible."""
 
     def least(part: Evaluation) -> Floats:
         excess = _least_excess(job, part, least_by_intervals(job, part))
@@ -264,12 +264,12 @@ def _distance(job: Job) -> _Aim:
 
 
 def _least_excess(job: Job, part: Evaluation, reached: Mapping[str, Floats]) -> Floats:
-    """By how much limits are exceeded in sum at least, `(n,)`, whatever the interval between saves.
+    """Lower bound on the total excess over the limits, `(n,)`, whatever the checkpoint interval.
 
     Args:
         job: the job.
         part: designs.
-        reached: what no interval lowers them below.
+        reached: lower bounds on their limited quantities over all intervals.
     """
     helped = {name: excess_over(getattr(job.limits, name), values) for name, values in reached.items()}
     return total(helped.get(name, getattr(part.excess, name)) for name in part.excess.names())

@@ -1,7 +1,7 @@
 """How many designs does each constraint remove? Counts over the whole space: by rules, by bounds, and by simulation.
 
-A design is a layout with a checkpoint scheme and with or without spares. What is tried is counted, so that the counts of a
-constraint say what it costs to keep it: how many designs break it, and how many of them break nothing else.
+A design is a layout with a checkpoint scheme and with or without spares. The counts show what it costs to keep a
+constraint: how many of the candidates break it, and how many of them break nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from simulator.run.interruptions import sufficient_spare_nodes
 from simulator.table import Booleans, Integers
 
 Stage = Literal["rules", "bounds", "simulation"]
-"""Where a design was refused; each stage sees what the one before it kept."""
+"""Where a design was rejected; each stage sees what the one before it kept."""
 
 DEGREE_RULES = tuple(rule for rule in LAYOUT_RULES if rule not in SCHEME_RULES)
 """Rules that hold for a layout under every checkpoint scheme."""
@@ -41,7 +41,7 @@ class Removal:
     constraint: str
     """Its name."""
     stage: Stage
-    """Where."""
+    """Where it removes them."""
     num_designs: int
     """Designs that break it."""
     num_only: int
@@ -50,18 +50,18 @@ class Removal:
 
 @dataclass(frozen=True, kw_only=True)
 class SpaceCount:
-    """What becomes of all designs that are tried."""
+    """How many of all candidate designs pass each stage."""
 
     num_tried: int
-    """Designs that are tried: degrees that divide what they must, under every choice of the job."""
+    """Candidates: all designs whose degrees divide what they must, under every choice of the job."""
     num_valid: int
     """Designs that keep the rules of layouts."""
     num_admitted: int
-    """Designs that may keep memory and every limit, by bounds."""
+    """Designs that, by their bounds, may keep memory and every limit."""
     num_feasible: int | None
-    """Designs that keep memory and every limit, by simulation; `None` where that was left out."""
+    """Designs that keep memory and every limit in simulation; `None` where nothing was simulated."""
     removals: tuple[Removal, ...]
-    """What each constraint removes, stage by stage; only those that remove any."""
+    """What each constraint removes, stage by stage; constraints that remove nothing are left out."""
 
 
 class _Tally:
@@ -94,7 +94,7 @@ def count_designs(job: Job, space: Space, *, simulate_up_to: int) -> SpaceCount:
     Args:
         job: the job.
         space: its space.
-        simulate_up_to: designs that are simulated at most; a larger space is counted by rules and bounds alone.
+        simulate_up_to: most designs that may be simulated; a larger space is counted by rules and bounds alone.
     """
     num_tried, by_rules = _by_rules(job)
     by_bounds, num_valid = _by_bounds(job, space)
@@ -111,9 +111,9 @@ def count_designs(job: Job, space: Space, *, simulate_up_to: int) -> SpaceCount:
 
 
 def conflicting_choices(job: Job) -> tuple[str, ...]:
-    """Returns rules that no layout which is tried keeps together, under whatever scheme; empty where one keeps all.
+    """Returns rules that no candidate layout keeps together under any scheme; empty if some layout keeps all.
 
-    The conflict is minimal: without any one of its rules, some layout that is tried keeps the others of it.
+    The conflict is minimal: if any one of its rules is dropped, some candidate layout keeps the rest.
     """
     patterns = [
         np.unique(np.column_stack(list(_broken(job, layouts, DEGREE_RULES).values())), axis=0)
@@ -136,7 +136,7 @@ def rules_of_schemes(job: Job) -> tuple[str, ...]:
 
 
 def _by_rules(job: Job) -> tuple[int, _Tally]:
-    """Designs that are tried, and what the rules of layouts remove of them."""
+    """The number of candidates, and how many of them the rules of layouts remove."""
     tally, num_tried = _Tally("rules"), 0
     for layouts in candidate_blocks(job):
         weights = _num_spare_choices(job, layouts)
@@ -154,14 +154,14 @@ def _broken(job: Job, plans: PlanTable, rules: tuple[LayoutRule, ...]) -> dict[s
 
 
 def _num_spare_choices(job: Job, layouts: PlanTable) -> Integers:
-    """Designs of each layout and scheme, `(n,)`: where no spares suffice, taking them is the twin of taking none."""
+    """Designs of each layout and scheme, `(n,)`: with and without spares coincide where zero spares are sufficient."""
     choices = job.search.with_spares
     is_twin = (sufficient_spare_nodes(job, layouts) == 0) & (False in choices)
     return np.asarray(len(choices) - is_twin * (True in choices), dtype=np.int64)
 
 
 def _by_bounds(job: Job, space: Space) -> tuple[_Tally, int]:
-    """What memory and the bounds on limits remove of the valid designs, and how many of these there are."""
+    """What memory and the bounds on limits remove of the valid designs, and the number of valid designs."""
     tally, num_valid = _Tally("bounds"), 0
     for block in space.blocks():
         broken = {name: ~kept for name, kept in kept_by_bounds(job, block.bounds).items()}
@@ -171,7 +171,7 @@ def _by_bounds(job: Job, space: Space) -> tuple[_Tally, int]:
 
 
 def _by_simulation(job: Job, space: Space) -> tuple[_Tally, int]:
-    """What is found out by simulation alone, and how many designs are left."""
+    """What only simulation removes, and how many designs are left."""
     tally, num_feasible = _Tally("simulation"), 0
     for plans in space.design_batches(DESIGNS_PER_BATCH):
         excess = evaluate(job, plans).excess

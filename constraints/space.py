@@ -1,7 +1,7 @@
-"""Where is the search to look? The layouts that may keep every limit, and what kept the others out.
+"""Where should the search look? The layouts that may keep every limit, and what ruled out the others.
 
-Small spaces stay in memory with their bounds. Of large ones one bit a layout stays, and the layouts are listed again
-whenever they are needed, so that the memory does not grow with the number of designs.
+Small spaces stay in memory with their bounds. Large ones keep one bit per layout, and the layouts are listed again
+whenever they are needed, so memory hardly grows with the number of designs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from simulator.domain.plan import PlanTable
 from simulator.table import Booleans, Integers
 
 MOST_IN_MEMORY = 500_000
-"""Layouts that stay in memory: about 100 MB with their bounds."""
+"""Most layouts that stay in memory: about 100 MB with their bounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Block:
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Self]) -> Self:
-        """Returns the layouts of all blocks one after another; raises `ValueError` for none at all."""
+        """Returns the layouts of all blocks in sequence; raises `ValueError` if there are no blocks."""
         return cls(
             layouts=PlanTable.concatenate([block.layouts for block in blocks]),
             bounds=BoundTable.concatenate([block.bounds for block in blocks]),
@@ -59,7 +59,7 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedBlock:
-    """What pruning says about a block; the same whoever does it."""
+    """The result of pruning a block; it does not depend on which process does it."""
 
     num_layouts: int
     """Valid layouts, kept or not."""
@@ -68,9 +68,9 @@ class PrunedBlock:
     num_designs: int
     """Designs of the layouts that may keep every limit."""
     num_pruned: dict[str, int]
-    """Designs of the others, by the first constraint whose bound they break."""
+    """Pruned designs, by the first constraint whose bound they break."""
     kept_bits: NDArray[np.uint8]
-    """Which layouts may keep every limit, eight to a byte."""
+    """Which layouts may keep every limit, one bit each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +83,11 @@ class Space:
     num_kept: int
     """Layouts that may keep every limit."""
     num_designs: int
-    """Designs that are left to search."""
+    """Designs that remain to be searched."""
     num_pruned: dict[str, int]
-    """Designs kept out, by the first constraint whose bound they break."""
+    """Pruned designs, by the first constraint whose bound they break."""
     kept_bits: tuple[NDArray[np.uint8], ...]
-    """Which layouts of each block may keep every limit, eight to a byte."""
+    """Which layouts of each block may keep every limit, one bit each."""
     in_memory: tuple[Block, ...] | None
     """All layouts with their bounds; `None` for a space of more than `MOST_IN_MEMORY`."""
     kept_in_memory: tuple[Block, ...] | None
@@ -95,7 +95,7 @@ class Space:
 
     @cached_property
     def _whole(self) -> Block:
-        """Every valid layout with its bounds, listed once for both where none of them stays in memory."""
+        """Every valid layout with its bounds; listed once for both if neither stays in memory."""
         return Block.concatenate([_bounded(self.job, no_layouts(self.job)), *self.blocks()])
 
     @property
@@ -135,7 +135,7 @@ class Space:
         return BoundTable.concatenate([block.bounds for block in self.kept_in_memory])
 
     def designs_at(self, numbers: NDArray[np.intp]) -> PlanTable:
-        """Returns some of `designs`, by their numbers there, without making the others."""
+        """Returns the rows of `designs` with these numbers, without building the others."""
         after = np.cumsum(num_run_knobs(self.job, self.layouts))
         rows, inverse = np.unique(np.searchsorted(after, numbers, side="right"), return_inverse=True)
         num_each = num_run_knobs(self.job, self.layouts.take(rows))
@@ -148,11 +148,11 @@ class Space:
         return cross_run_knobs(self.job, no_layouts(self.job))
 
     def designs(self) -> PlanTable:
-        """Returns all designs that are left, one row each, in one table."""
+        """Returns all remaining designs, one row each, in one table."""
         return cross_run_knobs(self.job, self.layouts)
 
     def design_batches(self, num_designs: int) -> Iterator[PlanTable]:
-        """Yields the same designs in tables of so many rows; the last one may have fewer."""
+        """Yields the same designs in tables of `num_designs` rows; the last one may have fewer."""
         waiting = self.no_designs()
         for layouts in self.kept_blocks():
             waiting = PlanTable.concatenate([waiting, cross_run_knobs(self.job, layouts)])
@@ -181,7 +181,7 @@ def pruned_space(job: Job) -> Space:
 
 
 def _bounded_blocks(job: Job) -> Iterator[Block]:
-    """Yields all layouts with their bounds; what power caps leave as it is is found out under the first one."""
+    """Yields all layouts with their bounds; what does not depend on the power cap is computed only for the first one."""
     under_first_cap: dict[int, Block] = {}
     num_layouts, index = 0, BlockIndex(job)
     for number in range(len(index)):
@@ -208,12 +208,12 @@ def _bounded(job: Job, layouts: PlanTable) -> Block:
 
 
 def space_of(job: Job, pruned: Iterable[PrunedBlock]) -> Space:
-    """Returns the space of a job whose blocks were pruned elsewhere, all of them in their order; nothing stays in memory."""
+    """Returns the space of a job from all its blocks, pruned elsewhere, in order; no layouts stay in memory."""
     return _joined(job, list(pruned), None, None)
 
 
 def prune_layouts(job: Job, layouts: PlanTable) -> PrunedBlock:
-    """Returns what pruning says about the layouts of a block."""
+    """Returns the result of pruning the layouts of a block."""
     return _prune(job, _bounded(job, layouts))
 
 
@@ -266,7 +266,7 @@ def _joined(
 
 
 def _prune(job: Job, block: Block) -> PrunedBlock:
-    """Counts the designs of layouts that break a bound by the first one that they break."""
+    """Counts the designs of pruned layouts by the first bound that they break."""
     remaining = np.ones(len(block.layouts), dtype=np.bool_)
     num_pruned: dict[str, int] = {}
     for name, kept in kept_by_bounds(job, block.bounds).items():

@@ -1,14 +1,14 @@
-"""How many layers should each pipeline stage hold? The cut whose slowest stage is fastest, if every stage is to fit memory.
+"""How many layers should each pipeline stage hold? The cut whose slowest stage is fastest, if every stage must fit memory.
 
-The model is cut into C = PP x VPP chunks in its own order, chunk c on stage c mod PP, with the embedding on the first chunk
-and logits and loss on the last. A chunk's time and bytes are differences of sums over the layers before its two ends. With
-VPP = 1 a dynamic programme finds where to cut; with more, where a stage's chunks lie apart, CP-SAT does.
+The model is cut in layer order into C = PP x VPP chunks, chunk c on stage c mod PP, with the embedding on the first chunk
+and logits and loss on the last. A chunk's time and bytes are differences of prefix sums over the layers. With VPP = 1,
+dynamic programming finds the cut. With more, the chunks of a stage are not adjacent, and CP-SAT finds it.
 
     minimise  max over stages r of  sum over chunks c of r of (time of its layers)
     such that held bytes of each stage <= capacity, with layer bytes for every layer of it and activation bytes for every
               micro-batch that a chunk of it holds at once, at each of some moments
 
-Of the cuts with the fastest slowest stage the one with the least full fullest stage is taken.
+Among the cuts with the fastest slowest stage, the one whose fullest stage needs least memory is taken.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 STEPS = 10**8
-"""Parts in which CP-SAT counts the sum of all times, and that of all bytes: cuts that differ by less are one."""
+"""Integer units into which CP-SAT divides the sum of all times, and of all bytes; smaller differences are ignored."""
 SAME = 1e-9
-"""Share by which layers of one run may differ."""
+"""Relative difference up to which layers count as equal and form one run."""
 EFFORT = 2.0
-"""Deterministic seconds of CP-SAT for a cut; the best that it found counts where it could not prove that none is faster."""
+"""Deterministic seconds of CP-SAT for a cut; without a proof in that time, the best cut found is used."""
 
 
 Held = Sequence[float] | Sequence[Sequence[float]] | Floats
@@ -41,7 +41,7 @@ Held = Sequence[float] | Sequence[Sequence[float]] | Floats
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCosts:
-    """What each layer, and the ends of the model, take on one rank, for one micro-batch."""
+    """Time and memory of each layer, and of the ends of the model, on one rank for one micro-batch."""
 
     layer_s: Floats
     """Forward and backward of each layer in model order, `(L,)`."""
@@ -61,7 +61,7 @@ class LayerCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class StageBalance:
-    """The layers of every chunk, and what comes of them."""
+    """The layers of every chunk, and the resulting time and memory."""
 
     layers: tuple[int, ...]
     """Layers of each chunk in model order, `(C,)`."""
@@ -84,8 +84,8 @@ def balanced_stages(
 ) -> StageBalance | None:
     """Returns the cut whose slowest stage is fastest; `None` where no cut fits the memory.
 
-    The first and the last chunk may hold no layer, since they have other work; every other chunk holds one or more. With
-    virtual chunks, sums are counted in parts of 1e8: a stage may be slower, or fuller, by one such part for each layer.
+    The first and the last chunk may be empty, since they have other work; every other chunk holds at least one layer. With
+    virtual chunks, sums are counted in units of 1e-8 of the total: a stage may be slower or fuller by one unit per layer.
 
     Args:
         costs: times and bytes by layer.
@@ -133,7 +133,7 @@ def balance_of(
     *,
     turns_back: bool = False,
 ) -> StageBalance:
-    """Returns what comes of a given cut into `(C,)` layers; nothing is proven of it."""
+    """Returns the time and memory of a given cut into `(C,)` layers, without any proof of optimality."""
     ends = np.cumsum([0, *layers])
     chunk_s = np.diff(sums_before(costs.layer_s)[ends])
     kept_bytes = _moments(num_held) * np.diff(sums_before(costs.activation_bytes)[ends])
@@ -153,7 +153,7 @@ def balance_of(
 
 
 def _moments(num_held: Held) -> Floats:
-    """What each chunk holds at every moment, `(K, C)`; one moment where no others are told."""
+    """Micro-batches that each chunk holds at every moment, `(K, C)`; K is 1 if only one moment is given."""
     return np.atleast_2d(np.asarray(num_held, dtype=np.float64))
 
 
@@ -164,12 +164,12 @@ def _stages(num_chunks: int, num_stages: int, *, turns_back: bool) -> Integers:
 
 
 def sums_before(values: Floats) -> Floats:
-    """Returns the sums of the values before each place, and of all, `(L + 1,)`."""
+    """Returns the prefix sums of values, from 0 to the sum of all, `(L + 1,)`."""
     return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: Held) -> None:
-    """Raises with everything that does not fit."""
+    """Raises with every inconsistency that it finds."""
     problems = []
     num_layers, num_chunks = len(costs.layer_s), num_stages * virtual_chunks
     if num_stages < 1 or virtual_chunks < 1:
@@ -196,15 +196,15 @@ def _check(costs: LayerCosts, num_stages: int, virtual_chunks: int, num_held: He
 
 @dataclass(frozen=True, kw_only=True)
 class _Chunks:
-    """A quantity that chunks add up from their layers."""
+    """A quantity of chunks that is the sum over their layers."""
 
     before: Floats
     """What the layers before each place would add to each chunk, `(C, L + 1)`."""
     extra: Floats
-    """What each chunk adds besides, `(C,)`."""
+    """What each chunk has in addition, `(C,)`."""
 
     def between(self, chunk: int) -> Floats:
-        """The chunk's sum from any first layer to any end, `(L + 1, L + 1)`; infinite where it may not be so."""
+        """The chunk's sum from any first layer to any end, `(L + 1, L + 1)`; infinite where that is not allowed."""
         before = self.before[chunk]
         num_layers = np.arange(len(before)) - np.arange(len(before))[:, None]
         may_be_empty = chunk in (0, len(self.extra) - 1)
@@ -213,7 +213,7 @@ class _Chunks:
 
 
 def _of_chunks(of_layers: Floats, num_chunks: int, of_ends: tuple[float, float]) -> _Chunks:
-    """A quantity from that of every layer, `(L,)` or in each chunk `(C, L)`, and from those of the model's two ends."""
+    """A quantity of chunks, from its values for layers, `(L,)` or `(C, L)` by chunk, and for the model's two ends."""
     extra = np.zeros(num_chunks)
     extra[0] += of_ends[0]
     extra[-1] += of_ends[1]
@@ -223,7 +223,7 @@ def _of_chunks(of_layers: Floats, num_chunks: int, of_ends: tuple[float, float])
 
 
 def _by_programme(times: _Chunks, held: _Chunks, num_stages: int, capacity_bytes: float) -> list[int] | None:
-    """The best cut into plain stages, exactly: the best end of each stage after the best of those before it."""
+    """The exact best cut into plain stages, by dynamic programming: the best end of each stage given those before it."""
     stage_s = [times.between(stage) for stage in range(num_stages)]
     stage_bytes = [held.between(stage) for stage in range(num_stages)]
     fits = [sums <= capacity_bytes for sums in stage_bytes]
@@ -238,7 +238,7 @@ def _by_programme(times: _Chunks, held: _Chunks, num_stages: int, capacity_bytes
 
 
 def _least_largest(sums: list[Floats], is_allowed: list[Booleans]) -> tuple[float, list[int]] | None:
-    """The least value of the largest sum of any stage, and the layers of each; `None` where nothing is allowed.
+    """The minimum of the largest sum of any stage, and the layers of each stage; `None` where nothing is allowed.
 
     Args:
         sums: for each stage its sum from any first layer to any end, `(L + 1, L + 1)`.
@@ -263,11 +263,11 @@ def _least_largest(sums: list[Floats], is_allowed: list[Booleans]) -> tuple[floa
 def _by_solver(
     times: _Chunks, held: list[_Chunks], stages: Integers, capacity_bytes: float
 ) -> tuple[list[int] | None, bool]:
-    """The best cut into chunks that stages hold several of, by CP-SAT in parts of `STEPS`, and whether that is proven.
+    """The best cut for several chunks per stage, by CP-SAT in units of `STEPS`, and whether it is proven.
 
     Args:
-        times: what chunks take.
-        held: what chunks hold at each moment.
+        times: times of chunks.
+        held: memory of chunks at each moment.
         stages: the stage of every chunk, `(C,)`.
         capacity_bytes: memory of each stage.
     """
@@ -309,7 +309,7 @@ def _runs(*quantities: _Chunks) -> list[int]:
 def _parts_of_runs(
     model: cp_model.CpModel, end: cp_model.IntVar, runs: list[int]
 ) -> list[cp_model.LinearExpr]:
-    """How many layers of each run stand before an end: `min(end, last) - min(end, first)`."""
+    """How many layers of each run come before an end: `min(end, last) - min(end, first)`."""
     reached = [model.new_constant(0)]
     for last in runs[1:-1]:
         here = model.new_int_var(0, last, f"{end.name} up to {last}")
@@ -326,15 +326,15 @@ def _largest_sum(
     stages: Integers,
     at_most: float,
 ) -> cp_model.IntVar:
-    """The largest sum of any stage at any moment, in parts of all that chunks could add up.
+    """The largest sum of any stage at any moment, in units of all that chunks could add up.
 
     Args:
-        model: takes the variable.
+        model: receives the variable.
         parts: layers of each run before each end, `(C + 1)` lists.
         runs: first layers of the runs.
         quantities: what chunks add up at each moment.
         stages: the stage of every chunk, `(C,)`.
-        at_most: no sum may be larger.
+        at_most: upper limit of every sum.
     """
     most = max(float(quantity.before[:, -1].max() + quantity.extra.sum()) for quantity in quantities)
     step = most / STEPS or 1.0

@@ -1,11 +1,11 @@
-"""How short can a step be at best? Every layer is priced, but the pipeline is not played.
+"""How short can a step be at best? Every layer is priced, but the pipeline is not simulated.
 
-What is left out only makes a step longer: sends between stages, traffic between replicas and of ZeRO, the optimizer,
-and all waiting but that of one stage for the first activation and after its last gradient. For dense models that is 3 to
-6 % of a step on the median layout (tests/constraints/test_bounds.py), for a hundredth of the time that playing takes.
+What is left out can only make a step longer: sends between stages, traffic between replicas and of ZeRO, the optimizer,
+and all waiting except a stage's wait for its first activation and after its last gradient. For dense models this amounts
+to 3 to 6 % of a step on the median layout (tests/constraints/test_bounds.py), in a hundredth of the time of a simulation.
 
-What a layer takes does not depend on how many stages and replicas there are, and how many layers a stage has depends on
-little else. So both are computed once for all layouts that share them, and a layout only adds up.
+The time of a layer does not depend on the numbers of stages and replicas, and the number of layers on a stage depends on
+little else. So both are computed once for all layouts that share them, and each layout only adds them up.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ OTHER_COLUMNS = (
     "data_parallel",
     "shard_ranks",
 )
-"""Columns on which the times of the parts of a model do not depend: how many stages and replicas there are. On the schedule it
-depends what hides the exchange of experts, and sums of input gradients."""
+"""Columns on which the times of the parts of a model do not depend: the numbers of stages and replicas. They do depend on
+the schedule, which decides what hides the all-to-all of experts and the reductions of input gradients."""
 CUT_COLUMNS = (
     "pipeline_parallel",
     "virtual_pipeline",
@@ -48,26 +48,26 @@ CUT_COLUMNS = (
     "recompute",
     "recompute_num_layers",
 )
-"""Columns on which it depends how many layers of which kind a chunk has."""
+"""Columns that determine how many layers of which kind a chunk has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepBoundTable(Table):
-    """Least values of a step, seconds `(n,)`."""
+    """Lower bounds on the times of a step, seconds `(n,)`."""
 
     step_time_s: Floats
     """No simulated step is shorter."""
     compute_s: Floats
-    """Computation of the average accelerator; exact but for copies and casts of weights that passes gather."""
+    """Computation of the average accelerator; exact except for copies and casts of weights that passes gather."""
     communication_s: Floats
-    """Exposed collectives of tensor, context and expert parallelism of the average accelerator; exact, but under `dual_pipe_v`,
-    where all passes are taken to be one of a pair."""
+    """Exposed collectives of tensor, context and expert parallelism of the average accelerator; exact except under
+    `dual_pipe_v`, where every pass is assumed to be one of a pair."""
 
 
 def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
     """Returns the bounds of layouts with a schedule, `(n,)`.
 
-    Of what ZeRO shards only whether products add to whole gradients is priced here (`Rank.weight_gradient_s`).
+    The only effect of ZeRO that is priced here is whether products add to whole gradients (`Rank.weight_gradient_s`).
     """
     cut_layouts, cut = _distinct(layouts, CUT_COLUMNS)
     kinds, cuts = _cuts(job, cut_layouts)
@@ -89,16 +89,16 @@ def bound_step(job: Job, layouts: PlanTable) -> StepBoundTable:
 
 
 def _priced_stage(job: Job, layouts: PlanTable) -> Integers:
-    """One ZeRO stage, `(n,)`, for all under which products alike add to gradients, or do not."""
+    """One representative ZeRO stage, `(n,)`, for all that agree on whether products add to gradients."""
     adding = 0 if job.workload.added_gradient_bytes is None else 2
     return np.where(adds_in_products(job.workload, layouts), adding, 3)
 
 
 def _part_columns(job: Job) -> list[str]:
-    """Columns on which the times of the parts of a model depend; where replicas are unlike, all wait for the slowest one."""
+    """Columns on which the times of the parts of a model depend; where replicas differ, all wait for the slowest one."""
     columns = [name for name in LAYOUT_COLUMNS if name not in OTHER_COLUMNS]
     if job.workload.model.num_mtp_layers:
-        # Look-ups of modules stand beside the embedding, or on another stage.
+        # Look-ups of modules are with the embedding, or on another stage.
         columns += ["pipeline_parallel", "pipeline_schedule"]
     elif job.workload.overlaps_expert_exchange or job.workload.overlaps_input_gradients:
         columns.append("pipeline_schedule")
@@ -106,16 +106,16 @@ def _part_columns(job: Job) -> list[str]:
 
 
 def _distinct(layouts: PlanTable, names: Sequence[str]) -> tuple[PlanTable, NDArray[np.intp]]:
-    """One layout of all those that are equal in some columns, and for each layout the row of that one."""
+    """One representative of all layouts that are equal in some columns, and for each layout the row of its representative."""
     first, inverse = first_of_equals([getattr(layouts, name) for name in names])
     return layouts.take(first), inverse
 
 
 class _Cuts(NamedTuple):
-    """How chunks are made of the parts of a model: k parts, C chunks."""
+    """How chunks consist of the parts of a model: k parts, C chunks."""
 
     counts: Floats
-    """`(n, C, k)` how often each chunk has each part; 0 in chunks that there are not."""
+    """`(n, C, k)` how often each chunk has each part; 0 in chunks that do not exist."""
     stages: Integers
     """`(n, C)` the stage of each chunk."""
 
@@ -145,7 +145,7 @@ def _cuts(job: Job, layouts: PlanTable) -> tuple[tuple[Part, ...], _Cuts]:
 
 
 def _part_times(job: Job, layouts: PlanTable, kinds: Sequence[Part]) -> _PartTimes:
-    """The times of the parts of layouts, as many at once as the cache holds."""
+    """The times of the parts of layouts, computed in batches that fit the cache."""
     starts = range(0, max(1, len(layouts)), LAYOUTS_PER_BLOCK)
     blocks = [layouts.take(slice(start, start + LAYOUTS_PER_BLOCK)) for start in starts]
     ranks = [Rank.of(job, block) for block in blocks]
@@ -165,11 +165,11 @@ def _columns_of(parts: Sequence[PartTimes]) -> _PartTimes:
 
 @compiled
 def _least_pipelines_s(part_s: Floats, cuts: _Cuts, cut: Integers, pipelines: _Pipelines) -> Floats:
-    """Least times of pipelines whose parts take `(n, k)` for forward and backward of one micro-batch, `(n,)`.
+    """Lower bounds on pipeline times, `(n,)`, from the `(n, k)` forward and backward times of parts for one micro-batch.
 
-    Stage r cannot begin before the first micro-batch has passed the chunks before chunk r, works m times on each of its
-    own, and after its last backward, that of chunk r, the gradient still has to pass the same chunks. Where weight
-    gradients come later, the stage may be at work meanwhile.
+    Stage r cannot begin before the first micro-batch has passed the chunks before chunk r. It then works m times on each of
+    its own chunks. After its last backward, that of chunk r, the gradient still has to pass back through those same chunks.
+    With delayed weight gradients the stage may be busy meanwhile.
     """
     num_rows, num_chunks = len(part_s), cuts.counts.shape[1]
     least_s, busy_s, before_s = np.zeros(num_rows), np.empty(num_chunks), np.empty(num_chunks)

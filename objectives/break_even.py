@@ -1,12 +1,14 @@
-"""When does buying pay? Each design rented and owned, and the calendar month in which a purchase has paid itself back.
+"""When does buying pay off? Each design rented and owned, and the calendar months until a purchase has paid for itself.
 
     saved (1 - (1 + r)^-t) / r = outlay        t in years, r the cost of capital; saved t = outlay without interest
 
-What is saved in a year is the rent of the share of it in which the cluster is used, less what owners pay all year long.
-Storage that is bought for the run is paid both ways and so no part of the outlay.
-The outlay is the nodes less what their sale at the end of their life is worth today, and of the parts with another life
-the share that the life of the nodes uses up. A purchase that has not paid by the end of that life never does: the test
-that an annuity makes, so that without economic depreciation buying pays exactly where owning costs less than renting.
+The saving of a year is the rent for the share of it in which the cluster is used, less what owners pay all year long.
+Storage bought for the run is paid for either way, so it is not part of the outlay.
+
+The outlay is the price of the nodes, less the present value of their sale at the end of their life. For parts with another
+life it includes the share that the life of the nodes uses up. A purchase that has not paid off by the end of that life
+never does. An annuity makes the same test: without economic depreciation, buying pays off exactly where owning costs less
+than renting.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from simulator.units import HOUR, YEAR
 
 MONTHS_PER_YEAR = YEAR / MONTH
 RUNNING = ("maintenance_usd", "staff_usd", "electricity_usd", "demand_usd")
-"""Parts of the cost that owners pay beside the purchase."""
+"""Parts of the cost that owners pay in addition to the purchase."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,13 @@ class RentOrOwn:
     rent_usd: Floats
     own_usd: Floats
     break_even_months: Floats
-    """Calendar months, used as the job's utilisation says, after which a purchase has paid; infinite where it never does."""
+    """Calendar months at the job's utilisation after which a purchase has paid off; infinite where it never does."""
 
 
 def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
-    """Returns what each design costs rented and owned, and when a purchase pays.
+    """Returns what each design costs rented and owned, and when a purchase pays off.
 
-    Prices are the offer's own, else those that it names for comparison, else that of the catalogue's node.
+    Prices are the offer's own, else those that it names for comparison, else the catalogue's price of the node.
     """
     rents = np.array([rent_of(offer) for offer in job.offers])[plans.offer]
     nodes = np.array([node_price_of(offer) for offer in job.offers])[plans.offer]
@@ -71,15 +73,15 @@ def rent_or_own(job: Job, plans: PlanTable, usage: Usage) -> RentOrOwn:
 
 
 def _rent_usd_per_year(job: Job, plans: PlanTable, usd_per_gpu_hour: Floats) -> Floats:
-    """Returns the rent of the hours of a year in which the cluster is used, `(n,)`."""
+    """Returns the rent for the hours of a year in which the cluster is used, `(n,)`."""
     used_hours = YEAR / HOUR * job.ownership.utilization_fraction
     return num_held_gpus(job, plans) * usd_per_gpu_hour * used_hours
 
 
 def running_usd_per_year(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
-    """Returns what owners pay in a calendar year beside the purchase, `(n,)`; NaN where a run never ends.
+    """Returns what owners pay in a calendar year in addition to the purchase, `(n,)`; NaN where a run never ends.
 
-    Maintenance, staff and demand charge for all of it, electricity for the share of it that is used.
+    Maintenance, staff and the demand charge accrue all year, electricity for the share of the year that is used.
     """
     is_finite = np.isfinite(usage.wall_s)
     parts = owned_parts(job, plans, usage, usd_per_node)
@@ -88,7 +90,7 @@ def running_usd_per_year(job: Job, plans: PlanTable, usage: Usage, usd_per_node:
 
 
 def outlay_usd(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> Floats:
-    """Returns what savings must pay back within the life of the nodes, `(n,)`, as worth at the start."""
+    """Returns what savings must pay back within the life of the nodes, `(n,)`, as value at the start."""
     own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
     rest = total_of(written_off_usd_per_year(own, price).values())
     within_life = rest / annuity_fraction(own.capital_cost_fraction_per_year, own.lifetime_years)
@@ -96,12 +98,12 @@ def outlay_usd(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -
 
 
 def payback_months(own: Ownership, outlay: Floats, saved_usd_per_year: Floats) -> Floats:
-    """Returns after how many calendar months savings have paid an outlay, interest included, `(n,)`.
+    """Returns after how many calendar months savings have paid back an outlay, interest included, `(n,)`.
 
-    Infinite where they have not by the end of the nodes' life, NaN where one of them is.
+    Infinite where they have not by the end of the nodes' life, NaN where the outlay or the savings are NaN.
     """
     rate = own.capital_cost_fraction_per_year
-    # Savings of at least the annuity pay within the life, so that the logarithm below is that of a positive number.
+    # Savings of at least the annuity pay off within the life, so the argument of the logarithm below is positive.
     pays = saved_usd_per_year > 0.0
     pays &= saved_usd_per_year >= outlay * annuity_fraction(rate, own.lifetime_years)
     years = np.divide(outlay, saved_usd_per_year, out=np.zeros(len(outlay)), where=pays)
@@ -112,13 +114,13 @@ def payback_months(own: Ownership, outlay: Floats, saved_usd_per_year: Floats) -
 
 
 def rent_of(offer: Offer) -> float:
-    """Returns the middle rent of an offer, its own or the one it is compared with; NaN where there is none."""
+    """Returns the middle rent of an offer, its own or the one for comparison; NaN where there is none."""
     estimate = offer.rent_usd_per_gpu_hour or offer.other_rent_usd_per_gpu_hour
     return estimate.mid if estimate else np.nan
 
 
 def node_price_of(offer: Offer) -> float:
-    """Returns the middle price of an offer's node, its own, the one it is compared with, or the catalogue's; else NaN."""
+    """Returns the middle price of an offer's node: its own, else the one for comparison, else the catalogue's, else NaN."""
     estimate = offer.purchase_usd_per_node or offer.other_purchase_usd_per_node
     if estimate:
         return estimate.mid

@@ -1,10 +1,10 @@
-"""What does a run emit, and how much water does it take? Operation by grid, and its share of what was made for it.
+"""What does a run emit, and how much water does it use? Operational emissions, and its share of embodied emissions.
 
-    operational   facility energy x grid intensity, location-based, by the hour where the site has a profile
-    market        the same by what the operator buys, where that is known
-    embodied      what making the cluster emitted x hours used / hours of use in its life, and what failures destroy
+    operational   facility energy x grid intensity, location-based; hourly where the site has a profile
+    market        the same with the intensity of what the operator buys, where that is known
+    embodied      emissions of manufacture x hours used / hours of use in its life, and what failures destroy
 
-`simulator.domain.options.CarbonScope` says which parts of the making are counted.
+`simulator.domain.options.CarbonScope` says which parts of manufacture are counted.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from simulator.table import Floats, total
 from simulator.units import JOULES_PER_KWH, YEAR
 
 MADE = ("accelerators", "hosts", "network", "storage", "building")
-"""Parts of the scope that are shared out by the hours of a run; replacements are counted one by one."""
+"""Parts of the scope that are allocated by the hours of a run; replacements are counted one by one."""
 
 
 def carbon_parts(job: Job, plans: PlanTable, usage: Usage, *, is_bound: bool = False) -> dict[str, Floats]:
-    """Returns operational and embodied greenhouse gases, by their column of `ScoreTable`, replacements left out.
+    """Returns operational and embodied emissions by their column of `ScoreTable`, without replacements.
 
     Args:
         job: the job.
         plans: `(n,)` designs.
         usage: what they use.
-        is_bound: whether `usage` is the least that a design could use, and the result the least it could emit.
+        is_bound: whether `usage` is a lower bound on what a design uses; the result is then a lower bound, too.
     """
     return {
         "operational_kgco2e": operational_kgco2e(job, plans, usage, is_bound=is_bound),
@@ -62,7 +62,7 @@ def market_kgco2e(job: Job, plans: PlanTable, usage: Usage) -> Floats:
 
 
 def made_kgco2e(job: Job, plans: PlanTable) -> dict[str, Floats]:
-    """Returns what making each part of the cluster emitted, `(n,)` each; 0 for parts outside the scope."""
+    """Returns the emissions from making each part of the cluster, `(n,)` each; 0 for parts outside the scope."""
     offers = OfferTable.from_job(job).take(plans.offer)
     held = num_held_gpus(job, plans)
     whole = {
@@ -77,7 +77,7 @@ def made_kgco2e(job: Job, plans: PlanTable) -> dict[str, Floats]:
 
 
 def embodied_parts(job: Job, plans: PlanTable, usage: Usage) -> dict[str, Floats]:
-    """Returns the share of the making that a run uses up, by its column of `ScoreTable`."""
+    """Returns the embodied emissions that are allocated to a run, by their column of `ScoreTable`."""
     own = job.ownership
     lives = dict.fromkeys(MADE, own.lifetime_years)
     lives |= {
@@ -94,20 +94,20 @@ def embodied_parts(job: Job, plans: PlanTable, usage: Usage) -> dict[str, Floats
 
 
 def replacement_kgco2e(job: Job, plans: PlanTable, run: RunTable) -> Floats:
-    """Returns the making of accelerators that failures of the run destroy, `(n,)`; what a landlord reclaims is not lost."""
+    """Returns the embodied emissions of accelerators that failures destroy, `(n,)`; reclaimed ones are not lost."""
     if not job.carbon_scope.replacements:
         return np.zeros(len(plans))
     offers = OfferTable.from_job(job).take(plans.offer)
     per_failure = job.ownership.replaced_gpus_per_node_failure * offers.embodied_gpu_kgco2e
-    # Failures are counted per up-time, of which a run without progress has no end.
+    # Failures are counted per up-time, which never ends for a run without progress.
     up_time_s = run.num_failures * run.mtbf_s
     return product(per_failure, destroyed_nodes_within(job, plans, up_time_s))
 
 
 def water_l(job: Job, plans: PlanTable, usage: Usage) -> Floats:
-    """Returns the water that cooling and power stations evaporate, `(n,)`: by IT energy and by facility energy.
+    """Returns the water that cooling (by IT energy) and power stations (by facility energy) evaporate, `(n,)`.
 
-    Where only one of them is known it stands alone; NaN where neither is.
+    Where only one of the two is known it is counted alone; NaN where neither is.
     """
     onsite = of_sites(job, plans, lambda site: _or_nan(site.water_onsite_l_per_kwh))
     offsite = of_sites(job, plans, lambda site: _or_nan(site.water_offsite_l_per_kwh))

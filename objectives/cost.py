@@ -1,11 +1,10 @@
-"""What does a run cost? Rent, or the share of everything that owners buy, by part; and storage that the run buys either way.
+"""What does a run cost, part by part? Rent or a share of what owners buy, and in both cases storage bought for the run.
 
-Owners pay for calendar time: a run answers for its own days and for its share of those in which nothing runs
+Owners pay for calendar time: a run is charged for its own days and for its share of idle days
 (`Ownership.utilization_fraction`). Nodes have a resale market; everything else is written off over its own life.
-
-Sources of the terms: `simulator.domain.ownership.Ownership`, `simulator.domain.offer.Offer` and
-`simulator.domain.hardware.Site` name them field by field. No part ever falls when a design holds more accelerators, runs longer
-or draws more, on which the bounds of the search rest.
+The fields of `simulator.domain.ownership.Ownership`, `simulator.domain.offer.Offer` and `simulator.domain.hardware.Site`
+name the sources of the terms. No part ever falls when a design holds more accelerators, runs longer or draws more power.
+The bounds of the search rely on this.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from simulator.table import total as total_of
 from simulator.units import DAY, HOUR, JOULES_PER_KWH, YEAR
 
 PriceLevel = Literal["low", "mid", "high"]
-"""Which value of an `Estimate` is taken."""
+"""Which value of an `Estimate` is used."""
 MONTH = YEAR / 12.0
 COST_PARTS = (
     "rent_usd",
@@ -45,7 +44,7 @@ COST_PARTS = (
 
 
 def total(parts: Mapping[str, Floats]) -> Floats:
-    """Returns the sum of parts of equal length, `(n,)`, to the same last bit whatever n is."""
+    """Returns the sum of parts of equal length, `(n,)`, identical to the last bit whatever n is."""
     return total_of(parts.values())
 
 
@@ -54,15 +53,15 @@ def cost_parts(
 ) -> dict[str, Floats]:
     """Returns the parts of the cost at one level of the hardware's price, by their column of `ScoreTable`.
 
-    A rented design has no part but rent and storage, because electricity and maintenance are in every rent; a bought one
-    has no rent. Storage that is bought for the run is bought whoever owns the accelerators.
+    A rented design has only rent and storage, because every rent includes electricity and maintenance; a bought one
+    has no rent. Storage for the run is bought whoever owns the accelerators.
 
     Args:
         job: the job.
         plans: `(n,)` designs.
         usage: what they use.
         level: low, middle or high price of the hardware.
-        is_bound: whether `usage` is the least that a design could use, and the result the least it could cost.
+        is_bound: whether `usage` is a lower bound on what a design uses; the result is then a lower bound, too.
     """
     rent = np.array([_at(offer.rent_usd_per_gpu_hour, level) for offer in job.offers])[plans.offer]
     node = np.array([_at(offer.purchase_usd_per_node, level) for offer in job.offers])[plans.offer]
@@ -77,15 +76,15 @@ def cost_parts(
 
 
 def rent_cost(job: Job, plans: PlanTable, usage: Usage, usd_per_gpu_hour: Floats) -> Floats:
-    """Returns the rent of all held accelerators, `(n,)`, at least that of the days that were committed to."""
+    """Returns the rent of all held accelerators, `(n,)`, at least the rent of the committed days."""
     held = num_held_gpus(job, plans)
     return product(held * usd_per_gpu_hour / HOUR, np.maximum(usage.wall_s, _committed_s(job, plans)))
 
 
 def affordable_s(job: Job, plans: PlanTable, usage: Usage, rent_usd: Floats, cost_usd: Floats) -> Floats:
-    """Returns how long runs may last until they cost the budget, `(n,)`: 0 where none is short enough.
+    """Returns how long runs may last before they exceed the budget, `(n,)`: 0 where no length is short enough.
 
-    The cost is taken to grow with the length of the run, but for the rent of days that were committed to.
+    The cost is assumed to be proportional to the length of the run, apart from the rent of committed days.
 
     Args:
         job: the job, which has a budget.
@@ -108,7 +107,7 @@ def affordable_s(job: Job, plans: PlanTable, usage: Usage, rent_usd: Floats, cos
 
 
 def _quotient(amount: Floats | float, rate: Floats) -> Floats:
-    """Amount over rate; for ever at no rate."""
+    """Amount over rate; infinite at rate 0."""
     return np.asarray(np.divide(amount, rate, out=np.full(len(rate), np.inf), where=rate > 0.0))
 
 
@@ -118,7 +117,7 @@ def _committed_s(job: Job, plans: PlanTable) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Purchase:
-    """What owners pay at the start, USD `(n,)`, beside storage. Nodes alone can be sold again."""
+    """What owners pay at the start, USD `(n,)`, without storage. Only nodes can be resold."""
 
     nodes: Floats
     node_installation: Floats
@@ -128,7 +127,7 @@ class Purchase:
 
     @property
     def at_once(self) -> Floats:
-        """Nodes and network, installed: what has to be paid before anything runs, where the building is there already."""
+        """Nodes and network, installed: what must be paid before anything runs if the building already exists."""
         return np.asarray(self.nodes + self.node_installation + self.network + self.network_installation)
 
 
@@ -148,7 +147,7 @@ def purchase(job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats) -> 
 
 
 def written_off_usd_per_year(own: Ownership, price: Purchase) -> dict[str, Floats]:
-    """Returns what each part that nobody buys second-hand costs in a year, `(n,)`: an annuity over its own life."""
+    """Returns the yearly cost of each part without a resale market, `(n,)`: an annuity over its own life."""
     lives = {
         "node_installation": own.lifetime_years,
         "network": own.network_years,
@@ -160,14 +159,14 @@ def written_off_usd_per_year(own: Ownership, price: Purchase) -> dict[str, Float
 
 
 def held_years(own: Ownership, wall_s: Floats) -> Floats:
-    """Returns the calendar years that a run answers for, `(n,)`: its own, and its share of those in which all is idle."""
+    """Returns the calendar years charged to a run, `(n,)`: its own, and its share of idle time."""
     return wall_s / (YEAR * own.utilization_fraction)
 
 
 def owned_parts(
     job: Job, plans: PlanTable, usage: Usage, usd_per_node: Floats, *, is_bound: bool = False
 ) -> dict[str, Floats]:
-    """Returns the parts of the cost of owning each design, whether it is on sale or not."""
+    """Returns the parts of the cost of owning each design, whether or not it is on sale."""
     own, price = job.ownership, purchase(job, plans, usage, usd_per_node)
     years, yearly = held_years(own, usage.wall_s), written_off_usd_per_year(own, price)
     kwh_price = mean_over_runs(
@@ -187,13 +186,13 @@ def owned_parts(
         "staff_usd": product(np.full(len(plans), own.staff_usd_per_year), years),
         "facility_usd": product(yearly["facility"], years),
         "electricity_usd": product(kwh_price / JOULES_PER_KWH, usage.energy_j),
-        # A month's peak is charged however few of its hours are used, so that idle days are paid as those of the run.
+        # A month's peak is charged however few of its hours are used, so idle days cost as much as days of the run.
         "demand_usd": product(demand_usd_per_year, years),
     }
 
 
 def storage_usd(job: Job, usage: Usage) -> Floats:
-    """Returns the share of the storage bought for the run that it uses up, `(n,)`, for renters as for owners."""
+    """Returns the share that a run uses up of the storage bought for it, `(n,)`, for renters and owners alike."""
     own, price_usd = job.ownership, job.storage.capacity_bytes * job.storage.usd_per_byte
     usd_per_year = price_usd * annuity_fraction(own.capital_cost_fraction_per_year, own.storage_years)
     return product(np.full(len(usage), usd_per_year), held_years(own, usage.wall_s))
@@ -211,19 +210,19 @@ def _used_up(own: Ownership, nodes_usd: Floats, years: Floats) -> Floats:
         return product(lost * annuity_fraction(interest, own.lifetime_years), years)
     loss = own.economic_loss_per_year
     value = value_today_usd(own, nodes_usd) * (1.0 + interest / loss)
-    # What is worth nothing in the end is still tied up for ever by a run that never ends.
+    # Even nodes that end up worthless are tied up for ever by a run that never ends.
     return np.where(np.isinf(years) & (value > 0.0), np.inf, -value * np.expm1(-loss * years))
 
 
 def value_today_usd(own: Ownership, nodes_usd: Floats) -> Floats:
-    """Returns what nodes of such a price new are worth at the start of the run, `(n,)`."""
+    """Returns what nodes with this price when new are worth at the start of the run, `(n,)`."""
     if own.depreciation is Depreciation.STRAIGHT_LINE:
         return nodes_usd
     return np.asarray(nodes_usd * np.exp(-own.economic_loss_per_year * own.age_years))
 
 
 def resale_usd(own: Ownership, nodes_usd: Floats) -> Floats:
-    """Returns what the sale of nodes at the end of their life is worth today, `(n,)`."""
+    """Returns the present value of selling the nodes at the end of their life, `(n,)`."""
     if own.depreciation is Depreciation.STRAIGHT_LINE:
         returned = own.residual_fraction * nodes_usd
     else:
@@ -232,7 +231,7 @@ def resale_usd(own: Ownership, nodes_usd: Floats) -> Floats:
 
 
 def annuity_fraction(rate_per_year: float, years: float) -> float:
-    """Returns the share of a price that is paid each year so that it and its interest are paid off in the end.
+    """Returns the share of a price to pay each year so that price and interest are paid off in the end.
 
     r / (1 - (1 + r)^-n); 1 / n without interest.
     """

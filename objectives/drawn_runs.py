@@ -1,4 +1,4 @@
-"""How long would runs last, and how much would they draw, if their inputs were otherwise? `r` values of each for n designs."""
+"""How long would runs take, and how much power would they draw, with other inputs? `r` draws of each for n designs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WAITING_PARTS = (
     "spare_j",
     *dict.fromkeys(part for phase, part in BUCKETS.values() if phase in ("waiting", "stalled")),
 )
-"""Parts of the energy in which accelerators wait; they compute in all others."""
+"""Parts of the energy during which accelerators wait; they compute in all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnsureDesigns:
-    """n simulated designs with what is unsure about them, from which any number of values can be drawn."""
+    """n simulated designs with their uncertain inputs, from which any number of values can be drawn."""
 
     job: Job
     plans: PlanTable
@@ -38,14 +38,14 @@ class UnsureDesigns:
     inputs: Mapping[str, UnsureInput]
     """Every input by its name."""
     responses: Mapping[str, Response]
-    """How the runs follow those that are simulated."""
+    """How the runs respond to each simulated input."""
 
     @classmethod
     def of(cls, job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> Self:
-        """Returns designs with what is unsure about them.
+        """Returns designs with their uncertain inputs.
 
         Args:
-            job: the job; its prices have ranges, `input_factors` has those of everything else.
+            job: the job; its prices have ranges of their own, `input_factors` has the ranges of everything else.
             plans: `(n,)` designs.
             outcomes: what `simulate` returned for them.
             scores: what `score` returned for them.
@@ -63,26 +63,26 @@ class UnsureDesigns:
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnRuns:
-    """n designs under r values of every input."""
+    """n designs under r draws of every input."""
 
     job: Job
     plans: PlanTable
     outcomes: Outcomes
     scores: ScoreTable
     factors: Mapping[str, Floats]
-    """Every input over its middle by name, `(r, n)` each."""
+    """Ratio of each input to its middle value, by name, `(r, n)` each."""
     wall_s: Floats
     """Wall time of the whole run, `(r, n)`."""
     energy_j: Floats
     """Energy of the facility, `(r, n)`."""
     peak_power_w: Floats
-    """Most that the facility draws, `(r, n)`."""
+    """Peak power of the facility, `(r, n)`."""
     peak_cooling: Floats
-    """What the facility draws for a watt of IT power in the warmest hour, over that at the middle, `(r, n)`."""
+    """Facility power per watt of IT power in the warmest hour, relative to its value at the middle, `(r, n)`."""
 
     @classmethod
     def of(cls, designs: UnsureDesigns, normal: Normal) -> Self:
-        """Returns the runs at standard normal values of every draw, which `normal` returns by its name."""
+        """Returns the runs at standard normal values of every draw, which `normal` returns by name."""
         job, plans, outcomes, scores = designs.job, designs.plans, designs.outcomes, designs.scores
         factors = {name: unsure.factors(normal) for name, unsure in designs.inputs.items()}
         moving = {**factors, STEP_TIME: step_factors(job, plans, outcomes, factors)}
@@ -110,7 +110,7 @@ class DrawnRuns:
 
     @property
     def every_plan(self) -> PlanTable:
-        """The designs once for every draw, `(r n,)`."""
+        """The designs, repeated for every draw, `(r n,)`."""
         return self.plans.take(np.tile(np.arange(len(self.plans)), len(self.wall_s)))
 
     @property
@@ -124,14 +124,14 @@ class DrawnRuns:
 
 
 def _power(outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
-    """IT power over that at the middle, `(r, n)`: of computing and of waiting."""
+    """IT power relative to its value at the middle, `(r, n)`: while computing and while waiting."""
     energy = outcomes.energy
     waiting = total(getattr(energy, part) for part in WAITING_PARTS) / energy.total_j
     return np.asarray((1.0 - waiting) * factors["compute_power"] + waiting * factors["waiting_power"])
 
 
 def _storage_shares(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:
-    """Share of storage in the IT energy and in the hall's peak power, as far as it goes by its capacity, `(n,)` each."""
+    """Share of storage in the IT energy and in the hall's peak power, as far as it scales with capacity, `(n,)` each."""
     power_w, usage = job.storage.power_of_bytes_w, Usage.of(outcomes)
     is_finite = np.isfinite(usage.energy_j)
     it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
@@ -140,11 +140,11 @@ def _storage_shares(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Flo
 
 
 def _overheads(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, Floats]:
-    """What cooling draws for a watt of IT power in the mean of the run and in the warmest hour, `(n,)` each."""
+    """Cooling power per watt of IT power, on average over the run and in the warmest hour, `(n,)` each."""
     offers = OfferTable.from_job(job).take(plans.offer)
     usage = Usage.of(outcomes)
     is_finite = np.isfinite(usage.energy_j)
-    # A fixed part weighs more than at full load in the mean; a run without end has no mean.
+    # A fixed part weighs more at average load than at full load; a run without end has no average.
     it_j = np.where(is_finite, it_energy_j(job, plans, usage), 1.0)
     at_full_load = offers.power_usage_effectiveness - 1.0
     in_mean = np.where(is_finite, usage.energy_j, 1.0 + at_full_load) / it_j - 1.0
@@ -152,5 +152,5 @@ def _overheads(job: Job, plans: PlanTable, outcomes: Outcomes) -> tuple[Floats, 
 
 
 def _cooling(overhead: Floats, factors: Floats) -> Floats:
-    """What the facility draws at factors on its overhead, over that at the middle, `(r, n)`."""
+    """Facility power under factors on its overhead, relative to its value at the middle, `(r, n)`."""
     return np.asarray((1.0 + overhead * factors) / (1.0 + overhead))

@@ -1,7 +1,7 @@
-"""What would designs score if their inputs were otherwise? Cost, carbon, water and risks of `objectives.drawn_runs`.
+"""What would designs score with other inputs? Cost, carbon, water and risks of `objectives.drawn_runs`.
 
-Rent, ownership and the emissions of operation come from the usual equations with changed jobs and usage; what is
-proportional to an input is multiplied by its factor.
+Rent, ownership and operational emissions come from the usual equations with changed jobs and usage. Whatever is
+proportional to an input is multiplied by the factor of that input.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from simulator.table import Floats, total
 from simulator.units import DAY
 
 RISK_RATIOS = np.geomspace(0.25, 4.0, 65)
-"""Times over the expected one at which the risk of a run is computed; between them it is interpolated."""
+"""Ratios of allowed to expected time at which the risk of a run is computed; in between it is interpolated."""
 _MOST_RESIDUAL = 0.99
-"""A sale never returns the whole price."""
+"""Largest share of the price that a sale can return: never all of it."""
 _INPUT_OF_PART = {
     "embodied_accelerators_kgco2e": ("embodied_accelerator",),
     "embodied_hosts_kgco2e": ("embodied_host",),
@@ -36,7 +36,7 @@ _INPUT_OF_PART = {
     "embodied_building_kgco2e": ("embodied_building",),
     "embodied_replacements_kgco2e": ("embodied_accelerator", "replaced_accelerators", "failure_rate"),
 }
-"""What each part of the making is proportional to, beside the time that it is used."""
+"""What each part of the embodied emissions is proportional to, besides the time in use."""
 _INPUT_OF_TERM = {
     "utilization_fraction": "utilization",
     "economic_loss_per_year": "economic_loss",
@@ -45,7 +45,7 @@ _INPUT_OF_TERM = {
     "maintenance_fraction_per_year": "maintenance",
     "facility_usd_per_w": "facility_price",
 }
-"""What each term of ownership is multiplied by, beside the lifetimes."""
+"""The input whose factor multiplies each term of ownership; lifetimes are handled separately."""
 
 
 def drawn_objectives(runs: DrawnRuns, figures: Mapping[str, Floats]) -> Floats:
@@ -65,7 +65,7 @@ def drawn_objectives(runs: DrawnRuns, figures: Mapping[str, Floats]) -> Floats:
 
 
 def _over(late: Floats, expected: Floats) -> Floats:
-    """Figures of a late run over those of the expected one, `(n,)`; 1 where both are nothing, as the cost of what is free."""
+    """Ratio of a late run's figures to the expected run's, `(n,)`; 1 where both are 0, such as the cost of a free offer."""
     return np.divide(late, expected, out=np.ones_like(expected), where=expected > 0.0)
 
 
@@ -102,7 +102,7 @@ def _drawn_cost(runs: DrawnRuns) -> Floats:
 
 
 def _drawn_rent(runs: DrawnRuns) -> Floats:
-    """Returns the rent of all designs, `(r, n)`; nothing for bought ones."""
+    """Returns the rent of all designs, `(r, n)`; 0 for bought ones."""
     rent = _middles(runs, [offer.rent_usd_per_gpu_hour for offer in runs.job.offers])
     return rent_cost(runs.job, runs.every_plan, runs.usage, rent.ravel()).reshape(rent.shape)
 
@@ -121,7 +121,7 @@ def _owned(runs: DrawnRuns, draw: int, rows: NDArray[np.intp], usage: Usage, usd
     """Cost of owning some designs in one draw."""
     factors = {name: values[draw, rows] for name, values in runs.factors.items()}
     parts = owned_parts(_job_of(runs, draw), runs.plans.take(rows), usage, usd_per_node)
-    # The building is paid by IT power, which cooling is no part of.
+    # The building is priced by IT power, which does not include cooling.
     parts["facility_usd"] = parts["facility_usd"] / runs.peak_cooling[draw, rows]
     for name in ("electricity_usd", "demand_usd"):
         parts[name] = parts[name] * factors["electricity_price"]
@@ -145,7 +145,7 @@ def _terms(own: Ownership, factors: Mapping[str, float]) -> dict[str, float]:
     terms["utilization_fraction"] = min(1.0, terms["utilization_fraction"])
     terms["residual_fraction"] = min(_MOST_RESIDUAL, terms["residual_fraction"])
     for field in type(own).model_fields:
-        # A life that is left out follows that of the nodes.
+        # A lifetime that is not given follows the lifetime of the nodes.
         if field.endswith("lifetime_years") and (years := getattr(own, field)) is not None:
             life = "facility_lifetime" if field.startswith("facility") else "lifetime"
             terms[field] = years * factors[life]
@@ -158,7 +158,7 @@ def _with_port_price(offer: Offer, factor: float) -> Offer:
 
 
 def _drawn_carbon(runs: DrawnRuns) -> Floats:
-    """Returns operational and embodied greenhouse gases, `(r, n)`."""
+    """Returns operational plus embodied emissions, `(r, n)`."""
     operational = operational_kgco2e(runs.job, runs.every_plan, runs.usage).reshape(runs.wall_s.shape)
     return np.asarray(
         operational * runs.factors["grid"] + total(_made(runs, part) for part in EMBODIED_PARTS)
@@ -166,7 +166,7 @@ def _drawn_carbon(runs: DrawnRuns) -> Floats:
 
 
 def _made(runs: DrawnRuns, part: str) -> Floats:
-    """One part of the making: the share of the hours of use in its life, or what failures of the run destroy."""
+    """One part of the embodied emissions: the share of the hours of use in its life, or what failures of the run destroy."""
     made = getattr(runs.scores, part) * (runs.wall_s / runs.scores.time_to_train_s)
     for name in _INPUT_OF_PART[part]:
         made = made * runs.factors[name]
@@ -191,7 +191,7 @@ def _budget_risk(runs: DrawnRuns, cost: Floats) -> Floats:
 
 
 def _risk(runs: DrawnRuns, allowed: Floats) -> Floats:
-    """Probability that chance makes a run longer than an allowed time over its expected one, `(r, n)`."""
+    """Probability that a run exceeds an allowed time, given as a ratio to its expected time, `(r, n)`."""
     expected_s = runs.scores.time_to_train_s
     risks = np.array(
         [

@@ -1,9 +1,9 @@
-"""How far do unsure inputs carry to the front? Draws of times, prices, grids, power and making, the same for all designs.
+"""How do uncertain inputs change the front? Draws of times, prices, grids, power and embodied emissions for all designs.
 
-Every input is drawn with its low and high figure as 5th and 95th percentile about the middle, lognormal on each side.
-Designs that share an input meet the same draw of it: two designs on the same accelerators cannot change places because
-their price is unsure, and two on different ones can. A draw depends on the seed and on its name alone, so that another
-offer in the list leaves the draws of all others as they are.
+The low and high values of an input are its 5th and 95th percentiles, with a lognormal distribution on each side of the
+middle. Designs that share an input get the same draw of it: an uncertain price cannot reorder two designs on the same
+accelerators, but it can reorder two on different ones. A draw depends only on the seed and on its name, so adding an offer
+to the list leaves the draws of all others unchanged.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ class DrawnObjectives:
         return np.asarray(1.0 - is_dominated.mean(axis=0))
 
     def better_fraction(self, row: int, rival: int) -> Floats:
-        """Returns in which share of the draws one design has less of each objective than another, `(k,)`."""
+        """Returns the share of draws in which one design has less of each objective than another, `(k,)`."""
         return np.asarray((self.values[:, row] < self.values[:, rival]).mean(axis=0))
 
     def least_fraction(self) -> Floats:
-        """Returns in which share of the draws each design has the least of each objective, `(n, k)`; equals share a draw."""
+        """Returns the share of draws in which each design has the least of each objective, `(n, k)`; ties share a draw."""
         return _won_fraction(self.values)
 
     def chosen_fraction(self, weights: Floats) -> Floats:
-        """Returns in which share of the draws each design is the best compromise at weights `(k,)`, `(n,)`.
+        """Returns the share of draws in which each design is the best compromise at weights `(k,)`, `(n,)`.
 
-        Equals share a draw, so that it does not matter which of them stands first.
+        Ties share a draw, so the order of the designs does not matter.
         """
         return _won_fraction(total(np.moveaxis(logarithms(self.values) * (weights / weights.sum()), 2, 0)))
 
 
 def _won_fraction(values: Floats) -> Floats:
-    """Share of the draws that each design wins, `(n, ...)`, of values `(r, n, ...)` of which the least wins."""
+    """Share of the draws that each design wins, `(n, ...)`; the least of the values `(r, n, ...)` wins."""
     is_least = values == values.min(axis=1, keepdims=True)
     return np.asarray((is_least / is_least.sum(axis=1, keepdims=True)).mean(axis=0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """The k figures of n designs with each of m inputs at its ends, all others at the middle."""
+    """The k figures of n designs with each of m inputs at its low and high end, all others at the middle."""
 
     columns: tuple[str, ...]
-    """The k figures: the objectives of the job in their order, and the drawn figures that are none."""
+    """The k figures: the objectives of the job in their order, then the other drawn figures."""
     names: tuple[str, ...]
     """The m inputs, such as `hardware_price of a100-sxm4-80gb`."""
     middle: Floats
@@ -85,12 +85,12 @@ class Ends:
 
 
 def draw_objectives(designs: UnsureDesigns, *, seed: int, num_draws: int = NUM_DRAWS) -> DrawnObjectives:
-    """Returns the objectives of some designs under draws of the unsure inputs.
+    """Returns the objectives of some designs under draws of the uncertain inputs.
 
     Args:
-        designs: n designs with what is unsure about them.
-        seed: of the draws.
-        num_draws: r.
+        designs: n designs with their uncertain inputs.
+        seed: seed of the draws.
+        num_draws: number of draws, r.
     """
 
     def normal(name: str) -> Floats:
@@ -103,9 +103,9 @@ def draw_objectives(designs: UnsureDesigns, *, seed: int, num_draws: int = NUM_D
 
 
 def objectives_at_ends(designs: UnsureDesigns) -> Ends:
-    """Returns the objectives and other figures of some designs with each unsure input at its ends, one at a time.
+    """Returns the objectives and other figures of some designs with each uncertain input at its ends, one at a time.
 
-    The error of each layout's own step time, of which there are as many as designs, is left out.
+    The error of each layout's own step time is left out, because there are as many of these as designs.
     """
     inputs = [
         unsure for name, unsure in designs.inputs.items() if name != LAYOUT_TIME and not unsure.is_certain

@@ -1,4 +1,4 @@
-"""What does a design come to per token, per exaFLOP and per litre? The figures that people compare runs by."""
+"""What does a design cost and emit per token and per exaFLOP? The figures of merit by which people compare runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MetricTable(Table):
 
     usd_per_million_tokens: Floats
     usd_per_effective_pflop_hour: Floats
-    """Cost over the model's arithmetic, in hours at one PFLOP/s: what goodput and MFU leave of the hardware."""
+    """Cost over the model's arithmetic, in hours at one PFLOP/s: the price of the hardware after losses to goodput and MFU."""
     kwh_per_million_tokens: Floats
     operational_location_kgco2e: Floats
     operational_market_kgco2e: Floats
@@ -41,8 +41,8 @@ class MetricTable(Table):
     own_usd: Floats
     """and bought."""
     break_even_months: Floats
-    """Calendar months, used as the job's utilisation says, after which a purchase has paid itself and the interest on it
-    back; infinite where it has not by the end of the nodes' life."""
+    """Calendar months at the job's utilisation after which a purchase has paid for itself, interest included; infinite
+    where it has not by the end of the nodes' life."""
 
 
 def metrics(job: Job, plans: PlanTable, outcomes: Outcomes, scores: ScoreTable) -> MetricTable:

@@ -1,4 +1,4 @@
-"""Which designs are not beaten by any other? Tools on objective values that are all made small."""
+"""Which designs are not beaten by any other? Pareto tools for objective values that are all minimised."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def front_rows(values: Floats) -> NDArray[np.intp]:
         values: `(n, k)` objectives; rows that are not finite never belong to the front.
 
     Returns:
-        Row numbers; of rows with the same values only the first.
+        Row numbers; only the first of several rows with the same values.
     """
     from moocore import is_nondominated
 
@@ -39,7 +39,7 @@ def dominated_share(values: Floats, corner: Floats) -> float:
 
     Args:
         values: `(n, k)` objectives, none negative.
-        corner: `(k,)` far corner. An objective whose corner is zero, such as the cost of what is free, tells nothing.
+        corner: `(k,)` far corner. An objective whose corner is zero, such as the cost of a free offer, is ignored.
     """
     inside, wide = values[(values <= corner).all(axis=1)], corner > 0.0
     if not wide.any():
@@ -48,10 +48,10 @@ def dominated_share(values: Floats, corner: Floats) -> float:
 
 
 def compromise_row(values: Floats, weights: Floats) -> int:
-    """Returns the row with the least weighted product of its objectives (first row of equals).
+    """Returns the row with the least weighted product of its objectives (the first row in case of ties).
 
-    One per cent more of one objective is worth one per cent less of an equally weighted other one, whatever their units
-    and whatever else is on the front (weighted product model; Bridgman, Dimensional Analysis, 1922).
+    One per cent more of one objective offsets one per cent less of an equally weighted one, whatever their units and
+    whatever else is on the front (weighted product model; Bridgman, Dimensional Analysis, 1922).
 
     Args:
         values: `(n, k)` objectives of the front, all positive.
@@ -61,14 +61,14 @@ def compromise_row(values: Floats, weights: Floats) -> int:
 
 
 def distinct_rows(values: Floats, tolerance_fraction: float) -> NDArray[np.intp]:
-    """Returns the rows of a front that are left when rows that hardly differ count as one, in their order.
+    """Returns the rows of a front that remain, in their order, when rows that hardly differ count as one.
 
-    A row is left out when a kept one is at most the tolerance worse in every objective; the best compromises are kept
-    first, so every row left out has a stand-in that is as good for all practical purposes.
+    A row is left out if a kept one is worse by at most the tolerance in every objective. The best compromises are kept
+    first, so every row that is left out has a stand-in that is as good for all practical purposes.
 
     Args:
         values: `(n, k)` objectives of the front, all positive.
-        tolerance_fraction: share by which two values may differ and still count as the same.
+        tolerance_fraction: relative difference up to which two values count as the same.
     """
     kept: list[int] = []
     for row in np.argsort(logarithms(values).sum(axis=1), kind="stable").tolist():
@@ -79,5 +79,5 @@ def distinct_rows(values: Floats, tolerance_fraction: float) -> NDArray[np.intp]
 
 
 def logarithms(values: Floats) -> Floats:
-    """Returns logarithms of objectives in which nothing at all, such as the cost of a gift, counts as very little."""
+    """Returns logarithms of objectives; a value of 0, such as the cost of a gift, counts as very little."""
     return np.asarray(np.log(np.maximum(values, np.finfo(np.float64).tiny)))

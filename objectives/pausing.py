@@ -1,11 +1,12 @@
-"""What does it cost, and what does it save, to stand still while the grid is dirty or dear?
+"""What does it cost, and what does it save, to pause a run while the grid is carbon-intensive or expensive?
 
-A run pauses in the dearest hours of a profile. Before a pause it saves and waits until the save is committed; after it
-the framework starts and loads. Cheap checkpoints make this cheap. Meanwhile the accelerators idle, and their rent and
-their share of the making go on. A pause that leaves less room than its own overhead adds nothing but waiting.
+A run pauses in the hours of a profile with the highest values. Before a pause it saves and waits for the commit; after it
+the framework starts and loads. Cheap checkpoints make this cheap. During a pause the accelerators idle, while their rent
+and their share of embodied emissions go on. If the time between pauses is shorter than their overhead, pausing only adds
+waiting.
 
-Accelerators are taken when a run first starts. A run that would begin in an hour to stand still in waits before its first
-start, as one that starts later does: the wait takes time, and neither rent nor power nor a share of the making.
+Accelerators are held from the first start on. A run that would begin in an hour of pause waits before its first start, like
+one that starts later: the wait takes time, but incurs no rent, power or embodied emissions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from simulator.table import Booleans, Floats, Integers, Table
 from simulator.units import HOUR, JOULES_PER_KWH
 
 SAME_MEAN_FRACTION = 1e-6
-"""Means over a run that differ by a smaller share are the same: sums over a year of hours round by far less."""
+"""Means over a run that differ by a smaller share count as equal: rounding in sums over a year of hours is far smaller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,8 @@ class PausedTable(Table):
     """Paused runs, `(n,)`."""
 
     wall_s: Floats
-    """From now to the end, the wait for the first start and pauses included; infinite where no stretch between pauses is long
-    enough."""
+    """Time from now to the end, including pauses and the wait for the first start; infinite where no stretch between pauses
+    is long enough."""
     waited_s: Floats
     """Wait before the first start, which `wall_s` includes."""
     num_pauses: Floats
@@ -50,7 +51,7 @@ class PausedTable(Table):
 
 
 def pause_overhead_s(job: Job, outcomes: Outcomes) -> Floats:
-    """Returns what one pause takes beside the hours that it skips, `(n,)`: save, commit to the file system, start, load."""
+    """Returns the overhead of a pause on top of the hours that it skips, `(n,)`: save, commit to storage, start, load."""
     restart, saves = job.reliability.restart, outcomes.checkpoints
     saved_s = saves.stall_s + saves.durable_commit_s + saves.durable_load_s
     return saved_s + restart.initialize_s + restart.warm_up_s
@@ -59,14 +60,14 @@ def pause_overhead_s(job: Job, outcomes: Outcomes) -> Floats:
 def paused_runs(
     job: Job, plans: PlanTable, outcomes: Outcomes, pause: Pause, usages: Usage | None = None
 ) -> PausedTable:
-    """Returns what becomes of some designs when they pause.
+    """Returns the results of some designs when they pause.
 
     Args:
         job: the job.
         plans: `(n,)` designs, all of them at sites with the profile that the pause asks for.
         outcomes: what `simulate` returned for them.
-        pause: when they stand still.
-        usages: what they use without pauses; left out: what is expected of them.
+        pause: when they pause.
+        usages: what they use without pauses; by default, their expected usage.
     """
     usages, parts = usages or Usage.of(outcomes), []
     for row in range(len(plans)):
@@ -109,7 +110,7 @@ def _paused(job: Job, plan: PlanTable, outcome: Outcomes, pause: Pause, usage: U
 
 
 def _at_means(means: tuple[float, float], working_j: Floats, idle_j: Floats) -> Floats:
-    """What energy comes to at the mean prices or intensities of working and idling; nothing at none, however long it lasts."""
+    """Cost or emissions of energy at mean rates of working and idling; 0 at rate 0, even if the run never ends."""
     working, idling = (np.array([mean]) for mean in means)
     return (product(working, working_j) + product(idling, idle_j)) / JOULES_PER_KWH
 
@@ -142,15 +143,15 @@ class _Calendar:
         return self.num_waited * HOUR
 
     def elapsed(self, work_s: float) -> tuple[float, float]:
-        """Returns how long a run takes that works so long, the wait for its first start included, and how often it pauses."""
+        """Returns the elapsed time of a run with so much work, including the wait for its first start, and its pauses."""
         if self.is_working.all() or not np.isfinite(work_s):
             return work_s, 0.0
         starts, ends = self._stretches()
         lengths_s = (ends - starts) * HOUR
         if work_s <= lengths_s[0]:
             return self.waited_s + work_s, 0.0
-        # A stretch that goes on from the end of the last period needs no new start of its own, but for what that end had no
-        # room for; and the first stretch of all begins with the run itself, whose own start is part of its time already.
+        # A stretch that continues from the end of the last period needs no start of its own, except for any part of the
+        # start that did not fit there. The very first stretch begins with the run, whose time already includes its start.
         goes_on = bool(self.is_working[0] and self.is_working[-1])
         overhead_s = np.full(len(starts), self.overhead_s)
         if goes_on:
@@ -173,10 +174,10 @@ class _Calendar:
         return np.flatnonzero(edges == 1).astype(np.float64), np.flatnonzero(edges == -1).astype(np.float64)
 
     def means(self, profile: HourlyProfile | None, flat: float, wall_s: float) -> tuple[float, float]:
-        """Returns the mean of a profile over the time worked in and over the pauses, until an end within some hour."""
+        """Returns the mean of a profile over working time and over pauses; the run may end within an hour."""
         if profile is None or not np.isfinite(wall_s):
             return flat, flat
-        # After so many hours the calendar and the profile meet again as they met at first.
+        # After so many hours the calendar and the profile are aligned as at the start.
         hours = np.arange(
             min(math.ceil(wall_s / HOUR), math.lcm(len(self.is_working), len(profile.per_hour)))
         )
@@ -189,7 +190,7 @@ class _Calendar:
 
 
 def _lasting_hours(hours: Integers, wall_s: float) -> Floats:
-    """Returns how much of a run falls into each hour of a period that repeats, in hours: the last one is not a whole one."""
+    """Returns how much of a run falls into each hour of a repeating period, in hours; the last hour may be partial."""
     num_periods, rest = divmod(wall_s / HOUR, max(1, len(hours)))
     return np.asarray(num_periods + np.clip(rest - hours, 0.0, 1.0))
 
@@ -200,9 +201,9 @@ def _mean(values: Floats, weights: Floats, otherwise: float) -> float:
 
 
 def best_start(profile: HourlyProfile, wall_s: float, within_hours: int) -> tuple[int, float, float]:
-    """Returns the hour, up to a latest one, from which the mean of a profile over a run is least; that mean, and today's.
+    """Returns the starting hour with the least mean of a profile over a run, that mean, and the mean for a start now.
 
-    Of hours that differ by less than rounding the earliest is taken.
+    No hour after `within_hours` is considered. Of hours that differ only by rounding, the earliest is taken.
     """
     means = profile.means_from(np.arange(within_hours + 1, dtype=np.float64), wall_s)
     best = int(np.argmax(means <= means.min() * (1.0 + SAME_MEAN_FRACTION)))

@@ -1,8 +1,8 @@
-"""How do the time and the energy of a run follow the inputs of its simulation? Simulated at a few values of each.
+"""How do the time and energy of a run respond to the inputs of its simulation? Simulated at a few values of each.
 
-Runs are not simulated anew for every draw. Between the values the logarithms of wall time and energy are straight lines
-over the logarithm of the input, and inputs act on them one by one: a test compares with runs that are simulated with all
-of them changed.
+Runs are not simulated again for every draw. The logarithms of wall time and energy are interpolated linearly over the
+logarithm of each input, and the effects of several inputs are added. A test compares this with simulations in which all
+inputs change at once.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from simulator.step.step import StepTable
 from simulator.table import Floats
 
 LARGEST_CHANGE = 10.0
-"""Factor by which time or energy changes at most between the middle and an end; a run that never ends counts as this."""
+"""Largest factor by which time or energy changes between the middle and an end; a run that never ends counts as this."""
 END_SHARES = (0.5, 1.0, 2.0)
-"""Where an input is simulated on either side of its middle, as shares of the normal values of its low and high factor; draws
-beyond the last of them, one in a thousand, count as there."""
+"""Where an input is simulated on either side of its middle, as multiples of the normal values of its low and high factor.
+Draws beyond the last one, about one in a thousand, are clipped to it."""
 LEAST_STEP_RANGE = 0.1
-"""Range of the logarithm of the step time within which runs are simulated at least."""
+"""Least range of the logarithm of the step time over which runs are simulated."""
 _MOST_FAILURES = 10_000.0
-"""Largest rate that `Reliability` takes."""
+"""Largest rate that `Reliability` accepts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """How the runs of n designs follow one input."""
+    """How the runs of n designs respond to one input."""
 
     log_factors: Floats
-    """`(m,)` logarithms of the input over its middle, rising."""
+    """`(m,)` logarithms of the ratio of the input to its middle value, ascending."""
     wall_logs: Floats
-    """`(m, n)` logarithms of the wall time over that at the middle,"""
+    """`(m, n)` logarithms of the ratio of the wall time to its value at the middle,"""
     energy_logs: Floats
     """and of the energy."""
 
     def of(self, factors: Floats) -> tuple[Floats, Floats]:
-        """Returns by how much the logarithms of wall time and energy change at factors of the input, `(r, n)` each."""
+        """Returns the changes of the logarithms of wall time and energy at factors of the input, `(r, n)` each."""
         logs = np.log(factors)
         wall, energy = (
             np.column_stack(
@@ -58,7 +58,7 @@ class Response:
 
 
 def slow_down_steps(steps: StepTable, factor: float) -> StepTable:
-    """Returns steps every part of which takes so many times as long."""
+    """Returns steps with the time of every part multiplied by a factor."""
     return replace(steps, **{name: getattr(steps, name) * factor for name in steps.names()})
 
 
@@ -67,7 +67,7 @@ def _changed_reliability(job: Job, **fields: object) -> Job:
 
 
 def _with_failure_rate(job: Job, factor: float) -> Job:
-    """Returns the job with so many times as many failures of nodes and of their domains."""
+    """Returns the job with the failure rates of nodes and of their domains multiplied by a factor."""
     now = job.reliability
     names = ("failures_per_1000_node_days", "domain_failures_per_1000_domain_days")
     rates = {name: min(getattr(now, name) * factor, _MOST_FAILURES) for name in names}
@@ -75,21 +75,21 @@ def _with_failure_rate(job: Job, factor: float) -> Job:
 
 
 def _with_interruption_rate(job: Job, factor: float) -> Job:
-    """Returns the job with landlords who take nodes back so many times as often."""
+    """Returns the job with the rate at which landlords reclaim nodes multiplied by a factor."""
     name = "interruptions_per_1000_node_days"
     offers = tuple(offer.model_copy(update={name: getattr(offer, name) * factor}) for offer in job.offers)
     return job.model_copy(update={"offers": offers})
 
 
 def _with_restart_time(job: Job, factor: float) -> Job:
-    """Returns the job with a way back from failures that takes so many times as long."""
+    """Returns the job with the time to recover from failures multiplied by a factor."""
     restart = job.reliability.restart
     times = [name for name in type(restart).model_fields if name.endswith("_s")]
     return _changed_reliability(job, restart=_scaled(restart, times, factor))
 
 
 def _with_straggler_excess(job: Job, factor: float) -> Job:
-    """Returns the job with stragglers that add so many times as much to a step."""
+    """Returns the job with the time that stragglers add to a step multiplied by a factor."""
     log_mean = job.reliability.straggler_log_mean
     return (
         job if log_mean is None else _changed_reliability(job, straggler_log_mean=log_mean + math.log(factor))
@@ -97,7 +97,7 @@ def _with_straggler_excess(job: Job, factor: float) -> Job:
 
 
 def _with_storage_bandwidth(job: Job, factor: float) -> Job:
-    """Returns the job with storage that reads and writes so many times as fast."""
+    """Returns the job with the storage bandwidths multiplied by a factor."""
     rates = [name for name in type(job.storage).model_fields if "_bytes_per_s" in name]
     return job.model_copy(update={"storage": _scaled(job.storage, rates, factor)})
 
@@ -113,19 +113,19 @@ CHANGES: Mapping[str, Callable[[Job, float], Job]] = {
     "straggler_excess": _with_straggler_excess,
     "storage_bandwidth": _with_storage_bandwidth,
 }
-"""How a job looks with another value of an input, beside the step time."""
+"""How each input other than the step time changes a job."""
 
 
 def responses(
     job: Job, plans: PlanTable, outcomes: Outcomes, inputs: Mapping[str, UnsureInput]
 ) -> dict[str, Response]:
-    """Returns how the runs of `(n,)` designs follow every input of their simulation that is unsure, by its name."""
+    """Returns how the runs of `(n,)` designs respond to every uncertain input of their simulation, by its name."""
     names = (STEP_TIME, *(name for name in CHANGES if not inputs[name].is_certain))
     return {name: _response(job, plans, outcomes, name, inputs[name]) for name in names}
 
 
 def step_factors(job: Job, plans: PlanTable, outcomes: Outcomes, factors: Mapping[str, Floats]) -> Floats:
-    """Returns by how much steps take longer than simulated, `(r, n)`: by their error, and computation under a power cap."""
+    """Returns the ratio of step times to simulated ones, `(r, n)`: from the step error, and from computation under a cap."""
     offers = OfferTable.from_job(job).take(plans.offer)
     slowdown = slowdown_under_cap(offers, plans.power_cap_fraction)
     computing = outcomes.steps.compute_s / outcomes.steps.step_time_s
@@ -140,14 +140,14 @@ def _response(job: Job, plans: PlanTable, outcomes: Outcomes, name: str, unsure:
 
 
 def _reach(name: str, unsure: UnsureInput, share: float) -> tuple[float, float]:
-    """Least and largest logarithm of an input at a share of its ends; power caps and errors of layouts move steps, too."""
+    """Least and largest logarithm of an input at a multiple of its ends; power caps and errors of layouts shift steps, too."""
     low, high = unsure.reach(share)
     least = share * LEAST_STEP_RANGE if name == STEP_TIME else 0.0
     return min(low, -least), max(high, least)
 
 
 def _logs_at(job: Job, plans: PlanTable, outcomes: Outcomes, name: str, log_factor: float) -> Floats:
-    """Logarithms of wall time and energy at a value of an input over those at its middle, `(2, n)`."""
+    """Log ratios of wall time and energy at a value of an input to those at its middle, `(2, n)`."""
     steps, factor = outcomes.steps, math.exp(log_factor)
     if log_factor == 0.0:
         return np.zeros((2, len(plans)))

@@ -1,4 +1,4 @@
-"""How good is each outcome? Time to train, cost, energy and carbon of every design, with what they are made of."""
+"""How good is each outcome? Time to train, cost, energy and carbon of every design, with their parts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 LATE_PROBABILITY = 0.95
-"""Share of the runs that stay below the figures called p95."""
+"""Share of runs that stay below the figures called p95."""
 EMBODIED_PARTS = (
     "embodied_accelerators_kgco2e",
     "embodied_hosts_kgco2e",
@@ -76,7 +76,7 @@ class ScoreTable(Table):
     capital_usd: Floats
     """Share of purchase, installation and interest for nodes and network that the run uses up, when they are bought."""
     storage_usd: Floats
-    """What the run uses up of storage that is bought for it, by renters, too."""
+    """Share that the run uses up of the storage bought for it; renters buy it, too."""
     maintenance_usd: Floats
     staff_usd: Floats
     facility_usd: Floats
@@ -92,9 +92,9 @@ class ScoreTable(Table):
     operational_kgco2e: Floats
     """Energy times the grid's intensity, location-based."""
     market_kgco2e: Floats
-    """Energy times the intensity of what the operator buys; NaN where that is not known. No part of the sum."""
+    """Energy times the intensity of what the operator buys; NaN where that is not known. Not part of the sum."""
     embodied_kgco2e: Floats
-    """Share of making the cluster, by hours used over hours of use in its life; sum of the parts below."""
+    """Share of the emissions from making the cluster: hours used over hours of use in its life; sum of the parts below."""
     embodied_accelerators_kgco2e: Floats
     embodied_hosts_kgco2e: Floats
     embodied_network_kgco2e: Floats
@@ -103,7 +103,7 @@ class ScoreTable(Table):
     embodied_replacements_kgco2e: Floats
     """Accelerators that failures of the run destroy."""
     water_l: Floats
-    """Water that cooling and power stations evaporate, as far as it is known; NaN where it is not."""
+    """Water that cooling and power stations evaporate, as far as it is known; NaN where neither is."""
 
     def objective(self, objective: Objective) -> Floats:
         """Returns the column of one objective, `(n,)`."""
@@ -131,7 +131,7 @@ class ScoreTable(Table):
 
 
 def score(job: Job, plans: PlanTable, outcomes: Outcomes) -> ScoreTable:
-    """Returns the scores of designs that were simulated; infinite where a run makes no progress."""
+    """Returns the scores of simulated designs; infinite where a run makes no progress."""
     usage = Usage.of(outcomes)
     parts = cost_parts(job, plans, usage)
     made = {
@@ -165,7 +165,7 @@ def _limit_risks(
     """Returns the probabilities of missing deadline and budget by column, `(n,)`; NaN without the limit.
 
     Args:
-        job: the job, for its limits.
+        job: the job with the limits.
         plans: the designs.
         outcomes: their outcomes.
         costs: parts of their expected costs, `(n,)` each.

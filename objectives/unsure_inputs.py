@@ -1,7 +1,7 @@
-"""Which inputs are drawn, how far does each reach, and which designs meet the same draw of it?
+"""Which inputs are drawn, over what range, and which designs share a draw?
 
-What designs share they share in every draw: a price is that of a kind of accelerator, a grid that of a region, the cost
-of capital that of the job. Ranges are `simulator.domain.options.InputFactors`; prices of hardware have ranges of their own, and
+Designs share the draws of what they have in common: the price of a kind of accelerator, the grid of a region, the job's
+cost of capital. Ranges are `simulator.domain.options.InputFactors`; prices of hardware have ranges of their own, and
 the error of a step comes from `simulator.accuracy.step_error`.
 """
 
@@ -27,15 +27,15 @@ from simulator.table import Floats
 Z_95 = 1.6448536269514722
 """Standard normal quantile of 95 %."""
 Normal = Callable[[str], Floats]
-"""Returns the standard normal values `(r,)` of the draw of a name."""
+"""Returns the standard normal values `(r,)` of the draw with a given name."""
 
 INTERRUPTION_RATE = "interruption_rate"
 STRAGGLER_EXCESS = "straggler_excess"
 HARDWARE_PRICE, STEP_TIME, LAYOUT_TIME = "hardware_price", "step_time", "layout_time"
 BY_ACCELERATOR = ("failure_rate", "compute_power", "waiting_power", "embodied_accelerator")
-"""Fields of `InputFactors` of which every kind of accelerator has a draw of its own, as of how often it is taken back,"""
+"""Fields of `InputFactors` that are drawn separately for every kind of accelerator, like how often it is taken back,"""
 BY_SITE = ("cooling_overhead", "grid", "electricity_price", "water")
-"""every region,"""
+"""those drawn for every region,"""
 BY_JOB = (
     "restart_time",
     STRAGGLER_EXCESS,
@@ -58,17 +58,17 @@ BY_JOB = (
     "storage_power",
     "storage_price",
 )
-"""and of which there is one draw for all designs."""
+"""and those drawn once for all designs."""
 
 _CERTAIN = Factors(low=1.0, high=1.0)
 _LEAST_FACTOR = 1e-3
-"""Factor of an estimate whose low end is nothing at all."""
+"""Factor for an estimate whose low end is 0."""
 _NO_PART_OF_ITS_OWN = ("offer", "power_cap_fraction")
-"""Columns of a layout in which two designs may differ and still meet the same error of their own."""
+"""Columns of a layout in which two designs may differ and still share the error of their layout."""
 
 
 def estimate_factors(estimate: Estimate) -> Factors:
-    """Returns the ends of an estimate over its middle; 1 where the middle is nothing."""
+    """Returns the ends of an estimate over its middle; 1 where the middle is 0."""
     if estimate.mid == 0.0:
         return _CERTAIN
     low = max(estimate.low / estimate.mid, _LEAST_FACTOR)
@@ -82,14 +82,14 @@ class UnsureInput:
     name: str
     """Field of `InputFactors`, or `hardware_price` or `layout_time`."""
     draws: tuple[str, ...]
-    """Name of the draw that each design meets."""
+    """Name of the draw that each design gets."""
     log_low: Floats
     """`(n,)` logarithm of the factor that the truth is rarely below,"""
     log_high: Floats
     """and of the one that it is rarely above."""
     expected_normal: float = 0.0
-    """Standard normal value at which the factor is 1: above 0 where what is expected is the mean of a skewed distribution,
-    which most draws are below."""
+    """Standard normal value at which the factor is 1. It is above 0 where the expected value is the mean of a skewed
+    distribution, because most draws are below that mean."""
 
     def factors(self, normal: Normal) -> Floats:
         """Returns the factors of every draw and design, `(r, n)`."""
@@ -98,7 +98,7 @@ class UnsureInput:
         return np.exp(self._logs(drawn[:, [names.index(name) for name in self.draws]]))
 
     def reach(self, share: float) -> tuple[float, float]:
-        """Returns the logarithms of the least and the largest factor at so many times the quantiles of the ends."""
+        """Returns the logarithms of the least and the largest factor at a multiple of the quantiles of the ends."""
         ends = np.array([[-share * Z_95], [share * Z_95]])
         low, high = self._logs(np.broadcast_to(ends, (2, len(self.draws))))
         return float(low.min()), float(high.max())
@@ -149,7 +149,7 @@ def _of_job(job: Job, name: str, keys: Sequence[str]) -> UnsureInput:
 
 
 def _normal_of_mean_excess(job: Job) -> float:
-    """Returns the standard normal value of a lognormal excess's mean, half its deviation; 0 where the job gives a range."""
+    """Returns the standard normal value at the mean of a lognormal excess: half its deviation; 0 if the job gives a range."""
     is_given = job.input_factors.straggler_excess is not None
     return 0.0 if is_given else job.reliability.straggler_log_deviation / 2.0
 
@@ -161,14 +161,14 @@ def _price(offer: Offer) -> Factors:
 
 
 def _of_interruptions(job: Job, offers: Sequence[Offer], accelerators: Sequence[str]) -> UnsureInput:
-    """Only nodes that are taken back at all are so more or less often."""
+    """Only nodes that can be taken back have an uncertain rate."""
     drawn = job.input_factors.interruption_rate
     factors = [drawn if offer.interruptions_per_1000_node_days else _CERTAIN for offer in offers]
     return _input(INTERRUPTION_RATE, accelerators, factors)
 
 
 def straggler_excess_factors(job: Job) -> Factors:
-    """Returns the ends of the stragglers' excess S - 1 over its mean: of a lognormal one, as `Reliability` has it."""
+    """Returns the ends of the stragglers' excess S - 1 over its mean; it is lognormal, as in `Reliability`."""
     reliability = job.reliability
     if reliability.stragglers is not None or reliability.straggler_log_mean is None:
         return _CERTAIN
@@ -183,7 +183,7 @@ def straggler_excess_factors(job: Job) -> Factors:
 
 
 def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[str, UnsureInput]:
-    """The error of a step: the part of its accelerator, and the part of its layout."""
+    """The error of a step: the part of its accelerator and the part of its layout."""
     given = job.input_factors.step_time
     errors = [step_error_of(job, plans, row) for row in range(len(plans))]
     shared = [given or _step_factors(error.shared_log_deviation, error.ratios) for error in errors]
@@ -200,9 +200,9 @@ def _of_steps(job: Job, plans: PlanTable, accelerators: Sequence[str]) -> dict[s
 
 
 def step_error_of(job: Job, plans: PlanTable, row: int) -> StepError | StepResiduals:
-    """Returns how sure the step of one of some designs is.
+    """Returns the error of the step of one design in a table.
 
-    On runs of the job's calibration if it has any of that kind, on published ones otherwise.
+    It is measured on runs of the job's calibration if there are any of that kind, otherwise on published ones.
     """
     chip = job.offers[int(plans.offer[row])].accelerator
     precision = Precision.from_code(int(plans.precision[row]))
@@ -213,7 +213,7 @@ def step_error_of(job: Job, plans: PlanTable, row: int) -> StepError | StepResid
 
 
 def _known_step_error(job: Job, plans: PlanTable, row: int) -> StepError:
-    """Returns how sure the step of one of some designs is by published runs; of experts no surer than users are told."""
+    """Returns the step error of one design from published runs; with experts it is no smaller than what users are told."""
     chip = job.offers[int(plans.offer[row])].accelerator
     has_experts = job.workload.model.experts is not None
     known = step_error(

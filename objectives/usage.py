@@ -1,4 +1,4 @@
-"""What does a run use that money, water and greenhouse gases are counted from? Time, energy and power as columns."""
+"""What does a run use? Time, energy and power as columns, from which cost, water and emissions follow."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from simulator.table import Floats, Table
 
 @dataclass(frozen=True, kw_only=True)
 class Usage(Table):
-    """What money and carbon are counted from, `(n,)`."""
+    """What cost and carbon are computed from, `(n,)`."""
 
     wall_s: Floats
     """How long the accelerators are held."""
     energy_j: Floats
     """Energy of the facility."""
     peak_power_w: Floats
-    """Most that the facility draws."""
+    """Peak power of the facility."""
 
     @classmethod
     def of(cls, outcomes: Outcomes) -> Self:
@@ -40,7 +40,7 @@ class Usage(Table):
         )
 
     def lasting(self, wall_s: Floats) -> Self:
-        """Returns the usage of the same runs when they last longer or shorter, at the same mean power."""
+        """Returns the usage of the same runs if they lasted longer or shorter at the same mean power."""
         is_finite = np.isfinite(self.wall_s) & np.isfinite(wall_s)
         ratio = np.where(is_finite, wall_s, 1.0) / np.where(is_finite, self.wall_s, 1.0)
         return replace(
@@ -51,14 +51,14 @@ class Usage(Table):
 
 
 def num_held_gpus(job: Job, plans: PlanTable) -> Floats:
-    """Returns the accelerators that are rented or bought: those that train, in whole nodes, and the spares; `(n,)`."""
+    """Returns the number of accelerators rented or bought, `(n,)`: those that train, in whole nodes, and the spares."""
     gpus_per_node = OfferTable.from_job(job).gpus_per_node[plans.offer]
     nodes = np.ceil(plans.num_gpus / gpus_per_node) + plans.num_spare_nodes
     return np.asarray(nodes * gpus_per_node, dtype=np.float64)
 
 
 def it_energy_j(job: Job, plans: PlanTable, usage: Usage) -> Floats:
-    """Returns what nodes, fabric and storage draw of the facility's energy, without cooling, `(n,)`; infinite as that is."""
+    """Returns the energy of nodes, fabric and storage, without cooling, `(n,)`; infinite where the facility's energy is."""
     offers = OfferTable.from_job(job).take(plans.offer)
     it_peak_w = usage.peak_power_w / offers.peak_power_usage_effectiveness
     overhead = offers.power_usage_effectiveness - 1.0
@@ -89,9 +89,9 @@ def mean_over_runs(
         job: the job.
         plans: `(n,)` designs.
         wall_s: `(n,)` how long they run.
-        profile: its values by the hour, where the site has them.
-        flat: what holds where it has not.
-        is_bound: whether the least mean over any run of at least that length is wanted instead.
+        profile: returns the hourly values of a site, if it has them.
+        flat: returns the constant value of a site without hourly ones.
+        is_bound: whether to return the least mean over any run of at least that length instead.
     """
     means = of_sites(job, plans, flat)
     for index, offer in enumerate(job.offers):
@@ -104,5 +104,5 @@ def mean_over_runs(
 
 
 def product(rate: Floats, amount: Floats) -> Floats:
-    """Rate times amount; what has no rate costs nothing, however long a run without progress lasts."""
+    """Rate times amount; 0 at rate 0, even for a run without progress, whose amount is infinite."""
     return np.multiply(rate, amount, out=np.zeros(len(amount)), where=rate > 0.0)

@@ -5,20 +5,20 @@
     answer = recommend(load_job("job.yaml"), seed=1)
     answer.best.plan.num_gpus, answer.best.cost_usd, answer.why
 
-Names are imported at their first use, so that `import planner` costs nothing. Where to look in this room:
+Names are imported on first use, so `import planner` costs nothing. Where to find what:
 
-text, input, job                   words and units; files and arguments read, all problems at once; what a job file says
-measured, calibration, validation  what rows of measurements mean, constants fitted to them, and how near simulation comes
-recommended                        an answer as values: designs, the best of each objective, what is written of them
-uncertain, what_if, notes          how sure an answer is, other circumstances, reasons and remarks; `grid_conventions`
-explain                            why a design may not exist, and what would help
-one_design, timeline, goodput      one plan in full, as it passes, and the share of its time that it makes good; `layer_cut`
+text, input, job                   words and units; reading files and arguments, all problems reported at once; job files
+measured, calibration, validation  what rows of measurements mean, constants fitted to them, accuracy of the simulation
+recommended                        an answer as values: designs, the best for each objective, and the files it is written to
+uncertain, what_if, notes          how certain an answer is, other circumstances, reasons and remarks; `grid_conventions`
+explain                            why a design is not allowed, and what would help
+one_design, timeline, goodput      one plan in full, its run over time, and its share of productive time; `layer_cut`
 deep, trace, opendc                one plan operator by operator; traced steps on many accelerators; other simulators
 sweep, purchase                    a grid of sizes; a fleet of jobs, and what to buy for it
 views, report                      how answers look on a terminal, and as a page with every figure
-tracking, answer, study, compare   MLflow; a job answered, so that crashes lose nothing; two answers side by side
-cli                                what is typed: a module or a package for each command
-json_forms, schemas                the form of every `--json` and of the files that are read
+tracking, answer, study, compare   MLflow; answering a job; studies that survive crashes; two answers side by side
+cli                                the command line: a module or a package for each command
+json_forms, schemas                the schema of every `--json` output and of the input files
 """
 
 from __future__ import annotations
