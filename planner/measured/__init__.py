@@ -1,1 +1,1 @@
-"""What does a row of somebody's measurements mean? From the words of its cells to a job and a plan."""
+"""What does a row of published measurements mean? From the words in its cells to a job and a plan."""

@@ -1,13 +1,16 @@
-"""How many sequences did a run take at a time, and what did it compute again, that does not say? What is fast and fits.
+"""Which micro-batch and recomputation did a run use that does not state them? The fastest that fit.
 
-A run that ran had room. Where it does not tell its micro-batch, the faster of one and two sequences stands in that has. Where
-it does not tell what it computes again, and has no room without, what makes room in the least time does. Frameworks that shard
-everything seldom accumulate gradients: they are taken to pass the share of a rank at once, or the largest part that has room.
-Chunks of a stage are the fastest number that has room where users of the framework pick it (`Habits.picks_chunks`), or one.
-Where nothing has room, what needs the least memory stands in. Where it does not tell over how many accelerators it shared out
-weights, its own split may have needed less than the one that stands in, whose memory is not judged where it is too large; nor
-is that of a run which says that it computes some of it again, and not what. Attention of a release that is not told wrote no
-scores for which there was no room: it was a fused kernel.
+A run that ran fitted into memory. Choices that its row does not state are filled in as follows:
+
+- Micro-batch: the faster of one and two sequences that fits. Frameworks that shard everything seldom accumulate gradients, so
+  such runs are taken to pass a rank's whole share at once, or the largest part of it that fits.
+- Recomputation: the assumed one (usually none) if that fits; otherwise the fastest choice that does.
+- Chunks per stage: the fastest number that fits where users of the framework pick it (`Habits.picks_chunks`), otherwise one.
+- Attention of an unknown release: a fused kernel where the scores would not fit, since the run cannot have stored them.
+
+Where nothing fits, the choice that needs the least memory is taken. The memory of two kinds of runs is not judged. The first do
+not state over how many accelerators they sharded the weights and are simulated as too large: their own split may have needed
+less. The second say that they recompute something, but not what.
 """
 
 from __future__ import annotations
@@ -29,29 +32,30 @@ from simulator.domain.plan import SPLIT_BACKWARD
 from simulator.layout.chunks import can_split_evenly
 
 MICRO_BATCH_SIZES: Final = (1, 2)
-"""Sequences that a pipeline usually passes at a time: so do 201 of the 262 configurations of training_runs.csv that tell it."""
+"""Usual micro-batch sizes of a pipeline, used by 201 of the 262 configurations of training_runs.csv that state theirs."""
 FAR: Final = 1.05
-"""Memory over capacity beyond which a run that ran did something else: simulated memory is 4 % off on average."""
+"""Simulated memory over capacity above which a run that ran must have been set up differently: simulated memory is 4 % off on
+average."""
 LAYER_SHARES: Final = 16
-"""Into how many parts the layers of a chunk are divided to find the least that has to be computed again."""
+"""Number of steps in which the recomputed share of a chunk's layers is tried, to find the smallest that fits."""
 _RECOMPUTATION: Final = ("recompute", "recompute_num_layers", "recompute_modules")
 _PUT_OFF: Final = tuple(schedule.value for schedule in SPLIT_BACKWARD)
-"""Schedules that put off weight gradients."""
+"""Schedules that defer weight gradients."""
 _KEEP_SCORES: Final = ("unfused", "eager")
-"""Attention kernels that write the scores of every pair of tokens."""
+"""Attention kernels that store the scores of every pair of tokens."""
 FUSED: Final = "flash-2"
-"""Attention of a run without room for scores, as of one that names FlashAttention without a version."""
+"""Attention kernel of a run whose scores would not fit; also that of a run that names FlashAttention without a version."""
 _OPEN_SPLIT: Final = (
     "over how many accelerators weights are split is not given, and too few are assumed: memory is not judged"
 )
 _CHOSEN: Final = ("micro_batch", "recompute", "vpp")
-"""What may be chosen here, by columns."""
+"""Columns whose values may be chosen here."""
 _ALL_OR_NOTHING: Final = ("eager-2022", "blocking-2022")
 """Software from before selective recomputation (arXiv 2205.05198), by how it launches kernels."""
 
 
 def with_room(comparisons: Sequence[Comparison], calibration: Calibration | None = None) -> list[Comparison]:
-    """Returns the runs, with what they do not tell chosen so that they have room, or need least where nothing has."""
+    """Returns the runs with their unstated choices filled in so that they fit, or need the least memory where nothing fits."""
     found = _with_choices(comparisons, calibration)
     scored = [position for position, known in enumerate(found) if _has_no_room_for_scores(known)]
     fused = compare([_with_fused_attention(comparisons[position].row) for position in scored], calibration)
@@ -81,7 +85,7 @@ def _with_choices(comparisons: Sequence[Comparison], calibration: Calibration | 
 
 
 def _has_no_room_for_scores(known: Comparison) -> bool:
-    """Returns whether a run that ran is simulated too large with attention of separate kernels that it does not tell."""
+    """Returns whether a run that ran is simulated as too large because unfused attention was assumed for it."""
     if known.ran_out_of_memory or "remarks" not in known.row or known.row["attention"] not in _KEEP_SCORES:
         return False
     return is_untold(known.row, "attention") and known.simulated_memory_bytes > FAR * known.capacity_bytes
@@ -96,13 +100,13 @@ def _scores_remark(row: Row) -> str:
 
 
 def _without_part(known: Comparison) -> Comparison:
-    """Returns a run without a verdict on its memory where it says that some of it is computed again, and not what."""
+    """Returns the run, without a verdict on its memory if it says that it recomputes something, but not what."""
     is_part = known.row.get("recomputes_some") == "true"
     return replace(known, row={**known.row, "has_memory_verdict": "false"}) if is_part else known
 
 
 def _has_open_split(known: Comparison) -> bool:
-    """Returns whether a run that ran is simulated too large with a split of its weights that it does not tell."""
+    """Returns whether a run that ran is simulated as too large with an assumed split of its weights."""
     if known.ran_out_of_memory or not known.has_memory_verdict or not known.is_too_large:
         return False
     is_guessed = is_untold(known.row, "tp") and int(known.row["num_gpus"]) > MOST_UNSPLIT_GPUS
@@ -123,7 +127,7 @@ def _chosen(known: Comparison, designs: Sequence[Comparison]) -> Comparison:
 
 
 def untold_designs(row: Row) -> list[Row]:
-    """Returns a row with each micro-batch, recomputation and number of chunks that it may have had and does not tell."""
+    """Returns one row for every combination of micro-batch, recomputation and chunks that a row leaves open."""
     designs = [
         {**row, "micro_batch_size": str(size), "virtual_pipeline": str(chunks), **again}
         for size in _micro_batch_sizes(row)
@@ -134,7 +138,7 @@ def untold_designs(row: Row) -> list[Row]:
 
 
 def fastest(fitting: Sequence[Comparison]) -> Comparison:
-    """Returns the design of the shortest step; of those that shard everything, among the ones with the largest micro-batch."""
+    """Returns the design with the shortest step; where everything is sharded, only the largest micro-batch is considered."""
     sizes = [int(design.row["micro_batch_size"]) for design in fitting]
     least = max(sizes) if _passes_its_share(fitting[0].row) else 0
     large = [design for design, size in zip(fitting, sizes, strict=True) if size >= least]
@@ -146,9 +150,9 @@ def _recomputes_alike(one: Comparison, other: Comparison) -> bool:
 
 
 def _is_open(known: Comparison) -> bool:
-    """Returns whether something is chosen for a run: it does not tell what may be why it is simulated too large, or slow.
+    """Returns whether something is chosen for a run: it leaves open what may make its simulation too large or too slow.
 
-    Rows that come with capplan, which have no remarks, have what was assumed written out.
+    Shipped rows, which have no remarks, already spell out what was assumed.
     """
     if known.ran_out_of_memory or not known.has_memory_verdict or "remarks" not in known.row:
         return False
@@ -172,9 +176,9 @@ def _micro_batch_sizes(row: Row) -> list[int]:
 
 
 def _chunk_counts(row: Row) -> list[int]:
-    """Returns the chunks that stages may have had: those told or usual, or every number that their layers come to.
+    """Returns the possible chunks per stage: the stated or usual number, or every number that splits the layers evenly.
 
-    Some layers of a chunk that are told to be computed again are those of chunks that are known.
+    A stated number of recomputed layers refers to a known chunk size, so it fixes the usual number.
     """
     usual, num_stages = int(row["virtual_pipeline"] or 1), int(row["pipeline_parallel"])
     told_layers = row.get("recompute_num_layers") and not is_untold(row, "recompute")
@@ -187,9 +191,10 @@ def _chunk_counts(row: Row) -> list[int]:
 
 
 def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
-    """Returns the cells of nothing, attention, some layers of a chunk, and all of them computed again.
+    """Returns the cells for recomputing nothing, attention, some layers of a chunk, and all layers.
 
-    Pipelines that put off weight gradients, which need the inputs of all products, also of modules that leave those in place.
+    Deferred weight gradients need the inputs of all products. Schedules that defer them may therefore also recompute only
+    modules that leave those inputs in place.
     """
     if not is_untold(row, "recompute"):
         return [{}]
@@ -206,7 +211,7 @@ def _recomputations(row: Row, chunks_per_stage: int) -> list[dict[str, str]]:
 
 
 def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
-    """Returns the chosen design, which says so where it is another than the supposed one; its memory is not judged then."""
+    """Returns the chosen design; if it differs from the supposed one, it has a remark and its memory is not judged."""
     if chosen.row == supposed.row:
         return supposed
     untold = [column for column in _CHOSEN if is_untold(chosen.row, column)]
@@ -217,11 +222,11 @@ def _told(supposed: Comparison, chosen: Comparison) -> Comparison:
 
 
 def said_of(row: Row, columns: Collection[str] = _CHOSEN) -> str:
-    """Returns micro-batch, recomputation and, where there are several, chunks of a stage of a row as text.
+    """Returns micro-batch, recomputation and, if there are several, chunks per stage of a row as text.
 
     Args:
         row: the run.
-        columns: which of them.
+        columns: which of them to name.
     """
     count, chunks = row.get("recompute_num_layers"), int(row["virtual_pipeline"] or 1)
     modules = row.get("recompute_modules")

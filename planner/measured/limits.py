@@ -1,4 +1,4 @@
-"""Can the accelerator have run what a row says? Its number format, and no faster than its peak."""
+"""Can the accelerator have run what a row says? It must support the number format, and cannot exceed its peak."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.layout.casts import FAMILIES_WITH_BLOCK_SCALES
 from simulator.layout.trained_weights import trained_flop_per_token
 
 _TOO_FAST = "step_time_s = "
-"""How the reason begins that holds of every layout of a run."""
+"""Beginning of the reason that applies to every layout of a run."""
 
 
 def format_reason(job: Job, plan: Plan) -> str:
@@ -27,7 +27,7 @@ def format_reason(job: Job, plan: Plan) -> str:
 
 
 def speed_reason(job: Job, plan: Plan, step_time_s: float) -> str:
-    """Returns why a step cannot have been so short: its model FLOP exceed the peak; empty where they do not."""
+    """Returns why a step cannot have been so short, its model FLOP exceeding the peak; empty if it can."""
     accelerator = job.offers[plan.offer].accelerator
     peak_flop_per_s = accelerator.peak_flop_per_s(plan.precision)
     if peak_flop_per_s is None:
@@ -43,10 +43,10 @@ def speed_reason(job: Job, plan: Plan, step_time_s: float) -> str:
 
 
 def reason_of_most(reasons: Sequence[str]) -> str:
-    """Returns why none of some layouts can be: that the step is too short, or else what most of them break.
+    """Returns why no layout is possible: the step is too short, or else the commonest reason.
 
     Args:
-        reasons: why each cannot be; at least one.
+        reasons: why each layout is impossible; at least one.
     """
     too_fast = (reason for reason in reasons if reason.startswith(_TOO_FAST))
     parts = Counter(part for reason in reasons for part in reason.split("; "))

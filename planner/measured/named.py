@@ -1,4 +1,4 @@
-"""What do the notes of a measured run name that its simulation does not have? Each is told, so that its error has a name."""
+"""What do the notes of a measured run name that is not simulated? Each is remarked, so that it can explain the row's error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_SIMULATED: tuple[tuple[re.Pattern[str], str], ...] = (
         "the attention core is simulated in 16 bits",
     ),
 )
-"""Words of notes, and what is simulated in their place."""
+"""Words in notes, and what is simulated instead."""
 _LIMITED = re.compile(
     r"power[- ]?(cap|limit)\w*|capped (to|at) \d+ ?w\b|clock[- ]?lock\w*|locked (at|to) \d+ ?mhz",
     re.IGNORECASE,
@@ -52,16 +52,16 @@ _OPTIMIZERS: tuple[tuple[re.Pattern[str], str], ...] = (
         "the optimizer keeps what is usual for the framework; give optimizer_bytes",
     ),
 )
-"""The same of optimizers, whose bytes have columns."""
+"""The same for optimizers, whose bytes have columns."""
 
 
 def remark_named(told: Told, kernel_launch: str, power_w: float) -> None:
-    """Says of what the notes name how it is simulated instead.
+    """Remarks how each thing that the notes name is simulated instead.
 
     Args:
         told: the row.
         kernel_launch: how kernels are launched, a field of the workload.
-        power_w: thermal design power of the accelerators, which is no limit of them.
+        power_w: thermal design power of the accelerators; a limit at this power is not remarked.
     """
     notes = told.text("notes")
     if kernel_launch != "graph" and (found := affirmed(_GRAPHS, notes)):

@@ -1,4 +1,4 @@
-"""How far does a measured row reach, in the parts of a step of which the largest bound what was compared?"""
+"""How far does a measured row reach in each part of a step? The largest of these bound what has been compared."""
 
 from __future__ import annotations
 

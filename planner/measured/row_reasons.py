@@ -17,9 +17,9 @@ from simulator.errors import InputError
 from simulator.table import Booleans
 
 RULES_OF_LEASING = ("gpu_range", "whole_nodes")
-"""Layout rules that concern what may be rented; a measured run had the accelerators that it had."""
+"""Layout rules about what can be rented; they do not apply to a measured run."""
 MOST_PASSES = 4_000_000
-"""Micro-batches times chunks of one step, beyond which its play would not fit into memory; real steps have 1e5."""
+"""Micro-batches times chunks of one step above which its simulation would not fit into memory; real steps have 1e5."""
 _Built = TypeVar("_Built")
 
 
@@ -29,7 +29,7 @@ def reason_against(row: Row) -> str:
 
 
 def reasons_against(rows: Sequence[Row]) -> list[str]:
-    """Returns the same of several, in order; the layouts of one job are checked as one batch."""
+    """Returns the same for several, in order; the layouts of one job are checked as one batch."""
     jobs: dict[JobCells, Job | str] = {}
     batches: dict[JobCells, dict[int, Plan]] = {}
     reasons: list[str] = []
@@ -54,7 +54,7 @@ def reasons_against(rows: Sequence[Row]) -> list[str]:
 
 
 def _valid(build: Callable[[Row], _Built], row: Row) -> _Built | str:
-    """Returns what is built of a row, or why it cannot be."""
+    """Returns what is built from a row, or why it cannot be built."""
     try:
         return build(row)
     except ValidationError as error:
@@ -64,7 +64,7 @@ def _valid(build: Callable[[Row], _Built], row: Row) -> _Built | str:
 
 
 def _run_reason(job: Job, plan: Plan) -> str:
-    """Returns why a run cannot be simulated whatever the rules of layouts say: too many passes, or no such number format."""
+    """Returns why a run cannot be simulated with any layout: too many passes, or an unsupported number format."""
     passes = job.workload.global_batch_size // (plan.data_parallel * plan.micro_batch_size)
     if passes * plan.pipeline_parallel * plan.virtual_pipeline > MOST_PASSES:
         return f"more than {MOST_PASSES:,} passes of micro-batches through chunks of the model in one step"
@@ -72,14 +72,14 @@ def _run_reason(job: Job, plan: Plan) -> str:
 
 
 def _layout_reasons(job: Job, plans: Sequence[Plan], times_s: Sequence[float]) -> Iterator[str]:
-    """Returns why each of some plans with steps of such times cannot have run; empty of those that can."""
+    """Returns why each plan cannot have run with its step time; empty for those that can."""
     broken = layout_excess(job, PlanTable.from_plans(plans)) != 0.0
     for plan, of_plan, time_s in zip(plans, broken, times_s, strict=True):
         yield _broken_rules(of_plan) or speed_reason(job, plan, time_s)
 
 
 def _broken_rules(broken: Booleans) -> str:
-    """Returns the rules that a layout breaks, of flags `(len(LAYOUT_RULES),)`."""
+    """Returns the rules that a layout breaks, from flags `(len(LAYOUT_RULES),)`."""
     rules = zip(LAYOUT_RULES, broken, strict=True)
     return "; ".join(
         rule.sentence for rule, is_broken in rules if is_broken and rule.name not in RULES_OF_LEASING

@@ -1,9 +1,9 @@
-"""What did this run train, on what, and how was it laid out? From the cells of a file to a row that can be simulated.
+"""What did this run train, on what, and with which layout? From the cells of a file to a row that can be simulated.
 
-The columns are those of compiled lists of training runs: `gpu`, `n_gpus`, `layers`, `hidden`, `tp`, `pp`, .... What a
-row leaves open is taken from a catalogue model of the same name and size, from the framework's habits or from defaults, and
-named in `assumed`. A row is read in two steps: its setting (`planner.measured.run_setting`), and its design in that
-(`planner.measured.run_design`).
+The columns are those of compiled lists of training runs: `gpu`, `n_gpus`, `layers`, `hidden`, `tp`, `pp`, .... What a row
+leaves open is taken from a catalogue model of the same name and size, from the framework's habits or from defaults, and is
+named in `assumed`. A row is read in two steps: first its setting (`planner.measured.run_setting`), then its design in that
+setting (`planner.measured.run_design`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from simulator.errors import InputError
 from simulator.units import GIB
 
 SAME_TIME = 0.05
-"""Part by which a time and the tokens per second beside it may differ, as rounded or averaged figures do."""
+"""Fraction by which a time and the row's tokens per second may differ, since published figures are rounded or averaged."""
 LONGEST_NOTES = 200
-"""Characters of the notes that a row keeps."""
+"""Number of characters of the notes that a row keeps."""
 LONGEST_MODEL = 100
-"""The same of the name of its model."""
+"""The same for the name of its model."""
 
 _PRODUCTION = re.compile(r"production(?! steady)|whole[- ]run", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"out[- ]of[- ]memory|\boom\b", re.IGNORECASE)
@@ -55,7 +55,7 @@ _NO_PART_OF_THE_DESIGN = (
     "assumed",
     "remarks",
 )
-"""Fields of a row in which rows of one configuration may differ."""
+"""Fields in which rows of the same configuration may differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +68,14 @@ class Unmodelled:
     step_time_s: str
     """What was measured; empty where nothing was."""
     possible: tuple[Row, ...] | None = None
-    """The row with each layout that it may have had, where only that is not told (`planner.measured.untold_layouts`)."""
+    """The row with each possible layout, where only the layout is not stated (`planner.measured.untold_layouts`)."""
 
 
 def read_measured(path: str | Path) -> list[Row | Unmodelled]:
-    """Returns the rows of a file in its order, each ready to be simulated or with the reason why not.
+    """Returns the rows of a file in order, each ready to be simulated or with the reason why it cannot be.
 
     Raises:
-        InputError: the file is no table of measured runs.
+        InputError: the file is not a table of measured runs.
     """
     rows = read_cells(path_given(path))
     count = Counter(_id_of(cells) for cells in rows)
@@ -87,7 +87,7 @@ def _id_of(cells: Cells) -> str:
 
 
 def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
-    """Returns a row; one that shares its id with another is told apart by where it stands."""
+    """Returns a row; if others share its id, its position in the file tells them apart."""
     row_id = _id_of(cells) + (f" (row {cells.line})" if is_shared else "")
     group = cells.text.get("source") or "source not named"
     possible = None
@@ -115,7 +115,7 @@ def _translated(cells: Cells, *, is_shared: bool) -> Row | Unmodelled:
 
 
 def _row(written: Cells, row_id: str, group: str) -> Row:
-    """Returns a row, its sizes as text like all its cells."""
+    """Returns a row, with sizes as text like all other cells."""
     setting = setting_of(written)
     design = design_of(setting)
     told = setting.told
@@ -144,7 +144,7 @@ def _row(written: Cells, row_id: str, group: str) -> Row:
 
 
 def _measured(setting: RunSetting, design: RunDesign) -> dict[str, object]:
-    """Returns time and memory that were measured, and what the memory counts."""
+    """Returns the measured time and memory, and what the memory counts."""
     told = setting.told
     _remark_other_rate(told)
     memory = told.cells.numbers.get("peak_mem_gib_per_gpu")
@@ -158,7 +158,7 @@ def _measured(setting: RunSetting, design: RunDesign) -> dict[str, object]:
 
 
 def _remark_other_rate(told: Told) -> None:
-    """Says of tokens per second that mean another step than the measured one that they are left out."""
+    """Remarks that tokens per second are ignored where they imply a different step time than the measured one."""
     step_time_s, of_rate_s = told.cells.numbers.get("step_time_s"), told.cells.step_time_of_rate_s()
     if step_time_s and of_rate_s and not math.isclose(step_time_s, of_rate_s, rel_tol=SAME_TIME):
         meaning = f"with global_batch, seq_len and n_gpus a step of {of_rate_s:.4g} s; step_time_s counts"

@@ -1,7 +1,7 @@
 """How was a measured run laid out, and what did it compute? From its setting to the cells of a design that can be simulated.
 
-Layouts come before what they change: the order of the pipeline decides on its chunks, these on how layers are cut, and the
-degrees on what software does by itself.
+The layout is read first because the rest depends on it: the pipeline schedule determines the chunks, these determine how layers
+are cut, and the degrees determine what the software does by default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from planner.measured.workload.sequences import (
 from planner.measured.workload.shape import expert_cells, has_experts, parallel_block, qk_norm, shape_cells
 
 PADDED_VOCABULARY = 128
-"""Words of a tensor-parallel rank, which Megatron-LM fills up to a multiple of this."""
+"""Megatron-LM pads the vocabulary of each tensor-parallel rank to a multiple of this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +35,17 @@ class RunDesign:
     cells: dict[str, object]
     """Fields of the network, the workload, the plan and the node."""
     global_batch_size: int
-    """Sequences of a step."""
+    """Sequences per step."""
     has_memory: bool
-    """Whether what the pipeline keeps is simulated, too."""
+    """Whether what the pipeline keeps in memory is simulated."""
 
 
 def design_of(setting: RunSetting) -> RunDesign:
     """Returns the design of a run.
 
     Raises:
-        CannotModelError: a column is missing that has no default.
-        OpenLayoutError: the layout of a run on several nodes is.
+        CannotModelError: a column without a default is missing.
+        OpenLayoutError: the layout of a run on several nodes is missing.
     """
     told, known, software = setting.told, setting.known, setting.software
     shape = shape_cells(told, known)
@@ -86,7 +86,7 @@ def design_of(setting: RunSetting) -> RunDesign:
 
 
 def _order(setting: RunSetting, layout: dict[str, int], num_layers: int, zero_stage: int) -> Order:
-    """Returns schedule and chunks of the pipeline where they are not the usual ones."""
+    """Returns the pipeline's schedule and chunks where they are not the usual ones."""
     is_kept = setting.software.recomputed().keeps_inputs(setting.habits.selective_recompute)
     return ordered(
         setting.told,
@@ -98,7 +98,7 @@ def _order(setting: RunSetting, layout: dict[str, int], num_layers: int, zero_st
 
 
 def _schedule_cells(setting: RunSetting, layout: dict[str, int], order: Order) -> dict[str, object]:
-    """Returns the schedule, and the micro-batches of an interleaved group, where they are not the usual ones."""
+    """Returns the schedule and the micro-batches per interleaved group where they are not the usual ones."""
     group = interleaved_group(setting.told, layout, order.schedule)
     return {
         **({"pipeline_schedule": order.schedule.value} if order.schedule else {}),
@@ -107,7 +107,7 @@ def _schedule_cells(setting: RunSetting, layout: dict[str, int], order: Order) -
 
 
 def _cut_cells(setting: RunSetting, num_layers: int, layout: dict[str, int]) -> dict[str, object]:
-    """Returns modules of multi-token prediction, and the layers of every chunk where they are cut around these."""
+    """Returns the multi-token prediction modules, and the layers of every chunk where these affect the cut."""
     modules = num_mtp_layers(setting.told, setting.habits)
     cut = cut_around_modules(num_layers, modules, layout)
     return {
@@ -119,12 +119,12 @@ def _cut_cells(setting: RunSetting, num_layers: int, layout: dict[str, int]) -> 
 def _cut_layers(
     setting: RunSetting, num_layers: int, layout: dict[str, int], cut_cells: dict[str, object]
 ) -> int:
-    """Returns the layers, or a few more where no cut is told and they do not split evenly."""
+    """Returns the number of layers, or a few more where no cut is stated and they do not split evenly."""
     return num_layers if "stage_layers" in cut_cells else split_layers(setting.told, num_layers, layout)
 
 
 def _sequence_cells(setting: RunSetting, layout: dict[str, int]) -> dict[str, object]:
-    """Returns windows, packed documents, and the exchange of context-parallel ranks where there are several."""
+    """Returns windows, packed documents and, if there are several context-parallel ranks, their exchange."""
     told = setting.told
     window = window_cells(told, setting.known)
     remark_window(told, has_window=bool(window))

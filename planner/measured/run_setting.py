@@ -1,7 +1,7 @@
-"""What was measured, on what, and by which software? What has to be known of a row before its layout can be read.
+"""What was measured, on what hardware, and with which software? What must be known about a row before its layout can be read.
 
-The steps build on one another: what a row counts as an accelerator decides on its node and its number formats, and these on the
-habits of its framework. A row that cannot be modelled is refused at the first step that shows it.
+The steps build on one another: what a row counts as an accelerator determines its node and number formats, and these determine
+the habits of its framework. A row that cannot be modelled is refused at the first step that shows it.
 """
 
 from __future__ import annotations
@@ -38,29 +38,29 @@ class RunSetting:
     """A run without its layout."""
 
     told: Told
-    """The row; collects what has to be assumed."""
+    """The row; it collects what has to be assumed."""
     model: str
-    """Name of the network; empty where none is named."""
+    """Name of the network; empty if none is given."""
     kind: str
-    """What was measured; empty where that is an ordinary step."""
+    """What was measured; empty for an ordinary step."""
     node: MeasuredNode
     """What it ran on."""
     precision: str
     """Number format of the products."""
     habits: Habits
-    """Of the framework, whatever the layout."""
+    """The framework's habits, whatever the layout."""
     known: ModelShape | None
-    """Catalogue model of that name and size."""
+    """Catalogue model of the same name and size."""
     software: Software
-    """What ran it."""
+    """The software that ran it."""
 
 
 def setting_of(written: Cells) -> RunSetting:
     """Returns the setting of a row.
 
     Raises:
-        CannotModelError: it is broken, no pretraining of a decoder, or in a number format without constants.
-        InputError: words are not understood without which it could pass for something else.
+        CannotModelError: it is broken, is not pretraining of a decoder, or uses a number format without constants.
+        InputError: words are not understood, and without them the row could be mistaken for something else.
     """
     cells = counted_by_rank(with_tensor_degree(written))
     told = Told(cells)
@@ -102,7 +102,7 @@ def _refuse_broken(cells: Cells) -> None:
 
 
 def _kind_of(told: Told) -> str:
-    """Returns what was measured; a time is not lost because of unknown words beside it."""
+    """Returns what was measured; unknown words do not discard a measured time."""
     written = told.text("metric_kind")
     if is_known_kind(written) or not told.cells.has_time:
         return known_kind(written)
@@ -111,7 +111,7 @@ def _kind_of(told: Told) -> str:
 
 
 def _refuse_other_work(told: Told, model: str, kind: str) -> None:
-    """Refuses what is no whole step of training a decoder, and rows that are marked."""
+    """Refuses rows that are not a whole training step of a decoder, and rows that are marked."""
     refuse_unlike_a_decoder(model)
     if _PARTLY_TRAINED.search(f"{kind} {model}"):
         raise CannotModelError(f"metric_kind {kind or model}: only steps of training")
@@ -120,7 +120,7 @@ def _refuse_other_work(told: Told, model: str, kind: str) -> None:
 
 
 def _told_node(told: Told, accelerator: str) -> MeasuredNode:
-    """Returns the node of a row; says what was assumed of it, and what its words were taken for."""
+    """Returns the node of a row; remarks what was assumed about it and how its words were understood."""
     node = node_of(told.cells, accelerator)
     told.assumed += node.assumed
     if node.node_remark:
@@ -136,7 +136,7 @@ def _told_node(told: Told, accelerator: str) -> MeasuredNode:
 
 
 def _habits_on(told: Told, accelerator: str, precision: str) -> Habits:
-    """Returns the habits of a row's framework; says what its notes name that the simulation does not have."""
+    """Returns the habits of a row's framework; remarks what the notes name that is not simulated."""
     device = catalog.accelerator(accelerator)
     habits = told_habits(told, device.family, precision)
     remark_named(told, habits.kernel_launch, device.thermal_design_power_w)

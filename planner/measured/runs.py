@@ -1,10 +1,10 @@
-"""Which steps did people measure, and what does the simulator say of the same designs?
+"""Which steps did others measure, and what does the simulator predict for the same designs?
 
 A measured run is a row of text cells named as in `data/published_steps.csv`: fields of `ModelShape`, `MixtureOfExperts`,
 `Workload` and `Plan`, catalogue names of the hardware, what was measured (`step_time_s`, `peak_memory_bytes`) and its
-source. What a source leaves open and had to be assumed is named in the column `assumed`; rows that cannot be compared
-say why in `left_out_because`. `planner.measured.rows` makes such rows of files with other columns, and
-`planner.measured.row_reasons` says which cannot be simulated.
+source. What a source leaves open and had to be assumed is named in the column `assumed`. Rows that cannot be compared give
+the reason in `left_out_because`. `planner.measured.rows` makes such rows from files with other columns, and
+`planner.measured.row_reasons` says which ones cannot be simulated.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ RELIABILITY = RELIABILITY_PRESETS["typical"]
 NOWHERE = Site(region="any", grid_kgco2e_per_kwh=0, electricity_usd_per_kwh=0, power_usage_effectiveness=1)
 """Place and prices play no part in a step."""
 OUT_OF_MEMORY = "ran out of memory: no step time"
-"""Why a row has no step time although its layout is known: it tests memory instead."""
+"""Reason for a row without a step time whose layout is known: it tests memory instead."""
 
 Row = Mapping[str, str]
 JobCells = frozenset[tuple[str, str]]
-"""Names and cells of a row that its job is made of, among others."""
+"""Names and cells that determine a row's job."""
 _OF_A_JOB = (Workload, ModelShape, MixtureOfExperts, LatentAttention, SlidingWindow, Documents, Node)
 _OF_A_PLAN_ALONE = Plan.model_fields.keys() - {
     "precision",
     *(name for record in _OF_A_JOB for name in record.model_fields),
 }
-"""Cells that a job is not made of (`job_of`)."""
+"""Cells that do not affect a row's job (`job_of`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One measured configuration beside its simulation."""
+    """One measured configuration and its simulation."""
 
     row: Row
     """The measured configuration."""
     family: str
     """Architecture of the accelerator."""
     simulated_s: float
-    """Step without stragglers."""
+    """Simulated step without stragglers."""
     simulated_memory_bytes: float
-    """Peak of the fullest stage on its device, with all that stands there; larger than the device where it cannot run."""
+    """Peak memory use of the fullest stage's device, everything included; larger than the device if the design cannot run."""
     planned_memory_bytes: float
-    """The same where nothing presses the allocator: what a plan has to have room for."""
+    """The same without pressure on the allocator: the memory that a plan has to provide."""
     memory_kind: MemoryKind
-    """What the publisher of a peak counted; the device where none was published."""
+    """What the published peak counts; the whole device where none was published."""
     comparable_memory_bytes: float
-    """The peak of that kind."""
+    """The simulated peak of that kind."""
     capacity_bytes: float
     """Memory of one accelerator."""
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Architecture, number format, and `dense` or `experts`: what errors are kept by."""
+        """Architecture, number format, and `dense` or `experts`: the groups by which errors are kept."""
         return self.family, self.row["precision"], "experts" if self.row["num_experts"] else "dense"
 
     @property
     def is_production(self) -> bool:
-        """Whether the measured time is the average of a run with its fleet's stragglers."""
+        """Whether the measured time is the average of a production run and so includes its fleet's stragglers."""
         return self.row["is_production"] == "true"
 
     @property
@@ -96,7 +96,7 @@ class Comparison:
 
     @property
     def expected_s(self) -> float:
-        """The simulated time that is comparable with the measured one."""
+        """The simulated time to compare with the measured one."""
         return self.simulated_s * (fleet_slowdown(int(self.row["num_gpus"])) if self.is_production else 1.0)
 
     @property
@@ -111,13 +111,13 @@ class Comparison:
 
     @property
     def memory_error_fraction(self) -> float:
-        """Relative error of the peak memory; NaN where none was published, or nothing to compare it with is simulated."""
+        """Relative error of the peak memory; NaN where none was published, or nothing comparable is simulated."""
         published = self.row["peak_memory_bytes"] if self.has_memory_verdict else ""
         return self.comparable_memory_bytes / float(published or "nan") - 1.0
 
     @property
     def has_memory_verdict(self) -> bool:
-        """Whether the run keeps what it is simulated to keep; its remarks say where it does not."""
+        """Whether the simulation keeps the same things in memory as the run; remarks say where it does not."""
         return self.row.get("has_memory_verdict", "true") == "true"
 
     @property
@@ -127,13 +127,13 @@ class Comparison:
 
     @property
     def ran(self) -> bool:
-        """Whether it is told that the run fitted: by its step, its peak memory, or as a production run."""
+        """Whether the run is known to have fitted: it has a step time or a peak memory, or was a production run."""
         is_told = self.is_timed or self.is_production or bool(self.row["peak_memory_bytes"])
         return is_told and not self.ran_out_of_memory
 
     @property
     def may_recompute(self) -> bool:
-        """Whether the run is simulated without recomputation only because it does not say what it recomputes."""
+        """Whether the run is simulated without recomputation only because its row does not say what it recomputes."""
         return self.row["recompute"] in ("", "none") and is_untold(self.row, "recompute")
 
     @property
@@ -143,25 +143,25 @@ class Comparison:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether the simulated run leaves nothing of its device, so that the allocator has to free what it keeps."""
+        """Whether the simulated run fills its device, so that the allocator has to free its cached memory."""
         return self.simulated_memory_bytes >= self.capacity_bytes
 
     @property
     def may_be_too_large(self) -> bool:
-        """Whether the run does not fit, or nothing is known of it since its memory is not judged."""
+        """Whether the run does not fit, or may not because its memory is not judged."""
         return self.is_too_large or not self.has_memory_verdict
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens of one step."""
+        """Tokens per step."""
         return float(self.row["global_batch_size"]) * float(self.row["sequence_length"])
 
 
 def fleet_slowdown(num_gpus: int) -> float:
     """Returns by how much the average step of a fleet is slower than the simulated one.
 
-    The published statistic of stragglers compares with accelerators that are all alike (arXiv 2505.05713), so it holds the
-    slowest of them, which the simulated step waits for already.
+    The published straggler statistic is relative to identical accelerators (arXiv 2505.05713). It therefore includes the wait
+    for the slowest accelerator, which the simulated step already has.
     """
     slowest = float(training_constants().slowest_of(np.array([num_gpus]))[0])
     return max(1.0, RELIABILITY.straggler_slowdown / slowest)
@@ -173,11 +173,11 @@ def read_rows() -> list[Row]:
 
 
 def compare(rows: Sequence[Row], calibration: Calibration | None = None) -> list[Comparison]:
-    """Returns every row beside its simulation, in the given order; rows that share a job are one batch.
+    """Returns every row with its simulation, in the given order; rows that share a job are simulated as one batch.
 
     Args:
         rows: measured configurations.
-        calibration: constants of the cluster that they ran on; left out: published ones.
+        calibration: constants of the cluster that they ran on; if omitted, the published ones.
     """
     written: dict[JobCells, str] = {}
     keys = []
@@ -222,7 +222,7 @@ def _simulated(rows: Sequence[Row], calibration: Calibration | None) -> list[Com
 
 
 def job_cells(row: Row) -> JobCells:
-    """Returns the cells of a row of which its job is made: rows in which they are alike have the same job."""
+    """Returns the cells that determine a row's job: rows that agree in them have the same job."""
     return frozenset((name, cell) for name, cell in row.items() if name not in _OF_A_PLAN_ALONE)
 
 
@@ -241,17 +241,17 @@ def job_of(row: Row) -> Job:
 
 
 def is_untold(row: Row, column: str) -> bool:
-    """Returns whether a source does not say what stands in a column of its file."""
+    """Returns whether the value in a column was assumed because the source does not state it."""
     return column in row["assumed"].split()
 
 
 def remarks_of(row: Row) -> list[str]:
-    """Returns which cells were taken for something near, or not understood."""
+    """Returns the remarks on cells that were approximated or not understood."""
     return row.get("remarks", "").splitlines()
 
 
 def known_reason(row: Row) -> str | None:
-    """Returns what may explain the error of a row: remarks and notes, or what had to be assumed; `None` where nothing is."""
+    """Returns what may explain the error of a row: remarks and notes, or what had to be assumed; `None` if nothing does."""
     if said := "; ".join([*remarks_of(row), *filter(None, [row.get("notes")])]):
         return said
     assumed = row["assumed"].split()
@@ -264,12 +264,12 @@ def plan_of(row: Row) -> Plan:
 
 
 def whole_share(row: Row) -> int:
-    """Returns the sequences of a step that a rank has."""
+    """Returns the number of sequences per step that a rank processes."""
     return int(row["global_batch_size"]) // int(row["data_parallel"])
 
 
 def node_of_row(row: Row) -> Node:
-    """Returns the node from the catalogue with what the row says otherwise."""
+    """Returns the node from the catalogue, changed as the row says."""
     known = catalog.node(row["node"])
     given = {
         name: row[name]
@@ -304,7 +304,7 @@ def _workload(row: Row) -> Workload:
 
 
 def _network(row: Row) -> ModelShape:
-    """Returns the network of a row, with the records of its parts that it has."""
+    """Returns the network of a row, including the records of those parts that it has."""
     experts = MixtureOfExperts.model_validate(_filled(row, MixtureOfExperts)) if row["num_experts"] else None
     latent = (
         LatentAttention.model_validate(_filled(row, LatentAttention)) if row.get("key_value_rank") else None
@@ -322,16 +322,16 @@ def _filled(
         Plan | ModelShape | MixtureOfExperts | LatentAttention | SlidingWindow | Documents | Workload
     ],
 ) -> dict[str, object]:
-    """Returns the cells that are fields of a record and not empty."""
+    """Returns the non-empty cells that are fields of a record."""
     return {
         name: row[name] for name in record.model_fields if row.get(name) and name not in ("model", "source")
     }
 
 
 def memory_kind(row: Row) -> MemoryKind:
-    """Returns what the published peak of a row counts; where it does not say, what users of its framework publish.
+    """Returns what the published peak of a row counts; if the row does not say, what users of its framework publish.
 
-    The memory of the device where no peak was published.
+    Where no peak was published, it is the memory of the whole device.
     """
     if not row["peak_memory_bytes"]:
         return "device"

@@ -1,4 +1,4 @@
-"""What of a measured run does the simulator not have? Rows of other networks are left out; other parts are remarked."""
+"""What in a measured run does the simulator not model? Rows of other networks are left out; other parts get a remark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARTITIONED = re.compile(
     r"|zero[- ]?r\b|\bp_a\b",
     re.IGNORECASE,
 )
-"""ZeRO-R shares out checkpoints among tensor-parallel ranks (`partition_activations`; arXiv 1910.02054, section 6.1)."""
+"""ZeRO-R partitions checkpoints among tensor-parallel ranks (`partition_activations`; arXiv 1910.02054, section 6.1)."""
 
 _WITH_STATES = (
     "mamba|jamba|zamba|bamba|hymba|rwkv|retnet|hyena|xlstm|griffin|recurrent-gemma|hunyuan-turbo|state-space",
@@ -33,16 +33,16 @@ _WITH_STATES = (
     r"nemotron-?\d?-?h\b|nemotron\b.*hybrid|nemotron-?3(?!-?(8|22|43)b)\b|nemotron\b.*nano.*-v2|falcon-?h1|granite-?4.*-(h|tiny)\b",
     r"qwen-?3(\.5|-?(coder-?)?next)|minimax-?(text-?|vl-?)?(01|m1)\b",
 )
-"""Networks with state spaces or linear attention, whose layers are no attention over all tokens."""
+"""Networks with state-space or linear-attention layers, which do not attend to all tokens."""
 _SPARSE = r"deepseek-?v4|\bdsv4"
 _OTHER_NETWORKS = (
     r"\b(m|flan-?|u?m?)t5\b|bert(a|-\w+)?\b|\bul2\b|\bm?bart\b",
     r"\bvit\b|diffusion|\bsdxl\b|flux|whisper|\bdlrm",
 )
 _OF_ODD_LAYERS = re.compile(r"llama\b.*nemotron\b.*\b(super|ultra|(49|51|253)b)\b|decilm")
-"""Networks whose layers a search made unlike one another, some without attention (arXiv 2411.19146)."""
+"""Networks found by architecture search: their layers differ, and some have no attention (arXiv 2411.19146)."""
 _CHOOSES_TOKENS = re.compile(r"deepseek-?v3\.2|\bdsv3\.2|\bglm-?5\b")
-"""Networks whose attention only sees the tokens that an indexer chooses."""
+"""Networks whose attention sees only the tokens that an indexer selects."""
 _UNLIKE_A_DECODER = re.compile("|".join((*_WITH_STATES, _SPARSE, *_OTHER_NETWORKS)))
 
 
@@ -50,7 +50,7 @@ def refuse_unlike_a_decoder(model: str) -> None:
     """Refuses networks whose layers are not those of a decoder-only transformer.
 
     Raises:
-        CannotModelError: the model's name is that of one, or of one whose layers differ.
+        CannotModelError: the model's name is that of such a network, or of one whose layers differ from one another.
     """
     name = _joined(model)
     if _UNLIKE_A_DECODER.search(name):
@@ -60,7 +60,7 @@ def refuse_unlike_a_decoder(model: str) -> None:
 
 
 def remark_chosen_tokens(told: Told) -> None:
-    """Says of attention that only sees chosen tokens that it is simulated over all."""
+    """Remarks that attention over selected tokens is simulated over all tokens."""
     if _CHOOSES_TOKENS.search(_joined(told.name("model"))):
         told.remark("model", "attention is simulated over all tokens, not over those that an indexer chooses")
 
@@ -70,9 +70,9 @@ def _joined(name: str) -> str:
 
 
 def leave_out_unknown_words(told: Told) -> None:
-    """Takes cells that are not understood for empty ones, so that no measured time is lost because of them.
+    """Treats cells that are not understood as empty, so that they do not discard a measured time.
 
-    Of runs without a time they are told when they are read, and leave out the row.
+    In runs without a time they are reported when they are read, and the row is left out.
     """
     if not told.cells.has_time:
         return
@@ -84,20 +84,20 @@ def leave_out_unknown_words(told: Told) -> None:
 
 
 def remark_packing(told: Told, *, has_documents: bool) -> None:
-    """Says of packed sequences of unknown documents that attention is simulated over whole sequences."""
+    """Remarks that attention over packed sequences of unknown documents is simulated over whole sequences."""
     if not has_documents and (found := affirmed(_PACKED, told.text("notes"))):
         meaning = "tokens are simulated to see all before them; give mean_document where documents see themselves only"
         told.remark("notes", f"{found[0]}: {meaning}")
 
 
 def remark_window(told: Told, *, has_window: bool) -> None:
-    """Says of windows of unknown width that they are simulated without."""
+    """Remarks that windows of unknown width are not simulated."""
     if not has_window and "window" not in told.cells.numbers and affirmed(_WINDOW, told.text("notes")):
         told.remark("notes", "a window without its tokens is left out; give them in the column window")
 
 
 def simulates_memory(told: Told, cells: Mapping[str, object]) -> bool:
-    """Returns whether ranks keep what they are simulated to keep, of weights and for recomputation; says so where they do not.
+    """Returns whether ranks keep the weights and checkpoints that are simulated; remarks where they do not.
 
     Args:
         told: the row.

@@ -1,8 +1,8 @@
-"""How was a run on several nodes laid out that does not say? As whoever ran it will have wished: the fastest way that fits.
+"""Which layout did a run on several nodes use that does not state it? The fastest that fits, as its owner would have wanted.
 
-Degrees of tensor, pipeline and expert parallelism, the micro-batch and recomputation, as far as they are not told, are those
-of the shortest simulated step that has room; chunks of a stage, too, where users of the framework pick them. How far published
-layouts are from it: `python -m benchmarks.untold_choices`.
+Degrees of tensor, pipeline and expert parallelism, micro-batch and recomputation, as far as they are not stated, are taken from
+the shortest simulated step that fits. So are chunks per stage, where users of the framework pick them.
+`python -m benchmarks.untold_choices` shows how far published layouts are from it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from planner.measured.runs import Row, compare, is_untold
 from simulator.domain.calibration import Calibration
 
 SLOWER_LOG_RATIO: Final = 0.13
-"""ln(step of a published layout / the fastest one) that one in ten is above, of the 235 published configurations on more than
-one node that tell theirs (`python -m benchmarks.untold_choices`); one in ten is as fast as the fastest, or a little faster."""
+"""ln(step of a published layout / step of the fastest one): its 90th percentile over the 235 published configurations on more
+than one node that state their layout (`python -m benchmarks.untold_choices`). One in ten is as fast as the fastest or slightly
+faster."""
 LAYOUT: Final = "layout"
-"""What `assumed` says of a row whose layout was chosen here."""
+"""Entry in `assumed` for a row whose layout was chosen here."""
 
 
 def with_fastest_layouts(
     rows: Sequence[Row | Unmodelled], calibration: Calibration | None = None
 ) -> list[Row | Unmodelled]:
-    """Returns the rows, those that only lack their layout with the fastest one; unchanged where none fits, or none did."""
+    """Returns the rows, giving the fastest layout to those that lack only a layout; unchanged if none fits, or none did."""
     return [_with_fastest(row, calibration) if isinstance(row, Unmodelled) else row for row in rows]
 
 
 def has_told_layout(row: Row) -> bool:
-    """Returns whether the layout of a run is its own."""
+    """Returns whether the layout of a run is its own, not one chosen here."""
     return not is_untold(row, LAYOUT)
 
 
@@ -62,7 +63,7 @@ def _differ_by_experts_alone(possible: Sequence[Row]) -> bool:
 
 
 def _reason_against_all(possible: Sequence[Row], num_designs: int) -> str:
-    """Returns why a run has no layout that fits: none can be simulated, for the reason of most, or none has room."""
+    """Returns why a run has no layout: none can be simulated, with the commonest reason, or none fits."""
     reasons = list(filter(None, reasons_against(possible)))
     if reasons and not num_designs:
         return reason_of_most(reasons)

@@ -1,1 +1,1 @@
-"""What stands in the cells of a row, as text, as numbers, and as yes or no?"""
+"""What do the cells of a row say, as text, as numbers, and as yes or no?"""

@@ -1,4 +1,4 @@
-"""Is this file a table of measured runs, and what stands in its cells? A broken cell breaks its row, not the file."""
+"""Is this file a table of measured runs, and what do its cells say? A broken cell invalidates its row, not the file."""
 
 from __future__ import annotations
 

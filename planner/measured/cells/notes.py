@@ -1,6 +1,6 @@
-"""What do the notes of a measured run say of its layout, its kernels, its memory and what hides behind what?
+"""What do the notes of a measured run say about its layout, kernels, memory and overlap?
 
-People write such things in free text. Every function returns what the text says, or nothing where it says nothing.
+People write such things as free text. Every function returns what the text says, or nothing if it says nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which number stands in a cell of a measured run, with the separators, units and words that people write beside it?"""
+"""Which number does a cell of a measured run hold? With the separators, units and words that people add to it."""
 
 from __future__ import annotations
 

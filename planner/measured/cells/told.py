@@ -1,4 +1,4 @@
-"""What does a row of a file say, and what had to be assumed because it does not? Its cells, and the defaults taken for them."""
+"""What does a row of a file state, and what had to be assumed because it does not? Its cells, and the defaults for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a cell say yes or no, or name something only to deny it? Words that are not known leave out the row."""
+"""Does a cell say yes or no, or name something only to deny it? A row with unknown words is left out."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What do frameworks do where a row does not say? Their names, their releases and their habits."""
+"""What do frameworks do where a row does not say? Their names, releases and habits."""

@@ -1,4 +1,4 @@
-"""What do DeepSpeed's optimizers and buckets move and keep, counted in its source?"""
+"""What do DeepSpeed's optimizers and buckets move and keep, according to its source code?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do DeepSpeed and frameworks with a ZeRO of its kind train? DeepSpeed, InternEvo, Colossal-AI."""
+"""How do DeepSpeed and frameworks with a similar ZeRO train? DeepSpeed, InternEvo, Colossal-AI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which family of training software does a name belong to? Those of one family share kernels, overlap and memory."""
+"""Which family of training software does a name belong to? Members of a family share kernels, overlap and memory."""
 
 from __future__ import annotations
 

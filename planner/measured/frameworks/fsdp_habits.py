@@ -1,4 +1,4 @@
-"""How do frameworks train that shard by PyTorch's FSDP? PyTorch itself, llm-foundry, torchtitan."""
+"""How do frameworks that shard with PyTorch's FSDP train? PyTorch itself, llm-foundry, torchtitan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do frameworks do differently where a measurement does not say? The fields that tell one from another."""
+"""What do frameworks do differently where a measurement does not say? The fields in which they differ."""
 
 from __future__ import annotations
 

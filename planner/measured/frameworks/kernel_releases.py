@@ -1,4 +1,4 @@
-"""Which attention kernel does a framework of a release take on an architecture where nobody says?"""
+"""Which attention kernel does a release of a framework choose by default on an architecture?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do Megatron and what is built on it train? Megatron-LM, Megatron-Core, NeMo, Megatron-Bridge, vTrain, nanotron."""
+"""How do Megatron and the frameworks built on it train? Megatron-LM, Megatron-Core, NeMo, Megatron-Bridge, vTrain, nanotron."""
 
 from __future__ import annotations
 

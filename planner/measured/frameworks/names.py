@@ -1,4 +1,4 @@
-"""How is the name of a framework spelt? As its authors spell it, whatever stands between its words in a table."""
+"""How is the name of a framework spelt? As its authors spell it, whatever separates its words in a table."""
 
 from __future__ import annotations
 

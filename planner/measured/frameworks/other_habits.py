@@ -1,4 +1,4 @@
-"""How do frameworks train that are built on none of the others? JAX, Meta's, DeepSeek's, and those nobody knows."""
+"""How do frameworks that are built on none of the others train? JAX, Meta's, DeepSeek's, and unknown ones."""
 
 from __future__ import annotations
 

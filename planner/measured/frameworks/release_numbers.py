@@ -1,4 +1,4 @@
-"""When did a numbered release of a framework come out? As the tags of its repository say."""
+"""When was a numbered release of a framework published? From the tags of its repository."""
 
 from __future__ import annotations
 

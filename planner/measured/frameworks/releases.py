@@ -1,4 +1,4 @@
-"""Of which year is the software that ran a step?"""
+"""From which year is the software that ran a step?"""
 
 from __future__ import annotations
 

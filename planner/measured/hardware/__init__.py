@@ -1,1 +1,1 @@
-"""On what did a measured run run? Accelerators, nodes and networks by the names that people give them."""
+"""Which hardware did a measured run use? Accelerators, nodes and networks by the names that people give them."""

@@ -1,7 +1,7 @@
-"""Does a row count cards, or the two dies of each that frameworks see as devices? MI250X and Trainium1 have such dies.
+"""Does a row count cards, or the two dies of each card that frameworks see as devices? MI250X and Trainium1 have such dies.
 
-Ranks of a run are dies. So where the degrees of a layout multiply to the number of accelerators, dies were counted, and where
-they multiply to twice that number, cards were. Where a layout does not tell its replicas, a node of as many cards says so.
+Each rank of a run is a die. If the degrees of a layout multiply to the number of accelerators, the row counts dies; if they
+multiply to twice that number, it counts cards. If a layout does not state its replicas, a node with as many cards decides.
 """
 
 from __future__ import annotations

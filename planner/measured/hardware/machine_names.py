@@ -1,4 +1,4 @@
-"""What is in a machine that goes by its name, such as `p4d.24xlarge` or `DGX-1`: which accelerators, and which network?"""
+"""What is in a machine with a name such as `p4d.24xlarge` or `DGX-1`: which accelerators, and which network?"""
 
 from __future__ import annotations
 

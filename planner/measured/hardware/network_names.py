@@ -1,7 +1,7 @@
 """Which network do people mean by `NVLink3 node + 8x200G HDR InfiniBand` or `400 Gb/s per GPU`, and how fast is it?
 
-A rate is read where its text says of how many links: cards of a node, a whole node, or each accelerator. `Gb` are bits and
-`GB` bytes; rates of the scale-up link (NVLink, xGMI), which are quoted in bytes, are those of the catalogue.
+A rate is used only where the text says how many links it is for: the cards of a node, a whole node, or each accelerator. `Gb`
+are bits and `GB` are bytes. Rates of the scale-up link (NVLink, xGMI), which are quoted in bytes, come from the catalogue.
 """
 
 from __future__ import annotations

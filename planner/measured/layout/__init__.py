@@ -1,1 +1,1 @@
-"""How was a measured run laid out? Degrees, batches, the order of its pipeline, and what replicas shard."""
+"""How was a measured run laid out? Its degrees, batches, pipeline schedule, and what its replicas shard."""

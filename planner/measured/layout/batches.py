@@ -1,4 +1,4 @@
-"""How many sequences does a measured run take at a time, and how many in a step? Micro-batch and global batch."""
+"""How many sequences does a measured run have per micro-batch and per step? Micro-batch and global batch."""
 
 from __future__ import annotations
 

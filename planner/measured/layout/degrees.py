@@ -1,4 +1,4 @@
-"""How was a measured run laid out over its accelerators? Degrees, chunks of the pipeline and batches, from a row's columns."""
+"""How was a measured run laid out over its accelerators? Degrees, pipeline chunks and batches, from a row's columns."""
 
 from __future__ import annotations
 

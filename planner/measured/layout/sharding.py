@@ -1,4 +1,4 @@
-"""What do the replicas of a measured run shard, and within which groups? From what people write in one cell."""
+"""What do the replicas of a measured run shard, and within which groups? From the words that people write in one cell."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What does a measured run compute again? In cells, in notes, in layers and in modules."""
+"""What does a measured run recompute? From cells and notes, by layers and by modules."""

@@ -1,6 +1,6 @@
-"""What does a measured run compute again? From what people write in one cell, and in the notes where that says too little.
+"""What does a measured run recompute? From the words in one cell, and from the notes where the cell says too little.
 
-A cell is read from the outside in: nothing at all, a number of layers (`planner.measured.recomputation.layer_counts`), parts of
+A cell is checked in this order: nothing at all, a number of layers (`planner.measured.recomputation.layer_counts`), parts of
 every layer (`planner.measured.recomputation.module_names`), whole layers.
 """
 

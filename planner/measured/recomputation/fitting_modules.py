@@ -1,4 +1,4 @@
-"""Which of the modules that a run computes again does its network have? Others are left out, which is told."""
+"""Which of the modules that a run recomputes does its network have? Others are left out with a remark."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How many layers does a cell say are computed again, and of how many? `20 of 80 layers`, `block 4`, `every 2nd`, `full 25%`.
+"""How many layers does a cell say are recomputed, and out of how many? `20 of 80 layers`, `block 4`, `every 2nd`, `full 25%`.
 
-People count layers in ways that exclude one another. So there is a reader for each, from the most particular words to the
-barest number, and the first that finds its words holds.
+People count layers in mutually exclusive ways. There is one reader for each way, ordered from the most specific words to a bare
+number, and the first that finds its words decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which modules of a layer do people name as computed again? In the words of Megatron Core, and of reports."""
+"""Which modules of a layer do people name as recomputed? In the words of Megatron Core and of reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the notes of a run say that it computes again? They are asked where its cell says nothing, or too little."""
+"""What do the notes of a run say that it recomputes? They are read where its cell says nothing, or too little."""
 
 from __future__ import annotations
 

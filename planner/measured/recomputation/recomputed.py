@@ -1,4 +1,4 @@
-"""What does a run compute again? The record of what its row says, and what that comes to on each chunk of a pipeline."""
+"""What does a run recompute? The record of what its row says, and what that means for each chunk of a pipeline."""
 
 from __future__ import annotations
 

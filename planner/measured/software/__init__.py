@@ -1,1 +1,1 @@
-"""How did the software run it? What a row tells of kernels, overlap and offloading, before the habits of its framework."""
+"""What did the software do? What a row states about kernels, overlap and offloading, before the habits of its framework."""

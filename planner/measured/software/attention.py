@@ -1,4 +1,4 @@
-"""Which attention kernel ran a step, as its row says in a column of its own, in its notes or in its framework?"""
+"""Which attention kernel ran a step? From the row's own column, its notes or its framework."""
 
 from __future__ import annotations
 

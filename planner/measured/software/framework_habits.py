@@ -1,8 +1,8 @@
 """How does a framework train where a measurement does not say? Attention kernel, gradients, sharding.
 
 The habits are those of the published configurations behind docs/validation.md where there are any, and otherwise the
-frameworks' documented defaults. Two were looked up because steps came out too fast: that hosts of DeepSpeed's pipelines of
-2021-22 wait for their kernels, and that vTrain's model of one node does not fill up its vocabulary.
+frameworks' documented defaults. Two habits were looked up because steps came out too fast: hosts of DeepSpeed's pipelines of
+2021-22 wait for their kernels, and vTrain's model of one node does not pad its vocabulary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of a measured run waits in main memory? Activations and states of the optimizer, from what people write."""
+"""What does a measured run offload to main memory? Activations and optimizer states, from what people write."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How did the software run a measured run? What its row tells, and what its framework does by itself.
+"""What did the software of a measured run do? What its row states, and what its framework does by default.
 
-Sharding, recomputation, traffic that hides, formats of what is kept and sent, offloading.
+This covers sharding, recomputation, hidden traffic, formats of what is kept and sent, and offloading.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does a row say of attention kernels and fused operators, and which habits of its framework hold for the rest?"""
+"""What does a row say about attention kernels and fused operators, and which framework habits apply to the rest?"""
 
 from __future__ import annotations
 

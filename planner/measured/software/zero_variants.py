@@ -1,4 +1,4 @@
-"""Does a measured run do more than the stages of ZeRO? ZeRO++ and ZeRO-Infinity, simulated without what they add."""
+"""Does a measured run use more than the stages of ZeRO? ZeRO++ and ZeRO-Infinity are simulated without their additions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a measured run train low-rank adapters? Their rank and products, from its model, its kind and its notes."""
+"""Does a measured run train low-rank adapters? Their rank and target products, from its model, its kind and its notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How did the tokens of a measured run reach their experts? As its columns and notes say, or as its framework usually does."""
+"""How did the tokens of a measured run reach their experts? As its columns and notes say, or by its framework's habit."""
 
 from __future__ import annotations
 

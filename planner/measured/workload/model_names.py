@@ -1,4 +1,4 @@
-"""Which model of the catalogue is meant by `Llama3.1-405B` or `DeepSeek-V3 (proxy 12L)`, and what does a name say else?"""
+"""Which catalogue model does `Llama3.1-405B` or `DeepSeek-V3 (proxy 12L)` mean, and what else does such a name say?"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How many modules of multi-token prediction did a measured run train, and how were its layers cut around them?
+"""How many multi-token prediction modules did a measured run train, and how were its layers cut around them?
 
-A cell or the notes say it, or it is a habit of the framework for the model. Where layers do not split evenly, they are cut as
-Megatron-Bridge does it for DeepSeek-V3 (`_get_deepseek_v3_pipeline_layout` and `perf_recipes/deepseek`): every module counts as
-two layers, its own and its logits, and the loss as one; modules that count as more than a chunk stand alone with the loss, and
-only then does the embedding count.
+A cell or the notes say so, or it is the framework's habit for the model. Layers that do not split evenly are cut as
+Megatron-Bridge cuts them for DeepSeek-V3 (`_get_deepseek_v3_pipeline_layout` and `perf_recipes/deepseek`): every module counts
+as two layers, its own and its logits, and the loss counts as one. Modules that count as more than a chunk are alone with the
+loss on the last chunk, and only then does the embedding count.
 """
 
 from __future__ import annotations

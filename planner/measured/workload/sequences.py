@@ -1,6 +1,6 @@
-"""What of a measured run shortens or splits its attention? Windows, packed documents, context parallelism.
+"""What shortens or splits the attention of a measured run? Windows, packed documents, context parallelism.
 
-Columns say it, or the notes, or the catalogue's model of the same name, or else the framework's habit.
+This comes from columns, the notes, the catalogue model of the same name, or else the framework's habit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which network did a measured run train? From the columns of its shape, and from a known model of the same name and size."""
+"""Which network did a measured run train? From its shape columns, and from a known model of the same name and size."""
 
 from __future__ import annotations
 
