@@ -1,1 +1,1 @@
-"""How near are simulated steps and runs to measured ones, and how sure is each?"""
+"""How close are simulated steps and runs to measured ones, and how certain is each?"""

@@ -1,7 +1,7 @@
-"""How far are simulated steps from measured ones, how sure is each, and does the simulator pick the faster design?
+"""How far are simulated steps from measured ones, how certain is each, and does the simulator pick the faster design?
 
-Errors are simulated over measured, less one. Rows that share a `config_key` are one configuration measured several
-times: their mean times are compared, so that eight releases of one configuration do not count eight times.
+An error is the simulated over the measured value, less one. Rows that share a `config_key` are one configuration measured
+several times: their mean times are compared, so that eight releases of one configuration do not count eight times.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from simulator.domain.calibration import Calibration
 from simulator.table import Floats
 
 MIN_RANKED = 4
-"""Fewest configurations of a group whose order is worth comparing."""
+"""Smallest number of configurations in a group for which a rank correlation is computed."""
 LEAST_STEADY_FRACTION = 0.77
-"""Time of steady steps in that of whole runs, whose averages hold stops, evaluations and saves: 0.77 in OLMo 3 32B, 0.86 in
-Llama 3.1 405B (26.4 of 30.84 million hours, arXiv 2407.21783)."""
+"""Share of a whole run's time that is spent in steady steps; averages over a run also include stops, evaluations and saves.
+It is 0.77 for OLMo 3 32B and 0.86 for Llama 3.1 405B (26.4 of 30.84 million hours, arXiv 2407.21783)."""
 UNKNOWN_SOFTWARE_LOG_RATIOS = (-0.11, 0.32)
-"""ln(step with the habits of its framework / with those of an unknown one) that one in ten falls below and one in ten is above,
-of the published configurations (`python -m benchmarks.untold_choices`)."""
+"""ln(step with the habits of its framework / step with those of an unknown one): 10th and 90th percentile over the published
+configurations (`python -m benchmarks.untold_choices`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Modelled:
-    """A measured row, its simulation, and between which times the measurement is expected."""
+    """A measured row, its simulation, and the interval in which the measurement is expected."""
 
     comparison: Comparison
     interval: Interval
@@ -59,7 +59,7 @@ Entry = Modelled | Unmodelled
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Rows that measured the same configuration."""
+    """Rows that measure the same configuration."""
 
     rows: tuple[Comparison, ...]
 
@@ -87,7 +87,7 @@ class Configuration:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Errors of some configurations, as fractions of what was measured."""
+    """Errors of some configurations, as fractions of the measured values."""
 
     group: str
     num_rows: int
@@ -95,7 +95,7 @@ class Score:
     mean_absolute_error_fraction: float
     """Mean absolute percentage error (MAPE), as a fraction."""
     median_error_fraction: float
-    """Middle of the signed errors."""
+    """Median of the signed errors."""
     bias_fraction: float
     """Mean of the signed errors."""
     inside_interval_fraction: float
@@ -103,38 +103,38 @@ class Score:
     worst_error_fraction: float
     worst_row: str
     worst_reason: str | None
-    """What the notes of the worst row or its assumptions say of it; `None` where they say nothing."""
+    """Possible cause of the worst row's error, from its notes or assumptions; `None` if they say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Designs that were measured for the same job, and the one that the simulator would pick."""
+    """Designs measured for the same job, and the one that the simulator would pick."""
 
     group: str
     """The job."""
     source: str
     num_designs: int
     rank_correlation: float | None
-    """Spearman's, of measured and simulated tokens per second; `None` for few or equal designs."""
+    """Spearman's rank correlation of measured and simulated tokens per second; `None` for few or equal designs."""
     regret_fraction: float
-    """Measured slow-down of the design that is simulated as the fastest against the fastest measured one."""
+    """Measured slow-down of the design simulated as fastest, relative to the design measured as fastest."""
     picked_row: str
     best_row: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryVerdicts:
-    """Which runs fit, in truth and by simulation."""
+    """Which runs fit, in reality and in simulation."""
 
     num_ran_and_fit: int
     num_ran_but_simulated_too_large: int
-    """Runs whose recomputation is known or taken from elsewhere, and that would not fit by simulation."""
+    """Runs whose recomputation is known or taken from elsewhere, but that do not fit in simulation."""
     num_ran_but_far_too_large: int
-    """Such runs that would need over 5 % more than there is: further off than memory is known."""
+    """Such runs that need over 5 % more memory than there is, which is more than the uncertainty of simulated memory."""
     num_ran_and_recompute_not_given: int
-    """Runs that would not fit if they recompute nothing, which is assumed since they do not say; no verdict."""
+    """Runs that do not fit without recomputation, which is only assumed because they do not state it; no verdict."""
     num_ran_but_refused_as_plan: int
-    """Runs that a plan would not be allowed, since plans need room for what the allocator wastes."""
+    """Runs that would be refused as plans, since a plan also needs room for the allocator's fragmentation."""
     num_out_of_memory_and_too_large: int
     num_out_of_memory_but_simulated_to_fit: int
     too_large_rows: tuple[str, ...]
@@ -142,10 +142,10 @@ class MemoryVerdicts:
 
 
 def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None = None) -> list[Entry]:
-    """Returns every row with its simulation and interval, or with the reason why there is none, in order.
+    """Returns every row in order, with its simulation and interval or with the reason why there is none.
 
-    With a calibration, its constants hold, and its errors make the intervals of the kinds of steps that it has, but of runs
-    whose layout nobody told.
+    With a calibration, its constants are used. Its errors give the intervals of those kinds of steps that it covers, except
+    for runs whose layout is not stated.
     """
     checked = [_checked(row) for row in with_fastest_layouts(list(rows), calibration)]
     modelled = [row for row in checked if not isinstance(row, Unmodelled)]
@@ -168,7 +168,7 @@ def entries_of(rows: Iterable[Row | Unmodelled], calibration: Calibration | None
 
 
 def _compared(rows: Sequence[Row], calibration: Calibration | None) -> list[Comparison]:
-    """As `compare`; shipped rows were simulated for the residuals already."""
+    """As `compare`; shipped rows have already been simulated for the residuals."""
     shipped = {} if calibration else development_comparisons()
     known = [shipped.get(row["row_id"]) for row in rows]
     known = [found if found and found.row == row else None for found, row in zip(known, rows, strict=True)]
@@ -179,7 +179,7 @@ def _compared(rows: Sequence[Row], calibration: Calibration | None) -> list[Comp
 def unsure_log_ratios(
     comparisons: Sequence[Comparison], calibration: Calibration | None = None
 ) -> list[Floats]:
-    """Returns, row by row, ln(step as it could be / step) of open choices, host, stops, layout and software."""
+    """Returns, row by row, ln(possible step / step) for open choices, host, stops, layout and software."""
     choices_left = open_log_ratios(comparisons, calibration)
     known_s = np.array([row.simulated_s for row in comparisons])
     hosts = host_log_ratios(batches_of([row.row for row in comparisons]), known_s, calibration=calibration)
@@ -215,7 +215,7 @@ def timed(entries: Iterable[Entry]) -> list[Modelled]:
 
 
 def scores(entries: Sequence[Modelled], name: Callable[[Comparison], str]) -> list[Score]:
-    """Returns the errors of every group of timed rows, sorted by its name."""
+    """Returns the errors of every group of timed rows, sorted by group name."""
     groups: dict[str, list[Modelled]] = defaultdict(list)
     for entry in entries:
         groups[name(entry.comparison)].append(entry)
@@ -251,15 +251,15 @@ def configurations(
 
 
 def choices(entries: Sequence[Modelled]) -> list[Choice]:
-    """Returns every job of which two or more designs were timed: how well they are ordered, and the regret.
+    """Returns every job with two or more timed designs: how well they are ordered, and the regret.
 
-    Designs that were chosen here, as the row does not tell its own, are none.
+    Designs chosen here because their rows do not state them do not count.
     """
     return choices_among([entry.comparison for entry in entries if has_told_layout(entry.comparison.row)])
 
 
 def choices_among(rows: Iterable[Comparison]) -> list[Choice]:
-    """Returns every job of which two or more designs are among timed rows, which need no intervals."""
+    """Returns every job with two or more designs among timed rows, which need no intervals."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for row in rows:
         groups[_same_job(row)].append(row)
@@ -268,14 +268,14 @@ def choices_among(rows: Iterable[Comparison]) -> list[Choice]:
 
 
 def design(comparison: Comparison) -> str:
-    """Returns the layout of a row, as one text; rows that share it differ in nothing that could be chosen."""
+    """Returns the layout of a row as one text; rows that share it do not differ in anything that could be chosen."""
     return plan_of(comparison.row).model_dump_json()
 
 
 def _same_job(comparison: Comparison) -> str:
-    """Returns what two rows share whose designs were alternatives: source, model, cluster, sequence, format and batch.
+    """Returns what rows share if their designs were alternatives: source, model, cluster, sequence, format and batch.
 
-    Batches are the same job when they round to the same power of two, since layouts need slightly different ones.
+    Batches that round to the same power of two count as the same, since layouts need slightly different ones.
     """
     row = comparison.row
     columns = ("group", "model", "num_layers", "num_heads", "accelerator", "num_gpus", "sequence_length")
@@ -303,7 +303,7 @@ def _choice(designs: Sequence[Configuration]) -> Choice:
 
 
 def rank_correlation(one: Floats, other: Floats) -> float:
-    """Returns Spearman's correlation of two columns `(n,)`: that of their ranks, ties sharing their mean rank."""
+    """Returns Spearman's correlation of two columns `(n,)`: the correlation of their ranks; ties share their mean rank."""
 
     def ranks(values: Floats) -> Floats:
         below, equal = values[:, None] > values, values[:, None] == values
@@ -313,14 +313,14 @@ def rank_correlation(one: Floats, other: Floats) -> float:
 
 
 def memory_verdicts(entries: Iterable[Entry]) -> MemoryVerdicts:
-    """Returns how many runs fit and how many did not, in truth and by simulation."""
+    """Returns how many runs fit and how many did not, in reality and in simulation."""
     return verdicts_of([entry.comparison for entry in entries if isinstance(entry, Modelled)])
 
 
 def verdicts_of(modelled: Sequence[Comparison]) -> MemoryVerdicts:
-    """Returns how many of the simulated runs fit and how many did not, in truth and by simulation.
+    """Returns how many of the simulated runs fit and how many did not, in reality and in simulation.
 
-    Those that keep something else than they are simulated to keep are left out.
+    Runs that keep something other than what is simulated are left out.
     """
     judged = [row for row in modelled if row.has_memory_verdict]
     ran = [row for row in judged if row.ran]

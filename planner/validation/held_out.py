@@ -1,7 +1,7 @@
-"""What would the constants of training steps be without one publisher's steps, and what does a design come to with them?
+"""What would the constants of training steps be without one publisher's steps, and what do they predict for a design?
 
-`planner/data/held_out_constants.csv` has them, written by `python -m benchmarks.hold_out`. The share of stragglers that a
-step has not waited for already takes the shipped spread of accelerators, which no publisher moves by more than a tenth.
+`planner/data/held_out_constants.csv` holds them; `python -m benchmarks.hold_out` writes it. The share of straggler delay that a
+step has already waited for uses the shipped spread of accelerators, which no publisher moves by more than a tenth.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def held_out_rows() -> tuple[dict[str, str], ...]:
 
 
 def constants_without(publisher: str) -> TrainingConstants:
-    """Returns the constants of a fit without a publisher; the shipped ones where it has none of their steps."""
+    """Returns the constants fitted without a publisher; the shipped ones if the fit used none of the publisher's steps."""
     return constants_in(held_out_rows(), publisher)
 
 
 def constants_in(table: Iterable[Mapping[str, str]], without: str) -> TrainingConstants:
-    """Returns the constants that a table in the columns of the shipped one has for a fit without some steps."""
+    """Returns the constants that a table with the shipped one's columns gives for a fit without some steps."""
     shipped = training_constants()
     rows = [row for row in table if row["without"] == without]
     software = {row["constant"]: float(row["value"]) for row in rows if row["applies_to"] == SOFTWARE}
@@ -49,7 +49,7 @@ def constants_in(table: Iterable[Mapping[str, str]], without: str) -> TrainingCo
 
 
 def evaluate_with(job: Job, plans: PlanTable, constants: TrainingConstants) -> Evaluation:
-    """Returns what becomes of designs under other constants of training; see `constraints.evaluation.evaluate`."""
+    """Evaluates designs with other constants of training; see `constraints.evaluation.evaluate`."""
     chunks = split_layers(job.workload.model, plans, job.workload.stage_layers)
     steps = simulate_step(Rank.of(job, plans, constants), chunks)
     return judge(job, plans, outcomes_of(job, plans, steps, layout_memory(job, plans)))

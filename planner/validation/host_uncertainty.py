@@ -1,9 +1,9 @@
-"""How much longer or shorter would a step be if its host launched kernels slower or faster than supposed?
+"""How much longer or shorter would a step be if its host launched kernels more slowly or faster than assumed?
 
-The time of a launch differs between hosts and frameworks, and steps of one source alone show it: small models on one node,
-whose accelerators wait for their host. No residual of other sources, whose accelerators are busy, says how sure such steps
-are. So every step is simulated with slower and faster launches as well, as far off as a cluster's may be
-(`planner.calibration.unknowns`): in four of five cases by 1.9 times.
+Launch times differ between hosts and frameworks, but the steps of only one source show it: small models on one node, whose
+accelerators wait for their host. The residuals of other sources, whose accelerators are busy, say nothing about the uncertainty
+of such steps. Every step is therefore also simulated with slower and faster launches, as far off as a cluster's may be
+(`planner.calibration.unknowns`): within a factor of 1.9 in four of five cases.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def host_log_ratios(
     constants: TrainingConstants | None = None,
     calibration: Calibration | None = None,
 ) -> Floats:
-    """Returns ln(step / step with the launches that are supposed) of slower and of faster ones, `(n, 2)`.
+    """Returns ln(step / step with the assumed launches) for slower and for faster launches, `(n, 2)`.
 
     Args:
         batches: n steps.
-        known_s: their times with the launches that are supposed, `(n,)`.
-        constants: those of training; left out: the shipped ones.
-        calibration: constants of the owner's cluster, whose launches are known where it has them.
+        known_s: their times with the assumed launches, `(n,)`.
+        constants: those of training; if omitted, the shipped ones.
+        calibration: constants of the owner's cluster; if it has launch times, these are known.
     """
     supposed = constants or training_constants()
     hosts = [_with_launches(supposed, sign) for sign in (1.0, -1.0)]
@@ -48,7 +48,7 @@ def host_log_ratios(
         for column, training in enumerate(hosts):
             other_s = batch.simulated_s(_rank_of(training, calibration))
             if np.array_equal(other_s, usual_s):
-                break  # accelerators that wait for no slow host wait for no fast one either
+                break  # accelerators that do not wait for a slow host do not wait for a fast one either
             with np.errstate(invalid="ignore"):  # a layout without schedule never ends
                 ratios[batch.positions, column] = np.log(other_s / usual_s)
     return ratios
@@ -62,7 +62,7 @@ def _rank_of(training: TrainingConstants, calibration: Calibration | None) -> Ra
 
 
 def _with_launches(constants: TrainingConstants, sign: float) -> TrainingConstants:
-    """Returns the constants with launches at one end, +1 or -1, of the range in which they lie four times of five."""
+    """Returns the constants with launches at one end, +1 or -1, of the range that holds them in four of five cases."""
 
     def launch_s(kind: str) -> float:
         name = LAUNCHES[kind]

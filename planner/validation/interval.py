@@ -1,15 +1,17 @@
-"""Between which times is a measurement expected? An 80 % interval from the errors on runs of other sources.
+"""Within which interval is a measurement expected? An 80 % interval from the errors on runs of other sources.
 
-A source (one publisher with its software, cluster and habits) errs as one, so that rows of the same source as a
-prediction say too much about it: they are left out. Of the remaining residuals |ln(measured / simulated)| every source
-counts the same, however many rows it has, and those of the same architecture and number format together as much again as
-all. Four of five are smaller than the half width of the interval, which is stretched by what the fit of the simulator's
-constants saw of the very rows, and further where it saw nothing of their source; upwards more than downwards, since what a
-simulator leaves out only lengthens a step. What was never measured is less sure: a
-part that no other source has, or only one, software that nobody else ran on the architecture, an architecture whose
-constants are those of another one, what is beyond the reach of all measured steps (`planner.measured.reach`). So is what a
-row leaves open, and how fast its host launches kernels: what another choice or host would change is an error of its own, on
-the side to which it would change the step.
+All runs of a source (one publisher with its software, cluster and habits) share its errors. Rows of a prediction's own source
+would make it look too certain, so they are left out. Of the remaining residuals |ln(measured / simulated)|, every source has
+the same weight, however many rows it has. Residuals of the same architecture and number format together have as much weight
+again as all. The half width of the interval is the size that four of five residuals stay below, and is widened:
+
+- by the degree to which the simulator's constants were fitted to the very rows, and further where the fit saw nothing of their
+  source; more upwards than downwards, since what a simulator leaves out only lengthens a step;
+- where something was never measured: a part that no other source has, or only one; software that nobody else ran on the
+  architecture; an architecture whose constants are those of another one; anything beyond the reach of all measured steps
+  (`planner.measured.reach`);
+- by what a row leaves open and by the speed of its host's kernel launches: the change that another choice or host would make is
+  an independent error, on the side to which it would change the step.
 """
 
 from __future__ import annotations
@@ -43,13 +45,14 @@ Kind = tuple[str, str, str]
 
 
 INSIDE_FRACTION = 0.8
-"""Expected share of measurements in the interval; of the others half are on either side."""
+"""Expected share of measurements inside the interval; half of the others lie on either side."""
 NEW_SOURCE_RATIOS = Sides(below=1.0, above=2.5)
-"""The same for a row of a source that is not among the shipped ones, with whatever software: under it lie nine of ten errors
-on either side, each source being left out in turn and counting the same (the same script); with one more having to fit,
-upwards a little fewer do."""
+"""The same for a row of a source that is not among the shipped ones, whatever its software. Nine of ten errors on either side
+lie below it when each source is left out in turn and counts the same (the same script). If one further source has to fit, too,
+slightly fewer do on the upper side."""
 FEWEST_SOURCES = 2
-"""Sources of an architecture in a number format of which one can be left out; with fewer, nothing tells how sure it is."""
+"""Smallest number of sources of an architecture in a number format at which one can be left out; with fewer, nothing shows
+its uncertainty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +85,12 @@ class Residual:
     """ln(measured / simulated)."""
     reach: Reach
     software: str = ""
-    """Its family (`planner.measured.frameworks.families`); empty: not known."""
+    """Its software family (`planner.measured.frameworks.families`); empty if unknown."""
 
 
 @cache
 def development_comparisons() -> Mapping[str, Comparison]:
-    """Returns the shipped configurations beside what today's simulator says, by the ids of their rows; simulated once."""
+    """Returns the shipped configurations with their simulations, by row id; simulated once."""
     rows = [row for row in read_rows() if not row["left_out_because"]]
     return {comparison.row["row_id"]: comparison for comparison in compare(rows)}
 
@@ -99,7 +102,7 @@ def development_residuals() -> tuple[Residual, ...]:
 
 
 def residual_of(comparison: Comparison) -> Residual:
-    """Returns the residual of a row that was timed."""
+    """Returns the residual of a timed row."""
     return Residual(
         group=comparison.row["group"],
         row_id=comparison.row["row_id"],
@@ -117,12 +120,12 @@ def residual_of(comparison: Comparison) -> Residual:
 def interval_of(
     comparison: Comparison, residuals: Sequence[Residual], unsure_log_ratios: Floats | None = None
 ) -> Interval:
-    """Returns the interval of a row from the residuals of the sources that it does not belong to.
+    """Returns the interval of a row from the residuals of other sources.
 
     Args:
         comparison: the row and its simulation.
         residuals: those of the shipped configurations.
-        unsure_log_ratios: what else the step could be, over what it is, as `half_widths` takes it; left out: nothing.
+        unsure_log_ratios: logarithms of what else the step could be over what it is, as in `half_widths`; if omitted, none.
     """
     unsure = np.zeros(0) if unsure_log_ratios is None else unsure_log_ratios
     low, high = half_widths(half_widths_of(comparison.row, comparison.kind, residuals), unsure)
@@ -136,9 +139,9 @@ def half_widths(of_residuals: Sides, unsure_log_ratios: Floats) -> Sides:
 
     Args:
         of_residuals: the same from the residuals alone.
-        unsure_log_ratios: ln(step as it could be / step), `(k,)`, of choices that a row leaves open
-            (`planner.validation.open_choices`) and of other hosts (`planner.validation.host_uncertainty`). Each is independent
-            of the residuals and of the others, so that they add as the root of squares.
+        unsure_log_ratios: ln(possible step / step), `(k,)`, for choices that a row leaves open
+            (`planner.validation.open_choices`) and for other hosts (`planner.validation.host_uncertainty`). Each is independent
+            of the residuals and of the others, so they add in quadrature.
     """
     shorter, longer = np.minimum(0.0, unsure_log_ratios), np.maximum(0.0, unsure_log_ratios)
     return Sides(
@@ -147,9 +150,9 @@ def half_widths(of_residuals: Sides, unsure_log_ratios: Floats) -> Sides:
 
 
 def half_widths_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> Sides:
-    """Returns how far below and above its step the residuals put a row, as logarithms of time; `kind` as in `Comparison`.
+    """Returns how far below and above its step the residuals place a row, as logarithms of time; `kind` as in `Comparison`.
 
-    Constants of another architecture may be too slow as well as too fast, so that either side then reaches as far.
+    Constants of another architecture may be too slow as well as too fast, so both sides then reach equally far.
     """
     others = _of_other_sources(row, residuals)
     is_shipped = len(others) < len(residuals)
@@ -160,16 +163,16 @@ def half_widths_of(row: Row, kind: Kind, residuals: Sequence[Residual]) -> Sides
 
 
 def half_width_of_others(row: Row, kind: Kind, residuals: Sequence[Residual]) -> float:
-    """Returns the same without the stretches of `half_widths_of`, the same on both sides.
+    """Returns the half width before `half_widths_of` stretches it, equal on both sides.
 
-    What is partly new has at least the width of all related residuals, and an architecture that no other source measured more.
+    What is partly new has at least the width of all related residuals. An architecture that no other source measured has more.
     """
     family, precision, network = kind
     others = _of_other_sources(row, residuals) or list(residuals)
     related = [residual for residual in others if residual.network == network] or others
     half_width = log_half_width(related, family, precision)
     dense = [residual for residual in others if residual.network == "dense"]
-    if network == "experts" and dense:  # which have all parts of a dense model, and more
+    if network == "experts" and dense:  # experts have all parts of a dense model, and more
         half_width = max(half_width, log_half_width(dense, family, precision))
     is_new_accelerator = all(residual.accelerator != row["accelerator"] for residual in related)
     is_partly_new = (
@@ -190,7 +193,7 @@ def _is_new_architecture(family: str, residuals: Iterable[Residual]) -> bool:
 
 
 def software_of(row: Row) -> str:
-    """Returns the family of the software of a row, by its framework or by the name of its source; empty: not known."""
+    """Returns the software family of a row, by its framework or by the name of its source; empty if unknown."""
     return row.get("software") or software_family(row["group"])
 
 
@@ -205,12 +208,12 @@ def _is_beyond(row: Row, residuals: Iterable[Residual]) -> bool:
 
 
 def _is_new_software(software: str, family: str, residuals: Sequence[Residual]) -> bool:
-    """Returns whether the software of a row is known, and nobody else ran it on the architecture."""
+    """Returns whether the software of a row is known and nobody else ran it on the architecture."""
     return bool(software) and all((r.software, r.family) != (software, family) for r in residuals)
 
 
 def calibrated_interval(comparison: Comparison, calibration: Calibration | None) -> Interval | None:
-    """Returns the interval of a row from the errors of its cluster's calibration; `None` where that has none of its kind."""
+    """Returns the interval of a row from the errors of its cluster's calibration; `None` if that has none for its kind."""
     if calibration is None:
         return None
     row = comparison.row
@@ -223,7 +226,7 @@ def calibrated_interval(comparison: Comparison, calibration: Calibration | None)
 
 
 def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -> float:
-    """Returns which size four of five residuals stay below, for a step on an architecture in a number format."""
+    """Returns the size that four of five residuals stay below, for a step on an architecture in a number format."""
     weights = _weights(residuals, family, precision)
     sizes = np.abs([residual.log_ratio for residual in residuals])
     share = min(
@@ -233,7 +236,7 @@ def log_half_width(residuals: Sequence[Residual], family: str, precision: str) -
 
 
 def _of_other_sources(row: Row, residuals: Sequence[Residual]) -> list[Residual]:
-    """Returns the residuals of the sources that a row does not belong to."""
+    """Returns the residuals of all sources but the row's own."""
     own = {residual.group for residual in residuals if _is_of_one_source(row, residual)}
     return [residual for residual in residuals if residual.group not in own]
 
@@ -247,7 +250,7 @@ def _is_of_one_source(row: Row, residual: Residual) -> bool:
 
 
 def _weights(residuals: Sequence[Residual], family: str, precision: str) -> Floats:
-    """Returns the weight of each residual: one for its source, and those that are alike together as much again."""
+    """Returns the weight of each residual: every source has one in total, and similar residuals together have as much again."""
     is_alike = [(residual.family, residual.precision) == (family, precision) for residual in residuals]
     rows = Counter(residual.group for residual in residuals)
     rows_alike = Counter(residual.group for residual, alike in zip(residuals, is_alike, strict=True) if alike)

@@ -1,7 +1,7 @@
-"""How would a planner ask for a published run? What its sources publish of it, and one set of rules for everything else.
+"""How would a planner describe a published run? With what its sources publish, and one set of rules for everything else.
 
-Both predictions of `planner.validation.whole_runs` follow these rules, for every run the same (`RULES`); the shipped one also
-has what the run told of itself and of its fleet (`Origin.OWN`). No other choice is made for a single run.
+Both predictions of `planner.validation.whole_runs` follow these rules (`RULES`), which are the same for every run. The shipped
+prediction also uses what is known only from the run itself and its fleet (`Origin.OWN`). Nothing else is chosen per run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simulator.record import Choice
 from simulator.run.interruptions import sufficient_spare_nodes
 
 TYPICAL = "typical"
-"""The preset of a planner who knows no fleet of his own."""
+"""The preset for a planner without data on the fleet."""
 RULES: Mapping[str, str] = {
     "software": "habits of the framework (`planner.measured.software.framework_habits`), as for steps of docs/validation.md",
     "spare nodes": "as searches take them: 99 of 100 failures find one (`simulator.run.interruptions.sufficient_spare_nodes`)",
@@ -31,9 +31,9 @@ RULES: Mapping[str, str] = {
     "storage": "the default of a job",
     "all else": "the defaults of a job and of a plan (docs/job-file.md)",
 }
-"""What holds for every run where nothing else is given, by what it is about."""
+"""Rules for every run where nothing else is given, by topic."""
 _RENT = {"rent_usd_per_gpu_hour": 2.0}
-"""Any price will do: neither hours nor energy follow it."""
+"""An arbitrary price: neither hours nor energy depend on it."""
 _HABITS_OF_WORKLOADS = tuple(field.name for field in fields(Habits) if field.name in Workload.model_fields)
 
 
@@ -41,11 +41,11 @@ class Origin(Choice):
     """Where an input comes from."""
 
     PUBLISHED = "published"
-    """Of model, work, layout, software or hardware: what a planner knows before the run."""
+    """Published about model, work, layout, software or hardware: what a planner knows before the run."""
     ASSUMED = "assumed"
     """Left open by the sources."""
     OWN = "published of the run itself"
-    """What happened in the run or in its fleet: for the shipped prediction alone, a rule in its place in the cold one."""
+    """What happened in the run or its fleet: used by the shipped prediction only; the cold one follows a rule instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Input:
     """One input of a run."""
 
     field: str
-    """Its place: fields of a job with dots between them, `offer` for the only one of its offers, `plan` for the plan."""
+    """Where it belongs: fields of a job joined by dots, with `offer` for its only offer and `plan` for the plan."""
     value: object
     origin: Origin
     source: str
@@ -62,26 +62,26 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownRun:
-    """A published run whose layout is known, as a planner would ask for it."""
+    """A published run whose layout is known, as a planner would describe it."""
 
     row: str
     """Its row in `data/published_runs.csv`."""
     framework: str
-    """What trained it, as `planner.measured.software.framework_habits` reads it."""
+    """The framework that trained it, as `planner.measured.software.framework_habits` reads it."""
     inputs: tuple[Input, ...]
     """All that differs from `RULES`."""
     own_figures: str
-    """What of the run itself is in the constants, or in the inputs of the shipped prediction,"""
+    """What the constants, or the inputs of the shipped prediction, contain of the run itself."""
     in_their_place: str
-    """and what stands there without the run."""
+    """What is used instead without the run."""
     publisher: str = ""
-    """Whose steps the constants hold, as `benchmarks.hold_out` names it; empty: none."""
+    """Publisher whose steps the constants are fitted on, as `benchmarks.hold_out` names it; empty if none."""
     unseen_compute_power_fraction: float | None = None
-    """Power of computation by other runs' meters, where the shipped one is fitted to this run's."""
+    """Power of computation from other runs' meters, where the shipped one is fitted to this run's meter."""
     note: str = ""
 
     def without_the_run(self) -> KnownRun:
-        """Returns the run as somebody would ask for it who has seen nothing of it but model, work, layout and hardware."""
+        """Returns the run as described by somebody who knows only its model, work, layout and hardware."""
         return replace(self, inputs=tuple(each for each in self.inputs if each.origin is not Origin.OWN))
 
     def job(self) -> Job:
@@ -116,7 +116,7 @@ class KnownRun:
 
 
 def _tree(inputs: Iterable[Input]) -> dict[str, object]:
-    """Returns inputs as the mappings of a file; a later one takes the place of an earlier one of the same field."""
+    """Returns inputs as the mappings of a file; a later input replaces an earlier one for the same field."""
     tree: dict[str, object] = {}
     for each in inputs:
         *path, last = each.field.split(".")

@@ -1,7 +1,7 @@
-"""How near is the metered LoRA fine-tuning, given the work that its log tells? Its steps are in no fit.
+"""How close is the metered LoRA fine-tuning to its simulation, given the work that its log states? No fit uses its steps.
 
-How many steps a fine-tuning takes to its target nobody publishes but the run itself, so that it is no cold prediction of a
-whole run: its work is given, and what is held against the meters is the time of its steps and its power.
+Nobody but the run itself publishes how many steps the fine-tuning takes to reach its target. It is therefore no cold prediction
+of a whole run: its work is given, and only step time and power are compared with the meters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulator.units import KILO
 
 NUM_SAMPLES, BATCH = 3072, 8
 RUN_S, STEPS_S = 1694.52, 1500.29
-"""From the start to the stop of the first of its runs, and what of that were steps; the rest were five evaluations."""
+"""Duration of its first run from start to stop, and the part of it spent in steps; the rest were five evaluations."""
 METERED_STEP_S = STEPS_S * BATCH / NUM_SAMPLES
 METERED_NODE_W = 7157.0
 """Mean AC power of the node over ten runs."""
@@ -40,7 +40,7 @@ LORA_RUN = KnownRun(
     inputs=(
         *_published(
             _LOG,
-            # Steps that take as long as those to the target and the evaluations between them.
+            # As many steps as take the time of those to the target plus the evaluations between them.
             workload__tokens=NUM_SAMPLES * _SEQUENCE * RUN_S / STEPS_S,
             offer__accelerator="h100-sxm5-80gb",
             offer__node="hgx-h100-immersion",
@@ -89,12 +89,12 @@ LORA_RUN = KnownRun(
 
 
 def lora_run() -> Prediction:
-    """Returns the run beside its predictions."""
+    """Returns the run and its predictions."""
     return predicted(LORA_RUN, published_runs()[LORA_RUN.row])
 
 
 def lora_text() -> str:
-    """Returns the table of the run, with what of it was seen."""
+    """Returns the table of the run, with what the prediction has seen of it."""
     run = lora_run()
     published, ours = run.published, (run.cold, run.shipped)
     assert published.energy_mwh is not None, "the run was metered"

@@ -1,10 +1,10 @@
-"""How much longer or shorter would a step be if what its row leaves open had been chosen otherwise?
+"""How much longer or shorter would a step be if what its row leaves open had been chosen differently?
 
-Publishers often do not print all choices of a recipe: how tokens reach their experts and whether anything hides that, how
-context-parallel ranks exchange keys and values, which release's attention ran, on which card of a name, in which number
-format, what is computed again, chunks of a stage and sequences of a micro-batch. The framework's habit stands in for them
-(`assumed`), and the step is also simulated with the other choices. What would not have fitted where the habit does was not
-chosen.
+Publishers often do not state all choices of a recipe: how tokens reach their experts and whether anything hides that, how
+context-parallel ranks exchange keys and values, which release of attention ran, which card of several with the same name and
+which number format were used, what is recomputed, chunks per stage and micro-batch size. The framework's habit is assumed for
+them (`assumed`), and the step is also simulated with the other choices. A choice that does not fit is ruled out if the habit
+does fit.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ OTHER_KERNELS: Mapping[AttentionKernel, tuple[AttentionKernel, ...]] = {
     "flash-2": ("flash-1", "flash"),
     "flash": ("flash-2",),
 }
-"""Attention of the releases before and after those that have a kernel; Megatron-LM, which had its own, took
+"""For each kernel, those of the releases before and after; Megatron-LM, which had its own kernel, moved to
 FlashAttention-2."""
 MOST_USUAL_EXCHANGES: tuple[ContextExchange, ...] = ("ring", "all_gather", "all_to_all")
-"""Ways of one level; a hybrid needs two degrees, which a row would tell."""
+"""Single-level exchanges; a hybrid needs two degrees, which a row would state."""
 
 
 def _other_dispatch(known: Comparison) -> list[Row]:
@@ -58,7 +58,7 @@ def _other_attention(known: Comparison) -> list[Row]:
 
 
 def _other_recomputation(known: Comparison) -> list[Row]:
-    """Attention again or not; nobody computes everything again where all that is kept is known to have room to spare."""
+    """With or without recomputed attention; full recomputation only if storing everything is not known to fit comfortably."""
     if known.row.get("recompute_num_layers"):
         is_chosen = not known.has_memory_verdict
         whole = {**known.row, "recompute_num_layers": ""}
@@ -70,7 +70,7 @@ def _other_recomputation(known: Comparison) -> list[Row]:
 
 
 def _other_chunks(known: Comparison) -> list[Row]:
-    """Not interleaved, or in two chunks, or in chunks of single layers."""
+    """Not interleaved, with two chunks, or with chunks of single layers."""
     is_interleaved = int(known.row["virtual_pipeline"] or 1) > 1
     most = int(known.row["num_layers"]) // int(known.row["pipeline_parallel"])
     others = ("1",) if is_interleaved else ("2", str(most))
@@ -79,7 +79,7 @@ def _other_chunks(known: Comparison) -> list[Row]:
 
 
 def _other_micro_batch(known: Comparison) -> list[Row]:
-    """Half or twice as many sequences at once; single ones, too, where the whole share of a rank is supposed."""
+    """Half or twice the micro-batch; also single sequences where a rank's whole share is assumed."""
     size = int(known.row["micro_batch_size"])
     fewest = [1] if size == whole_share(known.row) > 1 else []
     others = dict.fromkeys([*fewest, size // 2, 2 * size])
@@ -87,13 +87,13 @@ def _other_micro_batch(known: Comparison) -> list[Row]:
 
 
 def _other_card(known: Comparison) -> list[Row]:
-    """The card of the same name with less power and memory rate."""
+    """The card of the same name with less power and memory bandwidth."""
     node = catalog.default_node(LESS_POWERFUL_H100).id
     return [{**known.row, "accelerator": LESS_POWERFUL_H100, "node": node}]
 
 
 def _other_scales(known: Comparison) -> list[Row]:
-    """Scales of blocks, which as those of rows are taken for each operand and orientation."""
+    """Block scales, which like row scales are computed for each operand and orientation."""
     return _with_others(known.row, "fp8_recipe", ("blockwise",))
 
 
@@ -118,20 +118,20 @@ OTHER_CHOICES: Mapping[str, Callable[[Comparison], list[Row]]] = {
     "micro_batch": _other_micro_batch,
     "micro_batch_size": _other_micro_batch,
 }
-"""Rows with the other choices, by the name under which `assumed` has them; two of them are columns of shipped rows."""
+"""Functions that make rows with the other choices, by their name in `assumed`; two are columns of shipped rows."""
 OTHER_CHOICES_OF_EXPERTS: Mapping[str, Callable[[Comparison], list[Row]]] = {
     "expert_dispatch": _other_dispatch,
     "expert_overlap": _other_overlap,
 }
-"""Rows with the other choices that dense models do not have, by the name under which `assumed` has them."""
+"""The same for choices that dense models do not have."""
 
 
 def open_log_ratios(
     comparisons: Sequence[Comparison], calibration: Calibration | None = None
 ) -> list[Floats]:
-    """Returns, row by row, ln(step with another choice / step) of the choices that the row leaves open, `(k,)`.
+    """Returns, row by row, ln(step with another choice / step) for the choices that the row leaves open, `(k,)`.
 
-    Each choice has the longest of its steps that are longer, and the shortest of those that are shorter.
+    Each choice contributes the longest of its longer steps and the shortest of its shorter ones.
     """
     others = [
         (position, name, other)
@@ -150,7 +150,7 @@ def open_log_ratios(
 
 
 def _others(known: Comparison) -> list[tuple[str, Row]]:
-    """Returns the row with each open choice made otherwise, as far as it can run so, by the name of the choice."""
+    """Returns the row with each open choice made differently, as far as it can run that way, by the name of the choice."""
     possible = {**OTHER_CHOICES, **(OTHER_CHOICES_OF_EXPERTS if known.row["num_experts"] else {})}
     return [
         (name, other)

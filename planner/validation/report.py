@@ -1,4 +1,4 @@
-"""What is said about a validation? The tables for people and for programs, and every row with its prediction."""
+"""What does a validation report? Tables for people and for programs, and every row with its prediction."""
 
 from __future__ import annotations
 
@@ -77,23 +77,23 @@ class Report:
     memory: tuple[MemoryScore, ...]
     """Errors of the peak memory by source."""
     memory_verdicts: MemoryVerdicts
-    """Which runs fit, in truth and by simulation."""
+    """Which runs fit, in reality and in simulation."""
     not_modelled: Mapping[str, tuple[str, ...]]
-    """Names of the rows that are not modelled, by reason, most frequent first."""
+    """Names of the rows that are not modelled, by reason, the most frequent reason first."""
     remarks: Mapping[str, tuple[str, ...]]
-    """Names of the rows with a cell that was taken for something near or not understood, by what is said of it."""
+    """Names of the rows with a cell that was approximated or not understood, by remark."""
     unread_columns: Mapping[str, str | None]
-    """Columns of the file that nothing reads, with the one that may be meant."""
+    """Columns of the file that are not read, each with the column that may be meant."""
     num_rows: int
-    """Rows of the file."""
+    """Number of rows in the file."""
     num_modelled: int
-    """Rows with a prediction."""
+    """Number of rows with a prediction."""
     num_scored: int
-    """Rows with a prediction and a measured step time."""
+    """Number of rows with a prediction and a measured step time."""
 
 
 def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None] | None = None) -> Report:
-    """Returns the tables of a validation; columns that nothing reads are named in it."""
+    """Returns the tables of a validation; it also names the columns that are not read."""
     scored = timed(entries)
     read_with_care = [
         (remark, entry.comparison.row["row_id"])
@@ -117,7 +117,7 @@ def report_of(entries: Sequence[Entry], unread_columns: Mapping[str, str | None]
 
 
 def _rows_by_reason(found: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Names of rows by what is said of them, most frequent first."""
+    """Returns the names of rows by what is said about them, the most frequent first."""
     names: dict[str, list[str]] = {}
     for reason, row in found:
         names.setdefault(reason, []).append(row)
@@ -147,7 +147,7 @@ def _memory_score(group: str, members: Sequence[Comparison]) -> MemoryScore:
 
 
 def mean_regret_fraction(found: Sequence[Choice]) -> float:
-    """Returns the mean slow-down of picked designs; NaN where there was nothing to choose."""
+    """Returns the mean slow-down of the picked designs; NaN where there was nothing to choose."""
     return float(np.mean([choice.regret_fraction for choice in found])) if found else math.nan
 
 
@@ -160,12 +160,12 @@ def mean_rank_correlation(found: Sequence[Choice]) -> float:
 def as_json(
     report: Report, entries: Sequence[Entry], *, whole_runs: Sequence[Mapping[str, object]] | None = None
 ) -> Mapping[str, object]:
-    """Returns tables and rows as one object that JSON can hold; what does not exist is null.
+    """Returns tables and rows as one JSON-compatible object; what does not exist is null.
 
     Args:
         report: the tables.
         entries: the rows.
-        whole_runs: cold predictions of published whole runs, a table more.
+        whole_runs: cold predictions of published whole runs, as a further table.
     """
     tables = {name: [asdict(score) for score in found] for name, found in report.step_time.items()}
     runs = {} if whole_runs is None else {"whole_runs": whole_runs}

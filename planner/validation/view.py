@@ -1,4 +1,4 @@
-"""How does a person read a validation? As a few tables: errors by group, choices between designs, memory, what was left out."""
+"""How is a validation shown to a person? In tables: errors by group, choices between designs, memory, what was left out."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ TITLES = {
 MOST_REASONS = 12
 MOST_CHOICES = 12
 MOST_NAMES = 3
-"""Most rows that are named for a reason; --json lists all."""
+"""Maximum number of rows named for a reason; --json lists all."""
 MOST_ROWS = 6
-"""Most rows that are named in a list; --json lists all."""
+"""Maximum number of rows named in a list; --json lists all."""
 
 
 def show(report: Report, console: Console, *, source: str) -> None:
@@ -87,7 +87,7 @@ def show_whole_runs(console: Console) -> None:
 
 
 def _columns_text(unread: Mapping[str, str | None]) -> str:
-    """Names columns, those that may be misspelt first."""
+    """Names columns, possible misspellings first."""
     names = sorted(unread, key=lambda name: not unread[name])
     return ", ".join(
         f"{shown(name)} (did you mean {unread[name]}?)" if unread[name] else shown(name) for name in names

@@ -1,4 +1,4 @@
-"""What were whole runs predicted from? The rules that hold for all of them, every single input, and what hangs on a habit."""
+"""Which inputs are whole runs predicted from? The rules for all of them, every single input, and what depends on a habit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _written(value: object) -> str:
 
 
 def habit_text() -> str:
-    """Returns what one habit does, which was looked up because steps of the runs' publishers came out too fast."""
+    """Returns the effect of one habit, which was looked up because steps of the runs' publishers came out too fast."""
     runs = [run for run in KNOWN_RUNS if run.framework == "Megatron-DeepSpeed"]
     changes = " and ".join(
         f"{published_runs()[run.row].model} at {off(_cold(_not_waiting(run)).hours_error_fraction)}"
@@ -61,7 +61,7 @@ too fast. With a host of that time that does not wait, the cold predictions are 
 
 
 def mt_nlg_text() -> str:
-    """Returns the steps of MT-NLG that were measured, beside the cold ones."""
+    """Returns the measured steps of MT-NLG next to the cold predictions."""
     (run,) = (run for run in KNOWN_RUNS if run.row == MT_NLG)
     lines = (_step_cells(run, replicas, known_s) for replicas, known_s in MT_NLG_STEPS_S.items())
     head = ("GPUs", "measured step", "our cold step", "off")
@@ -74,7 +74,7 @@ agreement with them confirms little. Steps were measured on fewer GPUs:
 
 
 def deepseek_text() -> str:
-    """Returns what is known of the only run of a mixture of experts: what it did otherwise, and what its memory came to."""
+    """Returns what is known about the only mixture-of-experts run: what it did differently, and its memory."""
     (run,) = (run for run in KNOWN_RUNS if run.row == DEEPSEEK)
     job, known = run.job(), _cold(run)
     plan = PlanTable.from_plans([run.plan(job)])
@@ -103,7 +103,7 @@ that write such kernels of their own."""
 
 
 def _in_8_bits(run: KnownRun) -> float:
-    """Returns the bytes that inputs of the activations of routed experts would save in 8 bits, at most in flight on a stage."""
+    """Returns the bytes that 8-bit inputs of the routed experts' activations would save, with the most in flight on a stage."""
     job = run.job()
     plan, workload, experts = run.plan(job), job.workload, job.workload.model.experts
     assert experts is not None, "the run is of a mixture of experts"

@@ -1,15 +1,15 @@
-"""Which published runs have a known layout, and what is known of each? Every input with its origin and its source."""
+"""Which published runs have a known layout, and what is known about each? Every input with its origin and its source."""
 
 from __future__ import annotations
 
 from planner.validation.known_run import Input, KnownRun, Origin
 
 MLPERF_STEPS = 288
-"""Steps to the target in the submissions of GPT-3 on 512 H100 to MLPerf Training v3.0 and v3.1."""
+"""Steps to the target in the GPT-3 submissions on 512 H100 to MLPerf Training v3.0 and v3.1."""
 MLPERF_V31_S, MLPERF_V31_EVALUATION_S = 3498.0, 308.0
-"""How long the one to v3.1 took, and how much of that were its 24 evaluations."""
+"""Duration of the v3.1 submission, and the part of it spent in its 24 evaluations."""
 MLPERF_WORK_STEPS = MLPERF_STEPS * MLPERF_V31_S / (MLPERF_V31_S - MLPERF_V31_EVALUATION_S)
-"""Steps that take as long as those to the target and the evaluations between them."""
+"""As many steps as take the time of those to the target plus the evaluations between them."""
 
 
 def _published(field: str, value: object, source: str) -> Input:
@@ -216,4 +216,4 @@ KNOWN_RUNS = (
         note="hours of the pre-training alone",
     ),
 )
-"""Every run of `data/published_runs.csv` that is predicted."""
+"""The runs of `data/published_runs.csv` that are predicted."""

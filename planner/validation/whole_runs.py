@@ -1,9 +1,10 @@
-"""How near are whole runs to what was published, with and without what they told us? GPU-hours and energy, and LLMCarbon's.
+"""How close are predictions of whole runs to what was published, with and without the runs' own data? Ours and LLMCarbon's.
 
-Step time, goodput and power are our own. Some runs have told us more than a planner knows before: steps of theirs are among
-those that constants are fitted on, or their own failures are the rate that they are given. So every run is predicted twice: as
-shipped, and without the run, with constants of a fit that left out its publisher and with the inputs of any fleet. The second
-one is cold, and is what accuracy is judged by. Energies that are GPU-hours times a power are arithmetic, and listed as such.
+GPU-hours and energy are compared; step time, goodput and power are our own. Some runs provide more than a planner knows
+beforehand: the constants are fitted on steps of theirs, or their own failures give the failure rate. So every run is predicted
+twice: as shipped, and without the run, with constants of a fit that left out its publisher and with the inputs of any fleet.
+The second prediction is cold, and is the one by which accuracy is judged. Energies that are GPU-hours times a power are
+arithmetic, and listed as such.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ ARITHMETIC, METERED = "arithmetic", "metered"
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRun:
-    """What was published of one complete run."""
+    """What was published about one complete run."""
 
     row_id: str
     model: str
     num_parameters: float
-    """Parameters; of a mixture of experts those that a token passes through."""
+    """Parameters; for a mixture of experts, those active per token."""
     accelerator: str
     """Catalogue name."""
     gpu_hours: float
     energy_mwh: float | None
     """None where the publisher gives none."""
     rated_w: float
-    """Power with which the source multiplies hours, or the rating of the accelerator."""
+    """Power by which the source multiplies hours, or the rated power of the accelerator."""
     pue: float
-    """PUE in the published energy; 1 where it has none."""
+    """PUE included in the published energy; 1 if none is."""
     energy_kind: str
-    """`arithmetic`: hours x power, published as such or as hours and watts; `metered`; `none`."""
+    """`arithmetic` (hours x power, published as such or as hours and watts), `metered` or `none`."""
     source: str
     not_compared: str
-    """Why the run is not predicted; empty where its layout is known."""
+    """Why the run is not predicted; empty if its layout is known."""
 
     @property
     def nameplate_mwh(self) -> float:
@@ -60,7 +61,7 @@ class PublishedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """What the simulator says of one run."""
+    """What the simulator predicts for one run."""
 
     published: PublishedRun
     gpu_hours: float
@@ -68,7 +69,7 @@ class Simulated:
     step_s: float
     goodput_fraction: float
     power_w_per_gpu: float
-    """With its share of host, fans, fabric and supplies, without cooling."""
+    """Including its share of host, fans, fabric and power supplies, without cooling."""
 
     @property
     def hours_error_fraction(self) -> float:
@@ -77,7 +78,7 @@ class Simulated:
 
     @property
     def energy_error_fraction(self) -> float | None:
-        """Energy over the metered one, less one; nothing where none was metered."""
+        """Energy over the metered one, less one; `None` where none was metered."""
         if self.published.energy_kind != METERED or self.published.energy_mwh is None:
             return None
         return self.energy_mwh / self.published.energy_mwh - 1.0
@@ -85,28 +86,28 @@ class Simulated:
 
 @dataclass(frozen=True, kw_only=True)
 class LlmCarbon:
-    """What LLMCarbon says of a run that nobody has made yet."""
+    """What LLMCarbon predicts for a run before it is made."""
 
     gpu_hours: float
     energy_mwh: float
     sixteen_bit_gpu_hours: float
-    """GPU-hours by the 16-bit peak, whatever the run computes in."""
+    """GPU-hours from the 16-bit peak, whatever the run's number format."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """One run: published and predicted."""
+    """One run, as published and as predicted."""
 
     published: PublishedRun
     shipped: Simulated
-    """With the constants as shipped and all inputs that were published."""
+    """With the shipped constants and all published inputs."""
     cold: Simulated
-    """Without the run: nothing of it is in the constants or the inputs but model, tokens, layout and hardware."""
+    """Without the run: constants and inputs contain nothing of it but model, tokens, layout and hardware."""
     llmcarbon: LlmCarbon
     own_figures: str
-    """What of the run itself the first one has seen,"""
+    """What `shipped` has seen of the run itself."""
     in_their_place: str
-    """and what the second one has instead."""
+    """What `cold` uses instead."""
     note: str
 
 
@@ -134,12 +135,12 @@ def _published(row: Mapping[str, str]) -> PublishedRun:
 
 @cache
 def predictions() -> tuple[Prediction, ...]:
-    """Returns the prediction of every published run whose layout is known; simulated once."""
+    """Returns the predictions of every published run whose layout is known; simulated once."""
     return tuple(predicted(run, published_runs()[run.row]) for run in KNOWN_RUNS)
 
 
 def predicted(run: KnownRun, published: PublishedRun) -> Prediction:
-    """Returns one run with our predictions, with and without what it told us, and LLMCarbon's."""
+    """Returns one run with our predictions, with and without its own data, and LLMCarbon's."""
     return Prediction(
         published=published,
         shipped=simulated(run, published, training_constants()),
@@ -154,13 +155,13 @@ def predicted(run: KnownRun, published: PublishedRun) -> Prediction:
 def simulated(
     run: KnownRun, published: PublishedRun, constants: TrainingConstants, *, is_cold: bool = False
 ) -> Simulated:
-    """Returns what the simulator says of a run.
+    """Returns what the simulator predicts for a run.
 
     Args:
-        run: the run with the inputs that are to be used.
-        published: what was published of it.
+        run: the run with the inputs to use.
+        published: what was published about it.
         constants: of training steps.
-        is_cold: whether computation draws what other runs' meters say.
+        is_cold: whether the power of computation comes from other runs' meters.
     """
     job = run.job()
     if is_cold and run.unseen_compute_power_fraction is not None:
@@ -187,7 +188,7 @@ def _drawing(job: Job, compute_power_fraction: float) -> Job:
 
 
 def _llmcarbon(run: KnownRun, published: PublishedRun) -> LlmCarbon:
-    """LLMCarbon's regression over 16-bit runs gives a share of the peak; the peak is that of the run's own format."""
+    """LLMCarbon's regression over 16-bit runs gives a share of the peak; the peak used is that of the run's own format."""
     job, chip = run.job(), accelerator(published.accelerator)
     plan = run.plan(job)
     sixteen_bit, own = (chip.peak_flop_per_s(form) for form in (Precision.BF16, plan.precision))
@@ -204,14 +205,15 @@ def _llmcarbon(run: KnownRun, published: PublishedRun) -> LlmCarbon:
 
 
 def arithmetic_runs() -> Iterator[PublishedRun]:
-    """Yields the runs whose published energy is arithmetic, or that published hours and watts without an energy."""
+    """Yields the runs whose published energy is arithmetic, or that publish hours and watts without an energy."""
     yield from (run for run in published_runs().values() if run.energy_kind == ARITHMETIC)
 
 
 def whole_runs_json() -> list[dict[str, float | str | None]]:
-    """Returns the predictions as objects that JSON can hold; nulls where nothing was published or metered.
+    """Returns the predictions as JSON-compatible objects, with nulls where nothing was published or metered.
 
-    `predicted_` is cold, `shipped_` with what the run itself has told, which `own_figures` names.
+    Fields that begin with `predicted_` are cold. Those that begin with `shipped_` use the run's own data, which `own_figures`
+    names.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""How do the pages tell of whole runs? Predictions with and without what each run told us, arithmetic, the metered run."""
+"""How do the pages present whole runs? Predictions with and without each run's own data, arithmetic, the metered run."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _energy_and_error(run: Simulated) -> tuple[str, str]:
 
 
 def seen_table() -> str:
-    """Returns what of each run itself the shipped prediction has seen, and what the cold one has in its place."""
+    """Returns what the shipped prediction has seen of each run itself, and what the cold one uses instead."""
     return table(
         ("run", "in the constants and inputs as shipped", "cold"),
         ([run.published.model, run.own_figures, run.in_their_place] for run in predictions()),
@@ -120,7 +120,7 @@ def seen_table() -> str:
 
 
 def llmcarbon_text() -> str:
-    """Returns how LLMCarbon comes to its figures of a run in 8 bits."""
+    """Returns how LLMCarbon arrives at its figures for an 8-bit run."""
     run = _metered()
     known, sixteen_bit_hours = run.published, run.llmcarbon.sixteen_bit_gpu_hours
     assert known.energy_mwh is not None, "the run was metered"
@@ -159,7 +159,7 @@ def left_out_table() -> str:
 
 
 def metered_text() -> str:
-    """Returns the metered run beside the prediction, and which constants were fitted to it."""
+    """Returns the metered run next to its prediction, and the constants that were fitted to it."""
     run = _metered()
     known_mwh = run.published.energy_mwh
     assert known_mwh is not None, "the run was metered"
@@ -185,13 +185,13 @@ def _metered() -> Prediction:
 
 
 def compared_cells(name: str, unit: str, metered: float, ours: Sequence[float]) -> list[str]:
-    """Returns one metered quantity beside predictions of it."""
+    """Returns one metered quantity next to its predictions."""
     found = [cell for value in ours for cell in (f"{_mwh(value)} {unit}", off(value / metered - 1.0))]
     return [name, f"{_mwh(metered)} {unit}", *found]
 
 
 def _fitted() -> str:
-    """What of the model comes from the very meters that it is compared with."""
+    """What the model takes from the very meters that it is compared with."""
     h100, b200 = (accelerator(name).compute_power_fraction for name in ("h100-sxm5-80gb", "b200-sxm-180gb"))
     host_w, new_host_w = node("hgx-h100-immersion").host_power_w, node("dgx-b200").host_power_w
     evaluation, collectives = PHASE_FRACTIONS.evaluation, PHASE_FRACTIONS.communication
