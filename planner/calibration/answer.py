@@ -1,4 +1,4 @@
-"""What does `capplan calibrate` answer? The calibration, and what a reader needs to trust it."""
+"""What does `capplan calibrate` return? The calibration, and what a reader needs in order to trust it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Held(Record):
     """A constant that stays at its published value."""
 
     name: str
-    """Which constant, with the accelerator and number format that it holds for."""
+    """The constant, with the accelerator and number format that it applies to."""
     value: float
     """Its published value."""
     why: str
@@ -21,48 +21,48 @@ class Held(Record):
 
 
 class RowFit(Record):
-    """One measured configuration; errors are simulated over measured, less one."""
+    """One measured configuration; an error is the simulated over the measured time, less one."""
 
     id: str
-    """Its first row."""
+    """Id of its first row."""
     accelerator: str
     """Catalogue name of the accelerator."""
     measured_step_time_s: float
-    """Mean of its rows."""
+    """Mean over its rows."""
     error_before_fraction: float
     """With published constants."""
     error_after_fraction: float
     """With the calibrated ones."""
     error_left_out_fraction: float
-    """With constants that were fitted without it."""
+    """With constants fitted without this configuration."""
 
 
 class KindFit(Record):
-    """Measured kernels of a kind; errors are mean sizes of simulated over measured, less one."""
+    """Measured kernels of a kind; an error is the mean of |simulated / measured - 1|."""
 
     name: str
-    """What they are, with the number format of products."""
+    """Kind of kernel; for products with the number format."""
     num_kernels: int
-    """How many were measured."""
+    """Number of measured kernels."""
     error_before_fraction: float
     """With published constants."""
     error_after_fraction: float
     """With the calibrated ones."""
     error_left_out_fraction: float
-    """With constants that were fitted without the kernel in question; of layers, without its model."""
+    """With constants fitted without the kernel in question; for layers, without those of its model."""
 
 
 class PassFit(Record):
-    """A pass through a layer that was timed on the device; errors are simulated over measured, less one."""
+    """A pass through a layer that was timed on the device; an error is the simulated over the measured time, less one."""
 
     measured_s: float
-    """Mean under lasting load."""
+    """Mean under sustained load."""
     error_before_fraction: float
     """With published constants."""
     error_left_out_fraction: float
-    """With calibrated ones, clock and host time from the layers of other models."""
+    """With calibrated constants, whose clock and host time come from the layers of other models."""
     waits_for_host: bool
-    """Whether the accelerator waits for launches for a tenth of the pass or more, simulated with calibrated constants."""
+    """Whether waiting for launches lengthens the pass by a tenth or more, simulated with calibrated constants."""
 
 
 class LayerFit(Record):
@@ -73,38 +73,38 @@ class LayerFit(Record):
     precision: Precision
     """Number format of its products."""
     software: Literal["eager", "compiled"]
-    """Whether PyTorch launched one operator after the other, or its compiler had fused small ones."""
+    """Whether PyTorch launched the operators one by one, or its compiler fused small ones."""
     batch: int
-    """Sequences of the micro-batch."""
+    """Sequences per micro-batch."""
     sequence_length: int
-    """Tokens of each."""
+    """Tokens per sequence."""
     forward: PassFit
     """Its forward pass."""
     backward: PassFit
     """Its backward pass."""
     kept_bytes: float | None = None
-    """What it kept from the one to the other; `null` where unknown, and in 8 bits, where frameworks differ."""
+    """Bytes kept from forward to backward; `null` if unknown, and for 8 bits, where frameworks differ."""
     kept_error_fraction: float | None = None
-    """What it keeps from forward to backward, simulated over measured, less one."""
+    """Error of the bytes kept from forward to backward: simulated over measured, less one."""
 
 
 class CalibrationAnswer(Record):
-    """Constants of a cluster, and how they came about."""
+    """Constants of a cluster, and how they were obtained."""
 
     schema_version: Literal[1] = 1
     """Version of this form."""
     calibration: Calibration
-    """What `--output` writes."""
+    """The calibration that `--output` writes."""
     held: tuple[Held, ...] = ()
-    """Constants that could not be told and stay as published."""
+    """Constants that could not be determined and keep their published values."""
     rows: tuple[RowFit, ...] = ()
-    """Every configuration that was fitted; empty for measured kernels."""
+    """Every fitted configuration; empty for measured kernels."""
     kinds: tuple[KindFit, ...] = ()
-    """Measured kernels by kind; empty for measured steps."""
+    """Measured kernels, by kind; empty for measured steps."""
     layers: tuple[LayerFit, ...] = ()
-    """Every layer that was timed; empty for measured steps."""
+    """Every timed layer; empty for measured steps."""
     warnings: tuple[str, ...] = ()
-    """What the reader should know before using it."""
+    """What the reader should know before using the calibration."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Shows an answer in a few lines, for example in notebooks; `model_dump()` has every field."""

@@ -1,12 +1,12 @@
-"""Which constants fit a user's own cluster? Published ones as expectation, measured steps as evidence, errors on rows left out.
+"""Which constants fit a user's own cluster? Published values as prior, measured steps as evidence, errors on left-out rows.
 
     from planner import calibrate, load_calibration
 
     answer = calibrate("steps.csv")
     answer.calibration.constants, answer.warnings
 
-Damped least squares on log errors, as for the published constants (`benchmarks/fit_training.py`). Only constants that the
-rows can tell are fitted: those whose variance they halve. All others stay at their published values, and are named.
+The fit is damped least squares on log errors, as for the published constants (`benchmarks/fit_training.py`). It includes only
+constants that the rows determine: those whose variance they halve. All others keep their published values and are named.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from simulator.machine.rank import Rank
 from simulator.table import Floats
 
 KNOWN_SHARE = 0.5**0.5
-"""A constant is fitted where the rows make its standard deviation at most this share of what it was: half the variance."""
+"""A constant is fitted if the rows reduce its standard deviation to at most this share, that is, halve its variance."""
 MOST_FOLDS = 40
-"""Fits without some configurations; with fewer configurations each of them is left out alone."""
+"""Number of fits that leave out some configurations; with fewer configurations, each one is left out alone."""
 FAR_OFF = 0.2
-"""Error of a left-out configuration from which it is named, if it is three times the usual one as well."""
+"""Error of a left-out configuration from which it is named, if it is also three times the usual error."""
 
 Tell = Callable[[str], None]
 
@@ -56,16 +56,16 @@ def calibrate(
 
     Args:
         measured: CSV file with the columns of `capplan validate --measured` (docs/measured-rows.md).
-        accelerator: uses the rows of this accelerator only; left out: of all.
-        date: when it was measured; left out: the day on which the file was written.
-        tell: is told what is being done.
+        accelerator: uses only the rows of this accelerator; if omitted, the rows of all.
+        date: when it was measured; if omitted, the day on which the file was written.
+        tell: is called with what is being done.
 
     Returns:
-        The calibration, with what it rests on. The same file and version give the same one.
+        The calibration and its evidence. The same file and version give the same calibration.
 
     Raises:
-        InputError: the file is no table of measured runs, has too few usable rows, rows that contradict each other, or
-            rows that tell nothing of any constant, or that no constants come near.
+        InputError: the file is not a table of measured runs, or has too few usable rows, rows that contradict each other,
+            rows that determine no constant, or rows that no constants come close to.
     """
     path = path_given(measured)
     rows = usable_rows(path, accelerator)
@@ -103,7 +103,7 @@ def calibrate(
 
 
 def _draft(path: Path, rows: UsableRows, date: str | None) -> Calibration:
-    """A calibration that changes nothing yet, with what it will rest on."""
+    """Returns a calibration that changes nothing yet, with the evidence that it will rest on."""
     return Calibration(
         source=path.name[:200],
         source_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
@@ -119,7 +119,7 @@ def _draft(path: Path, rows: UsableRows, date: str | None) -> Calibration:
 
 
 class _Fit:
-    """The best constants for some steps, and what they would be without some of these."""
+    """The best constants for some steps, and what they would be without some of the steps."""
 
     def __init__(
         self, steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown], start: Plane
@@ -132,7 +132,7 @@ class _Fit:
         )
 
     def constants(self) -> tuple[object, ...]:
-        """Returns the constants with how sure each is; steps that scatter tell less."""
+        """Returns the constants and the uncertainty of each, which grows with the scatter of the steps."""
         weights = self.weights / noise_ratio(self.plane, self.prior)
         deviations = log_deviations(self.plane, weights, self.prior)
         return tuple(
@@ -143,13 +143,13 @@ class _Fit:
         )
 
     def warnings(self) -> list[str]:
-        """Returns a warning for every constant at an end of its range."""
+        """Returns a warning for each constant at an end of its range."""
         return on_ends([unknown.words for unknown in self.unknowns], self.plane.at, self.prior)
 
     def left_out_errors(self) -> Floats:
         """Returns the log error of every configuration with constants fitted without it, `(n,)`.
 
-        These fits take the plane around the constants of all; what was left out is simulated.
+        These fits use the linearization around the constants of all steps; the left-out configurations are simulated.
         """
         errors = np.empty(len(self.steps.rows))
         folds = np.arange(len(errors)) % min(MOST_FOLDS, len(errors))
@@ -183,7 +183,7 @@ def _errors(steps: MeasuredSteps, calibration: Calibration) -> Floats:
 
 
 def _published_plane(steps: MeasuredSteps, draft: Calibration, unknowns: Sequence[Unknown]) -> Plane:
-    """Returns the errors with published constants, and how they change with each."""
+    """Returns the errors with published constants, and their derivatives with respect to each."""
     prior = prior_of(unknowns)
 
     def errors_at(logs: Floats) -> Floats:
@@ -193,10 +193,10 @@ def _published_plane(steps: MeasuredSteps, draft: Calibration, unknowns: Sequenc
 
 
 def _told_apart(plane: Plane, unknowns: Sequence[Unknown]) -> tuple[NDArray[np.bool_], tuple[Held, ...]]:
-    """Returns which constants the steps can tell, `(k,)`, and the others.
+    """Returns which constants the steps determine, `(k,)`, and the others.
 
-    The one that the steps tell least is held, until they halve the variance of all that are left and there are two
-    configurations or more for each.
+    The constant that the steps determine least is held fixed, one at a time, until the steps halve the variance of all
+    remaining ones and there are at least two configurations for each.
     """
     prior, weights = prior_of(unknowns), np.ones(len(plane.errors))
     chosen, held = np.ones(len(unknowns), dtype=bool), []
@@ -246,7 +246,7 @@ def _row_fits(steps: MeasuredSteps, before: Floats, after: Floats, left_out: Flo
 
 
 def _on_errors(steps: MeasuredSteps, calibration: Calibration, left_out: Floats) -> list[str]:
-    """Says where the calibration does not help, and which rows it does not explain."""
+    """Warns where the calibration does not help, and names the rows that it does not explain."""
     notes = []
     before, without = calibration.error_before_fraction, calibration.error_left_out_fraction
     if without >= before:

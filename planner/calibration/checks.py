@@ -1,4 +1,4 @@
-"""Can constants of a cluster explain these steps at all, or is a unit or a batch mistaken? Asked behind the fit."""
+"""Can constants of a cluster explain these steps at all, or is a unit or a batch size wrong? Checked after the fit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from simulator.errors import InputError, Problem
 from simulator.table import Floats
 
 MOST_UNEXPLAINED_RATIO = 1.5
-"""Median of measured over fitted step times, either way up, beyond which constants are not what is wrong."""
+"""Median ratio of measured to fitted step times, or its inverse, above which something other than constants must be wrong."""
 AT_THE_END = 0.02
-"""Share of the width of its range from an end of it within which a constant is at this end."""
+"""A constant is at an end of its range if it is closer to this end than this share of the range's width."""
 
 
 class Measured(NamedTuple):
-    """What is measured, and what is mostly wrong where no constants explain it."""
+    """What is measured, and what is usually wrong if no constants explain it."""
 
     name: str
     column: str
@@ -40,7 +40,7 @@ KERNELS = Measured(
 
 
 def check_explained(log_errors: Floats, source: str, what: Measured) -> None:
-    """Refuses measurements that fitted constants do not come near.
+    """Refuses measurements that fitted constants do not come close to.
 
     Args:
         log_errors: ln(simulated / measured) with the fitted constants, `(n,)`.
@@ -48,7 +48,7 @@ def check_explained(log_errors: Floats, source: str, what: Measured) -> None:
         what: what was measured.
 
     Raises:
-        InputError: half of the measurements or more are off by so much that they cannot be of these designs.
+        InputError: half of the measurements or more are so far off that they cannot be of these designs.
     """
     log_ratio = -float(np.median(log_errors))
     if abs(log_ratio) <= math.log(MOST_UNEXPLAINED_RATIO):
@@ -60,7 +60,7 @@ def check_explained(log_errors: Floats, source: str, what: Measured) -> None:
 
 
 def on_ends(words: Sequence[str], logs: Floats, prior: Prior) -> list[str]:
-    """Returns a warning for every constant that the steps drive to an end of its range.
+    """Returns a warning for each constant that the steps drive to an end of its range.
 
     Args:
         words: names of the constants, `k`.

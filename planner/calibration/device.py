@@ -1,8 +1,8 @@
-"""Which kernels of a device are timed, and how often each? A grid of products, attention and copies, sums, and whole layers.
+"""Which kernels of a device are timed, and how often each? A grid of products, attention, copies and sums, and whole layers.
 
-A device only has to run a kernel some times in a row and say how long that took, so that all else is tried without one.
-Single kernels are timed in short bursts with rests between them, at the clock of a cool device, as those behind the published
-constants were; layers under lasting load, at the clock that the power limit leaves, as in training.
+A device only has to run a kernel several times in a row and report how long that took, so everything else can be tested without
+one. Single kernels are timed in short bursts with pauses between them, at the clock of a cool device, like those behind the
+published constants. Layers are timed under sustained load, at the clock that the power limit allows, as in training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simulator.units import GIB, MIB
 
 TOKENS = (512, 2048, 8192)
 WIDTHS = (1024, 4096, 12288)
-"""Rows, and widths and depths of products: from small models on many ranks to large ones on few."""
+"""Row counts, and widths and inner sizes of products: from small models on many ranks to large ones on few."""
 PRODUCTS = (
     (Precision.BF16, KernelKind.GEMM),
     (Precision.BF16, KernelKind.INPUT_GRADIENT),
@@ -33,13 +33,13 @@ PRODUCTS = (
     (Precision.FP8, KernelKind.GEMM),
     (Precision.FP8, KernelKind.INPUT_GRADIENT),
 )
-"""In 8 bits all directions have the layout of the forward one, and gradients do without fast accumulation."""
+"""In 8 bits, all products have the forward layout, and gradients do not use fast accumulation."""
 ATTENTION_TOKENS = 16384
 SEQUENCE_LENGTHS = (1024, 2048, 4096, 8192, 16384)
 NUM_HEADS = (4, 16)
 HEAD_DIMS = (64, 128)
 MOVED_BYTES = tuple(size * int(MIB) for size in (3, 12, 48, 192, 768))
-"""From where the launch counts to where only bandwidth does; divisible by two and three elements of 16 bits."""
+"""From sizes at which the launch matters to sizes at which only bandwidth does; divisible by two and three 16-bit elements."""
 SUMMED_BYTES = tuple(size * int(MIB) for size in (1, 16, 256))
 LAYER_SIZES = (
     ("llama-3.2-1b", 1, 128),
@@ -52,37 +52,38 @@ LAYER_SIZES = (
     ("llama-3.1-70b", 1, 8192),
     ("llama-3.1-405b", 1, 8192),
 )
-"""Models, sequences and their lengths: two micro-batches so small that only the host's time shows, then the usual ones."""
+"""Models, numbers of sequences and sequence lengths: two micro-batches so small that only host time shows, then usual ones."""
 LAYERS_IN_8_BITS = (("llama-3.2-1b", 4, 4096), ("llama-3.1-8b", 1, 4096), ("llama-3.1-70b", 1, 8192))
 MOST_LAYERS = 4
-"""Layers in a row, so that what starts a pass counts little, and weights are not in the cache."""
+"""Layers run in a row, so that starting a pass matters little and weights are not in the cache."""
 WEIGHT_AND_GRADIENT_BYTES = 4
 ACTIVATION_BYTES_PER_VALUE = 64
-"""Memory of one layer for each value of the residual stream, not fused and rounded up."""
+"""Memory of one layer per value of the residual stream, without fusion and rounded up."""
 LAYER_MEMORY_SHARE = 0.8
 LEAST_MEMORY_BYTES = 4 * GIB
-"""Memory below which the largest kernels of the grid, with their inputs, do not fit."""
+"""Least memory in which the largest kernels of the grid fit with their inputs."""
 TIMED_S = 0.005
-"""Time of one burst: long against the resolution of clocks, short against the second over which a power limit acts."""
+"""Duration of one burst: long compared with the resolution of clocks, short compared with the second over which a power limit
+acts."""
 RESTS = 10.0
-"""Rest behind a burst, in lengths of it: a tenth of the power of lasting load."""
+"""Pause after a burst, in burst lengths; it reduces the power to a tenth of that under sustained load."""
 MOST_RUNS = 10_000
 NUM_REPETITIONS = 5
-"""The median of an odd few is not moved by one interruption."""
+"""An odd number, so that one interruption does not move the median."""
 LOADED_S = 2.0
-"""Products before the power is read: meters average over about a second."""
+"""Duration of products before the power is read: meters average over about a second."""
 
 Runs = Callable[[int], float]
 """Runs a kernel so many times in a row and returns the seconds that all of them took."""
 
 
 class LayerTimes(NamedTuple):
-    """Seconds of one layer, and what it keeps from the one pass to the other."""
+    """Seconds of one layer, and the bytes that it keeps from forward to backward."""
 
     forward_s: float
     backward_s: float
     kept_bytes: float = 0.0
-    """0: unknown."""
+    """0 if unknown."""
 
 
 class Device(Protocol):
@@ -90,30 +91,30 @@ class Device(Protocol):
 
     @property
     def name(self) -> str:
-        """Name that it gives itself."""
+        """Name that the device reports."""
 
     @property
     def memory_bytes(self) -> float:
-        """Memory that kernels can have."""
+        """Memory available to kernels."""
 
     @property
     def num_devices(self) -> int:
         """Devices of this kind that can reach each other."""
 
     def can_run(self, kind: KernelKind, precision: Precision) -> bool:
-        """Returns whether it has such products."""
+        """Returns whether it supports such products."""
 
     def prepare(self, kernel: Kernel) -> Runs | None:
-        """Makes the inputs of a kernel, which are freed with what is returned; `None` where it cannot run."""
+        """Makes the inputs of a kernel, which are freed with the returned function; `None` if the kernel cannot run."""
 
     def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
-        """Runs so many layers in a row under lasting load; `None` where it cannot."""
+        """Runs the given number of layers in a row under sustained load; `None` if it cannot."""
 
     def rest(self, seconds: float) -> None:
-        """Waits, so that it cools."""
+        """Waits, so that the device cools."""
 
     def power_w(self) -> float | None:
-        """Power that it draws; `None` where nothing can be read."""
+        """Power that it draws; `None` if it cannot be read."""
 
 
 Tell = Callable[[int, int], None]
@@ -131,9 +132,9 @@ def measure(
 
     Args:
         device: what is timed; nothing else should run on it.
-        date: when; left out: today.
-        tell: is told how many kernels and layers are done, and how many there are.
-        skip: is told every kernel and layer that could not run, and is left out.
+        date: when; if omitted, today.
+        tell: is called with the number of kernels and layers done, and their total number.
+        skip: is called with every kernel and layer that could not run and is left out.
 
     Raises:
         CapplanError: the device has too little memory.
@@ -165,14 +166,14 @@ def measure(
         device=device.name,
         date=date or today(),
         kernels=tuple(kernel for kernel, _ in timed),
-        seconds=np.array([float(f"{seconds:.6g}") for _, seconds in timed]),  # as the table keeps it
+        seconds=np.array([float(f"{seconds:.6g}") for _, seconds in timed]),  # as the table stores it
         idle_power_w=idle_power_w,
         loaded_power_w=loaded_power_w,
     )
 
 
 def note_of_skipped(skipped: Sequence[Kernel]) -> Iterator[str]:
-    """Yields a sentence that names what could not run; nothing where all did."""
+    """Yields a sentence that names what could not run; nothing if everything ran."""
     words = [
         " ".join(
             [
@@ -190,7 +191,7 @@ def note_of_skipped(skipped: Sequence[Kernel]) -> Iterator[str]:
 
 
 def grid(device: Device) -> Iterator[Kernel]:
-    """Yields the kernels that are timed alone, large ones mixed with small ones."""
+    """Yields the kernels that are timed individually, large ones mixed with small ones."""
     for kind, num_bytes in product((KernelKind.COPY, KernelKind.ADD), MOVED_BYTES):
         yield Kernel(kind=kind, num_bytes=num_bytes)
     products = [(precision, kind) for precision, kind in PRODUCTS if device.can_run(kind, precision)]
@@ -212,7 +213,7 @@ def grid(device: Device) -> Iterator[Kernel]:
 
 
 def layers_of(device: Device) -> Iterator[tuple[Kernel, int]]:
-    """Yields the layers that are timed, forward and backward in one, and how many of each fit in a row."""
+    """Yields the layers to time, each for both passes, and how many of each fit in a row."""
     in_8_bits = LAYERS_IN_8_BITS if device.can_run(KernelKind.GEMM, Precision.FP8) else ()
     asked = [
         *((Precision.BF16, software, size) for size in LAYER_SIZES for software in Software),
@@ -235,7 +236,7 @@ def layers_of(device: Device) -> Iterator[tuple[Kernel, int]]:
 
 
 def time_s(runs: Runs, rest: Callable[[float], None] = lambda _: None) -> float:
-    """Returns the seconds of one run: the median of bursts, each long enough for the clock, after warming up."""
+    """Returns the seconds of one run: the median over bursts, each long enough for the clock, after a warm-up."""
     runs(1)
     first_s = max(runs(3) / 3.0, 1e-9)
     num_runs = int(np.clip(TIMED_S / first_s, 1, MOST_RUNS))
@@ -247,14 +248,14 @@ def time_s(runs: Runs, rest: Callable[[float], None] = lambda _: None) -> float:
 
 
 def _num_layers(shape: ModelShape, tokens: int, memory_bytes: float) -> int:
-    """Returns how many layers fit with what they keep for the backward pass."""
+    """Returns how many layers fit, together with what they keep for the backward pass."""
     weights = WEIGHT_AND_GRADIENT_BYTES * shape.dense_layer_parameters
     kept = ACTIVATION_BYTES_PER_VALUE * tokens * shape.hidden_size
     return int(min(MOST_LAYERS, LAYER_MEMORY_SHARE * memory_bytes // (weights + kept)))
 
 
 def _loaded_power_w(device: Device) -> float | None:
-    """Returns the power right after some seconds of the largest product."""
+    """Returns the power right after the largest product has run for some seconds."""
     largest = Kernel(kind=KernelKind.GEMM, m=max(TOKENS), n=max(WIDTHS), k=max(WIDTHS))
     if runs := device.prepare(largest):
         once_s = max(time_s(runs), 1e-9)

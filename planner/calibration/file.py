@@ -1,4 +1,4 @@
-"""How is a calibration kept? As a YAML file that a person can read, change and pass on, checked whenever it is read."""
+"""How is a calibration stored? As a YAML file that a person can read, change and pass on, validated whenever it is read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ HEAD = """\
 # Fractions are 0..1, times in seconds, errors simulated over measured, less one.
 """
 LEAST = "what `capplan calibrate --output FILE.yaml` writes"
-"""What a calibration file says."""
+"""What a calibration file is, for error messages."""
 
 
 def load_calibration(path: str | Path) -> Calibration:
     """Returns the calibration in a file.
 
     Raises:
-        InputError: the file cannot be read, or breaks rules; all of them are in `problems`.
+        InputError: the file cannot be read, or breaks rules; `problems` lists all of them.
     """
     file = path_given(path)
     document = read_document(file, least=LEAST)
@@ -48,14 +48,14 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
     """Writes a new file.
 
     Raises:
-        InputError: the file is there already, or its folder is not.
+        InputError: the file already exists, or its folder does not.
     """
     check_new_file(path)
     path.write_text(calibration_text(calibration), encoding="utf-8")
 
 
 def check_new_file(path: Path) -> None:
-    """Raises `InputError` where a file could not be written."""
+    """Raises `InputError` if a file could not be written."""
     if path.exists():
         rule = "is there already, and measurements are never overwritten: choose another file"
         raise InputError([Problem(path=OUTPUT, value=str(path), rule=rule)])

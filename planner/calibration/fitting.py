@@ -1,7 +1,7 @@
-"""How are a few constants fitted to measured times, and how far are they off on times not seen?
+"""How are a few constants fitted to measured times, and how large are their errors on unseen times?
 
-Residuals are logarithms of time ratios, so that a short time weighs as much as a long one, and outliers are damped (soft
-L1). Every constant has an expectation, which pulls it where the times say little.
+Residuals are logarithms of time ratios, so short and long times have equal weight. Outliers are damped (soft L1). Every
+constant has an expected value, which pulls it where the times say little.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from simulator.table import Floats
 
 HOLD_OUT_EVERY = 5
 OUTLIER_SCALE = 0.1
-"""Log residual from which a point counts as an outlier: twice the 5 % scatter between two libraries."""
+"""Log residual above which a point counts as an outlier: twice the 5 % scatter between two libraries."""
 NORMAL_OVER_MEDIAN = 1.4826
-"""Standard deviation of a normal distribution over the median of its sizes."""
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 POSITIVE = (1e-300, 1e300)
-"""Bounds of a constant that has none but its sign."""
+"""Bounds of a constant that only has to be positive."""
 FINITE_STEP = 0.02
-"""Change of the logarithm of a constant from which a slope is taken; half of it ends a fit."""
+"""Step in a constant's logarithm for finite differences; a fit ends when it moves by less than half of it."""
 MOST_EVALUATIONS = 12
 CLEARLY_LESS = 0.95
-"""Share of the cost of a fit from the expected constants below which another counts: both stop near their best."""
+"""An alternative fit is chosen only if its cost is below this share of that of the fit from the expected constants, since both
+stop only close to their optimum."""
 HARDLY_SHOWN = 0.15
-"""Share of the time of every row up to which a constant may hide behind others where it is expected; a choice: half the network
-of a made-up cluster was 0.1 of one row, what was found without it 0.25 and more. A larger one costs time alone."""
+"""A constant whose share of the time of every row stays below this at its expected value may be hidden behind others. The
+value is a choice: on a made-up cluster, half the network had 0.1 of one row, and constants found without this rule had 0.25 and
+more. A larger value only costs time."""
 
 Errors = Callable[[Floats], Floats]
 """Log errors `(n,)` at the logarithms of the constants `(k,)`."""
@@ -39,12 +41,12 @@ def fit(
     start: Mapping[str, float],
     bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[dict[str, float], Floats]:
-    """Returns the fitted constants, all positive, and the log errors of the points that were held out, every fifth.
+    """Returns the fitted constants, all positive, and the log errors of the held-out points (every fifth).
 
     Args:
-        log_errors: Returns log(predicted / measured) of all points for given constants.
-        start: Constants to fit, with a guess.
-        bounds: Lowest and highest value of those that have bounds.
+        log_errors: returns log(predicted / measured) of all points for given constants.
+        start: constants to fit, with initial guesses.
+        bounds: lowest and highest value of constants with bounds.
     """
     from scipy.optimize import least_squares
 
@@ -73,7 +75,7 @@ def fit(
 
 
 def mean_error(log_errors: Floats) -> float:
-    """Returns the mean size of errors, simulated over measured, less one, with the digits that answers keep."""
+    """Returns the mean of |simulated / measured - 1|, with the digits that answers keep."""
     return float(f"{np.abs(np.expm1(log_errors)).mean():.6g}")
 
 
@@ -88,7 +90,7 @@ def describe(log_errors: Floats, what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Prior:
-    """What was known of `k` constants before; every field is `(k,)`."""
+    """What is known about `k` constants before the fit; every array is `(k,)`."""
 
     expected: Floats
     log_width: Floats
@@ -96,17 +98,17 @@ class Prior:
     low: Floats
     high: Floats
     weight: float
-    """A constant one width away weighs as much as a point that is wrong by this much."""
+    """A constant that is one width off costs as much as a point with a log error of this size."""
 
     def take(self, chosen: NDArray[np.bool_]) -> Prior:
-        """Returns the prior of some of the constants."""
+        """Returns the prior of a subset of the constants."""
         columns = {name: getattr(self, name)[chosen] for name in ("expected", "log_width", "low", "high")}
         return replace(self, **columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plane:
-    """The log errors `(n,)` as a plane over the logarithms of the constants, `(k,)`."""
+    """The log errors `(n,)`, linearized in the logarithms of the constants, `(k,)`."""
 
     at: Floats
     errors: Floats
@@ -125,7 +127,7 @@ class Plane:
         return cls(at=logs, errors=here, slopes=np.array(slopes).reshape(len(logs), len(here)).T)
 
     def take(self, chosen: NDArray[np.bool_]) -> Plane:
-        """Returns the plane over some of the constants, the others staying where they are."""
+        """Returns the plane over a subset of the constants, with the others fixed."""
         return Plane(at=self.at[chosen], errors=self.errors, slopes=self.slopes[:, chosen])
 
     def predicted(self, logs: Floats) -> Floats:
@@ -134,7 +136,7 @@ class Plane:
 
 
 def damped(plane: Plane, weights: Floats, prior: Prior) -> Floats:
-    """Returns the logarithms of the best constants while the errors are a plane; `weights` is `(n,)`."""
+    """Returns the logarithms of the best constants if the errors are linear in them; `weights` is `(n,)`."""
     from scipy.optimize import least_squares
 
     expected = np.log(prior.expected)
@@ -150,7 +152,7 @@ def damped(plane: Plane, weights: Floats, prior: Prior) -> Floats:
 
 
 def settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane | None = None) -> Plane:
-    """Returns the errors around the best constants, found from a plane around those expected unless another is given."""
+    """Returns the plane at the best constants, starting from the plane at the expected ones unless another is given."""
     plane = start or Plane.of(errors_at, np.log(prior.expected), prior)
     for _ in range(MOST_EVALUATIONS):
         logs = damped(plane, weights, prior)
@@ -161,9 +163,9 @@ def settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane | Non
 
 
 def best_settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane) -> Plane:
-    """Returns the errors around the best constants, sought from a plane and with each constant that hardly shows a width lower.
+    """Returns the plane at the best constants, trying one start for each hidden constant, lowered by its width, as well.
 
-    Traffic that hides behind computation has no slope where it is expected, and another constant may be taken for it.
+    Traffic hidden behind computation has no slope at its expected speed, so the fit may blame another constant instead.
     """
     first = settled(errors_at, weights, prior, start)
     expected, low = np.log(prior.expected), np.log(prior.low)
@@ -178,16 +180,16 @@ def best_settled(errors_at: Errors, weights: Floats, prior: Prior, start: Plane)
 
 
 def cost(plane: Plane, weights: Floats, prior: Prior) -> float:
-    """Returns what a fit makes small: the sum of soft-L1 losses of the errors and of the constants' distances."""
+    """Returns what a fit minimizes: the sum of the soft-L1 losses of the errors and of the constants' deviations."""
     pull = prior.weight * (plane.at - np.log(prior.expected)) / prior.log_width
     scaled = np.concatenate([weights * plane.errors, pull]) / OUTLIER_SCALE
     return float(np.sum(np.sqrt(1.0 + scaled**2) - 1.0))
 
 
 def log_deviations(plane: Plane, weights: Floats, prior: Prior) -> Floats:
-    """Returns how sure the logarithms of the constants are, `(k,)`: points as noisy as the prior is weighed, and the prior.
+    """Returns the standard deviations of the constants' logarithms, `(k,)`, given the points and the prior.
 
-    The inverse of J^T W^2 J / noise^2 + 1 / width^2, with the prior's weight as noise.
+    Their covariance is the inverse of J^T W^2 J / noise^2 + 1 / width^2, with the prior's weight as noise.
     """
     seen = plane.slopes * weights[:, None] / prior.weight
     information = seen.T @ seen + np.diag(prior.log_width**-2)
@@ -195,9 +197,9 @@ def log_deviations(plane: Plane, weights: Floats, prior: Prior) -> Floats:
 
 
 def noise_ratio(plane: Plane, prior: Prior) -> float:
-    """Returns how much noisier points are than the prior is weighed, at least 1: by the median of their errors behind a fit.
+    """Returns the noise of the points over the prior's weight, at least 1, from the median of their errors after a fit.
 
-    Of n points, k constants that were fitted to them leave only n - k to tell the scatter.
+    With k constants fitted to n points, only n - k degrees of freedom are left for the scatter.
     """
     num_points, num_constants = plane.slopes.shape
     freedom = max(1, num_points - num_constants)

@@ -1,6 +1,6 @@
-"""How long do single kernels take for given constants, and within which bounds are these fitted?
+"""How long do single kernels take with given constants, and within which bounds are these fitted?
 
-The same functions fit the published constants (`benchmarks/fit_kernels.py`) and those of a user's own device.
+The same functions are used to fit the published constants (`benchmarks/fit_kernels.py`) and those of a user's own device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulator.machine.compute import (
 from simulator.table import Booleans, Floats
 
 Values = dict[ConstantName, float]
-"""Constants of an accelerator by name."""
+"""Constants of an accelerator, by name."""
 
 GEMM_START = {
     "gemm_peak_fraction": 0.8,
@@ -81,7 +81,7 @@ def causal_attention_s(
 
 
 def published_values(chip: Accelerator, precision: Precision = Precision.BF16) -> Values:
-    """Returns the constants of an accelerator without calibration, those of products in a number format."""
+    """Returns an accelerator's constants without calibration, with those of products in a number format."""
     kernels = kernel_constants(
         [kernels_of(chip)], [precision.value], ceiling_fractions=np.array([chip.matmul_ceiling_fraction])
     )

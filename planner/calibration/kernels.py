@@ -1,6 +1,6 @@
-"""Which kernel constants fit a device that was measured? One small fit after the other, from launches to attention.
+"""Which kernel constants fit a measured device? One small fit after another, from launches to attention.
 
-Every fifth kernel is held out of each fit, and gives its error. Published constants of the accelerator are the expectation.
+Every fifth kernel is held out of each fit and gives its error. The accelerator's published constants are the prior.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from simulator.machine.training import training_constants
 from simulator.table import Floats
 
 FEWEST_KERNELS = 4
-"""Kernels below which the constants of a group stay as published."""
+"""Number of kernels below which the constants of a group keep their published values."""
 LOG_WIDTH = 0.7
-"""How far a constant of a kernel may be from the published one: a factor of two, one standard deviation of its logarithm."""
+"""How far a kernel constant may be from the published one: one standard deviation of its logarithm, a factor of two."""
 LARGE_ERROR = 0.15
-"""Error on kernels that were held out from which a reader is warned: twice that of the published fits."""
+"""Error on held-out kernels above which the reader is warned: twice that of the published fits."""
 BOUNDS: Mapping[str, tuple[float, float]] = {
     **GEMM_BOUNDS,
     **ATTENTION_BOUNDS,
@@ -62,7 +62,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Kernels and the constants that they give."""
+    """Kernels and the constants that they determine."""
 
     name: str
     kinds: tuple[KernelKind, ...]
@@ -113,12 +113,12 @@ GROUPS = (
         ),
     ),
 )
-"""In the order in which one group needs the constants of the ones before."""
+"""Ordered so that each group only needs the constants of earlier ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FittedGroup:
-    """What a fit of one group found."""
+    """Result of the fit of one group."""
 
     name: str
     constants: tuple[CalibratedConstant, ...]
@@ -134,15 +134,15 @@ class _FittedGroup:
 
 
 def calibrate_kernels(table: KernelTable, *, accelerator: str | None = None) -> CalibrationAnswer:
-    """Fits the constants of kernels to those of a measured device, and those of clock and host to its layers.
+    """Fits kernel constants to the kernels of a measured device, and those of clock and host to its layers.
 
     Args:
         table: measured kernels and layers.
-        accelerator: catalogue name of the device; left out: by the name that it gives itself.
+        accelerator: catalogue name of the device; if omitted, it is found by the name that the device reports.
 
     Raises:
-        InputError: the catalogue does not know the device, or it has too few kernels of every group, or such that no
-            constants come near.
+        InputError: the catalogue does not know the device, every group has too few kernels, or no constants come close to
+            the kernels.
     """
     chip = _chip(table, accelerator)
     groups = list(_groups(table, chip))
@@ -178,7 +178,7 @@ def _chip(table: KernelTable, accelerator: str | None) -> Accelerator:
 
 
 def _groups(table: KernelTable, chip: Accelerator) -> Iterator[_FittedGroup]:
-    """Yields the groups of which enough kernels were measured, products once for each number format."""
+    """Yields the groups with enough measured kernels; products once per number format."""
     known = {precision: published_values(chip, precision) for precision in FORMATS}
     for group in GROUPS:
         for precision in FORMATS if group.is_of_products else FORMATS[:1]:
@@ -240,7 +240,7 @@ def _prior(names: tuple[ConstantName, ...], known: Values) -> Prior:
 
 
 def _link_ratio(table: KernelTable, chip: Accelerator) -> tuple[CalibratedConstant, ...]:
-    """Returns the bandwidth of the longest sums inside the node relative to that with published efficiencies."""
+    """Returns the bandwidth of the largest all-reduce inside the node, relative to that with published efficiencies."""
     sums = [
         (kernel.num_bytes, kernel.group_size, seconds)
         for kernel, seconds in zip(table.kernels, table.seconds.tolist(), strict=True)
@@ -275,7 +275,7 @@ def _all_reduce_s(chip: Accelerator, num_bytes: float, group_size: float, ratio:
 def _draft(
     table: KernelTable, constants: tuple[CalibratedConstant, ...], kinds: Sequence[KindFit]
 ) -> Calibration:
-    """The calibration of single kernels."""
+    """Returns the calibration of single kernels."""
     empty = Calibration(
         source=f"kernels of {table.device}"[:200],
         source_sha256=table.sha256,
@@ -293,7 +293,7 @@ def _draft(
 
 
 def _with_errors(calibration: Calibration, kinds: Sequence[KindFit]) -> Calibration:
-    """Returns a calibration with the mean errors of kinds of kernels."""
+    """Returns a calibration with the mean errors over kinds of kernels."""
     weights = [one.num_kernels for one in kinds]
     names = ("error_before_fraction", "error_after_fraction", "error_left_out_fraction")
     means = {
@@ -347,7 +347,7 @@ def _held(chip: Accelerator, calibration: Calibration) -> Iterator[Held]:
 
 
 def _warnings(calibration: Calibration, judged: Sequence[KindFit]) -> Iterator[str]:
-    """Yields what to mind; `judged` are the kinds by which a calibration helps or not."""
+    """Yields warnings; `judged` are the kinds that decide whether a calibration helps."""
     yield "One device shows neither links between nodes nor the framework: a few measured steps do."
     worse = [one for one in judged if one.error_left_out_fraction >= one.error_before_fraction]
     for one in worse:

@@ -1,7 +1,7 @@
-"""How long does the simulator say that the timed layers take, and which clock and host time do they show?
+"""How long should the timed layers take according to the simulator, and which clock and host time do they show?
 
-Layers run under lasting load, so that they show the clock that the power limit leaves (`sustained_fraction`), and small ones
-the host's time (`host_launch_s`). Each is also simulated with constants that were fitted without any layer of its model.
+Layers run under sustained load, so they show the clock that the power limit allows (`sustained_fraction`). Small ones show the
+host's time (`host_launch_s`). Each is also simulated with constants fitted without any layer of its model.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from simulator.memory.layer_activations import kept_per_layer
 from simulator.table import Booleans, Floats
 
 NO_PRICE = Estimate(low=1, mid=1, high=1)
-"""A price, which plays no part in a layer."""
+"""An arbitrary price, which does not affect a layer."""
 ANY_ACCELERATOR = "h100-sxm5-80gb"
-"""What a layer keeps does not depend on it."""
+"""An arbitrary accelerator: what a layer keeps does not depend on it."""
 WAITING_RATIO = 1.1
-"""Time of a pass over that without host time from which the host counts as what it waits for."""
+"""Time of a pass over its time without host time above which the pass counts as waiting for the host."""
 
 
 class LayerErrors(NamedTuple):
@@ -48,10 +48,10 @@ class LayerErrors(NamedTuple):
     after: Floats
     """With the calibrated ones."""
     left_out: Floats
-    """With the clock and the host time of the other models' layers."""
+    """With the clock and host time from the layers of other models."""
 
     def take(self, chosen: Booleans) -> LayerErrors:
-        """Returns the errors of some passes."""
+        """Returns the errors of a subset of the passes."""
         return LayerErrors(*(errors[chosen] for errors in self))
 
 
@@ -61,7 +61,7 @@ class FittedLayers:
 
     constants: tuple[CalibratedConstant, ...]
     errors: dict[str, LayerErrors]
-    """By number format, and apart where it is the host that the accelerator waits for."""
+    """By number format; passes in which the accelerator waits for the host are separate."""
     fits: tuple[LayerFit, ...]
 
 
@@ -69,12 +69,12 @@ def fit_layers(table: KernelTable, chip: Accelerator, kernels: Calibration) -> F
     """Fits what only layers show, on top of the constants of single kernels.
 
     Args:
-        table: What was measured.
-        chip: The accelerator.
-        kernels: The constants of single kernels.
+        table: what was measured.
+        chip: the accelerator.
+        kernels: the constants of single kernels.
 
     Returns:
-        Constants and errors; `None` where no layer was timed.
+        Constants and errors; `None` if no layer was timed.
     """
     passes = [
         (kernel, seconds)
@@ -120,7 +120,7 @@ def fit_layers(table: KernelTable, chip: Accelerator, kernels: Calibration) -> F
 def simulated_layers_s(
     chip: Accelerator, layers: Sequence[Kernel], calibration: Calibration | None
 ) -> Floats:
-    """Returns seconds of passes through layers, `(n,)`, as a step of the same layer on one accelerator has them."""
+    """Returns the seconds of passes through layers, `(n,)`, as in a step of the same layer on one accelerator."""
     keys = [replace(layer, kind=KernelKind.LAYER, num_bytes=0) for layer in layers]
     found_s = {key: _both_ways_s(chip, key, calibration) for key in set(keys)}
     is_backward = [layer.kind is KernelKind.LAYER_BACKWARD for layer in layers]
@@ -128,7 +128,7 @@ def simulated_layers_s(
 
 
 def simulated_kept_bytes(layer: Kernel) -> float:
-    """Returns what a layer keeps from its forward to its backward pass, whatever the accelerator."""
+    """Returns the bytes that a layer keeps from its forward to its backward pass, whatever the accelerator."""
     job = _job(ANY_ACCELERATOR, replace(layer, kind=KernelKind.LAYER, num_bytes=0))
     dense, _ = kept_per_layer(job.workload, PlanTable.from_plans([_plan(layer)]))
     return float(dense[0])
@@ -152,7 +152,7 @@ def _plan(layer: Kernel) -> Plan:
 
 @cache
 def _job(accelerator: str, layer: Kernel) -> Job:
-    """The layer's model on one accelerator: gradients in 16 bits that nothing is added to, as one backward pass leaves them."""
+    """Returns the layer's model on one accelerator, with 16-bit gradients without accumulation, as after one backward pass."""
     workload = Workload(
         model=catalog.model(layer.model),
         tokens=layer.batch * layer.sequence_length,
@@ -167,7 +167,7 @@ def _job(accelerator: str, layer: Kernel) -> Job:
 
 
 def job_on_one(accelerator: str, workload: Workload) -> Job:
-    """Returns the job of a workload on one accelerator of the catalogue, of which only what it computes counts."""
+    """Returns the job of a workload on one accelerator of the catalogue; only its computation matters."""
     offer = Offer(
         accelerator=catalog.accelerator(accelerator),
         node=catalog.default_node(accelerator),
@@ -180,7 +180,7 @@ def job_on_one(accelerator: str, workload: Workload) -> Job:
 
 
 def _unknowns(chip: Accelerator, layers: Sequence[Kernel]) -> tuple[Unknown, ...]:
-    """The clock under load in each number format, and the host's time."""
+    """Returns the clock under load in each number format, and the host's time."""
     formats = sorted({layer.precision for layer in layers})
     published = training_constants().sustained([chip] * len(formats), formats)
     clocks = (
@@ -206,7 +206,7 @@ def _errors_by_name(
 def _fits(
     layers: Sequence[Kernel], measured_s: Floats, errors: LayerErrors, waits: Booleans
 ) -> Iterator[LayerFit]:
-    """Yields every layer, whose two passes follow each other."""
+    """Yields every layer; its two passes follow each other."""
     ratios = np.expm1(np.array([errors.before, errors.left_out])).T.tolist()
     passes = [
         PassFit(

@@ -1,4 +1,4 @@
-"""What should a reader know of the calibration behind an answer? Its source, its error, and what it does not cover."""
+"""What should a reader know about the calibration behind an answer? Its source, its error, and what it does not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure are steps on a calibrated cluster? From the errors of configurations that were left out of the fit."""
+"""How certain are steps on a calibrated cluster? From the errors of configurations that were left out of the fit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from simulator.domain.hardware import Precision
 from simulator.table import Floats
 
 REPEAT_DEVIATION = 0.025 / (0.6745 * math.sqrt(2.0))
-"""Least log deviation of a step: the same recipe in two releases differs by 2.5 % in the median (docs/validation.md), the
-median difference of two normal deviates being 0.6745 sqrt(2) of their deviation."""
+"""Smallest log deviation of a step: the same recipe in two releases differs by 2.5 % in the median (docs/validation.md), and
+the median difference of two normal variates is 0.6745 sqrt(2) of their standard deviation."""
 INSIDE_FRACTION = 0.8
-"""Share of measurements that an interval shall hold."""
+"""Share of measurements that an interval should contain."""
 INSIDE_DEVIATIONS = 1.2816
-"""Standard deviations either side of the mean that hold this share of a normal distribution."""
+"""Standard deviations on either side of the mean that contain this share of a normal distribution."""
 
 
 def residuals_of(rows: Sequence[Row], log_errors: Floats) -> tuple[StepResiduals, ...]:
@@ -57,7 +57,7 @@ def _residuals(
 
 
 def _half_width(sizes: Floats, deviation: float) -> float:
-    """The smallest error that a new one stays below with the wanted probability, where there are enough; else a normal one.
+    """Returns the error that a new one stays below with the wanted probability; with too few, that of a normal distribution.
 
     Of n exchangeable errors and a new one, the new one is among the k smallest with probability k / (n + 1).
     """

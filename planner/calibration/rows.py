@@ -1,4 +1,4 @@
-"""Which rows of a file can a calibration use, and do they agree? What they cannot is said row by row."""
+"""Which rows of a file can a calibration use, and are they consistent? Unusable rows are reported one by one."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from simulator.argument_names import Argument
 from simulator.errors import InputError, Problem
 
 FEWEST_CONFIGURATIONS = 3
-"""Configurations of an accelerator below which a fit would say more of single measurements than of the cluster."""
+"""Number of configurations per accelerator below which a fit would reflect single measurements rather than the cluster."""
 ENOUGH_CONFIGURATIONS = 8
-"""Configurations below which a reader is warned."""
+"""Number of configurations below which the reader is warned."""
 UNEQUAL_RATIO = 1.15
-"""Slowest over fastest measurement of one configuration from which a reader is warned."""
+"""Slowest over fastest measurement of one configuration above which the reader is warned."""
 CONTRADICTORY_RATIO = 1.5
-"""Slowest over fastest measurement of one configuration from which nothing can be learned from the rows."""
+"""Slowest over fastest measurement of one configuration above which nothing can be learned from the rows."""
 MOST_NAMED = 5
-"""Rows or reasons that one message names."""
+"""Maximum number of rows or reasons named in one message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class UsableRows:
 
     steps: MeasuredSteps
     num_rows: int
-    """Rows behind these steps."""
+    """Number of rows behind these steps."""
     num_left_out: int
     warnings: tuple[str, ...]
 
@@ -48,10 +48,10 @@ def usable_rows(measured: Path, accelerator: str | None = None) -> UsableRows:
 
     Args:
         measured: CSV file with the columns of `capplan validate --measured`.
-        accelerator: uses the rows of this accelerator only; left out: of all.
+        accelerator: uses only the rows of this accelerator; if omitted, the rows of all.
 
     Raises:
-        InputError: the file is no table of measured runs, has too few usable rows, or rows that contradict each other.
+        InputError: the file is not a table of measured runs, has too few usable rows, or rows that contradict each other.
     """
     read = read_measured(measured)
     wanted = accelerator and accelerator_id(accelerator, path=Argument("accelerator"))
@@ -140,7 +140,7 @@ def _on_counts(counts: Counter[str]) -> list[str]:
 
 
 def _on_agreement(steps: MeasuredSteps, source: str) -> list[str]:
-    """Compares measurements of the same configuration with each other."""
+    """Compares repeated measurements of each configuration."""
     notes, problems = [], []
     for members in steps.members:
         times_s = np.array(ideal_s(members))

@@ -1,4 +1,4 @@
-"""Which measured steps can constants be fitted on, and what does the simulator say of them for given constants?"""
+"""Which measured steps can constants be fitted to, and what does the simulator predict for them with given constants?"""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from simulator.step.step import simulate_step
 from simulator.table import Floats
 
 RankOf = Callable[[Job, PlanTable], Rank]
-"""Ranks of the plans of a job, with the constants that are tried."""
+"""Returns the ranks of a job's plans, with the constants being tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Steps of one job."""
+    """The steps of one job."""
 
     positions: NDArray[np.intp]
     job: Job
@@ -62,7 +62,7 @@ class MeasuredSteps:
         return cls(rows=first, members=members, measured_s=measured_s, batches=tuple(batches_of(first)))
 
     def take(self, chosen: NDArray[np.bool_]) -> Self:
-        """Returns some of the configurations."""
+        """Returns a subset of the configurations."""
         members = tuple(found for found, is_chosen in zip(self.members, chosen, strict=True) if is_chosen)
         return self._of_members(members, self.measured_s[chosen])
 
@@ -79,13 +79,13 @@ class MeasuredSteps:
 
 
 def ideal_s(rows: Sequence[Row]) -> list[float]:
-    """Returns measured steps without the stragglers of a fleet, which averages of production runs hold."""
+    """Returns the measured steps without the fleet's stragglers, which averages of production runs include."""
     slowdown = fleet_slowdown(int(rows[0]["num_gpus"])) if rows[0]["is_production"] == "true" else 1.0
     return [float(row["step_time_s"]) / slowdown for row in rows]
 
 
 def batches_of(rows: Sequence[Row]) -> list[Batch]:
-    """Returns the rows by their jobs."""
+    """Returns the rows grouped by job."""
     keys = [job_of(row).model_dump_json() for row in rows]
     found = []
     for _, members in groupby(sorted(range(len(rows)), key=keys.__getitem__), key=keys.__getitem__):

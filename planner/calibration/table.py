@@ -1,4 +1,4 @@
-"""Which kernels were measured on a device, and how long did each take? A table that travels from the GPU to a desk."""
+"""Which kernels were measured on a device, and how long did each take? A table that can be taken from the GPU to a desk."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _Choice = TypeVar("_Choice", bound=Choice)
 
 LARGEST_FILE_BYTES = 10_000_000
 MOST_SHOWN = 10
-"""Problems that one message names."""
+"""Maximum number of problems named in one message."""
 
 
 class KernelKind(Choice):
     """What a kernel does."""
 
     GEMM = "gemm"
-    """(m, k) x (k, n) as forward: the right input, of weights, lies transposed."""
+    """(m, k) x (k, n) as in the forward pass: the right input, the weights, is stored transposed."""
     INPUT_GRADIENT = "input_gradient"
-    """(m, k) x (k, n) with both inputs as they lie in memory."""
+    """(m, k) x (k, n) with both inputs as stored in memory."""
     WEIGHT_GRADIENT = "weight_gradient"
     """(m, k) x (k, n) with the left input transposed."""
     ADDED_GRADIENT = "added_gradient"
-    """A weight gradient that is added to a matrix of 32 bits: that of all but the first micro-batch."""
+    """A weight gradient that is added to a 32-bit matrix, as in every micro-batch but the first."""
     ATTENTION = "attention"
     """Causal fused attention, forward."""
     ATTENTION_BACKWARD = "attention_backward"
@@ -47,12 +47,12 @@ class KernelKind(Choice):
     COPY = "copy"
     """Half of `num_bytes` is read, half written."""
     ADD = "add"
-    """Two thirds of `num_bytes` are read, a third written."""
+    """Two thirds of `num_bytes` are read, one third is written."""
     ALL_REDUCE = "all_reduce"
-    """Sum of `num_bytes` over `group_size` devices of one link domain."""
+    """All-reduce of `num_bytes` over `group_size` devices of one link domain."""
     LAYER = "layer"
-    """A layer of `model` forward, one of several in a row under lasting load, its kernels launched from Python; it keeps
-    `num_bytes` for its backward pass."""
+    """The forward pass of a layer of `model`, one of several in a row under sustained load, with kernels launched from Python;
+    it keeps `num_bytes` for its backward pass."""
     LAYER_BACKWARD = "layer_backward"
     """The backward pass of a layer of `model`."""
 
@@ -61,19 +61,19 @@ class Software(Choice):
     """How a layer runs in PyTorch."""
 
     EAGER = "eager"
-    """One operator after the other."""
+    """Operators are launched one by one."""
     COMPILED = "compiled"
-    """By `torch.compile`, small operators fused."""
+    """Compiled by `torch.compile`, with small operators fused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """One kernel; sizes that it does not have are 0."""
+    """One kernel; sizes that do not apply are 0."""
 
     kind: KernelKind
     precision: Precision = Precision.BF16
     model: str = ""
-    """Catalogue name; only of layers, as is `software`."""
+    """Catalogue name; only for layers, like `software`."""
     software: Software | None = None
     m: int = 0
     n: int = 0
@@ -104,11 +104,11 @@ NEEDED = {
 }
 """Sizes that a kernel of each kind must have."""
 OPTIONAL = {KernelKind.LAYER: ("num_bytes",)}
-"""Sizes that it may have: what a layer keeps for its backward pass."""
+"""Optional sizes: what a layer keeps for its backward pass."""
 FORMATS = (Precision.BF16, Precision.FP8)
-"""Number formats of products that are timed."""
+"""Number formats in which products are timed."""
 _ANY_KERNEL = Kernel(kind=KernelKind.COPY)
-"""Stands for a broken row until all of them are refused."""
+"""Placeholder for a broken row until all broken rows are refused together."""
 OF_DEVICE = ("device", "date", "idle_power_w", "loaded_power_w")
 COLUMNS = (*WORDS, *SIZES, "seconds", *OF_DEVICE)
 
@@ -118,11 +118,11 @@ class KernelTable:
     """Measured kernels of one device."""
 
     device: str
-    """Name that the device gives itself."""
+    """Name that the device reports."""
     date: str
     kernels: tuple[Kernel, ...]
     seconds: Floats
-    """Duration of each, `(n,)`."""
+    """Duration of each kernel, `(n,)`."""
     idle_power_w: float | None = None
     loaded_power_w: float | None = None
 
@@ -133,12 +133,12 @@ class KernelTable:
 
 
 def today() -> str:
-    """Returns the day in universal time."""
+    """Returns the current day in UTC."""
     return datetime.now(tz=UTC).date().isoformat()
 
 
 def kernel_text(table: KernelTable) -> str:
-    """Returns a table as CSV; what belongs to the device stands in every row."""
+    """Returns a table as CSV; the device's own columns are repeated in every row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -165,7 +165,7 @@ def read_kernels(path: Path, *, date: str | None = None) -> KernelTable:
     """Returns the kernels in a file.
 
     Raises:
-        InputError: the file cannot be read, or is no table of kernels; all broken cells are in `problems`.
+        InputError: the file cannot be read, or is not a table of kernels; `problems` lists all broken cells.
     """
     rows = _rows(path)
     problems: list[Problem] = []
@@ -212,7 +212,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _kernel(line: int, row: dict[str, str], problems: list[Problem]) -> tuple[Kernel, float]:
-    """Returns a kernel with its seconds; where cells are broken, any kernel and what is wrong in `problems`."""
+    """Returns a kernel with its seconds; if cells are broken, a placeholder, with the errors added to `problems`."""
     broken = [
         Problem(path=f"row {line}, column {name}", value=shown(row[name]), rule=rule)
         for name, rule in _broken_cells(row)
@@ -264,7 +264,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _lonely_passes(kernels: Sequence[Kernel]) -> Iterator[Problem]:
-    """Yields every pass through a layer without the other one beside it."""
+    """Yields every pass through a layer whose other pass is missing."""
     with_neighbours = zip([None, *kernels[:-1]], kernels, [*kernels[1:], None], strict=True)
     for line, (before, kernel, after) in enumerate(with_neighbours, 2):
         if kernel.kind not in LAYERS:
@@ -278,7 +278,7 @@ def _lonely_passes(kernels: Sequence[Kernel]) -> Iterator[Problem]:
 
 
 def can_time(name: str) -> bool:
-    """Returns whether the catalogue knows a model and a device can time a layer of it: blocks like Llama's or GPT's."""
+    """Returns whether the catalogue knows a model whose layers a device can time: blocks like Llama's or GPT's."""
     try:
         shape = catalog.model(name)
     except CatalogError:
@@ -294,7 +294,7 @@ def can_time(name: str) -> bool:
 
 
 def _choice(choices: type[_Choice], text: str) -> _Choice | None:
-    """Returns the choice of a name; None for a name of none."""
+    """Returns the choice with a name; `None` if there is none."""
     return next((choice for choice in choices if choice.value == text), None)
 
 

@@ -1,8 +1,7 @@
-"""How are kernels and layers timed with PyTorch? On the first GPU by its own events, on a CPU by the clock of the machine.
+"""How are kernels and layers timed with PyTorch? On the first GPU by its events, on a CPU by the machine's clock.
 
-Kernels of a GPU are replayed from a graph, so that the host's launches do not count, and take turns with several sets of
-inputs, so that none are in its cache. PyTorch is an extra (`capplan[torch]`) and is imported only here, when a device is asked
-for.
+GPU kernels are replayed from a CUDA graph, so that host launches do not count. They cycle through several sets of inputs, so
+that none is in the cache. PyTorch is an extra (`capplan[torch]`) and is imported only here, when a device is requested.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ from simulator.errors import CapplanError
 from simulator.units import KILO, MIB, MILLISECOND
 
 CACHED_BYTES = 512 * MIB
-"""More than the last cache of any GPU holds: sets of inputs make up so much."""
+"""More than the last-level cache of any GPU; the sets of inputs together have this size."""
 MOST_SETS = 256
 GRAPH_S = 1e-3
-"""Time of the kernels of a graph, so that its own launch hardly counts."""
+"""Total kernel time per graph, so that the graph's own launch hardly counts."""
 WARM_S = 1.5
-"""Load ahead of the timed layers, until the power limit has lowered the clock."""
+"""Duration of load before layers are timed, until the power limit has lowered the clock."""
 LOADED_S = 1.5
 FEWEST_PASSES = 5
 SHORTEST_S = 1e-6
-"""Of a pass, where the clock shows none."""
+"""Duration of a pass for which the clock shows none."""
 ELEMENT_BYTES = 2
 UNABLE = (RuntimeError, TypeError, AttributeError, NotImplementedError)
-"""What PyTorch raises where a device or a release does not have something."""
+"""What PyTorch raises if a device or release does not support something."""
 Run = Callable[[], object]
 Tensor = Any
 Mark = Any
-"""An event of a GPU, or seconds on the clock."""
+"""A GPU event, or seconds on the clock."""
 
 
 def torch_device() -> TorchDevice:
@@ -76,21 +75,21 @@ class TorchDevice:
 
     @property
     def name(self) -> str:
-        """Name that the device gives itself."""
+        """Name that the device reports."""
         return str(self.torch.cuda.get_device_name(0)) if self.has_gpu else "cpu"
 
     @property
     def memory_bytes(self) -> float:
-        """Free memory; unlimited on a CPU, which swaps."""
+        """Free memory; unlimited on a CPU, which can swap."""
         return float(self.torch.cuda.mem_get_info(0)[0]) if self.has_gpu else float("inf")
 
     @property
     def num_devices(self) -> int:
-        """GPUs of this machine."""
+        """Number of GPUs in this machine."""
         return int(self.torch.cuda.device_count()) if self.has_gpu else 1
 
     def power_w(self) -> float | None:
-        """Power by NVML; `None` where the bindings are missing, or the driver or the board does not tell."""
+        """Power from NVML; `None` if the bindings are missing, or the driver or board does not report it."""
         if not self.has_gpu or find_spec("pynvml") is None:
             return None
         try:
@@ -99,12 +98,12 @@ class TorchDevice:
             return None
 
     def rest(self, seconds: float) -> None:
-        """Waits; a CPU needs none."""
+        """Waits; a CPU needs no pause."""
         if self.has_gpu:
             time.sleep(seconds)
 
     def can_run(self, kind: KernelKind, precision: Precision) -> bool:
-        """Returns whether PyTorch has a product here: in 8 bits, or added to 32, not on every device and release."""
+        """Returns whether PyTorch supports a product here; not every device and release has 8 bits or 32-bit accumulation."""
         try:
             self.operator(Kernel(kind=kind, precision=precision, m=64, n=64, k=64))()
             self._wait()
@@ -113,7 +112,7 @@ class TorchDevice:
         return True
 
     def prepare(self, kernel: Kernel) -> Runs | None:
-        """Makes the inputs of a kernel and returns what times it; `None` where it cannot run, or memory is too small."""
+        """Makes the inputs of a kernel and returns its timer; `None` if it cannot run, or memory is too small."""
         try:
             if not self.has_gpu:
                 return self._host_timer(self.operator(kernel))
@@ -124,7 +123,7 @@ class TorchDevice:
             return None
 
     def operator(self, kernel: Kernel) -> Run:
-        """Makes the inputs of a single kernel and returns what runs it."""
+        """Makes the inputs of a single kernel and returns a function that runs it."""
         torch = self.torch
         match kernel.kind:
             case KernelKind.ATTENTION | KernelKind.ATTENTION_BACKWARD:
@@ -143,7 +142,7 @@ class TorchDevice:
     def layer_times(self, layer: Kernel, num_layers: int) -> LayerTimes | None:
         """Runs layers in a row, forward and backward, until the clock has settled, and then times them.
 
-        Returns `None` where this release, or a compiler that is missing, does not run them, or memory is too small.
+        Returns `None` if this release cannot run them, the compiler is missing, or memory is too small.
         """
         try:
             return self._layer_times(layer, num_layers)
@@ -162,7 +161,7 @@ class TorchDevice:
             is_cast=layer.precision is Precision.FP8,
         )
         if is_compiled:
-            torch.compiler.reset()  # else it gives up on the ninth layer of its life
+            torch.compiler.reset()  # otherwise the compiler gives up at the ninth layer in a process
             run = torch.compile(run, dynamic=False)
         if self.has_gpu:
             torch.cuda.empty_cache()
@@ -178,7 +177,7 @@ class TorchDevice:
             return output
 
         def passes(number: int) -> list[tuple[float, float]]:
-            """Runs all layers forward and backward so often."""
+            """Runs all layers forward and backward, `number` times."""
             marks = []
             for _ in range(number):
                 start, output, middle = self._mark(), forward(), self._mark()
@@ -196,7 +195,7 @@ class TorchDevice:
         return LayerTimes(float(forward_s), float(backward_s), kept_bytes)
 
     def _kept_bytes(self, forward: Run) -> float:
-        """Returns what a forward pass leaves behind for its backward pass, its output counted; 0 on a CPU."""
+        """Returns the bytes that a forward pass keeps for its backward pass, including its output; 0 on a CPU."""
         if not self.has_gpu:
             return 0.0
         allocated = self.torch.cuda.memory_allocated
@@ -207,7 +206,7 @@ class TorchDevice:
         return float(kept)
 
     def _product(self, kernel: Kernel) -> Run:
-        """A product as in a step: weights lie as (columns, inner), and a gradient of weights takes both inputs turned."""
+        """A product as in a step: weights are stored as (columns, inner); a weight gradient takes both inputs transposed."""
         torch, kind = self.torch, kernel.kind
         is_forward, is_cast = kind is KernelKind.GEMM, kernel.precision is Precision.FP8
         of_weights = kind in (KernelKind.WEIGHT_GRADIENT, KernelKind.ADDED_GRADIENT)
@@ -252,7 +251,7 @@ class TorchDevice:
         return self.torch.randn(shape, device=self.kind, dtype=self.torch.bfloat16)
 
     def _host_timer(self, run: Run) -> Runs:
-        """Times with the clock of the machine."""
+        """Times with the machine's clock."""
 
         def seconds(num_runs: int) -> float:
             start = time.perf_counter()
@@ -275,7 +274,7 @@ class TorchDevice:
         return seconds
 
     def _graph_timer(self, kernel: Kernel) -> Runs:
-        """Replays many runs at a time; a backward pass can only be recorded on the stream of its forward pass."""
+        """Replays many runs at a time; a backward pass can only be captured on the stream of its forward pass."""
         cuda = self.torch.cuda
         graph, stream = cuda.CUDAGraph(), cuda.Stream()
         with cuda.stream(stream):
@@ -296,7 +295,7 @@ class TorchDevice:
         return seconds
 
     def _mark(self) -> Mark:
-        """Notes now, on a GPU where its queue is."""
+        """Marks the current time; on a GPU, the current position in its queue."""
         if not self.has_gpu:
             return time.perf_counter()
         event = self.torch.cuda.Event(enable_timing=True)
@@ -313,7 +312,7 @@ def _between_s(start: Mark, end: Mark) -> float:
 
 
 def _num_sets(kernel: Kernel) -> int:
-    """Returns how many sets of inputs and outputs fill more than a cache."""
+    """Returns how many sets of inputs and outputs exceed the cache."""
     of_product = kernel.m * kernel.k + kernel.k * kernel.n + kernel.m * kernel.n
     of_attention = 4 * kernel.batch * kernel.sequence_length * kernel.num_heads * kernel.head_dim
     num_bytes = max(kernel.num_bytes, ELEMENT_BYTES * max(of_product, of_attention))

@@ -1,9 +1,9 @@
-"""What is a transformer layer in PyTorch? Blocks like those of Llama and of GPT, some in a row, forward and backward.
+"""What is a transformer layer in PyTorch? Blocks like those of Llama and GPT, several in a row, forward and backward.
 
-In 16 bits, weights too, nothing computed again, as one accelerator has them under FSDP. Blocks like Llama's have the small
-operators of torchtitan (`simulator.layers.eager_operators`), which are compiled or launched one by one. Compiled ones turn
-pairs of reals, since PyTorch's compiler leaves complex products as they are. In 8 bits every product's inputs are cast by their
-largest value, as torchao's float8 linear layer does.
+Weights and products are in 16 bits and nothing is recomputed, as on one accelerator under FSDP. Blocks like Llama's have the
+small operators of torchtitan (`simulator.layers.eager_operators`), either compiled or launched one by one. Compiled blocks
+apply the rotary embedding to pairs of reals, since PyTorch's compiler leaves complex products as they are. In 8 bits, every
+product's inputs are cast with a scale from their largest value, as in torchao's float8 linear layer.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from simulator.domain.model import ModelShape
 
 Tensor = Any
 Context = Any
-"""What PyTorch keeps between the passes of a function."""
+"""What PyTorch keeps between the two passes of a function."""
 Linear = Callable[..., Tensor]
-"""Product of an input and a weight, perhaps with a bias."""
+"""Product of an input and a weight, with an optional bias."""
 Layer = Callable[[Tensor, Sequence[Tensor]], Tensor]
-"""A layer of an input and its weights."""
+"""A layer as a function of its input and its weights."""
 EPSILON = 1e-5
 ROTARY_BASE = 10_000.0
 WEIGHT_SCALE = 0.02
 LARGEST_VALUES = {"float8_e4m3fn": 448.0, "float8_e5m2": 57_344.0}
-"""Of inputs and weights, and of gradients."""
+"""Formats of inputs and weights, and of gradients."""
 
 
 def weights_of(torch: ModuleType, shape: ModelShape, device: str) -> list[Tensor]:
@@ -68,15 +68,15 @@ def layer_of(
     is_compiled: bool,
     is_cast: bool,
 ) -> Layer:
-    """Returns a layer of a model, which the caller compiles or not.
+    """Returns a layer of a model, which the caller may compile.
 
     Args:
         torch: PyTorch.
-        shape: The model; only its layers count.
-        sequence_length: Tokens of a sequence.
-        device: Where its tables of positions are.
-        is_compiled: Whether positions are turned as pairs of reals.
-        is_cast: Whether products are in 8 bits.
+        shape: the model; only its layers matter.
+        sequence_length: tokens per sequence.
+        device: where its tables of positions are.
+        is_compiled: whether the rotary embedding is applied to pairs of reals.
+        is_cast: whether products are in 8 bits.
     """
     linear = float8_linear(torch) if is_cast else torch.nn.functional.linear
     if not shape.is_gated:
@@ -135,7 +135,7 @@ def _gpt_layer(torch: ModuleType, shape: ModelShape, linear: Linear) -> Layer:
 def _turn(
     torch: ModuleType, head_dim: int, sequence_length: int, device: str, *, is_real: bool
 ) -> Callable[[Tensor], Tensor]:
-    """Returns what turns heads by their positions (rotary embedding)."""
+    """Returns a function that rotates heads by their positions (rotary embedding)."""
     frequencies = ROTARY_BASE ** (-torch.arange(0, head_dim, 2, device=device).float() / head_dim)
     angles = torch.outer(torch.arange(sequence_length, device=device).float(), frequencies)
     cosines, sines = angles.cos()[None, :, None], angles.sin()[None, :, None]
@@ -155,8 +155,8 @@ def _turn(
 def scaled_product(
     torch: ModuleType, left: Tensor, right: Tensor, scales: tuple[Tensor, Tensor], *, is_forward: bool
 ) -> Tensor:
-    """Returns a product of 8 bits in 16, its right side lying transposed; gradients do without fast accumulation."""
-    return torch._scaled_mm(  # noqa: SLF001 # PyTorch's only product in 8 bits; torchao calls it, too
+    """Returns an 8-bit product in 16 bits, with its right side stored transposed; gradients do not use fast accumulation."""
+    return torch._scaled_mm(  # noqa: SLF001 # PyTorch's only 8-bit product; torchao calls it, too
         left,
         right,
         scale_a=scales[0],
@@ -168,7 +168,7 @@ def scaled_product(
 
 @cache
 def float8_linear(torch: ModuleType) -> Linear:
-    """Returns a product in 8 bits, forward and backward: inputs and weights E4M3, gradients E5M2, a scale for each tensor."""
+    """Returns an 8-bit product, forward and backward: inputs and weights in E4M3, gradients in E5M2, one scale per tensor."""
 
     def cast(values: Tensor, name: str) -> tuple[Tensor, Tensor]:
         scale = values.abs().amax().float().clamp(min=1e-12) / LARGEST_VALUES[name]

@@ -1,7 +1,7 @@
-"""Which constants could measured steps of a cluster show? Each with its published value and how far a cluster may be off.
+"""Which constants could measured steps of a cluster reveal? Each with its published value and how far a cluster may differ.
 
-The widths are estimates of how much clusters of the same parts differ: clocks and memory little, links inside a node with
-their software, networks between nodes with cards, routing and neighbours, launches with the host and the framework.
+The widths are estimates of how much clusters of the same parts differ. Clocks and memory differ little; links inside a node
+differ with their software, networks between nodes with cards, routing and neighbours, launches with the host and the framework.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simulator.machine.training import training_constants
 from simulator.table import Floats
 
 MEASUREMENT_SCATTER = 0.05
-"""Log deviation of a step that was measured twice: 5 % between software releases (docs/validation.md)."""
+"""Log deviation between two measurements of a step: 5 % between software releases (docs/validation.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +45,18 @@ RANGES: Mapping[ConstantName, Range] = {
     ConstantName.BLOCKING_HOST_LAUNCH_S: Range(log_width=0.5, low=1e-7, high=1e-3),
     ConstantName.HIDDEN_TENSOR_FRACTION: Range(log_width=0.4, low=0.05, high=0.95),
 }
-"""Ranges of the constants that whole steps can show."""
+"""Ranges of the constants that whole steps can reveal."""
 LAUNCHES = {
     "eager": ConstantName.HOST_LAUNCH_S,
     "eager-2022": ConstantName.EARLY_HOST_LAUNCH_S,
     "blocking-2022": ConstantName.BLOCKING_HOST_LAUNCH_S,
 }
-"""Host time by the way in which kernels reach the accelerator."""
+"""Constant of host time, by how kernels reach the accelerator."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unknown:
-    """A constant that might be fitted."""
+    """A constant that may be fitted."""
 
     name: ConstantName
     accelerator: str | None = None
@@ -65,12 +65,12 @@ class Unknown:
 
     @property
     def range(self) -> Range:
-        """How far it may be off."""
+        """How far it may be from the published value."""
         return RANGES[self.name]
 
     @property
     def words(self) -> str:
-        """Name with what it holds for."""
+        """Name with what it applies to."""
         scope = [part for part in (self.accelerator, self.precision and self.precision.value) if part]
         return " ".join([*scope, self.name.value])
 
@@ -87,12 +87,12 @@ class Unknown:
 
 
 def unknowns_of(rows: Sequence[Row]) -> tuple[Unknown, ...]:
-    """Returns every constant on which the steps of the rows may depend, in the order of a report."""
+    """Returns every constant that the steps of the rows may depend on, in report order."""
     return (*_of_hardware(rows), *_of_software(rows))
 
 
 def prior_of(unknowns: Sequence[Unknown]) -> Prior:
-    """Returns what is expected of the constants: their published values."""
+    """Returns the prior of the constants, centred on their published values."""
 
     def column(values: Iterator[float]) -> Floats:
         return np.array(list(values), dtype=float)

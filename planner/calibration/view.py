@@ -1,4 +1,4 @@
-"""How does a person read a calibration? How much it helps, which constants moved, which did not, and what to mind."""
+"""How is a calibration shown to a person? How much it helps, which constants moved, which did not, and the warnings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SURE_DEVIATIONS = 1.6449
-"""Standard deviations either side that hold nine of ten."""
+"""Standard deviations on either side of the mean that contain nine of ten cases."""
 
 
 def show_calibration(answer: CalibrationAnswer, console: Console) -> None:
-    """Writes the whole answer."""
+    """Prints the whole answer."""
     found = answer.calibration
     is_better = found.error_left_out_fraction < found.error_before_fraction
     headline(console, _headline(found), is_good=is_better)
@@ -69,7 +69,7 @@ def _errors(found: Calibration) -> Table:
 
 
 def _kinds(kinds: Sequence[KindFit]) -> Table:
-    """What was left out of kernels is every fifth one, of layers each model."""
+    """For kernels, every fifth one was left out; for layers, each model in turn."""
     table = _table("kernels", "number", "published", "calibrated", "left out")
     for one in kinds:
         errors = (one.error_before_fraction, one.error_after_fraction, one.error_left_out_fraction)
@@ -78,7 +78,7 @@ def _kinds(kinds: Sequence[KindFit]) -> Table:
 
 
 def _layers(layers: Sequence[LayerFit]) -> Table:
-    """Both passes of each layer side by side, with errors of published and of left-out constants."""
+    """Both passes of each layer side by side, with errors for published and for left-out constants."""
     table = plain_table(gap=1)
     for heading in ("layer", "tokens", "software"):
         table.add_column(heading, no_wrap=True)
