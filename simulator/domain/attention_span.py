@@ -1,8 +1,8 @@
 """How far does a token look back? Sliding windows, chunks and packed documents.
 
-Every answer is the length of a plain sequence under whose causal mask a token sees as much on average: s where nothing
-shortens it. With it the equations of causal attention hold as they are: 4 T a d operations for each of the span/2 keys.
-For a document of l tokens and a window of w, twice the number of pairs of a query and a key is
+Every answer is the length of a plain sequence in which a token sees as much on average under a causal mask: s if nothing
+shortens it. The equations of causal attention then hold unchanged: 4 T a d operations for each of the span/2 keys. For a
+document of l tokens and a window of w, twice the number of query-key pairs is
 
     plain      l^2
     sliding    w (2 l - w)                 where l > w, else l^2
@@ -28,12 +28,12 @@ WINDOW_EDGE_TOKENS = 64.0
 
 
 class SlidingWindow(Record):
-    """Attention of layers that look back only so far."""
+    """Attention of layers with a limited window."""
 
     window_tokens: int = Field(gt=0, le=10**12)
     """Tokens that a token of such a layer sees, itself included."""
     full_every: int | None = Field(default=None, gt=0, le=10_000)
-    """The last of each so many layers sees everything (Gemma 2 and gpt-oss: 2, Gemma 3: 6); left out: none does."""
+    """The last of every n layers sees everything (Gemma 2 and gpt-oss: 2, Gemma 3: 6); left out: none does."""
     is_chunked: bool = False
     """Whether the window moves in steps of its size (Llama 4) instead of with each token."""
 
@@ -49,9 +49,9 @@ class Span:
     share: float
     """Share of the layers."""
     tokens: float
-    """What a token sees."""
+    """Tokens that a token sees."""
     kernel_tokens: float
-    """Tokens that fused kernels compute for a token."""
+    """Tokens that fused kernels compute per token."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +74,11 @@ class SequenceShape:
 
     @property
     def has_unlike_replicas(self) -> bool:
-        """Whether replicas have unlike documents, so that `imbalance` follows from how many there are."""
+        """Whether replicas have different documents, so that `imbalance` depends on their number."""
         return self.documents is not None and self.documents.imbalance is None
 
     def imbalance(self, num_replicas: Integers, num_sequences: Integers) -> Floats:
-        """Returns the work in attention of the replica that has most over that of the average one, `(n,)`.
+        """Returns the attention work of the most loaded replica over that of the average one, `(n,)`.
 
         Args:
             num_replicas: Replicas, `(n,)`.
@@ -124,7 +124,7 @@ def window_kinds(shape: SequenceShape) -> list[tuple[float, SlidingWindow | None
 
 
 def pieces(shape: SequenceShape) -> tuple[Floats, Floats]:
-    """Returns lengths of what attends to itself, and how often each occurs."""
+    """Returns lengths of the pieces that attend to themselves, and how often each occurs."""
     if shape.documents is None:
         return np.array([float(shape.tokens)]), np.ones(1)
     return shape.documents.pieces(float(shape.tokens))

@@ -1,4 +1,4 @@
-"""What stands in the place of ordinary attention and of an ordinary feed-forward block? Latent attention, and experts."""
+"""What can replace ordinary attention and an ordinary feed-forward block? Latent attention, and experts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class MixtureOfExperts(Record):
     num_dense_layers: int = Field(default=0, ge=0)
     """Leading layers that have an ordinary feed-forward block instead of experts."""
     layer_step: PositiveInt = 1
-    """Of so many layers one has experts, the last, where none is a leading one (Llama 4 Maverick: 2)."""
+    """One of every n layers has experts, the last of them, unless it is a leading dense one (Llama 4 Maverick: 2)."""
     num_groups: PositiveInt = 1
     """Equal groups of experts, such as those of one node (DeepSeek: `n_group`)."""
     groups_per_token: PositiveInt = 1
-    """Groups from which a token's experts are chosen: it travels to no more nodes (DeepSeek: `topk_group`)."""
+    """Groups that a token's experts are chosen from, which limits the nodes that it travels to (DeepSeek: `topk_group`)."""
     has_biases: bool = False
     """Whether the products of routed experts have biases (gpt-oss; Megatron Core: `add_bias_linear`)."""
 

@@ -1,4 +1,4 @@
-"""What did the owner of a cluster measure on it? Constants that replace published ones, and how far steps then were off.
+"""What did the owner of a cluster measure on it? Constants that replace published ones, and the errors of steps with them.
 
 `planner.calibrate` fits them; a job carries them (`Job.calibration`), so that they are part of its identity and
 every command uses the same ones. `simulator.machine.calibrated` says what each of them replaces.
@@ -45,7 +45,7 @@ class ConstantName(Choice):
     ATTENTION_BACKWARD_FRACTION = "attention_backward_fraction"
     """Speed of its backward pass relative to forward."""
     ATTENTION_BACKWARD_RAMP_TOKENS = "attention_backward_ramp_tokens"
-    """Sequence length by which that of half the final speed is longer backward."""
+    """How much longer the sequence of half the final speed is in the backward pass."""
     INTRA_LINK_RATIO = "intra_link_ratio"
     """Bandwidth inside a link domain relative to that with the published efficiencies."""
     INTER_LINK_RATIO = "inter_link_ratio"
@@ -57,7 +57,7 @@ class ConstantName(Choice):
     BLOCKING_HOST_LAUNCH_S = "blocking_host_launch_s"
     """Host time of one kernel where the host waits for every kernel."""
     HIDDEN_TENSOR_FRACTION = "hidden_tensor_fraction"
-    """Share of tensor-parallel traffic that runs beside products where software overlaps the two."""
+    """Share of tensor-parallel traffic that overlaps with products in software that supports it."""
 
 
 SOFTWARE = (
@@ -74,31 +74,31 @@ RULES = (
     ("_exponent", 1.0, 100.0, "work that overlaps takes no longer than its sum"),
     ("", 0.0, 1e12, "it is a number of elements, tokens or rows"),
 )
-"""Smallest and largest value of a constant by how its name ends, and why; the first that fits counts."""
+"""Smallest and largest value of a constant by the ending of its name, and why; the first match counts."""
 LINKS = (ConstantName.INTRA_LINK_RATIO, ConstantName.INTER_LINK_RATIO)
 """Constants of the network around an accelerator."""
 
 _MOST_ROWS = 10**9
 _Number = Annotated[int, Field(gt=0, le=_MOST_ROWS)]
 _LogDeviation = Annotated[float, Field(ge=0, le=50)]
-"""Of a ratio of times: a longer time over a shorter one of whatever was ever measured is below e^50."""
+"""Deviation of a ratio of times: the ratio of any two times ever measured is below e^50."""
 
 
 class CalibratedConstant(Record):
-    """One constant with the value that was found for it."""
+    """One constant with its fitted value."""
 
     name: ConstantName
     """Which constant."""
     accelerator: str | None = None
-    """Catalogue name of the accelerator that it holds for; left out: all, as for constants of software."""
+    """Catalogue name of the accelerator that it applies to; left out: all, as for software constants."""
     precision: Precision | None = None
-    """Number format of the products that it holds for, bf16 also standing for fp16; left out: all."""
+    """Number format of the products that it applies to, where bf16 also stands for fp16; left out: all."""
     value: PositiveFloat
     """The constant: a fraction, a ratio, seconds, or elements, as its name says."""
     published: PositiveFloat
-    """What holds without the calibration."""
+    """Its value without the calibration."""
     log_deviation: _LogDeviation
-    """How sure the value is: standard deviation of its logarithm."""
+    """Uncertainty of the value: standard deviation of its logarithm."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -123,7 +123,7 @@ class CalibratedConstant(Record):
 
 
 class StepResiduals(Record):
-    """How far measured steps were from steps that were simulated with constants fitted without them."""
+    """Errors of simulated steps whose constants were fitted without them."""
 
     accelerator: str
     """Catalogue name of the accelerator."""
@@ -134,7 +134,7 @@ class StepResiduals(Record):
     num_configurations: _Number
     """Measured configurations."""
     mean_absolute_error_fraction: NonNegativeFloat
-    """Mean size of the error, simulated over measured, less one."""
+    """Mean absolute error, simulated over measured, minus one."""
     bias_fraction: float
     """Mean error with its sign."""
     shared_log_deviation: _LogDeviation
@@ -146,7 +146,7 @@ class StepResiduals(Record):
 
     @property
     def ratios(self) -> Sides:
-        """Stretch of both parts below and above: none, as these are errors on steps that were left out."""
+        """Stretch of both parts below and above: none, since these errors are on held-out steps."""
         return ALIKE
 
     @property
@@ -156,10 +156,10 @@ class StepResiduals(Record):
 
 
 class Calibration(Record):
-    """What was measured on a cluster, and what follows from it."""
+    """The measurements of a cluster and the constants fitted to them."""
 
     schema_version: Literal[1] = 1
-    """Version of this form."""
+    """Version of this format."""
     source: str = Field(min_length=1, max_length=200)
     """File or device that was measured."""
     source_sha256: str = Field(min_length=64, max_length=64)
@@ -173,17 +173,17 @@ class Calibration(Record):
     num_left_out: int = Field(default=0, ge=0, le=_MOST_ROWS)
     """Rows that could not be used."""
     error_before_fraction: NonNegativeFloat
-    """Mean size of the error with published constants."""
+    """Mean absolute error with published constants."""
     error_after_fraction: NonNegativeFloat
-    """Mean size of the error with these constants."""
+    """Mean absolute error with these constants."""
     error_left_out_fraction: NonNegativeFloat
-    """Mean size of the error with constants that were fitted without the configuration."""
+    """Mean absolute error with constants fitted without the configuration."""
     constants: tuple[CalibratedConstant, ...] = Field(max_length=1000)
-    """What was found; all other constants stay at their published values."""
+    """The fitted constants; all others keep their published values."""
     residuals: tuple[StepResiduals, ...] = Field(default=(), max_length=1000)
-    """How far whole steps were off; empty where single kernels were measured."""
+    """Errors of whole steps; empty if single kernels were measured."""
     idle_power_w: PositiveFloat | None = None
-    """Power of the measured device when nothing ran; for information, and not used."""
+    """Power of the measured device when nothing ran; for information only."""
     loaded_power_w: PositiveFloat | None = None
     """Power of the measured device under large matrix products."""
 
@@ -217,7 +217,7 @@ class Calibration(Record):
     def residuals_of(
         self, accelerator: str, precision: Precision, *, has_experts: bool
     ) -> StepResiduals | None:
-        """Returns how far steps of a kind were off; `None` for a kind that was not measured."""
+        """Returns the errors of this kind of steps; `None` if none were measured."""
         asked = (accelerator, precision, has_experts)
         return next(
             (one for one in self.residuals if (one.accelerator, one.precision, one.has_experts) == asked),
@@ -226,5 +226,5 @@ class Calibration(Record):
 
 
 def rate_format(precision: Precision) -> Precision:
-    """Returns the number format under whose name the constants of a format are kept: 16 bits all run at one rate."""
+    """Returns the number format under which a format's constants are stored: all 16-bit formats run at the same rate."""
     return precision if precision in CAST_FORMATS else Precision.BF16

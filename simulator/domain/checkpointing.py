@@ -1,7 +1,7 @@
-"""How are checkpoints made? What a job may say about saves, whatever scheme its designs use.
+"""How are checkpoints made? The job's settings for saves, for all schemes of its designs.
 
-A scheme (`simulator.domain.plan.CheckpointScheme`) takes from here what it needs and leaves the rest; the defaults are
-published figures where there are any.
+A scheme (`simulator.domain.plan.CheckpointScheme`) uses only the settings that concern it; the defaults are published figures
+where there are any.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class SavePolicy(Choice):
     SKIP = "skip"
     """The save is left out; the next is due one interval later."""
     WAIT = "wait"
-    """Training stands still until a slot is free (CheckFreq, GoCkpt)."""
+    """Training stops until a slot is free (CheckFreq, GoCkpt)."""
     WIDEN = "widen"
-    """Training goes on, and the save starts as soon as a slot is free."""
+    """Training continues, and the save starts as soon as a slot is free."""
 
 
 class PeerPlacement(Choice):
     """Which nodes hold the copies of a node's state."""
 
     GROUP = "group"
-    """The nodes of a group keep each other's copies; groups are disjoint (Gemini, SOSP 2023)."""
+    """The nodes of a group store each other's copies; groups are disjoint (Gemini, SOSP 2023)."""
     RING = "ring"
     """The next nodes along a ring."""
     CROSS_DOMAIN = "cross_domain"
@@ -43,18 +43,18 @@ class GradientVariant(Choice):
     BASE = "base"
     """Training waits for the gradients."""
     OVERLAPPED = "overlapped"
-    """Behind the optimizer step and the next forward pass (GoCkpt-O)."""
+    """They overlap with the optimizer step and the next forward pass (GoCkpt-O)."""
 
 
 class Checkpointing(Record):
-    """How saves are made; each scheme takes what concerns it."""
+    """How saves are made; each scheme uses the settings that concern it."""
 
     interval_s: PositiveFloat | None = None
-    """Training time between two saves; left out, like `interval_steps`: the interval that loses least."""
+    """Training time between two saves; left out, like `interval_steps`: the optimal interval."""
     interval_steps: PositiveInt | None = None
-    """Optimizer steps between two saves, in the place of `interval_s`."""
+    """Optimizer steps between two saves, instead of `interval_s`."""
     longest_interval_s: PositiveFloat = 86_400.0
-    """Longest interval that is chosen where none is asked for: a save a day is kept even where hardly any failure needs one
+    """Longest interval that is chosen if none is requested: there is one save a day even if failures hardly ever need one
     (choice)."""
     backpressure: SavePolicy = SavePolicy.SKIP
     """What happens when a save is due while all slots hold earlier ones."""
@@ -64,12 +64,12 @@ class Checkpointing(Record):
     """Saved bytes per weight; left out: the 16-bit weight and the optimizer's states, 2 + `optimizer_bytes` of the workload: 14
     with an fp32 master weight and two fp32 moments (BLOOM: 2.3 TB on disk for 176 billion)."""
     is_deduplicated: bool = True
-    """Whether replicas write what they hold in common once; false: every replica writes all that it holds."""
+    """Whether replicas write their common state only once; false: every replica writes everything that it holds."""
     kept_saves: int = Field(default=2, ge=1, le=1000)
     """Saves that the file system keeps: the newest complete one and the one under way."""
     fixed_stall_s: float = Field(default=0.6, ge=0, le=MOST_S)
-    """Planning, metadata and barrier of one save: stalls of 0.78 s (PyTorch DCP, 70B on 1,856 H200) and 0.59 s
-    (ByteCheckpoint, arXiv 2407.20143, 405B on 8,960 GPUs), of which the copy itself is 0.02 s."""
+    """Planning, metadata and barrier of one save: stalls of 0.78 s (PyTorch DCP, 70B on 1,856 H200) and 0.59 s (ByteCheckpoint,
+    arXiv 2407.20143, 405B on 8,960 GPUs), of which the copy itself is 0.02 s."""
     write_tax_fraction: float = Field(default=0.03, ge=0, le=10)
     """Slow-down of training while a save is written in the background; estimate, published dips are short and deep
     (PyTorch DCP: throughput halves during part of the window)."""
@@ -86,7 +86,7 @@ class Checkpointing(Record):
     idle_network_fraction: float = Field(default=0.5, gt=0, le=1)
     """Share of the network that a background copy may use; estimate."""
     persist_every: PositiveInt = Field(default=100, le=1_000_000)
-    """Saves of a fast level (peers, local drives, servers) of which one goes on to the file system; Orbax's examples save
+    """One in this many saves on a fast level (peers, local drives, servers) continues to the file system; Orbax's examples save
     locally every 10 steps and persistently every 1,000."""
     nvme_write_bytes_per_s: float = Field(default=8e9, ge=LEAST_BYTES_PER_S)
     """Rate at which a node writes to its own drives; estimate on the safe side, eight drives reach 20-50 GB/s."""
@@ -96,7 +96,7 @@ class Checkpointing(Record):
     window_steps: int = Field(default=7, ge=1, le=1000)
     """Steps over which a gradient-assisted save is spread; 7 and 8 save most (GoCkpt, arXiv 2511.07035)."""
     gradient_bytes: PositiveFloat = Field(default=2.0, le=8)
-    """Bytes of one gradient that a gradient-assisted save or a gradient replica ships."""
+    """Bytes of one gradient as sent by a gradient-assisted save or a gradient replica."""
     gradient_variant: GradientVariant = GradientVariant.OVERLAPPED
     """Whether training waits for these gradients."""
     replay_bytes_per_s: float = Field(default=150e9, ge=LEAST_BYTES_PER_S)
@@ -109,28 +109,28 @@ class Checkpointing(Record):
     """Differential saves from one full one to the next, the full one included; estimate."""
 
     num_servers: PositiveInt | None = Field(default=None, le=1_000_000)
-    """Servers that replay mirrored gradients; left out: as few as keep up with the steps."""
+    """Servers that replay mirrored gradients; left out: the fewest that keep up with the steps."""
     server_power_w: float = Field(default=800.0, ge=0)
-    """Power of one of these servers, all the time; estimate for two processors without accelerators."""
+    """Constant power of one of these servers; estimate for two processors without accelerators."""
     server_network_bytes_per_s: float = Field(default=12.5e9, ge=LEAST_BYTES_PER_S)
     """Network bandwidth of one of these servers (100 Gbit/s, as FlowCheck's, EuroSys 2025)."""
     server_memory_bytes: PositiveFloat = 300e9
-    """Main memory of one of these servers (FlowCheck: at least 300 GB)."""
+    """Host memory of one of these servers (FlowCheck: at least 300 GB)."""
     server_lag_steps: float = Field(default=0.0, ge=0, le=999)
     """Steps by which the servers may trail training."""
 
     just_in_time_s: float | None = Field(default=None, gt=0, le=MOST_S)
-    """Time in which healthy replicas hand over the state after a failure (Just-in-time checkpointing, EuroSys 2024); left
+    """Time for healthy replicas to save the state after a failure and load it (Just-in-time checkpointing, EuroSys 2024); left
     out: a synchronous save by one replica and its load."""
     quorum_stall_s: float = Field(default=10.0, ge=0, le=MOST_S)
-    """Standstill of all replicas until they go on without a failed one; estimate (torchft loses 11 s a failure on 300
-    GPUs, FT-HSDP, arXiv 2602.00277, 3 min on 100,000)."""
+    """Downtime of all replicas until they continue without a failed one; estimate (torchft loses 11 s a failure on 300 GPUs,
+    FT-HSDP, arXiv 2602.00277, 3 min on 100,000)."""
     replica_recovery_s: float | None = Field(default=None, gt=0, le=MOST_S)
-    """Time until a failed replica is back; left out: the restart of its node and a copy from a living replica."""
+    """Time until a failed replica is back; left out: the restart of its node and a copy from a live replica."""
 
     @property
     def is_interval_given(self) -> bool:
-        """Whether the job says how often to save, so that no other interval is chosen."""
+        """Whether the job sets the interval, so that none is chosen."""
         return self.interval_s is not None or self.interval_steps is not None
 
     @model_validator(mode="after")

@@ -3,8 +3,8 @@
     T(hour)    = mean + yearly cos(year) + daily cos(day), warmest in midsummer and at noon
     PUE(hour)  = PUE of the site + overhead per degree x max(0, T - threshold)
 
-The energy of a run meets the mean over the year, its peak power the warmest hour: runs last for months, and nobody knows
-today on which of them they fall.
+The energy of a run uses the mean over the year, its peak power the warmest hour: runs last for months, and their season is not
+known today.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simulator.record import Record
 
 
 class Climate(Record):
-    """Outdoor temperature of a site and what its cooling makes of it; all of it is the site's own figure."""
+    """Outdoor temperature of a site and its effect on cooling; all figures are the site's own."""
 
     mean_celsius: float = Field(ge=-60, le=60)
     """Mean temperature of the year."""
@@ -30,16 +30,16 @@ class Climate(Record):
     free_cooling_below_celsius: float = Field(ge=-60, le=60)
     """Temperature up to which outdoor air or water cools without chillers."""
     overhead_per_celsius: float = Field(ge=0, le=1)
-    """What a degree above `free_cooling_below_celsius` adds to the PUE, at full load."""
+    """Increase of the PUE per degree above `free_cooling_below_celsius`, at full load."""
 
     @property
     def mean_overhead(self) -> float:
-        """What the weather adds to the PUE in the mean of a year."""
+        """Mean increase of the PUE by the weather over a year."""
         return _overheads(self)[0]
 
     @property
     def peak_overhead(self) -> float:
-        """What it adds in the warmest hour."""
+        """Increase of the PUE in the warmest hour."""
         return _overheads(self)[1]
 
 

@@ -1,7 +1,7 @@
-"""How long are the documents that are packed into a sequence, and how unequal does that make the ranks?
+"""How long are the documents packed into a sequence, and how unequal is the work of ranks as a result?
 
-Attention stays inside a document, so that its work is that of shorter sequences; all else is as without packing. Replicas
-that got the longer documents are waited for. Nomenclature as in `simulator.domain.model`; l is the length of a document.
+Attention stays inside a document, so its work is that of shorter sequences; everything else is as without packing. All replicas
+wait for the one with the longest documents. Nomenclature as in `simulator.domain.model`; l is the length of a document.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from simulator.table import Floats, Integers
 NUM_NODES = 256
 """Points at which an exponential distribution of lengths is summed up (Gauss and Legendre)."""
 MOST_SKEWNESS = 0.5
-"""Skewness of a replica's work from which on the first term of its expansion would overstate the largest."""
+"""Skewness of a replica's work above which the first term of its expansion would overstate the maximum."""
 LONGEST_OVER_MEAN = 40.0
 """Lengths beyond this multiple of the mean have a share of e^-40."""
 
 
 class Documents(Record):
-    """What is packed into the sequences: documents that do not attend to each other."""
+    """Contents of packed sequences: documents that do not attend to each other."""
 
     mean_tokens: float | None = Field(default=None, ge=1, le=1e12)
     """Mean length of a document, where lengths follow an exponential distribution; or give `lengths_tokens`."""
@@ -35,12 +35,12 @@ class Documents(Record):
     filled_fraction: float = Field(default=1.0, ge=0.001, le=1)
     """Tokens of documents over tokens of a sequence; the rest is padding, which is computed and trains nothing."""
     imbalance: float | None = Field(default=None, ge=1, le=1e6)
-    """Work in attention of the replica that has most over that of the average one. 1: documents are dealt out so that
-    all have the same (WLB-LLM, arXiv 2503.17924); left out: what chance makes of the lengths."""
+    """Attention work of the most loaded replica over that of the average one. 1: documents are distributed so that all have the
+    same (WLB-LLM, arXiv 2503.17924); left out: the result of random lengths."""
     is_split_each: bool = False
-    """Whether context-parallel ranks that gather keys share out every document (packed sequences of Transformer Engine,
-    WLB-LLM), or the sequence, whatever documents it has (Llama 3), and the rank with most is waited for. Where keys go round in
-    a ring every document is, and ranks that exchange heads have the whole sequence."""
+    """Whether context-parallel ranks that gather keys split every document (packed sequences of Transformer Engine, WLB-LLM),
+    or the sequence regardless of documents (Llama 3), where all wait for the most loaded rank. In a ring every document is
+    split, and ranks that exchange heads have the whole sequence."""
 
     @model_validator(mode="after")
     def _lengths_are_given_once(self) -> Self:

@@ -1,4 +1,4 @@
-"""What did making a chip emit, where its maker does not say? Silicon by area and process, memory by capacity.
+"""What are the emissions of making a chip, if its maker does not publish them? Silicon by area and process, memory by capacity.
 
     kgCO2e = area (CI_fab EPA + GPA + MPA) / yield + memory x kg per byte + board and cooling
 
@@ -25,11 +25,11 @@ ACT_YIELD = 0.875
 HBM_KGCO2E_PER_BYTE = 0.86 / GIGA
 """Stacked memory: its 42 % of the 1,312 kg of NVIDIA's HGX H100 footprint over 640 GB; B200's footprint gives 0.77."""
 BOARD_KGCO2E = 73.0
-"""Board, package and cooling: what the published A100 and H100 footprints leave over for one accelerator."""
+"""Board, package and cooling: the remainder of the published A100 and H100 footprints per accelerator."""
 
 
 class ProcessFigures(Record):
-    """What a square centimetre of a wafer takes; table 1 of ACT."""
+    """Figures per square centimetre of a wafer; table 1 of ACT."""
 
     energy_kwh: NonNegativeFloat
     """Electricity of the fab (EPA)."""
@@ -54,14 +54,14 @@ PROCESSES: Mapping[Process, ProcessFigures] = {
 
 
 class Dies(Record):
-    """What an accelerator is made of, for chips without a published footprint."""
+    """Components of an accelerator, for chips without a published footprint."""
 
     logic_m2: PositiveFloat = Field(le=1.0)
     """Area of all logic dies (814 mm2 are 814e-6)."""
     process: Process
     """Process of the logic."""
     process_figures: ProcessFigures | None = None
-    """What a square centimetre of logic takes; left out: as in table 1 of ACT."""
+    """Figures per square centimetre of logic; left out: as in table 1 of ACT."""
     memory_bytes: float = Field(default=0.0, ge=0)
     """Stacked memory in the package."""
     yield_fraction: float = Field(default=ACT_YIELD, gt=0, le=1)
@@ -77,7 +77,7 @@ class Dies(Record):
 
     @property
     def kgco2e_per_m2(self) -> float:
-        """Greenhouse gases of a square metre of working logic (CPA)."""
+        """Greenhouse gases per square metre of working logic (CPA)."""
         figures = self.process_figures or PROCESSES[self.process]
         # Linear between the two levels that are tabulated.
         share_99 = (self.abatement_fraction - 0.95) / 0.04

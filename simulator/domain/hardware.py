@@ -19,9 +19,9 @@ from simulator.domain.links import INFINIBAND
 from simulator.record import Choice, Record
 
 MOST_PUE = 5.0
-"""A facility that draws more for its cooling than that is a mistake in a figure."""
+"""A higher PUE is a mistake in a figure."""
 NEARLY_ALIKE = 0.8
-"""Share of letters in common, in their order, from which on a word is another one misspelt."""
+"""Similarity of letters, in order, from which a word counts as a misspelling of another one."""
 FAMILIES_WITHOUT_BF16 = ("volta",)
 """Architectures whose 16-bit matrix products are fp16 only: V100 has no bf16 (`simulator/catalog/data/accelerators.csv`)."""
 
@@ -65,19 +65,19 @@ class Accelerator(Record):
     measured_bf16_flop_per_s: PositiveFloat | None = None
     """Fastest dense 16-bit matrix product that anyone measured; left out where nobody published one."""
     has_fixed_clock: bool = False
-    """Whether the peaks are at the one clock that the chip has, as of TPUs until v5p; other peaks are at a boost clock, of
-    which the power limit takes a part back under load."""
+    """Whether the peaks are at the chip's only clock, as for TPUs until v5p; other peaks are at a boost clock, which the power
+    limit partly takes back under load."""
     thermal_design_power_w: PositiveFloat
     """Power limit of the accelerator (TDP)."""
     idle_power_w: PositiveFloat
-    """Power when nothing runs."""
+    """Power when nothing is running."""
     scale_up_bytes_per_s: PositiveFloat
     """Bandwidth to the other accelerators of its link domain (NVLink, xGMI, ICI), per direction."""
     embodied_kgco2e: float = Field(ge=0, le=1e6)
     """Greenhouse gases of making the accelerator with its share of the board, cradle to gate; left out where `dies`
     are given: counted from them."""
     dies: Dies | None = None
-    """Silicon and memory from which the embodied greenhouse gases are counted where nobody published them."""
+    """Silicon and memory from which the embodied greenhouse gases are computed if none are published."""
     compute_power_fraction: PositiveFloat = Field(default=1.0, le=2.0)
     """Power that dense computation would draw without a limit, as a share of the TDP; above 1 the accelerator stays at
     its limit even where short collectives interrupt the computation."""
@@ -125,7 +125,7 @@ class Node(Record):
     num_accelerators: PositiveInt
     """Accelerators in one node."""
     link_domain_size: PositiveInt
-    """Accelerators that reach each other over the scale-up link; more than one node's for rack-scale systems."""
+    """Accelerators connected by the scale-up link; more than one node's for rack-scale systems."""
     nodes_per_rack: int = Field(default=4, gt=0, le=1000)
     """Nodes that share a rack and its power (four servers of eight accelerators are usual)."""
     network_bytes_per_s: PositiveFloat
@@ -161,12 +161,12 @@ class Node(Record):
 
     @property
     def network_bytes_per_s_per_accelerator(self) -> float:
-        """Share of the node's network bandwidth that one accelerator has."""
+        """Share of the node's network bandwidth per accelerator."""
         return self.network_bytes_per_s / self.num_accelerators
 
     @property
     def accelerators_per_network_card(self) -> float:
-        """Accelerators that have one network card between them; 1 where each has one or more of its own."""
+        """Accelerators that share one network card; 1 if each has one or more of its own."""
         return max(1.0, self.num_accelerators / (self.num_network_cards or self.num_accelerators))
 
 
@@ -216,11 +216,10 @@ class Storage(Record):
     read_bytes_per_s_per_node: float = Field(default=2e9, ge=LEAST_BYTES_PER_S)
     """Rate at which one node can read."""
     capacity_power_w: float | None = Field(default=None, ge=0)
-    """Power of the storage system that is counted towards this run; left out: that of `capacity_bytes`, since the share
-    in a site's storage is not known."""
+    """Power of the storage system that is charged to this run; left out: that of `capacity_bytes`, since the share of a site's
+    storage is not known."""
     capacity_bytes: float = Field(default=0.0, ge=0)
-    """Capacity that is bought for this run, whoever owns the accelerators, and whose making is counted; 0: part of the
-    site."""
+    """Capacity bought for this run, whoever owns the accelerators, including its embodied carbon; 0: part of the site."""
     power_w_per_byte: float = Field(default=3.5e-12, ge=0, le=1e-9)
     """Power of one byte of capacity, where `capacity_power_w` is left out (flash: 2 to 5 W per usable TB; estimate)."""
     usd_per_byte: float = Field(default=400e-12, ge=0, le=1e-7)
@@ -230,12 +229,12 @@ class Storage(Record):
 
     @property
     def power_w(self) -> float:
-        """IT power that is counted towards the run, in all of its phases."""
+        """IT power charged to the run, in all of its phases."""
         return self.power_of_bytes_w if self.capacity_power_w is None else self.capacity_power_w
 
     @property
     def power_of_bytes_w(self) -> float:
-        """IT power that is known by the capacity alone."""
+        """IT power implied by the capacity alone."""
         return 0.0 if self.capacity_power_w is not None else self.capacity_bytes * self.power_w_per_byte
 
 
@@ -251,11 +250,11 @@ class Site(Record):
     power_usage_effectiveness: float = Field(ge=1, le=MOST_PUE)
     """Facility energy over IT energy (PUE) at full load, below the climate's threshold."""
     cooling_fixed_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Share of the overhead at full load that goes on when the load falls; 0: the PUE is the same at every load."""
+    """Share of the overhead at full load that remains when the load falls; 0: the PUE is the same at every load."""
     climate: Climate | None = None
     """Weather that raises the PUE on warm hours; left out: none."""
     market_kgco2e_per_kwh: float | None = Field(default=None, ge=0, le=MOST_KGCO2E_PER_KWH)
-    """Greenhouse gases of one kilowatt-hour by what the operator buys (market-based); left out: not known."""
+    """Greenhouse gases of one kilowatt-hour by the operator's purchases (market-based); left out: not known."""
     grid_profile: HourlyProfile | None = None
     """Location-based greenhouse gases by the hour of whole days, kg/kWh, which replace the mean; left out: the mean of a
     year."""

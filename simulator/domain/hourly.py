@@ -1,12 +1,11 @@
-"""What do prices and grids do from hour to hour? A profile that repeats, and its mean over a run.
+"""How do prices and grids change from hour to hour? A profile that repeats, and its mean over a run.
 
     HourlyProfile(per_hour=(0.4, 0.1))       a trace, here of two hours
     simulator.domain.traces.read_trace(path)        the two columns `timestamp, value` of a file
     synthetic_profile(mean=0.3, ...)         a mean with a daily and a yearly swing, for tests and first guesses
 
-Power is taken as constant over a run, so that energy meets the mean of the profile over the hours of the run. Between
-whole hours the integral of a profile is linear, and its running mean is monotone, so that its least value stands at a
-whole hour.
+Power is assumed constant over a run, so energy uses the mean of the profile over the hours of the run. Between whole hours the
+integral of a profile is linear and its running mean monotone, so that the minimum is at a whole hour.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HOURS_PER_YEAR = 8760
 MOST_HOURS = 100_000
 """Eleven years."""
 MOST_KGCO2E_PER_KWH = 2.0
-"""Grids of coal alone emit half of it; more is a figure in another unit, such as grams."""
+"""Grids of coal alone emit half of this; more is a figure in another unit, such as grams."""
 MOST_USD_PER_KWH = 10.0
 """The highest prices of an hour that markets allow; more is a figure in another unit, such as USD/MWh."""
 _PERIODS = 3
@@ -45,7 +44,7 @@ class HourlyProfile(Record):
         return np.where(np.isfinite(wall_s), self._integral(wall_s) / _positive(wall_s), self.mean)
 
     def least_mean_over(self, wall_s: Floats) -> Floats:
-        """Returns a value that the mean over no run of at least these lengths stays below, `(n,)`."""
+        """Returns a lower bound, `(n,)`, on the mean over runs of at least these lengths."""
         least = _least_means(self.per_hour)
         hours = np.where(np.isfinite(wall_s), wall_s / HOUR, np.inf)
         num_hours = len(self.per_hour)
@@ -59,7 +58,7 @@ class HourlyProfile(Record):
         return math.fsum(self.per_hour) / len(self.per_hour)
 
     def from_hour(self, start_hour: int) -> HourlyProfile:
-        """Returns the profile of a run that starts so many hours later."""
+        """Returns the profile of a run that starts this number of hours later."""
         first = start_hour % len(self.per_hour)
         return HourlyProfile(per_hour=self.per_hour[first:] + self.per_hour[:first])
 
@@ -99,7 +98,7 @@ def _positive(wall_s: Floats) -> Floats:
 def synthetic_profile(
     *, mean: float, daily_amplitude: float = 0.0, yearly_amplitude: float = 0.0
 ) -> HourlyProfile:
-    """Returns a year that swings about its mean: lowest at noon and in midsummer, as a grid with much sun.
+    """Returns a year that swings about its mean: lowest at noon and in midsummer, as in a grid with much solar power.
 
     Args:
         mean: mean of the year.

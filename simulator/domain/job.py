@@ -20,20 +20,20 @@ from simulator.record import Choice, Record
 
 
 class Objective(Choice):
-    """What is made as small as possible."""
+    """Quantities to minimise."""
 
     TIME = "time_to_train"
     COST = "cost"
     ENERGY = "energy"
     CARBON = "carbon"
     TIME_P95 = "time_to_train_p95"
-    """Time that 19 of 20 runs stay below."""
+    """Time that 19 of 20 runs do not exceed."""
     COST_P95 = "cost_p95"
-    """Cost that 19 of 20 runs stay below, by their length."""
+    """Cost that 19 of 20 runs do not exceed, through their duration."""
     DEADLINE_RISK = "deadline_risk"
-    """Probability of missing the deadline, which the job then needs."""
+    """Probability of missing the deadline, which the job must then set."""
     BUDGET_RISK = "budget_risk"
-    """Probability of exceeding the budget, which the job then needs."""
+    """Probability of exceeding the budget, which the job must then set."""
 
 
 _LIMIT_OF_RISK = {Objective.DEADLINE_RISK: "deadline_days", Objective.BUDGET_RISK: "budget_usd"}
@@ -47,7 +47,7 @@ class Job(Record):
     workload: Workload
     """What is trained."""
     offers: tuple[Offer, ...] = Field(min_length=1, max_length=100)
-    """What can be had."""
+    """Accelerators on offer."""
     storage: Storage = Storage()
     """Where checkpoints go."""
     checkpointing: Checkpointing = Checkpointing()
@@ -55,19 +55,19 @@ class Job(Record):
     site: Site
     """Where it runs."""
     ownership: Ownership = Ownership()
-    """Terms for offers that are bought; also how embodied carbon is shared out over a lifetime."""
+    """Terms for offers that are bought; also how embodied carbon is spread over a lifetime."""
     carbon_scope: CarbonScope = CarbonScope()
-    """Which parts of making the cluster are counted."""
+    """Parts of making the cluster that are counted."""
     operation: Operation = Operation()
     """How the cluster is run."""
     input_factors: InputFactors = InputFactors()
-    """How sure the inputs of cost, energy and carbon are."""
+    """Uncertainty of the inputs of cost, energy and carbon."""
     what_if: WhatIf = WhatIf()
-    """What the answer compares the recommended design with."""
+    """Alternatives that the answer compares with the recommended design."""
     limits: Limits = Limits()
     """What a design must not exceed."""
     objectives: tuple[Objective, ...] = (Objective.TIME, Objective.COST, Objective.CARBON)
-    """What is made small."""
+    """Quantities to minimise."""
     preference: dict[Objective, PositiveFloat] = Field(default={})
     """Weight of each objective in the recommendation; left out: 1."""
     reliability: Reliability
@@ -75,7 +75,7 @@ class Job(Record):
     search: Search = Search()
     """Where and how long to search."""
     calibration: Calibration | None = None
-    """Constants that were measured on the cluster itself, in the place of published ones."""
+    """Constants measured on the cluster itself, which replace published ones."""
 
     def __repr_args__(self) -> list[tuple[str | None, object]]:
         """Shows a job in a few lines, as notebooks do with the last value of a cell; `model_dump()` has every field."""
@@ -110,17 +110,17 @@ class Job(Record):
 
     @property
     def may_cap_power(self) -> bool:
-        """Whether a design may have a power cap: of the search, or of refinement, which tries them where none are named."""
+        """Whether a design may have a power cap: from the search, or from refinement, which tries some if none are given."""
         refines = self.search.power_caps is None and self.search.num_refinements > 0
         return (refines and self.lowest_power_cap < 1.0) or min(self.power_caps) < 1.0
 
     @property
     def objective_weights(self) -> tuple[float, ...]:
-        """How much each objective counts by `preference`, in their order."""
+        """Weights of the objectives by `preference`, in their order."""
         return tuple(self.preference.get(objective, 1.0) for objective in self.objectives)
 
     def site_of(self, offer: Offer) -> Site:
-        """Returns where the accelerators of an offer stand."""
+        """Returns the site of an offer's accelerators."""
         return offer.site or self.site
 
     @model_validator(mode="after")

@@ -17,9 +17,9 @@ from simulator.table import Floats, Table
 
 SCALE_UP_LINKS = {"ampere": "nvlink3", "hopper": "nvlink4", "blackwell": "nvlink5"}
 OTHER_SCALE_UP = "other-scale-up"
-"""Links of all others, of which few are measured."""
+"""Link class of all other architectures, few of which are measured."""
 MESHES = frozenset({"cdna3", "cdna4", "gaudi"})
-"""Architectures of which eight have a link, or a bundle of them, to each other one."""
+"""Architectures where each of eight accelerators has a link, or a bundle of links, to every other one."""
 OTHER_FABRIC = "ethernet"
 INFINIBAND = "infiniband"
 
@@ -36,11 +36,11 @@ class LinkConstants(Table):
     intra_latency_s: Floats
     """Start-up of a collective or transfer."""
     intra_hop_s: Floats
-    """What each further step inside a domain adds."""
+    """Time of each further step inside a domain."""
     intra_ramp_s: Floats
     """Chunk cost in the root term of a collective."""
     all_reduce_fraction: Floats
-    """All-reduce in a group of eight; near 1 and more where the switches add, which halves the volume."""
+    """All-reduce in a group of eight; close to 1 or above if the switches reduce, which halves the volume."""
     gather_fraction: Floats
     """All-gather and reduce-scatter in a group of eight."""
     all_to_all_fraction: Floats
@@ -50,41 +50,41 @@ class LinkConstants(Table):
     group_exponent: Floats
     """Growth of the fractions with the group, up to eight: smaller groups keep fewer links busy."""
     unlinked_members: Floats
-    """Members of a group to which one of them has no link: 1 in a mesh, itself, as each of the others has a link of its own; 0
-    behind switches, which lead all links to any member, and where several links join two members, as in a torus."""
+    """Members of a group to which a member has no link of its own: 1 in a mesh, itself; 0 behind switches, which connect all
+    links to any member, and where several links join two members, as in a torus."""
     gpus_per_domain: Floats
     """Accelerators that reach each other over the scale-up link."""
     inter_bytes_per_s_per_gpu: Floats
     """One accelerator's share of its node's network cards, per direction."""
     inter_latency_s: Floats
-    """What each step through the fabric adds."""
+    """Time of each step through the fabric."""
     inter_member_s: Floats
-    """What each further member of a domain adds to a ring or tree that goes through the fabric."""
+    """Time of each further member of a domain in a ring or tree through the fabric."""
     inter_fraction: Floats
     """Collectives through the fabric."""
     inter_point_to_point_fraction: Floats
     """One sender, one receiver in another domain."""
     gpus_per_node: Floats
-    """Accelerators of a domain that stand in one node and share out its network cards."""
+    """Accelerators of a domain in one node, which share its network cards."""
     gpus_per_card: Floats
-    """Accelerators that have one network card between them; 1 where each has its own."""
+    """Accelerators that share one network card; 1 if each has its own."""
     shared_card_fraction: Floats
-    """Share of a card that a ring with several members in a node, but not all of them, has where accelerators share cards:
-    it passes through one card, which sibling rings may have chosen, too."""
+    """Share of a card that a ring with several, but not all, members of a node gets where accelerators share cards: it passes
+    through one card, which sibling rings may also have chosen."""
 
     @property
     def fabric_bytes_per_s(self) -> Floats:
-        """What an accelerator sends through the fabric in collectives, `(n,)`."""
+        """Bandwidth of an accelerator through the fabric in collectives, `(n,)`."""
         return self.inter_bytes_per_s_per_gpu * self.inter_fraction
 
     @property
     def near_send_bytes_per_s(self) -> Floats:
-        """What one sender reaches to one receiver in its domain, `(n,)`."""
+        """Bandwidth from one sender to one receiver in its domain, `(n,)`."""
         return self.intra_bytes_per_s * self.point_to_point_fraction
 
     @property
     def far_send_bytes_per_s(self) -> Floats:
-        """The same to one in another domain."""
+        """The same to a receiver in another domain."""
         return self.inter_bytes_per_s_per_gpu * self.inter_point_to_point_fraction
 
 

@@ -1,7 +1,7 @@
-"""What does low-rank adaptation train? The adapters beside some matrix products of every layer, and their weights.
+"""What does low-rank adaptation train? Adapters for some matrix products of every layer, and their weights.
 
-LoRA (Hu et al., arXiv 2106.09685): the weights W of a product stay as they are, and x W + x A B is computed, with A of k x r
-and B of r x n values that alone are trained. Products are named as in Megatron Core and NeMo.
+LoRA (Hu et al., arXiv 2106.09685): the weights W of a product stay fixed, and x W + x A B is computed, where only A (k x r) and
+B (r x n) are trained. Products are named as in Megatron Core and NeMo.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ATTENTION_PRODUCTS = (AdaptedProduct.QKV, AdaptedProduct.PROJ)
 FEED_FORWARD_PRODUCTS = (AdaptedProduct.FC1, AdaptedProduct.FC2)
 """Products of the feed-forward block."""
 SPLIT_OUTPUTS = (AdaptedProduct.QKV, AdaptedProduct.FC1)
-"""Products whose outputs tensor parallelism splits, and that a block is entered by; of the others it splits the inputs
+"""Products whose outputs tensor parallelism splits, and through which ranks enter a block; of the others it splits the inputs
 (Megatron-LM)."""
 
 
@@ -42,8 +42,8 @@ class Lora(Record):
     targets: tuple[AdaptedProduct, ...] = Field(default=tuple(AdaptedProduct), min_length=1)
     """Products that have one."""
     exchanges_by_all_to_all: bool = False
-    """Whether all-to-alls exchange what adapters beside `linear_proj` and `linear_fc2` give between tensor-parallel ranks,
-    where it is gathered otherwise (NeMo and Megatron-Bridge: `a2a_experimental`); needs sequence parallelism."""
+    """Whether all-to-alls, instead of gathers, exchange the outputs of adapters of `linear_proj` and `linear_fc2` between
+    tensor-parallel ranks (NeMo and Megatron-Bridge: `a2a_experimental`); needs sequence parallelism."""
 
 
 def product_sizes(model: ModelShape, product: AdaptedProduct) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from simulator.table import Floats, Integers, Table, first_of_equals
 
 
 class Recompute(Choice):
-    """What the backward pass computes again instead of keeping it in memory (Megatron-LM's names)."""
+    """What the backward pass recomputes instead of keeping it in memory (Megatron-LM's names)."""
 
     NONE = "none"
     SELECTIVE = "selective"
@@ -25,40 +25,40 @@ class Recompute(Choice):
 
 
 class Schedule(Choice):
-    """In which order pipeline stages work (`simulator.pipeline.turns` has the sources)."""
+    """Order in which pipeline stages work (`simulator.pipeline.turns` has the sources)."""
 
     ONE_F_ONE_B = "1f1b"
-    """One forward, one backward in turn; interleaved with `virtual_pipeline` above 1."""
+    """Alternating forwards and backwards; interleaved with `virtual_pipeline` above 1."""
     GPIPE = "gpipe"
     """All forwards, then all backwards: the same bubble, with every micro-batch in memory."""
     ZB_H1 = "zb_h1"
-    """Zero bubble: weight gradients fill a part of the bubble, in the memory that the first stage of 1F1B needs."""
+    """Zero bubble: weight gradients fill a part of the bubble, with the memory that the first stage of 1F1B needs."""
     ZB_V = "zb_v"
-    """Zero bubble, with two chunks on a stage, to and fro: embedding and output layer are both on the first stage."""
+    """Zero bubble with two chunks per stage in a V: embedding and output layer are both on the first stage."""
     DUAL_PIPE_V = "dual_pipe_v"
-    """Chunks as under `zb_v`; forwards run beside backwards and hide each other's exchange of experts. DualPipe on p stages is
-    this on p/2 with twice the replicas."""
+    """Chunks as under `zb_v`; forwards run in pairs with backwards, hiding each other's expert exchange. DualPipe on p stages
+    is this on p/2 with twice the replicas."""
 
 
 TO_AND_FRO = (Schedule.ZB_V, Schedule.DUAL_PIPE_V)
-"""Schedules with two chunks on a stage, of which the second ones go back from the last stage to the first."""
+"""Schedules with two chunks per stage, where the second ones run back from the last stage to the first."""
 SPLIT_BACKWARD = (Schedule.ZB_H1, *TO_AND_FRO)
-"""Schedules that compute weight gradients later than what other stages wait for."""
+"""Schedules that compute weight gradients after what other stages wait for."""
 
 
 class CheckpointScheme(Choice):
-    """How the training state is saved; names of systems, such as `gockpt` or `gemini`, stand for what they do."""
+    """How the training state is saved; names of systems, such as `gockpt` or `gemini`, are aliases."""
 
     NONE = "none"
-    """Never: every failure starts the run anew."""
+    """Never: every failure restarts the run from the beginning."""
     SYNC = "sync"
     """The ranks of one replica stop and write everything to the file system."""
     SYNC_SHARDED = "sync_sharded"
     """All ranks stop and write their shards to the file system."""
     ASYNC = "async"
-    """Ranks stop for the copy to host memory; writing goes on in the background."""
+    """Ranks stop for the copy to host memory; writing continues in the background."""
     ASYNC_LAZY = "async_lazy"
-    """The copy, too, hides behind the next step (CheckFreq, DataStates-LLM)."""
+    """The copy also hides behind the next step (CheckFreq, DataStates-LLM)."""
     LOCAL_NVME = "local_nvme"
     """Shards are written to the drives of their own node, some saves to the file system."""
     IN_MEMORY_PEER = "in_memory_peer"
@@ -68,17 +68,17 @@ class CheckpointScheme(Choice):
     GRADIENT_ASSISTED = "gradient_assisted"
     """The copy is spread over several steps and brought up to date with gradients (GoCkpt)."""
     GRADIENT_REPLICA = "gradient_replica"
-    """Servers follow every step with mirrored gradients (FlowCheck, Checkmate)."""
+    """Servers replay every step with mirrored gradients (FlowCheck, Checkmate)."""
     DIFFERENTIAL = "differential"
-    """A full save now and then, between them what has changed (Check-N-Run)."""
+    """A full save at intervals, and only changes in between (Check-N-Run)."""
     JUST_IN_TIME = "just_in_time"
     """Healthy replicas save after a failure."""
     REPLICA_FT = "replica_ft"
-    """Healthy replicas go on without the failed one (torchft, FT-HSDP)."""
+    """Healthy replicas continue without the failed one (torchft, FT-HSDP)."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
-        """Returns the scheme that a system's name or another way of writing stands for."""
+        """Returns the scheme for a system's name or another spelling."""
         if not isinstance(value, str):
             return None
         name = value.strip().lower().replace("-", "_").replace(" ", "_")
@@ -116,7 +116,7 @@ SCHEME_ALIASES = {
     "oobleck": "replica_ft",
     "recycle": "replica_ft",
 }
-"""Schemes by the names of systems that users know, in lower case with underscores."""
+"""Schemes by the names of known systems, in lower case with underscores."""
 
 
 class Plan(Record):
@@ -127,7 +127,7 @@ class Plan(Record):
     num_gpus: PositiveInt
     """Accelerators that train."""
     num_spare_nodes: int = Field(default=0, ge=0)
-    """Nodes kept ready to replace failed ones."""
+    """Nodes on standby to replace failed ones."""
     tensor_parallel: PositiveInt = 1
     """Ranks that share every layer (TP)."""
     pipeline_parallel: PositiveInt = 1
@@ -137,7 +137,7 @@ class Plan(Record):
     pipeline_schedule: Schedule = Schedule.ONE_F_ONE_B
     """Order of the pipeline."""
     interleaved_group_size: PositiveInt | None = None
-    """Micro-batches that an interleaved stage takes through one chunk before the next (Megatron Core's
+    """Micro-batches that an interleaved stage runs through one chunk before the next (Megatron Core's
     `microbatch_group_size_per_vp_stage`, N of Llama 3); left out: PP, which keeps the fewest activations."""
     context_parallel: PositiveInt = 1
     """Ranks that share a sequence (CP)."""
@@ -150,18 +150,18 @@ class Plan(Record):
     recompute: Recompute = Recompute.NONE
     """Activation recomputation."""
     recompute_num_layers: PositiveInt | None = None
-    """Layers of every chunk that full recomputation covers, or under `workload.recompute_method: uniform` of a group; left
+    """Layers of every chunk that full recomputation covers, or, under `workload.recompute_method: uniform`, of a group; left
     out: all, each on its own."""
     zero_stage: int = Field(default=1, ge=0, le=3)
     """What the replicas shard: 0 nothing, 1 optimizer states (distributed optimizer), 2 gradients too, 3 weights too."""
     shard_ranks: PositiveInt | None = None
-    """Ranks of DP x CP that share one copy of what is sharded (hybrid sharding, HSDP); left out: all of them."""
+    """Ranks of DP x CP that share one copy of the sharded states (hybrid sharding, HSDP); left out: all of them."""
     precision: Precision = Precision.BF16
     """Number format of the matrix products."""
     checkpoint_scheme: CheckpointScheme = CheckpointScheme.ASYNC
     """How the training state is saved."""
     checkpoint_interval_s: PositiveFloat | None = None
-    """Training time between two saves; left out: the interval that loses least."""
+    """Training time between two saves; left out: the optimal interval."""
     power_cap_fraction: PowerCap = 1.0
     """Power limit of the accelerators as a share of their TDP."""
 
@@ -195,7 +195,7 @@ LAYOUT_COLUMNS = (
     "recompute_num_layers",
     "interleaved_group_size",
 )
-"""The columns of a plan on which its step and its memory depend."""
+"""The columns of a plan that determine its step and its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +229,7 @@ class PlanTable(Table):
         return cls(**{name: _column([getattr(plan, name) for plan in plans], name) for name in cls.names()})
 
     def saving_by(self, scheme: CheckpointScheme) -> Self:
-        """Returns the same designs with one checkpoint scheme."""
+        """Returns the same designs with another checkpoint scheme."""
         return replace(self, checkpoint_scheme=np.full(len(self), scheme.code))
 
     def plan(self, row: int) -> Plan:
@@ -250,48 +250,48 @@ def distinct_layouts(plans: PlanTable) -> tuple[NDArray[np.intp], NDArray[np.int
 
 
 def distinct_designs(plans: PlanTable) -> PlanTable:
-    """Returns every design once, each where it stands first."""
+    """Returns every distinct design once, in order of first occurrence."""
     columns = [np.nan_to_num(column) for column in plans.columns().values()]  # an interval is NaN or above 0
     first, _ = first_of_equals(columns)
     return plans.take(np.sort(first))
 
 
 def shard_group(plans: PlanTable) -> Integers:
-    """Returns how many ranks share one copy of what ZeRO shards, `(n,)`: `shard_ranks`, or all D c."""
+    """Returns the number of ranks that share one copy of what ZeRO shards, `(n,)`: `shard_ranks`, or all D c."""
     replicas = plans.data_parallel * plans.context_parallel
     return np.where(plans.shard_ranks > 0, plans.shard_ranks, replicas)
 
 
 def interleaved_groups(plans: PlanTable) -> Integers:
-    """Returns how many micro-batches interleaved stages take through one chunk before the next, `(n,)`: p, or as given."""
+    """Returns how many micro-batches interleaved stages run through one chunk before the next, `(n,)`: p, or as given."""
     return np.where(plans.interleaved_group_size > 0, plans.interleaved_group_size, plans.pipeline_parallel)
 
 
 def has_split_ends(plans: PlanTable) -> NDArray[np.bool_]:
-    """Returns whether input embedding and output layer stand on different stages, `(n,)`."""
+    """Returns whether input embedding and output layer are on different stages, `(n,)`."""
     return np.asarray((plans.pipeline_parallel > 1) & ~turns_back(plans))
 
 
 def turns_back(plans: PlanTable) -> NDArray[np.bool_]:
-    """Returns whether the second of two chunks on each stage go back from the last stage to the first, `(n,)`."""
+    """Returns whether each stage has two chunks, the second ones in reverse from the last stage to the first, `(n,)`."""
     return _has_schedule(plans, TO_AND_FRO)
 
 
 def splits_backward(plans: PlanTable) -> NDArray[np.bool_]:
-    """Returns whether weight gradients are computed later than what other stages wait for, `(n,)`."""
+    """Returns whether weight gradients are computed after what other stages wait for, `(n,)`."""
     return _has_schedule(plans, SPLIT_BACKWARD)
 
 
 def keeps_restored_inputs(plans: PlanTable) -> NDArray[np.bool_]:
-    """Returns whether a stage that holds most also holds inputs of late weight gradients that were computed again, `(n,)`.
+    """Returns whether a stage at its peak also holds recomputed inputs for late weight gradients, `(n,)`.
 
-    Under `dual_pipe_v` weight gradients come late in the cool-down alone, when half of the activations are gone.
+    Under `dual_pipe_v`, weight gradients are late only in the cool-down, when half of the activations are gone.
     """
     return splits_backward(plans) & ~runs_in_pairs(plans)
 
 
 def runs_in_pairs(plans: PlanTable) -> NDArray[np.bool_]:
-    """Returns whether most forwards run beside a backward of another micro-batch, `(n,)`."""
+    """Returns whether most forwards are paired with a backward of another micro-batch, `(n,)`."""
     return _has_schedule(plans, (Schedule.DUAL_PIPE_V,))
 
 
@@ -307,7 +307,7 @@ _CHOICES: dict[str, type[Choice]] = {
 }
 _FLOAT_COLUMNS = ("checkpoint_interval_s", "power_cap_fraction")
 _COUNTS_OR_NONE = ("recompute_num_layers", "shard_ranks", "interleaved_group_size")
-"""Counts that may be left out; their columns have 0 there."""
+"""Optional counts; their columns are 0 if left out."""
 
 
 def _column(values: Sequence[object], name: str) -> NDArray[Any]:

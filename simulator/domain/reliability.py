@@ -1,4 +1,4 @@
-"""How often does something break, how long is the way back, and how much slower than ideal is the fleet?"""
+"""How often do failures occur, how long is the recovery, and how much slower than ideal is the fleet?"""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from simulator.table import Floats, Integers
 from simulator.units import DAY
 
 MOST_S = 1e9
-"""Thirty years: whoever writes longer parts of a way back has mistaken a unit."""
+"""Thirty years: a longer part of a recovery is a mistaken unit."""
 GPUS_PER_COUNTED_NODE = 8.0
-"""Accelerators of a node in published failure rates."""
+"""Accelerators per node in published failure rates."""
 
 
 class Restart(Record):
-    """The way from a failure to the next useful step, without loading the checkpoint.
+    """The recovery from a failure to the next useful step, without loading the checkpoint.
 
     Defaults are the typical column of published ranges: detection by heartbeats 60-300 s, diagnosis under 600 s
     (MegaScale, arXiv 2402.15627), a hot spare within a minute, communicator set-up 1-3 min, warm-up 1-3 min.
@@ -39,30 +39,30 @@ class Restart(Record):
     warm_up_s: float = Field(default=60.0, ge=0, le=MOST_S)
     """Compilation and the first slow steps."""
     planned_stop_s: float = Field(default=600.0, ge=0, le=MOST_S)
-    """Taking nodes out for planned maintenance and others in, before the ordinary initialization; estimate."""
+    """Time to take nodes out for planned maintenance and bring others in, before the ordinary initialization; estimate."""
     log_deviation: float = Field(default=0.5, ge=0, le=2)
-    """Spread of each way back around its mean: standard deviation of its logarithm. It moves the mean of a run only where
-    `fails_during_restart` begins long ones anew; estimate."""
+    """Spread of each recovery around its mean: standard deviation of its logarithm. It changes the mean of a run only if
+    `fails_during_restart` restarts long ones; estimate."""
 
 
 class Reliability(Record):
     """Failures, restarts and stragglers of a fleet."""
 
     failures_per_1000_node_days: float = Field(gt=0, le=10_000)
-    """Failures that stop the job, per thousand node-days of nodes with eight accelerators, whatever the nodes of the job hold:
-    8,000 x failures / (accelerators x days) of your own logs."""
+    """Failures that stop the job, per thousand node-days of nodes with eight accelerators, whatever the size of the job's
+    nodes: 8,000 x failures / (accelerators x days) from your own logs."""
     process_fault_fraction: float = Field(default=0.5, ge=0, le=1)
-    """Share of failures after which the node's memory is intact (DLRover reports about 75 %)."""
+    """Share of failures that leave the node's memory intact (DLRover reports about 75 %)."""
     weibull_shape: float = Field(default=1.0, ge=0.3, le=5)
-    """Shape of the up-times in replays, those of `capplan goodput --job` among them: 1 exponential, below 1 failures in
-    clusters; the mean stays. Expected values are those of 1. From them 0.5 to 1.5 change the goodput by a point on average
-    and up to 4 with one level of saves, by up to 12 points where spares run out now and then, and by up to 20 with saves on
-    two levels."""
+    """Shape of the up-times in replays, including those of `capplan goodput --job`: 1 exponential, below 1 failures in
+    clusters; the mean stays the same. Expected values assume 1. Shapes from 0.5 to 1.5 change the goodput by a point on average
+    and up to 4 with one level of saves, by up to 12 points where spares run out now and then, and by up to 20 with saves on two
+    levels."""
     fails_during_restart: bool = False
-    """Whether something may fail on the way back too, which then begins anew and is never shorter for it."""
+    """Whether failures may also occur during recovery, which then begins anew and never becomes shorter."""
     nodes_per_domain: int = Field(default=4, ge=1, le=4096)
-    """Nodes, as they are, that share a rack, its power or a switch, and fail together when it does; estimate: servers of one
-    rack."""
+    """Nodes (of their actual size) that share a rack, its power or a switch, and fail together with it; estimate: servers of
+    one rack."""
     domain_failures_per_1000_domain_days: float = Field(default=0.0, ge=0, le=10_000)
     """Failures of whole domains. No published rate is usable: 0 unless you know yours."""
     planned_stops_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
@@ -70,14 +70,14 @@ class Reliability(Record):
     repair_days: float = Field(default=3.0, gt=0, le=10_000)
     """Days until a failed node is back in the spare pool."""
     restart: Restart = Restart()
-    """The way back after a failure."""
+    """The recovery after a failure."""
     straggler_log_mean: float | None = Field(default=-2.5, ge=-20, le=2)
-    """Mean of ln(S - 1), S the slow-down of a job against the same job without stragglers; null: S = 1. Holds while
+    """Mean of ln(S - 1), with S the slow-down of a job relative to the same job without stragglers; null: S = 1. Used while
     `stragglers` names no causes. With a deviation of 1 it reproduces five statistics of 3,079 jobs (arXiv 2505.05713)."""
     straggler_log_deviation: float = Field(default=1.0, ge=0, le=3)
     """Standard deviation of ln(S - 1)."""
     stragglers: Stragglers | None = None
-    """Causes of stragglers, whose cost follows from the layout; they take the place of the distribution over jobs."""
+    """Causes of stragglers, whose cost follows from the layout; they replace the distribution over jobs."""
 
     def failures_per_s(self, num_gpus: Integers) -> Floats:
         """Returns the failures of the nodes of a job per second of up-time, `(n,)`."""
@@ -86,7 +86,7 @@ class Reliability(Record):
 
     @property
     def straggler_model(self) -> StragglerModel | None:
-        """The causes where they are known, otherwise the distribution over jobs; none where nothing straggles."""
+        """The causes if they are known, otherwise the distribution over jobs; none if nothing straggles."""
         if self.stragglers is not None:
             return self.stragglers
         if self.straggler_log_mean is None:
@@ -95,7 +95,7 @@ class Reliability(Record):
 
     @property
     def straggler_slowdown(self) -> float:
-        """Expected slow-down S >= 1 over jobs (mean of a shifted lognormal); 1 where causes take its place."""
+        """Expected slow-down S >= 1 over jobs (mean of a shifted lognormal); 1 if causes replace the distribution."""
         model = self.straggler_model
         if not isinstance(model, StragglerPrior):
             return 1.0

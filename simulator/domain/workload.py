@@ -47,173 +47,173 @@ class Workload(Record):
     precisions: tuple[Precision, ...] = (Precision.BF16,)
     """Number formats that the run may use for its matrix products."""
     attention: AttentionKernel = "flash"
-    """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025),
-    on MI300X and MI355X PyTorch's, slower than AMD's own;
-    `flash-1`: fused ones of 2022-23 (FlashAttention-1, Triton); `unfused`: separate kernels as in Megatron of 2021-22,
-    scale, mask and softmax being one; `eager`: one operator after the other (`attn_implementation="eager"` of Hugging Face)."""
+    """`flash`: fused, made for the architecture; `flash-2`: FlashAttention-2, slower since Hopper (PyTorch until 2025); on
+    MI300X and MI355X PyTorch's kernels, slower than AMD's own; `flash-1`: fused kernels of 2022-23 (FlashAttention-1, Triton);
+    `unfused`: separate kernels as in Megatron of 2021-22, with scale, mask and softmax in one; `eager`: one operator at a time
+    (`attn_implementation="eager"` of Hugging Face)."""
     kernel_launch: KernelLaunch = "eager"
-    """How kernels reach the accelerator. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python,
-    ahead of the accelerator; `eager-2022`: the same with the software of 2021-22; `blocking-2022`: the same, the host
-    waiting for every kernel (`CUDA_LAUNCH_BLOCKING=1`)."""
+    """How kernels are launched. `graph`: replayed from CUDA graphs, without host time; `eager`: from Python, ahead of the
+    accelerator; `eager-2022`: the same with software of 2021-22; `blocking-2022`: the same, with the host waiting for every
+    kernel (`CUDA_LAUNCH_BLOCKING=1`)."""
     copies_shared_heads: bool = False
-    """Whether keys and values are copied for every query head that shares them, ahead of attention (torchtitan until 2025):
+    """Whether keys and values are copied for every query head that shares them, before attention (torchtitan until 2025):
     layers then keep the copies, and context-parallel ranks exchange them."""
     has_fused_operators: bool = True
-    """Whether norms, activations, positions, residuals and what moves tokens to experts are fused kernels (Megatron, compiled
-    PyTorch)."""
+    """Whether norms, activations, positions, residuals and the operators that move tokens to experts are fused kernels
+    (Megatron, compiled PyTorch)."""
     checkpoints_norms: bool = False
-    """Whether norms read copies of their input in 32 bits, and are computed again backward with the residual addition ahead
-    of them, layers that are computed again as a whole but for the latter (InternEvo: `dropout_selective_checkpoint`)."""
+    """Whether norms read 32-bit copies of their input and are recomputed in the backward pass with the residual addition before
+    them; fully recomputed layers do so without that addition (InternEvo: `dropout_selective_checkpoint`)."""
     measures_accuracy: bool = False
-    """Whether accuracy and perplexity are taken from the logits of every micro-batch, beside a fused loss in 32 bits
+    """Whether accuracy and perplexity are computed from the logits of every micro-batch, in addition to a fused loss in 32 bits
     (InternEvo: `AccPerplex`)."""
     has_sequence_parallel: bool = True
     """Whether tensor-parallel ranks also split norms and residuals by sequence (Korthikanti et al., arXiv 2205.05198)."""
     overlaps_tensor_comm: bool = False
-    """Whether collectives of tensor parallelism run in pieces beside their products (`tp_comm_overlap` of NeMo); needs
+    """Whether tensor-parallel collectives run in pieces that overlap with their products (`tp_comm_overlap` of NeMo); needs
     sequence parallelism."""
     overlaps_input_gradients: bool = True
-    """Whether the gradient of what enters a block of tensor-parallel ranks is summed up beside the product for the gradient of
-    its weights (Megatron since 2022, Transformer Engine), or ahead of it (Megatron before, PyTorch's tensor parallelism)."""
+    """Whether the sum of the input gradient, where tensor-parallel ranks enter a block, overlaps the product for the weight
+    gradient (Megatron since 2022, Transformer Engine) or precedes it (Megatron before, PyTorch's tensor parallelism)."""
     separate_first_products: SeparateProducts = "none"
-    """Which products that read the same input are apart, so that tensor-parallel ranks gather it and sum up its gradient for
-    each. `none`: they are one; `feed_forward`: gate and up projection of a gated network are apart (InternEvo); `all`: those
-    for queries, keys and values are, too (Colossal-AI)."""
+    """Which products with a common input are separate, so that tensor-parallel ranks gather the input and sum its gradient for
+    each. `none`: they are merged; `feed_forward`: gate and up projection of a gated network are separate (InternEvo); `all`:
+    queries, keys and values are, too (Colossal-AI)."""
     overlaps_gradient_sync: bool = True
-    """Whether gradients are synchronised bucket by bucket behind the backward pass."""
+    """Whether gradients are synchronised bucket by bucket during the backward pass."""
     overlaps_parameter_gather: bool | None = None
-    """Whether weights that ZeRO-1 and ZeRO-2 gather once per step come piece by piece during the first forward passes
-    (`--overlap-param-gather` of Megatron); left out: where gradients are synchronised so."""
+    """Whether weights that ZeRO-1 and ZeRO-2 gather once per step arrive piece by piece during the first forward passes
+    (`--overlap-param-gather` of Megatron); left out: the same as for gradients."""
     gradient_bytes: GradientBytes = 4
     """Bytes of one accumulated gradient (4: fp32 as in Megatron; 2: 16-bit; 6: both, DeepSpeed's BF16 optimizer)."""
     sync_bytes: WireBytes | None = None
     """Bytes of one gradient on the wire; left out: the same as `gradient_bytes`."""
     scatters_gradients_from: ScatterStage = 1
-    """Least ZeRO stage that reduces gradients to the ranks that update them (reduce-scatter); up to the one before, every rank
+    """Lowest ZeRO stage that reduces gradients only to the ranks that update them (reduce-scatter); in lower stages every rank
     gets all sums (all-reduce over all replicas) (1: Megatron; 2: Colossal-AI, InternEvo; 3: DeepSpeed)."""
     bucket_weights: PositiveFloat | None = None
-    """Weights of the buckets in which gradients are synchronised up to ZeRO stage 1 (5.4e8: InternEvo; 5e8: DeepSpeed); left
-    out: those of Megatron, at least 4e7 and 1e6 for each replica."""
+    """Weights per bucket of the gradient synchronisation up to ZeRO stage 1 (5.4e8: InternEvo; 5e8: DeepSpeed); left out: as in
+    Megatron, at least 4e7 and 1e6 for each replica."""
     bucket_copy_bytes: float = Field(default=0.0, ge=0, le=1000)
-    """Bytes that are moved to copy one whole gradient into a bucket, divide it there and copy it back, once per step up to ZeRO
-    stage 1, under ZeRO stage 2 in every reduction (0: in place, Megatron; 8: InternEvo; 12: Colossal-AI, DeepSpeed's ZeRO; 32:
-    its BF16 optimizer)."""
+    """Bytes moved to copy one whole gradient into a bucket, divide it there and copy it back, once per step up to ZeRO stage 1,
+    in every reduction under ZeRO stage 2 (0: in place, Megatron; 8: InternEvo; 12: Colossal-AI, DeepSpeed's ZeRO; 32: its BF16
+    optimizer)."""
     added_gradient_bytes: float | None = Field(default=None, ge=0, le=1000)
-    """Bytes that kernels of their own move to add one gradient to those of the micro-batches before, up to ZeRO stage 1 (6:
-    PyTorch in 16 bits; 26: DeepSpeed's BF16 optimizer); left out: the product adds it (`gradient_accumulation_fusion` of
-    Megatron)."""
+    """Bytes that separate kernels move to add one gradient to those of earlier micro-batches, up to ZeRO stage 1 (6: PyTorch in
+    16 bits; 26: DeepSpeed's BF16 optimizer); left out: the product adds it (`gradient_accumulation_fusion` of Megatron)."""
     checks_gradients: bool = True
-    """Whether a norm of all gradients that a rank has whole is taken ahead of their reduction, to find NaN, up to ZeRO stage 1
-    and not in fp16 (Megatron without `--no-check-for-nan-in-loss-and-grad`; recipes of NeMo for measuring speed do not)."""
+    """Whether a norm of all gradients that a rank holds whole is computed before their reduction, to find NaN, up to ZeRO stage
+    1 and not in fp16 (Megatron without `--no-check-for-nan-in-loss-and-grad`; NeMo's performance recipes do not)."""
     divides_gradients: bool = True
-    """Whether they are divided by the number of replicas ahead of it, too (Megatron), or in the collective (NeMo's recipes;
-    `--ddp-average-in-collective`)."""
+    """Whether whole gradients are divided by the number of replicas before their reduction (Megatron), or inside the
+    collective (NeMo's recipes; `--ddp-average-in-collective`)."""
     selective_recompute: SelectiveRecompute = "attention"
-    """What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
-    attention core and half of the products (operator-wise checkpointing of torchtitan)."""
+    """What selective recomputation recomputes. `attention`: its core (Megatron-LM); `every_other_product`: everything except
+    the attention core and half of the products (operator-wise checkpointing of torchtitan)."""
     recompute_modules: tuple[RecomputeModule, ...] = Field(default=CORE, min_length=1)
-    """What `selective_recompute: attention` computes again (Megatron Core). `core_attn`: the attention core; `mla_up_proj`:
+    """What `selective_recompute: attention` recomputes (Megatron Core). `core_attn`: the attention core; `mla_up_proj`:
     up-projections of latent attention; `layernorm`: norms before latent attention and experts; `moe_act`: activation of routed
     experts; `shared_experts`; `mlp`: feed-forward blocks of layers without experts; `moe`: experts with their exchange."""
     fp8_recipe: CastRecipe = "tensorwise"
     """How the inputs of 8-bit products are scaled: `tensorwise` (current scaling), `delayed`, `blockwise`, or `mxfp8`, which
-    needs hardware with scales for blocks."""
+    needs hardware support for block scales."""
     gathers_cast_inputs: bool = True
-    """Whether tensor-parallel ranks gather inputs of 8- and 4-bit products behind the cast; needs sequence parallelism."""
+    """Whether tensor-parallel ranks gather inputs of 8- and 4-bit products after the cast; needs sequence parallelism."""
     keeps_cast_weights: bool = False
-    """Whether 8- or 4-bit copies of weights stay between micro-batches (Transformer Engine); not under ZeRO stage 3."""
+    """Whether 8- or 4-bit copies of weights are kept between micro-batches (Transformer Engine); not under ZeRO stage 3."""
     gathers_cast_weights: bool = False
-    """Whether ranks that share weights cast them to 8 bits ahead of their gathers (Megatron Core: `fp8_param_gather`;
-    torchtitan: `enable_fsdp_float8_all_gather`); weights in 4 bits are gathered in 16, as in MXFP8 but under ZeRO stage 3."""
+    """Whether ranks that share weights cast them to 8 bits before they gather them (Megatron Core: `fp8_param_gather`;
+    torchtitan: `enable_fsdp_float8_all_gather`); 4-bit weights are gathered in 16 bits, and so is MXFP8 except under ZeRO stage
+    3."""
     recompute_method: RecomputeMethod = "block"
-    """What `recompute_num_layers` of a plan counts. `block`: the first layers of every chunk, which alone are computed again;
+    """What a plan's `recompute_num_layers` counts. `block`: the first layers of every chunk, the only ones recomputed;
     `uniform`: layers of a group, of which only the first input is kept."""
     logit_bytes: int = Field(default=6, ge=2, le=32)
-    """Bytes that the loss needs for each logit (2: fused, in place; 4: compiled; 6: 16-bit logits and an fp32 copy; 12: not
-    fused, PyTorch's)."""
+    """Bytes that the loss needs per logit (2: fused, in place; 4: compiled; 6: 16-bit logits and an fp32 copy; 12: not fused,
+    as in PyTorch)."""
     weight_prefetch: WeightPrefetch = "both"
-    """Passes in which ZeRO stage 3 gathers the next layer's weights ahead (`forward_prefetch` of FSDP); in others it waits."""
+    """Passes in which ZeRO stage 3 prefetches the next layer's weights (`forward_prefetch` of FSDP); in others it waits."""
     regathers_weights: bool = False
-    """Whether ZeRO stage 2 without a pipeline gathers the weights in the forward pass of every micro-batch, having let go of
-    them behind the backward pass before (FSDP with `reshard_after_forward=False` or `SHARD_GRAD_OP`), or once per step
-    (DeepSpeed, Megatron-FSDP)."""
+    """Whether ZeRO stage 2 without a pipeline gathers the weights in the forward pass of every micro-batch, after freeing them
+    in the previous backward pass (FSDP with `reshard_after_forward=False` or `SHARD_GRAD_OP`), or once per step (DeepSpeed,
+    Megatron-FSDP)."""
     sharded_copies: ShardedCopies = "none"
-    """Copies of gathered weights, and of gradients ahead of their reduction, that ZeRO stage 3 lets the computation wait for.
+    """Copies of gathered weights, and of gradients before their reduction, that the computation waits for under ZeRO stage 3.
     `fsdp-2`: those of PyTorch's `fully_shard` (torchtitan); `none`: collectives work in place (DeepSpeed)."""
     most_gathered_weights: PositiveFloat | None = None
-    """Weights that ZeRO stage 3 holds gathered at most beside the product at work (DeepSpeed: 1e9,
-    `stage3_max_live_parameters`); left out: those of whole layers, as PyTorch's FSDP does."""
+    """Maximum number of gathered weights that ZeRO stage 3 holds in addition to the current product's (DeepSpeed: 1e9,
+    `stage3_max_live_parameters`); left out: those of whole layers, as in PyTorch's FSDP."""
     optimizer_bytes: float = Field(default=12.0, ge=4, le=24)
-    """Bytes of the optimizer's states for one weight (12: an fp32 master weight and Adam's two moments in fp32; 10: of the
-    master only the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
+    """Bytes of optimizer states per weight (12: an fp32 master weight and Adam's two moments in fp32; 10: of the master only
+    the bits that a 16-bit weight lacks, as apex keeps it for NeMo; 6: such a master and 16-bit moments)."""
     update_bytes: float | None = Field(default=None, ge=0, le=16)
     """Bytes of the optimizer's copies of one gradient (0: apex; 6: DeepSpeed); left out: 4 where `gradient_bytes` is less."""
     fuses_update: bool = False
-    """Whether one kernel clips gradients, updates states and writes weights of 16 bits (apex, `DistributedFusedAdam`), or one
-    each (Megatron, PyTorch)."""
+    """Whether one kernel clips gradients, updates states and writes 16-bit weights (apex, `DistributedFusedAdam`), or separate
+    kernels do (Megatron, PyTorch)."""
     step_bytes: float | None = Field(default=None, ge=0, le=1000)
-    """Bytes that the optimizer's step moves for one weight (82: DeepSpeed in fp16); left out: as counted for separate or fused
-    kernels, with what is done to whole gradients once per step up to ZeRO-1."""
+    """Bytes that the optimizer step moves per weight (82: DeepSpeed in fp16); left out: as counted for separate or fused
+    kernels, including work on whole gradients once per step up to ZeRO-1."""
     sync_buffer_bytes: NonNegativeFloat = 0.0
-    """Memory of buckets for the synchronisation of gradients, beside these (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
+    """Additional memory for the buckets of gradient synchronisation (0: in place, as Megatron; 2e9: DeepSpeed's two)."""
     stage_layers: StageLayers = None
     """Layers of every pipeline chunk. `balanced`: embedding and output layer count as a layer each, modules of multi-token
-    prediction as two; a list, in model order: only pipelines with as many chunks are tried; left out: as even as the layers
-    allow."""
+    prediction as two; a list, in model order: only pipelines with that number of chunks are tried; left out: as even as the
+    layers allow."""
     lora: Lora | None = None
     """Low-rank adaptation: the rank of its adapters and the products that have one; left out: all weights are trained."""
     activation_offload_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Share of the layers whose activations wait in main memory for their backward pass (Megatron:
+    """Share of the layers whose activations are offloaded to host memory until their backward pass (Megatron:
     `cpu_offloading_num_layers` over the layers of a stage; DeepSpeed: `cpu_checkpointing`)."""
     optimizer_offload_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Share of the optimizer's states that main memory holds and processors update (ZeRO-Offload, Megatron)."""
+    """Share of the optimizer states that are kept in host memory and updated by the CPU (ZeRO-Offload, Megatron)."""
     offloads_gradients: bool = False
-    """Whether gradients of that share are added up in main memory from ZeRO-2 on, one micro-batch after the other (DeepSpeed),
-    or on the accelerator until the update (Megatron)."""
+    """Whether gradients of that share are accumulated in host memory from ZeRO-2 on, one micro-batch after the other
+    (DeepSpeed), or on the accelerator until the update (Megatron)."""
     keeps_stage_outputs: bool = False
-    """Whether pipeline stages keep what they have sent until its backward pass (DeepSpeed), or free it (Megatron)."""
+    """Whether pipeline stages keep what they sent until its backward pass (DeepSpeed), or free it (Megatron)."""
     frees_stage_inputs: bool = False
-    """Whether pipeline stages free what they received (Llama 3) unless it is what they compute everything again from."""
+    """Whether pipeline stages free what they received (Llama 3), unless everything is recomputed from it."""
     joins_logits: bool = False
-    """Whether the last stage of a pipeline keeps the logits of all micro-batches in 16 bits, and joins them behind the last one
-    (pipelines of PyTorch that are not told `return_outputs=False` and take a batch at once; torchtitan until October 2025)."""
+    """Whether the last pipeline stage keeps the logits of all micro-batches in 16 bits and concatenates them after the last one
+    (PyTorch's pipelines without `return_outputs=False` on a whole batch; torchtitan until October 2025)."""
     context_exchange: ContextExchange | None = None
-    """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` where the model has a sliding
-    window, which rings do not know. `ring`: keys and values go round behind the computation;
-    `all_gather`: they are gathered before it (Llama 3); `gathered_ring`: gathered, but computed as by a ring, and their
-    gradients go round in 32 bits (PyTorch, torchtitan); `all_to_all`: parts of the sequence are exchanged for heads
-    (DeepSpeed Ulysses); `hybrid`: heads inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
+    """How context-parallel ranks attend to the whole sequence; left out: `ring`, or `all_gather` if the model has a sliding
+    window, which rings do not support. `ring`: keys and values travel around during the computation; `all_gather`: they are
+    gathered before it (Llama 3); `gathered_ring`: gathered, but computed as in a ring, with gradients travelling around in 32
+    bits (PyTorch, torchtitan); `all_to_all`: parts of the sequence are exchanged for heads (DeepSpeed Ulysses); `hybrid`: heads
+    inside a link domain, a ring between domains (Megatron-LM's `a2a+p2p`)."""
     expert_dispatch: ExpertDispatch = "all_to_all"
-    """How tokens reach their experts. `all_to_all`: every copy travels on its own; `deduplicated`: one copy to each link
-    domain and rank where a token is needed (DeepEP, Hybrid-EP)."""
+    """How tokens reach their experts. `all_to_all`: every copy travels separately; `deduplicated`: one copy to each link domain
+    and rank where a token is needed (DeepEP, Hybrid-EP)."""
     overlaps_expert_exchange: bool = False
-    """Whether the traffic of experts hides behind the computation of another micro-batch."""
+    """Whether expert traffic hides behind the computation of another micro-batch."""
     expert_products: ExpertProducts = "grouped"
-    """How experts are computed. `grouped`: all those of a rank in one kernel; `separate`: a product for each, four at a
-    time, in 8 or 4 bits on tokens copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
+    """How experts are computed. `grouped`: all experts of a rank in one kernel; `separate`: one product each, four at a time,
+    in 8 or 4 bits on tokens copied so that each has whole groups of rows (Transformer Engine in Megatron Core)."""
     overlaps_shared_experts: bool = False
-    """Whether the traffic of experts hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
+    """Whether expert traffic hides behind the shared experts (Megatron Core: `--moe-shared-expert-overlap`)."""
     dispatches_in_8_bits: bool = False
-    """Whether tokens travel to their experts in 8 bits, and back in 16, where products are in 8 bits (DeepEP)."""
+    """Whether tokens travel to their experts in 8 bits, and back in 16, if products are in 8 bits (DeepEP)."""
     fills_expert_rows: bool = False
-    """Whether tokens reach experts in whole groups of rows, so that `separate` products in 8 or 4 bits need no copies for it
-    (Hybrid-EP in Megatron Core, `moe_router_padding_for_quantization`, inputs that are padded to the capacity of experts)."""
+    """Whether tokens reach experts in whole groups of rows, so that `separate` products in 8 or 4 bits need no padding copies
+    (Hybrid-EP in Megatron Core, `moe_router_padding_for_quantization`, inputs padded to the capacity of experts)."""
     gathers_routing_maps: bool = False
-    """Whether ranks that share the experts gather where all of their tokens go ahead of a `deduplicated` dispatch, which then
+    """Whether ranks that share the experts gather the routing of all their tokens before a `deduplicated` dispatch, which then
     carries a weight for each expert of a link domain with each token (Hybrid-EP)."""
     expert_tensor_parallel: int = Field(default=1, gt=0, le=10_000)
-    """Ranks that share each routed expert (ETP), whatever `tensor_parallel` is; 1: experts are whole."""
+    """Ranks that share each routed expert (ETP), independent of `tensor_parallel`; 1: experts are whole."""
     expert_imbalance: float = Field(default=1.0, ge=1)
-    """Tokens of the most loaded rank over those of the average one; 1: balanced routing. Where e ranks share the experts it is
-    e at most: one of them then has all tokens."""
+    """Tokens of the most loaded rank over those of the average one; 1: balanced routing. With e ranks sharing the experts it is
+    at most e: one rank then has all tokens."""
     expert_capacity_factor: float | None = Field(default=None, ge=1)
-    """Tokens that a rank's experts take at most, over the average; further ones are dropped. Left out: none are dropped."""
+    """Maximum number of tokens of a rank's experts over the average; further tokens are dropped. Left out: none are dropped."""
     documents: Documents | None = None
-    """What is packed into the sequences; left out: every sequence is one document."""
+    """Documents packed into the sequences; left out: every sequence is one document."""
     evaluation_every_steps: PositiveFloat | None = None
     """Optimizer steps between two evaluations; left out: none."""
     evaluation_sequences: PositiveInt = 1
-    """Sequences of one evaluation: forward passes on the accelerators that train."""
+    """Sequences of one evaluation: forward passes on the training accelerators."""
 
     @model_validator(mode="after")
     def _trains_at_least_one_step(self) -> Self:
@@ -266,7 +266,7 @@ class Workload(Record):
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens of one optimizer step, padding of packed sequences not counted."""
+        """Tokens of one optimizer step, without the padding of packed sequences."""
         filled = self.documents.filled_fraction if self.documents else 1.0
         return float(self.global_batch_size) * self.sequence_length * filled
 
@@ -301,12 +301,12 @@ class Workload(Record):
 
     @property
     def routes_by_maps(self) -> bool:
-        """Whether the routing of all tokens is gathered ahead of their dispatch."""
+        """Whether the routing of all tokens is gathered before their dispatch."""
         return self.gathers_routing_maps and self.expert_dispatch == "deduplicated"
 
     @property
     def hides_parameter_gather(self) -> bool:
-        """Whether weights that are gathered once per step come during the first forward passes."""
+        """Whether weights that are gathered once per step arrive during the first forward passes."""
         return self.overlaps_gradient_sync and self.overlaps_parameter_gather is not False
 
     @property
@@ -316,27 +316,27 @@ class Workload(Record):
 
     @property
     def offloaded_gradient_fraction(self) -> float:
-        """Share of the gradients that main memory holds from ZeRO-2 on."""
+        """Share of the gradients that host memory holds from ZeRO-2 on."""
         return self.optimizer_offload_fraction if self.offloads_gradients else 0.0
 
     @property
     def attended_kv_heads(self) -> int:
-        """Heads of keys and values as attention gets them."""
+        """Heads of keys and values that attention receives."""
         return self.model.num_heads if self.copies_shared_heads else self.model.num_kv_heads
 
     @property
     def modules_again(self) -> frozenset[RecomputeModule]:
-        """Modules that selective recomputation computes again; none where it goes by operators."""
+        """Modules that selective recomputation recomputes; none if it selects operators instead."""
         return frozenset(self.recompute_modules if self.selective_recompute == "attention" else ())
 
     @property
     def recomputes_core_alone(self) -> bool:
-        """Whether selective recomputation is that of the attention core and nothing else."""
+        """Whether selective recomputation covers only the attention core."""
         return self.modules_again == frozenset(CORE)
 
     @property
     def restores_inputs(self) -> bool:
-        """Whether selective recomputation leaves inputs of products in place for weight gradients that come later."""
+        """Whether selective recomputation leaves inputs of products in place for later weight gradients."""
         return self.selective_recompute == "attention" and self.modules_again <= RESTORED
 
     @property
