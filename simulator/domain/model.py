@@ -22,58 +22,59 @@ from simulator.record import Record
 from simulator.table import Integers
 
 AttentionKernel = Literal["flash", "flash-2", "flash-1", "unfused", "eager"]
-"""`flash` and older ones: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
+"""`flash` and earlier versions: one fused kernel that never stores the scores; `unfused`, `eager`: separate kernels that do."""
 KernelLaunch = Literal["graph", "eager", "eager-2022", "blocking-2022"]
 
 ParallelBlock = Literal["one_norm", "two_norms"]
-"""Norms in front of an attention and a feed-forward block that read the same input."""
+"""Norms before an attention and a feed-forward block that read the same input."""
 
 QueryKeyNorm = Literal["per_head", "all_heads", "unweighted"]
-"""Weights of a norm of queries, and of one of keys: of one head, which all share, of all heads, or none."""
+"""Weights of the norms of queries and keys: for one head, shared by all; for all heads; or none."""
 
 ContextExchange = Literal["ring", "all_gather", "gathered_ring", "all_to_all", "hybrid"]
 """How context-parallel ranks attend to the whole sequence (`simulator.traffic.context_exchange`)."""
 
 ExpertProducts = Literal["grouped", "separate"]
-"""`grouped`: one kernel for all experts of a rank; `separate`: a product for each (Transformer Engine), whose rows are
-filled up to what 8 bits need."""
+"""`grouped`: one kernel for all experts of a rank; `separate`: one product each (Transformer Engine), with rows padded as 8-bit
+products require."""
 
 ExpertDispatch = Literal["all_to_all", "deduplicated"]
-"""`all_to_all`: every copy of a token travels on its own; `deduplicated`: one copy crosses the fabric to each link domain
-and reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
+"""`all_to_all`: every copy of a token travels separately; `deduplicated`: one copy crosses the fabric to each link domain and
+reaches each rank where the token is needed (DeepEP, Hybrid-EP)."""
 
 
 SeparateProducts = Literal["none", "feed_forward", "all"]
-"""Products of one input that are apart: `feed_forward`, both of a gated network; `all`, queries, keys and values, too."""
+"""Products with a common input that are separate: `feed_forward`, both of a gated network; `all`, also queries, keys and
+values."""
 SelectiveRecompute = Literal["attention", "every_other_product"]
-"""What selective recomputation computes again. `attention`: its core (Megatron-LM); `every_other_product`: all but the
+"""What selective recomputation recomputes. `attention`: its core (Megatron-LM); `every_other_product`: everything except the
 attention core and half of the products (operator-wise checkpointing of torchtitan)."""
 
 
 RecomputeModule = Literal["core_attn", "mla_up_proj", "layernorm", "moe_act", "shared_experts", "mlp", "moe"]
-"""Parts of a layer that selective recomputation may compute again (`simulator.domain.recompute_modules`)."""
+"""Parts of a layer that selective recomputation can recompute (`simulator.domain.recompute_modules`)."""
 
 
 RecomputeMethod = Literal["block", "uniform"]
-"""How full recomputation of some layers is meant. `block`: the first ones of a chunk; `uniform`: groups of so many, of which
-only the first input is kept (Megatron Core)."""
+"""Meaning of full recomputation of some layers. `block`: the first ones of a chunk; `uniform`: groups of that many layers, of
+which only the first input is kept (Megatron Core)."""
 
 
 CastRecipe = Literal["tensorwise", "delayed", "blockwise", "mxfp8"]
-"""How inputs of 8-bit products get their scales. `tensorwise`: from the tensor itself, in a pass of its own; `delayed`: from
-earlier steps; `blockwise`: for each 128 values (DeepSeek-V3); `mxfp8`: for each 32, by the hardware (Transformer Engine)."""
+"""How inputs of 8-bit products get their scales. `tensorwise`: from the tensor itself, in an extra pass; `delayed`: from
+earlier steps; `blockwise`: per 128 values (DeepSeek-V3); `mxfp8`: per 32 values, by the hardware (Transformer Engine)."""
 
 
 WeightPrefetch = Literal["both", "forward", "backward", "none"]
-"""Passes in which ZeRO-3 gathers the weights of a layer while the one before is at work."""
+"""Passes in which ZeRO-3 prefetches a layer's weights while the previous layer computes."""
 
 
 ShardedCopies = Literal["none", "fsdp-2"]
-"""Which copies stand between computing and sharded weights (`simulator.replicas.sharded_copies`)."""
+"""Copies between computation and sharded weights (`simulator.replicas.sharded_copies`)."""
 
 
 def _as_number(value: object) -> object:
-    """Returns the whole number that a cell of a table spells."""
+    """Returns the integer that a table cell spells."""
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
@@ -82,7 +83,7 @@ GradientBytes = Annotated[Literal[2, 4, 6], BeforeValidator(_as_number)]
 WireBytes = Annotated[Literal[1, 2, 4], BeforeValidator(_as_number)]
 """Bytes of one gradient on the wire."""
 ScatterStage = Annotated[Literal[1, 2, 3], BeforeValidator(_as_number)]
-"""Least ZeRO stage whose gradients are reduced to their owners alone."""
+"""Lowest ZeRO stage whose gradients are reduced only to their owners."""
 
 
 StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
@@ -90,20 +91,20 @@ StageLayers = tuple[NonNegativeInt, ...] | Literal["balanced"] | None
 
 
 class PartWeights(NamedTuple):
-    """Weights of one part of a model, of all ranks that share one copy; many are `simulator.layout.chunks.ChunkWeights`."""
+    """Weights of one part of a model, over all ranks that share one copy; `simulator.layout.chunks.ChunkWeights` has many."""
 
     shared: int
-    """Weights that every token meets."""
+    """Weights that every token uses."""
     routed: int = 0
     """Weights of routed experts."""
     whole: int = 0
-    """Weights among those that every token meets which tensor-parallel ranks do not split."""
+    """Weights that every token uses and that tensor-parallel ranks do not split."""
     never_cast: int = 0
-    """Weights whose products stay in 16 bits whatever the plan's format."""
+    """Weights whose products stay in 16 bits in any format."""
 
 
 class ModelShape(Record):
-    """Everything about a decoder-only transformer that its time, memory and cost depend on."""
+    """All properties of a decoder-only transformer that its time, memory and cost depend on."""
 
     name: str = Field(min_length=1, max_length=100)
     """Name of the model as people know it."""
@@ -122,7 +123,7 @@ class ModelShape(Record):
     is_gated: bool
     """Whether the feed-forward block has a gate: three matrices (SwiGLU) instead of two."""
     vocabulary_size: int = Field(gt=0, le=10_000_000)
-    """Rows of the embedding (V), with padding."""
+    """Rows of the embedding (V), including padding."""
     has_tied_embeddings: bool = False
     """Whether the output layer shares the weights of the input embedding."""
     num_learned_positions: int = Field(default=0, ge=0)
@@ -134,13 +135,13 @@ class ModelShape(Record):
     sliding_window: SlidingWindow | None = None
     """How far back some or all layers look; left out: every token sees all before it."""
     parallel_block: ParallelBlock | None = None
-    """Whether attention and feed-forward block of a layer read the same input, to which the sum of both is added: behind one
-    norm (GPT-J, PaLM, Falcon 7B, Command R, MegaScale), or two (GPT-NeoX, Falcon 40B); left out: one after the other."""
+    """Whether attention and feed-forward block of a layer read the same input, and both results are added to it: after one norm
+    (GPT-J, PaLM, Falcon 7B, Command R, MegaScale), or two (GPT-NeoX, Falcon 40B); left out: one after the other."""
     qk_norm: QueryKeyNorm | None = None
-    """Norms of queries and keys in front of the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all
-    heads (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
+    """Norms of queries and keys before the attention core, with weights for one head (Qwen3, Gemma 3, GLM-4.5), for all heads
+    (OLMo 2 and 3), or without (Llama 4); left out: no such norms. Not for latent attention."""
     num_mtp_layers: int = Field(default=0, ge=0, le=100)
-    """Modules of multi-token prediction behind the last layer, each with a layer like it (DeepSeek-V3, arXiv 2412.19437,
+    """Modules of multi-token prediction after the last layer, each with a layer of that kind (DeepSeek-V3, arXiv 2412.19437,
     section 2.2; Megatron Core: `mtp_num_layers`; `config.json`: `num_nextn_predict_layers`); 0: none are trained."""
     source: str = "user"
     """Where the shape comes from."""
@@ -167,12 +168,12 @@ class ModelShape(Record):
         return int(self.num_expert_layers_among(self.num_layers))
 
     def num_expert_layers_among(self, num_layers: npt.ArrayLike) -> Integers:
-        """Returns how many of so many first layers have routed experts; any shape."""
+        """Returns how many of the first `num_layers` layers have routed experts; any shape."""
         counts = np.asarray(num_layers, dtype=np.int64)
         if self.experts is None:
             return np.zeros_like(counts)
         step, num_leading = self.experts.layer_step, self.experts.num_dense_layers
-        # A division for every chunk takes longer than all else.
+        # A division for every chunk would take longer than everything else.
         groups = counts if step == 1 else counts // step
         return np.maximum(groups - num_leading // step, 0)
 
@@ -183,12 +184,12 @@ class ModelShape(Record):
 
     @property
     def num_predicted_tokens(self) -> int:
-        """Tokens that are predicted of every one, and logits that the output layer gives for it."""
+        """Number of tokens predicted from each token, and of logits that the output layer computes for it."""
         return 1 + self.num_mtp_layers
 
     @property
     def has_expert_modules(self) -> bool:
-        """Whether layers of multi-token prediction have routed experts: as the last layer of the model."""
+        """Whether layers of multi-token prediction have routed experts, like the last layer of the model."""
         return bool(self.num_expert_layers > self.num_expert_layers_among(self.num_layers - 1))
 
     @property
@@ -218,7 +219,7 @@ class ModelShape(Record):
 
     @property
     def num_blocks_in_turn(self) -> int:
-        """Blocks of a layer that wait for each other and add to the residual stream: 1 where both read the same input."""
+        """Sequential blocks of a layer that add to the residual stream: 1 if both read the same input."""
         return 1 if self.parallel_block else 2
 
     @property
@@ -234,7 +235,7 @@ class ModelShape(Record):
 
     @property
     def expert_parameters(self) -> int:
-        """Weights of one routed expert, its biases among them; 0 for a dense model."""
+        """Weights of one routed expert, including its biases; 0 for a dense model."""
         if self.experts is None:
             return 0
         matrices = self.num_ffn_matrices * self.hidden_size * self.experts.expert_ffn_hidden_size
@@ -242,7 +243,7 @@ class ModelShape(Record):
 
     @property
     def expert_bias_parameters(self) -> int:
-        """Biases of one routed expert: those of what its products into and out of it give."""
+        """Biases of one routed expert, those of its two products."""
         if self.experts is None or not self.experts.has_biases:
             return 0
         return (self.num_ffn_matrices - 1) * self.experts.expert_ffn_hidden_size + self.hidden_size
@@ -258,14 +259,14 @@ class ModelShape(Record):
 
     @property
     def dense_layer_whole_parameters(self) -> int:
-        """Weights of a dense layer that every tensor-parallel rank holds whole: products down to latents (Megatron Core)."""
+        """Weights of a dense layer that every tensor-parallel rank holds whole: down-projections to latents (Megatron Core)."""
         if (mla := self.latent_attention) is None:
             return 0
         return self.hidden_size * (mla.query_rank + mla.key_value_rank + mla.rope_head_dim)
 
     @property
     def expert_layer_whole_parameters(self) -> int:
-        """Weights of an expert layer that every tensor-parallel rank holds whole: products down to latents, and the router."""
+        """Weights of an expert layer that every tensor-parallel rank holds whole: down-projections to latents, the router."""
         router = self.hidden_size * self.experts.num_experts if self.experts else 0
         return self.dense_layer_whole_parameters + router
 
@@ -282,7 +283,7 @@ class ModelShape(Record):
 
     @property
     def mtp_parameters(self) -> int:
-        """Weights of a module of multi-token prediction beside its layer: two norms, the projection 2 h -> h, a final norm."""
+        """Weights of a module of multi-token prediction without its layer: two norms, the projection 2 h -> h, a final norm."""
         return 2 * self.hidden_size**2 + 3 * self.hidden_size
 
     @property
@@ -297,23 +298,23 @@ class ModelShape(Record):
 
     @property
     def copied_parameters(self) -> int:
-        """Weights of the input embedding that the stage of the output layer needs, too: for logits, or to look tokens up in."""
+        """Weights of the input embedding that the stage of the output layer also needs: for logits, or for look-ups."""
         return self.embedding_parameters if self.num_mtp_layers else self.tied_parameters
 
     @property
     def tied_parameters(self) -> int:
-        """Weights of the input embedding that the output layer uses too; 0 where it has its own."""
+        """Weights of the input embedding that the output layer shares; 0 if it has its own."""
         return self.vocabulary_size * self.hidden_size if self.has_tied_embeddings else 0
 
     @property
     def norm_parameters(self) -> int:
-        """Weights of all norms: those of the layers and the final one, and those of multi-token prediction."""
+        """Weights of all norms: of the layers, the final one, and those of multi-token prediction."""
         num_layers = self.num_layers + self.num_mtp_layers
         return num_layers * self.layer_norm_parameters + (1 + 3 * self.num_mtp_layers) * self.hidden_size
 
     @property
     def num_parameters(self) -> int:
-        """All weights, those of multi-token prediction among them, which shares embedding and output layer."""
+        """All weights, including those of multi-token prediction, which shares embedding and output layer."""
         expert_layer = self.expert_layer_shared_parameters + (
             self.experts.num_experts * self.expert_parameters if self.experts else 0
         )
@@ -330,13 +331,13 @@ class ModelShape(Record):
 
     @property
     def _num_layers_of_each_kind(self) -> tuple[int, int]:
-        """Layers with an ordinary feed-forward block and with routed experts, those of multi-token prediction among them."""
+        """Layers with an ordinary feed-forward block and with routed experts, including those of multi-token prediction."""
         num_expert = self.num_expert_layers + self.has_expert_modules * self.num_mtp_layers
         return self.num_layers + self.num_mtp_layers - num_expert, num_expert
 
     @property
     def num_active_parameters(self) -> int:
-        """Weights that one token meets: all of a dense model, top-k experts of the others."""
+        """Weights that one token uses: all of a dense model, otherwise those of its top-k experts."""
         if self.experts is None:
             return self.num_parameters
         idle = self.experts.num_experts - self.experts.experts_per_token
@@ -344,7 +345,7 @@ class ModelShape(Record):
 
     @property
     def num_matrix_parameters(self) -> int:
-        """Weights that one token meets in matrix products, those of the output layer for each token that is predicted."""
+        """Weights that one token uses in matrix products, with those of the output layer once per predicted token."""
         looked_up = self.embedding_parameters - self.tied_parameters
         added = self.experts.experts_per_token * self.expert_bias_parameters if self.experts else 0
         others = looked_up + self.norm_parameters + self._num_layers_of_each_kind[1] * added
@@ -369,7 +370,7 @@ class ModelShape(Record):
         return 6.0 * self.num_matrix_parameters + attention * (0.5 if is_causal else 1.0)
 
     def sequence_shape(self, sequence_length: int, documents: Documents | None = None) -> SequenceShape:
-        """Returns what a sequence of so many tokens, or one packed with documents, looks like to attention."""
+        """Returns the attention pattern of a sequence of this length, or of one packed with documents."""
         return SequenceShape(
             tokens=sequence_length,
             num_layers=self.num_layers,

@@ -1,4 +1,4 @@
-"""What can be had? Kinds of accelerators with their nodes, networks, numbers and prices."""
+"""What is available? Kinds of accelerators with their nodes, networks, numbers and prices."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from simulator.domain.options import MOST_PURCHASE_USD_PER_NODE, MOST_RENT_USD_P
 from simulator.record import Record
 
 MOST_COMMITMENT_DAYS = 3_660.0
-"""Ten years: longer than any rent is agreed for."""
+"""Ten years: longer than any rental commitment."""
 
 
 class Estimate(Record):
-    """A figure of the world that is not known exactly."""
+    """A real-world figure with uncertainty."""
 
     low: NonNegativeFloat
     """A value that the truth is rarely below (about the 5th percentile)."""
@@ -32,7 +32,7 @@ class Estimate(Record):
 
 
 class GpuRange(Record):
-    """How many accelerators may be taken."""
+    """Allowed numbers of accelerators."""
 
     min: PositiveInt = Field(le=1_000_000)
     """Fewest."""
@@ -47,18 +47,18 @@ class GpuRange(Record):
 
 
 class Offer(Record):
-    """One kind of accelerator that can be had, with its price."""
+    """One kind of accelerator on offer, with its price."""
 
     accelerator: Accelerator
-    """What trains."""
+    """The accelerator that trains."""
     node: Node
     """The server that it comes in."""
     num_gpus: GpuRange
-    """How many may be taken."""
+    """Allowed numbers of accelerators."""
     rent_usd_per_gpu_hour: Estimate | None = None
-    """Rent with power, cooling and network included."""
+    """Rent including power, cooling and network."""
     purchase_usd_per_node: Estimate | None = None
-    """Price of a node that is bought."""
+    """Purchase price of a node."""
     fabric: Fabric
     """Network between the nodes."""
     nodes_per_rack: int | None = Field(default=None, gt=0, le=1000)
@@ -66,19 +66,19 @@ class Offer(Record):
     price_source: str = "user"
     """Where the price comes from."""
     commitment_days: float = Field(default=0.0, ge=0, le=MOST_COMMITMENT_DAYS)
-    """Days for which rent is paid even where the run ends earlier; 0: on demand."""
+    """Days of rent that are paid even if the run ends earlier; 0: on demand."""
     interruptions_per_1000_node_days: float = Field(default=0.0, ge=0, le=10_000)
     """How often the landlord takes nodes back, as with spot prices; each time the run restarts without that node."""
     other_rent_usd_per_gpu_hour: Estimate | None = None
-    """Rent with which the report compares a purchase; left out: the catalogue's, where it has one."""
+    """Rent that the report compares a purchase with; left out: the catalogue's, if it has one."""
     other_purchase_usd_per_node: Estimate | None = None
-    """Price of a node with which the report compares a rent; left out: the catalogue's, where it has one."""
+    """Purchase price of a node that the report compares a rent with; left out: the catalogue's, if it has one."""
     site: Site | None = None
-    """Where these accelerators stand; left out: the job's site."""
+    """Site of these accelerators; left out: the job's site."""
 
     @model_validator(mode="after")
     def _prices_are_plausible(self) -> Self:
-        """A price of another unit, such as cents or that of a rack, is no range that somebody might pay."""
+        """A price in another unit, such as cents or per rack, is outside any range that somebody might pay."""
         for own, most, unit in (
             ("rent_usd_per_gpu_hour", MOST_RENT_USD_PER_GPU_HOUR, "USD for one accelerator and one hour"),
             ("purchase_usd_per_node", MOST_PURCHASE_USD_PER_NODE, "USD for one node"),

@@ -1,6 +1,6 @@
-"""What else may a job say about money, energy and carbon? What is counted, how it is run, how sure its inputs are.
+"""What else can a job specify about money, energy and carbon? What counts, how the cluster is run, how certain inputs are.
 
-Every field has a default with which a job behaves as if it had not been said.
+Every field has a default that changes nothing.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ MOST_RENT_USD_PER_GPU_HOUR = 1_000.0
 MOST_PURCHASE_USD_PER_NODE = 1e8
 """Some hundred times the dearest node of the catalogue."""
 PowerCap = Annotated[float, Field(ge=0.3, le=1)]
-"""Power limit of accelerators as a share of their TDP, as a plan, a search or a question may ask for; H100 takes none below
-200 of its 700 W (`AllowableMin`, power capping in NVIDIA's DGX user guides)."""
+"""Power limit of accelerators as a share of their TDP, in a plan, a search or a question; H100 accepts none below 200 of its
+700 W (`AllowableMin`, power capping in NVIDIA's DGX user guides)."""
 
 
 class CarbonScope(Record):
-    """Which parts of making the cluster are counted; figures are always shown with what they leave out."""
+    """Which parts of making the cluster are counted; figures always show what they leave out."""
 
     accelerators: bool = True
     """The accelerators with their share of the board."""
     hosts: bool = True
     """The rest of the nodes."""
     replacements: bool = True
-    """Accelerators that failures of this run destroyed."""
+    """Replacements for accelerators that failures of this run destroyed."""
     network: bool = False
     """Switches of the fabric."""
     storage: bool = False
-    """Capacity that is bought for this run."""
+    """Storage capacity bought for this run."""
     building: bool = False
     """Building, power and cooling plant."""
 
@@ -44,24 +44,24 @@ class CarbonScope(Record):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the parts that are not."""
+        """Names of the parts that are left out."""
         return tuple(name for name in type(self).model_fields if not getattr(self, name))
 
 
 class Operation(Record):
-    """How the cluster is run, beside the decisions of a plan."""
+    """How the cluster is operated, apart from the decisions of a plan."""
 
     power_floor_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Filler work holds every training accelerator above this share of its TDP, so that the facility's power swings
-    less; it costs energy and no time. 0: none."""
+    """Filler work keeps every training accelerator above this share of its TDP, so that the facility's power swings less; it
+    costs energy but no time. 0: none."""
     power_ramp_s: float = Field(default=1.0, gt=0, le=600)
-    """Seconds over which the facility's power follows when all accelerators start or stop at once. 1: nothing slows the
-    change, which power meters see from one second to the next; more where firmware or storage in the racks smooths it,
-    what that takes not counted (arXiv 2508.14318)."""
+    """Seconds over which the facility's power follows when all accelerators start or stop at once. 1: nothing slows the change,
+    which power meters see from one second to the next; larger if firmware or storage in the racks smooths it, whose own
+    consumption is not counted (arXiv 2508.14318)."""
 
 
 class Factors(Record):
-    """How far the truth of an input may lie from its figure, as factors of it."""
+    """How far the truth of an input may be from its figure, as factors of it."""
 
     low: PositiveFloat = Field(le=1)
     """Factor that the truth is rarely below (about the 5th percentile)."""
@@ -70,31 +70,30 @@ class Factors(Record):
 
 
 class InputFactors(Record):
-    """How sure the inputs of time, cost, energy and carbon are; prices of hardware have ranges of their own.
+    """Uncertainty of the inputs of time, cost, energy and carbon; hardware prices have ranges of their own.
 
-    The answer draws all of them and says what survives. What a contract or a plan fixes (staff, installation, committed
-    days, spares) is not drawn.
+    The answer draws all of them and reports which conclusions survive. Inputs fixed by a contract or a plan (staff,
+    installation, committed days, spares) are not drawn.
     """
 
     step_time: Factors | None = None
-    """True over simulated step time, shared by all designs on the same accelerators. Left out: the error on published
-    steps (`simulator.accuracy.step_error`), which each layout has another part of to itself."""
+    """True over simulated step time, shared by all designs on the same accelerators. Left out: the error on published steps
+    (`simulator.accuracy.step_error`), which also has a part specific to each layout."""
     failure_rate: Factors = Factors(low=0.5, high=2.0)
     """Failures per node-day: published fleets lie between 2.3 and 24 in a thousand."""
     interruption_rate: Factors = Factors(low=0.5, high=2.0)
-    """How often a landlord takes nodes back (`interruptions_per_1000_node_days`), where he does; no range of any market was
-    found: estimate, as of failures."""
+    """How often a landlord takes nodes back (`interruptions_per_1000_node_days`), if at all; no market's range was found:
+    estimate, as for failures."""
     restart_time: Factors = Factors(low=0.5, high=2.0)
-    """The way back after a failure: published times to detect, replace and start again differ by more."""
+    """The recovery after a failure: published times to detect, replace and start again differ by more."""
     straggler_excess: Factors | None = None
-    """What stragglers add to a step. Left out: the spread over jobs of `reliability`; causes of stragglers that are known
-    are not drawn."""
+    """Slow-down by stragglers. Left out: the spread over jobs of `reliability`; known causes of stragglers are not drawn."""
     storage_bandwidth: Factors = Factors(low=0.5, high=1.5)
     """Storage is shared and seldom reaches its rating; estimate."""
     compute_power: Factors = Factors(low=0.93, high=1.04)
-    """IT power while accelerators compute: nodes of one run differ by 6.79-7.00 kW, unlike jobs by more; estimate."""
+    """IT power while accelerators compute: nodes of one run differ by 6.79-7.00 kW, different jobs by more; estimate."""
     cap_slowdown: Factors = Factors(low=0.67, high=1.54)
-    """Power to which the slow-down under a power cap is raised: exponents of 1.3 to 3 about 2 are published (power-cap
+    """Power to which the slow-down under a power cap is raised: exponents of 1.3 to 3, around 2, are published (power-cap
     traces of Zeus, NSDI 2023)."""
     waiting_power: Factors = Factors(low=0.7, high=1.3)
     """IT power in bubbles, stalls, restarts and of spares: 0.35-0.5 and 0.15-0.25 of the accelerators' TDP are published."""
@@ -144,7 +143,7 @@ class InputFactors(Record):
 
 
 class Pause(Record):
-    """Stop the run while a grid or a price is high, from a checkpoint, and go on afterwards."""
+    """Pauses the run, from a checkpoint, while the grid's intensity or the price is high."""
 
     by: Literal["carbon", "price"]
     """`carbon`: the site's grid profile; `price`: its electricity profile."""
@@ -158,10 +157,10 @@ _NodePrice = Annotated[float, Field(gt=0, le=MOST_PURCHASE_USD_PER_NODE)]
 
 
 class WhatIf(Record):
-    """What the answer compares the recommended design with; nothing of it changes the recommendation."""
+    """Alternatives that the answer compares the recommended design with; none of them changes the recommendation."""
 
     pauses: tuple[Pause, ...] = Field(default=(), max_length=10)
-    """Ways to stop on dear or dirty hours."""
+    """Ways to pause in expensive or carbon-intensive hours."""
     start_within_hours: PositiveInt | None = Field(default=None, le=8760)
     """How many hours the start may wait for a cleaner or cheaper time, as far as the deadline allows; left out: it does not
     wait. Waiting takes time and nothing else: what runs later is rented, powered and worn later."""
@@ -172,7 +171,7 @@ class WhatIf(Record):
     purchases_usd_per_node: tuple[_NodePrice, ...] = Field(default=(), max_length=10)
     """Prices of a node of the recommended offer, bought, at which it is asked again."""
     sites: tuple[Site, ...] = Field(default=(), max_length=100)
-    """Sites at which the same design is placed."""
+    """Alternative sites for the same design."""
     refresh_from: str | None = None
     """Catalogue name of accelerators that are owned already, and on offer: after how many calendar months does replacing
     them by the recommended ones pay, in carbon and in money?"""

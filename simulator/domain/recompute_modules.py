@@ -1,8 +1,8 @@
-"""Which parts of a layer can selective recomputation compute again, and in which layers is there anything to compute?
+"""Which parts of a layer can selective recomputation recompute, and which layers have them?
 
-Megatron Core's `TransformerConfig.recompute_modules`. Checkpoints that discard their output keep the input of a module, and
-what is behind it reads the output that the backward pass has computed again; ordinary ones keep the input and compute the
-module again with everything in it.
+The modules are those of Megatron Core's `TransformerConfig.recompute_modules`. Checkpoints that discard their output keep the
+input of a module, and the next operators read the output that the backward pass has recomputed. Ordinary checkpoints keep the
+input and recompute the whole module.
 
     module           computes again                                                         keeps
     core_attn        attention core                                        ordinary         queries, keys and values
@@ -15,7 +15,7 @@ module again with everything in it.
                      norm before it included
     moe              router, exchange, routed and shared experts           ordinary         output of the norm
 
-Where a block begins with an ordinary product its norm is part of that (Transformer Engine), and no module.
+If a block begins with an ordinary product, its norm is fused into that (Transformer Engine) and is not a module.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dataclasses import dataclass
 from simulator.domain.model import ModelShape, RecomputeModule
 
 CORE: tuple[RecomputeModule, ...] = ("core_attn",)
-"""What Megatron-LM's selective recomputation means where nothing else is said."""
+"""Default meaning of Megatron-LM's selective recomputation."""
 RESTORED: frozenset[RecomputeModule] = frozenset({"core_attn", "mla_up_proj", "layernorm", "moe_act"})
-"""Modules that leave the inputs of products in place once they are computed again, for weight gradients that come later."""
+"""Modules whose recomputation leaves the inputs of products in place for later weight gradients."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What layers of a model have."""
+    """Parts that the layers of a model have."""
 
     latent_attention: bool
     experts: bool
@@ -52,7 +52,7 @@ class Parts:
         )
 
     def reason_against(self, module: RecomputeModule) -> str:
-        """Returns why there is nothing that a module computes again; empty where there is."""
+        """Returns why a module has nothing to recompute; empty if it has."""
         is_there, reason = {
             "core_attn": (True, ""),
             "mla_up_proj": (self.latent_attention, "needs latent attention"),
@@ -69,7 +69,7 @@ class Parts:
 
 
 def modules_rule(model: ModelShape, modules: tuple[RecomputeModule, ...]) -> str | None:
-    """Returns why a model cannot have these modules computed again; `None` where it can."""
+    """Returns why a model cannot have these modules recomputed; `None` if it can."""
     if len(set(modules)) != len(modules):
         return "recompute_modules names a module twice; once is enough"
     reasons = ((module, Parts.of(model).reason_against(module)) for module in modules)

@@ -1,17 +1,16 @@
 """What makes some ranks, micro-batches or hours slower than others, and by how much?
 
-A fleet's stragglers are described in one of two ways, never both at once. `StragglerPrior` is the spread of slow-downs
-over published jobs, when nothing is known of the causes. `Stragglers` names the causes; what they cost then
-depends on the layout (`simulator.stragglers.slowdown`):
+A fleet's stragglers are described in one of two ways. `StragglerPrior` is the distribution of slow-downs over published jobs,
+for unknown causes. `Stragglers` names the causes; their cost then depends on the layout (`simulator.stragglers.slowdown`):
 
     duration of a forward or backward = its ideal duration
         x factor of the last stage x persistent factor of the rank (or of its slow host)
         x factor of the step x factor of the micro-batch
 
-Only compute is stretched; traffic is not. The factor of a micro-batch is common to all stages and to both directions:
-in the traces of ByteDance (arXiv 2505.05713) what remains of ln(duration) after stage, step and rank correlates between
-first and last stage, and between forward and backward, by 0.9 in a job of 64 GPUs, 0.99 in one with long contexts, and
-0.4 to 0.8 in one of 8 GPUs (`simulator/data/straggler_noise.csv`). It is the data that differs, more than the rank.
+Only compute is slowed; traffic is not. The factor of a micro-batch is common to all stages and to both directions: in the
+traces of ByteDance (arXiv 2505.05713), the residual of ln(duration) after stage, step and rank correlates between first and
+last stage, and between forward and backward, by 0.9 in a job of 64 GPUs, 0.99 in one with long contexts, and 0.4 to 0.8 in one
+of 8 GPUs (`simulator/data/straggler_noise.csv`). The data differs more than the rank.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ StragglerPreset = Literal["dedicated", "shared", "long_context", "untuned_pp"]
 
 
 class StragglerPrior(Record):
-    """Slow-down S of a job of unknown causes: S - 1 is lognormal over jobs.
+    """Slow-down S of a job with unknown causes: S - 1 is lognormal over jobs.
 
     The defaults reproduce five statistics of 3,079 jobs of at least 128 GPUs within 8 % (arXiv 2505.05713).
     """
 
     log_mean: float = -2.5
-    """Mean of ln(S - 1); what a job may say is bounded by its own field, and unsure inputs move it beyond."""
+    """Mean of ln(S - 1); a job's own field bounds its value, and uncertain inputs can move it beyond."""
     log_deviation: float = Field(default=1.0, ge=0)
     """Standard deviation of ln(S - 1)."""
 
 
 class Stragglers(Record):
-    """Causes of stragglers; with the defaults there are none and every slow-down is exactly 1."""
+    """Causes of stragglers; by default there are none and every slow-down is exactly 1."""
 
     stage_imbalance: float = Field(default=1.0, ge=1, le=10)
-    """Factor on the compute of the last pipeline stage over what the simulated step has it do; without stages none."""
+    """Factor on the compute of the last pipeline stage, relative to its simulated compute; no effect without stages."""
     rank_log_deviation: float = Field(default=0.0, ge=0, le=0.5)
     """Standard deviation of ln(speed) between ranks, the same in every step."""
     slow_host_fraction: float = Field(default=0.0, ge=0, lt=1)
@@ -51,11 +50,11 @@ class Stragglers(Record):
     slow_host_factor: float = Field(default=1.0, ge=1, le=10)
     """Factor on the compute of a slow node."""
     step_log_deviation: float = Field(default=0.0, ge=0, le=0.5)
-    """Standard deviation of ln(duration) between steps, common to all ranks: nobody waits, nothing is lost on average."""
+    """Standard deviation of ln(duration) between steps, common to all ranks: nobody waits, and the mean loss is zero."""
     micro_batch_log_deviation: float = Field(default=0.0, ge=0, le=0.5)
     """Standard deviation of ln(duration) between micro-batches, each drawn anew."""
     has_uneven_sequences: bool = False
-    """Micro-batches are as uneven as those of a traced job with 32K-token contexts (`straggler_sequence.csv`)."""
+    """Micro-batches vary as in a traced job with 32K-token contexts (`straggler_sequence.csv`)."""
     gc_pause_s: float = Field(default=0.0, ge=0, le=600)
     """One pause of a rank for garbage collection."""
     gc_every_steps: float = Field(default=100.0, ge=1)
@@ -101,6 +100,6 @@ STRAGGLER_PRESETS: dict[StragglerPreset, Stragglers] = {
     "long_context": _DEDICATED.model_copy(update={"has_uneven_sequences": True}),
     "untuned_pp": _DEDICATED.model_copy(update={"stage_imbalance": 1.5}),
 }
-"""A dedicated fleet, where compute is what differs (deviations: traces of arXiv 2505.05713; 0.5 % of hosts about 10 %
-slower: MegaScale, arXiv 2402.15627); a shared one with episodes on top (Greyhound, arXiv 2410.12588); a dedicated one with
-long contexts in micro-batches of uneven sequences; and one whose last stage nobody relieved of its share of layers."""
+"""A dedicated fleet, where compute varies (deviations: traces of arXiv 2505.05713; 0.5 % of hosts about 10 % slower: MegaScale,
+arXiv 2402.15627); a shared one with additional episodes (Greyhound, arXiv 2410.12588); a dedicated one with long contexts in
+micro-batches of uneven sequences; and one whose last stage keeps its full share of layers."""

@@ -1,4 +1,4 @@
-"""What does a file of hourly prices or grid intensities say? Its two columns as a profile, or the row that is wrong.
+"""What does a file of hourly prices or grid intensities contain? Its two columns as a profile, or the first wrong row.
 
     timestamp,g/kWh
     2025-01-01T00:00,412
@@ -36,32 +36,32 @@ _MOST_BYTES = 50_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class TraceUnit:
-    """In what a file counts."""
+    """Unit of a trace file."""
 
     name: str
     per_unit: float
-    """What a value is multiplied by."""
+    """Factor on a value."""
     most: float
-    """Largest value that occurs in the world."""
+    """Largest value that occurs in practice."""
     least_peak: float = 0.0
-    """Peak that a whole trace reaches anywhere in the world, unless all of it is 0; less is a figure in another unit."""
+    """Minimum peak of a whole trace anywhere in the world, unless all of it is 0; a lower peak is a figure in another unit."""
 
 
 GRID_TRACE = TraceUnit(
     name="g/kWh", per_unit=1.0 / KILO, most=KILO * MOST_KGCO2E_PER_KWH, least_peak=MOST_KGCO2E_PER_KWH
 )
-"""Grids in grams. A trace whose highest hour is below 2 g/kWh is one in kilograms."""
+"""Grids in grams. A trace whose highest hour is below 2 g/kWh is in kilograms."""
 PRICE_TRACE = TraceUnit(name="USD/kWh", per_unit=1.0, most=MOST_USD_PER_KWH)
 
 _Row = tuple[int, str, datetime, float]
-"""Number in the file, timestamp as written, timestamp, value."""
+"""Row number in the file, timestamp as written, timestamp, value."""
 
 
 def read_trace(path: Path, unit: TraceUnit = GRID_TRACE) -> HourlyProfile:
     """Returns the profile in a file of two columns, `timestamp, value`, with or without a heading.
 
     Raises:
-        InputError: the file cannot be read, or a row breaks the form; the first such row is named.
+        InputError: the file cannot be read, or a row breaks the format; the first such row is named.
     """
     if path.suffix == PARQUET and unit is not GRID_TRACE:
         raise _broken(
@@ -95,7 +95,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _parquet_cells(path: Path) -> list[list[str]]:
-    """Returns the rows of a carbon trace of OpenDC as those of a text file."""
+    """Returns the rows of an OpenDC carbon trace in the form of a text file's."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -172,7 +172,7 @@ def _number(text: str) -> float:
 
 
 def _spacing_s(rows: list[_Row], source: str) -> float:
-    """Returns the time between two rows; the first row that breaks it is a gap, a repetition or a change of zone."""
+    """Returns the time between two rows; the first row that breaks it is a gap, a duplicate or a change of time zone."""
     has_zone = rows[0][2].tzinfo is not None
     for number, text, time, _ in rows:
         if (time.tzinfo is not None) != has_zone:
