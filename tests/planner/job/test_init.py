@@ -193,7 +193,7 @@ def test_without_a_terminal_nothing_is_taken_for_granted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["init", str(tmp_path / "job.yaml"), "--model", "llama-3.1-8b"]) == 2
-    assert "add --yes to take the default" in capsys.readouterr().err
+    assert "add --yes to use defaults" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
